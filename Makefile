@@ -1,0 +1,56 @@
+# `make` alone lists what there is.
+#   PYTHON=python3.12   the Python to build .venv with (3.11 or newer)
+#   LAB_ARGS=...        more arguments for JupyterLab, for example LAB_ARGS=--no-browser
+#   TEST_ARGS=...       more arguments for pytest, for example TEST_ARGS='-k observe'
+
+PYTHON      ?= python3
+PY          := .venv/bin/python
+PIP         := $(PY) -m pip --disable-pip-version-check
+FIRST       := notebooks/00-start-here.ipynb
+TORCH       := $(shell grep '^torch==' constraints.txt)
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+
+# Written last: a .venv without it was never finished.
+MADE := .venv/made
+
+.PHONY: help .venv lab test notebooks lint clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "dltutor: break a PyTorch DataLoader, see what happened, mend it."
+	@grep -hE '^[.a-z]+:.*## ' Makefile | sed -E 's/^([.a-z]+):.*## /\1|/' | \
+	    awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+lab: $(MADE) ## open the course in JupyterLab, at the first lesson; installs first where needed
+	$(PY) -m jupyterlab --ip=127.0.0.1 --allow-root --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_ARGS)
+
+test: lint ## everything that CI runs: lint, then the tests, the notebooks among them
+	$(PY) -m pytest $(TEST_ARGS)
+
+notebooks: $(MADE) ## run the solved notebooks again and make the learner's from them
+	$(PY) scripts/notebooks.py
+
+lint: $(MADE) ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+.venv: $(MADE) ## the environment, in .venv; anew only where its pins have changed
+
+clean: ## remove .venv and all caches
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache build dist test-results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# PyTorch's own index has the small build for the CPU; the default index gives Linux the one for
+# CUDA, ten times the size. So torch is asked for there first, alone and with little patience:
+# named beside the default index, an index that does not answer would be tried for every package.
+$(MADE): pyproject.toml constraints.txt
+	@test -f $@ || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	    "dltutor needs Python 3.11 or newer. Name one: make PYTHON=python3.12")'
+	test -f $@ || $(PYTHON) -m venv --clear .venv
+	rm -f $@
+	$(PIP) install --no-deps --retries 0 --timeout 10 --index-url $(TORCH_INDEX) $(TORCH) 2>/dev/null \
+	    || echo "$(TORCH_INDEX) has no $(TORCH) for this machine, or does not answer: the default index then."
+	@echo "Installing the rest: a minute or two."
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@

@@ -1,0 +1,194 @@
+"""The one command that installs, and the one that opens the course."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LESSON = "notebooks/00-start-here.ipynb"
+
+
+# Without what `make test` hands down: each make here is to run on its own.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+
+
+def make(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def test_make_alone_lists_every_target_with_what_it_does() -> None:
+    listed = dict(re.findall(r"^  make (\S+) +(\S.+)$", make().stdout, re.MULTILINE))
+    phony = re.search(r"^\.PHONY: help (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony
+    assert set(listed) == set(phony[1].split())
+
+
+# ---- .venv, with a pip and a Python that only write down what they were asked for
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    for name in ["Makefile", "pyproject.toml", "constraints.txt"]:
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "python").write_text('#!/bin/sh\n[ "$1" != -m ] || mkdir -p .venv\n')
+    (tmp_path / "python").chmod(0o755)
+    return tmp_path
+
+
+def make_venv(folder: Path, *, index_answers: bool = True, rest_installs: bool = True) -> int:
+    (folder / "pip").write_text(
+        f"""#!/bin/sh
+echo "$@" >> asked
+case "$*" in
+    *--index-url*) {str(index_answers).lower()} ;;
+    *) {str(rest_installs).lower()} ;;
+esac
+"""
+    )
+    (folder / "pip").chmod(0o755)
+    (folder / "asked").unlink(missing_ok=True)
+    return make(".venv", "PYTHON=./python", "PIP=./pip", folder=folder).returncode
+
+
+def asked(folder: Path) -> list[str]:
+    return (folder / "asked").read_text().splitlines() if (folder / "asked").exists() else []
+
+
+def is_made(folder: Path) -> bool:
+    return make("--question", ".venv", folder=folder).returncode == 0
+
+
+def test_a_new_environment_asks_the_cpu_index_for_torch_alone_and_then_for_the_rest(
+    copy: Path,
+) -> None:
+    assert make_venv(copy) == 0
+    torch, rest = asked(copy)
+    assert re.search(r"--no-deps --retries 0 .*/whl/cpu torch==[\d.]+$", torch)
+    assert re.search(r"--constraint constraints.txt --editable \.\[dev\]$", rest)
+    assert is_made(copy)
+
+
+def test_an_index_that_does_not_answer_leaves_torch_to_the_default_index(copy: Path) -> None:
+    assert make_venv(copy, index_answers=False) == 0
+    assert len(asked(copy)) == 2
+    assert is_made(copy)
+
+
+def test_a_half_made_environment_does_not_count_as_made(copy: Path) -> None:
+    assert make_venv(copy, rest_installs=False) != 0
+    assert (copy / ".venv").is_dir()
+    assert not is_made(copy)
+
+
+@pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
+def test_a_made_environment_is_made_again_only_when_its_pins_change(
+    copy: Path, changed: str
+) -> None:
+    make_venv(copy)
+    make_venv(copy)
+    assert not asked(copy)
+    later = time.time() + 10
+    os.utime(copy / changed, (later, later))
+    assert not is_made(copy)
+    # An update that fails must not leave what looks like an environment with the old pins.
+    assert make_venv(copy, rest_installs=False) != 0
+    os.utime(copy / changed, (0, 0))
+    assert not is_made(copy)
+
+
+def test_a_python_that_is_too_old_is_refused_before_anything_is_installed(copy: Path) -> None:
+    pretend = "import sys; sys.version_info = (3, 10); exec(sys.argv[1])"
+    (copy / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{pretend}" "$2"\n')
+    made = make(".venv", "PYTHON=./python", folder=copy)
+    assert made.returncode != 0
+    assert "dltutor needs Python 3.11 or newer" in made.stderr
+    assert not (copy / ".venv").exists()
+
+
+# ---- make lab
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """`make lab`, with the Python of these tests, until it answers; its own account of itself."""
+    state = tmp_path_factory.mktemp("jupyter")
+    server = subprocess.Popen(
+        ["make", f"PY={sys.executable}", "-o", ".venv/made", "lab", "LAB_ARGS=--no-browser"],
+        cwd=ROOT,
+        env=ENVIRONMENT
+        | {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield account(state / "RUNTIME", server)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        server.wait(timeout=20)
+
+
+def account(runtime: Path, server: subprocess.Popen[bytes]) -> dict[str, Any]:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert server.poll() is None, f"make lab ended with {server.returncode}"
+        for file in runtime.glob("jpserver-*.json"):
+            try:
+                found: dict[str, Any] = json.loads(file.read_text())
+                fetch(found, "api/status")
+            except (ValueError, urllib.error.URLError):
+                continue  # half written, or not yet listening
+            return found
+        time.sleep(0.1)
+    raise AssertionError("make lab did not answer within 60 s")
+
+
+def fetch(server: dict[str, Any], path: str) -> tuple[str, str]:
+    """The address where the request ended, and what came from there."""
+    request = urllib.request.Request(
+        server["url"] + path, headers={"Authorization": f"token {server['token']}"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return answer.url, answer.read().decode()
+
+
+def test_make_lab_serves_the_first_lesson(lab: dict[str, Any]) -> None:
+    served = json.loads(fetch(lab, f"api/contents/{LESSON}")[1])["content"]["cells"]
+    written = json.loads((ROOT / LESSON).read_text())["cells"]
+    assert [cell["id"] for cell in served] == [cell["id"] for cell in written]
+
+
+def test_make_lab_opens_at_the_first_lesson(lab: dict[str, Any]) -> None:
+    # The address that Jupyter prints and opens is the server's root, which leads on to here.
+    address, _ = fetch(lab, "")
+    assert address.endswith(f"/lab/tree/{LESSON}")
+
+
+def test_make_lab_is_for_this_machine_and_wants_its_token(lab: dict[str, Any]) -> None:
+    assert lab["hostname"] == "127.0.0.1"
+    with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+        fetch(lab | {"token": "guessed"}, f"api/contents/{LESSON}")
+    refused.value.close()

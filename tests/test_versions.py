@@ -1,0 +1,159 @@
+"""A version is written in several files; they must say the same."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import dltutor
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CONDA_FILES = ["environment.yml", "binder/environment.yml"]
+
+
+def pins(lines: list[str]) -> dict[str, str]:
+    """The version of each `name==version` line."""
+    found: dict[str, str] = {}
+    for line in lines:
+        if "==" in line:
+            name, _, version = line.partition("==")
+            found[canonicalize_name(name.strip())] = str(Version(version))
+    return found
+
+
+CONSTRAINTS = pins((ROOT / "constraints.txt").read_text().splitlines())
+
+
+def required(*, dev: bool) -> list[Requirement]:
+    """What pyproject.toml asks for."""
+    lines = list(PROJECT["project"]["dependencies"])
+    if dev:
+        lines += PROJECT["project"]["optional-dependencies"]["dev"]
+    return [Requirement(line) for line in lines]
+
+
+def conda(file: str) -> tuple[list[str], list[str]]:
+    """The conda part and the pip part of an environment file."""
+    entries = yaml.safe_load((ROOT / file).read_text())["dependencies"]
+    (pip,) = [entry["pip"] for entry in entries if isinstance(entry, dict)]
+    return [entry for entry in entries if isinstance(entry, str)], pip
+
+
+def brought_by(name: str, *extras: str, leaf: str = "") -> set[str]:
+    """All that a package brings here, itself among it; of `leaf`, not what it brings in turn."""
+    found: set[tuple[str, frozenset[str]]] = set()
+
+    def follow(requirement: Requirement) -> None:
+        key = canonicalize_name(requirement.name), frozenset(requirement.extras)
+        if key in found:
+            return
+        found.add(key)
+        if key[0] == leaf:
+            return
+        for line in metadata.requires(requirement.name) or []:
+            inner = Requirement(line)
+            if inner.marker is None or any(
+                inner.marker.evaluate({"extra": extra}) for extra in ("", *requirement.extras)
+            ):
+                follow(inner)
+
+    follow(Requirement(f"{name}[{','.join(extras)}]"))
+    return {key[0] for key in found}
+
+
+def test_every_requirement_is_pinned_to_a_version_it_admits() -> None:
+    for requirement in required(dev=True):
+        pinned = CONSTRAINTS.get(canonicalize_name(requirement.name))
+        assert pinned, f"constraints.txt does not pin {requirement.name}"
+        assert pinned in requirement.specifier, f"constraints.txt has {pinned}, not {requirement}"
+
+
+def test_every_requirement_of_the_course_has_a_lower_bound_only() -> None:
+    for requirement in required(dev=False):
+        assert [each.operator for each in requirement.specifier] == [">="], str(requirement)
+
+
+def test_no_pin_is_tied_to_one_build() -> None:
+    assert not [name for name, version in CONSTRAINTS.items() if "+" in version]
+
+
+def test_the_cpu_build_of_torch_is_admitted_by_its_pin() -> None:
+    pinned = SpecifierSet(f"=={CONSTRAINTS['torch']}")
+    assert Version(f"{CONSTRAINTS['torch']}+cpu") in pinned
+
+
+def test_binder_installs_the_needs_of_the_course_as_pinned() -> None:
+    _, pip = conda("binder/environment.yml")
+    names = {canonicalize_name(requirement.name) for requirement in required(dev=False)}
+    assert pins(pip) == {name: CONSTRAINTS.get(name) for name in names}
+
+
+def test_conda_installs_the_course_with_the_constraints() -> None:
+    _, pip = conda("environment.yml")
+    assert "-c constraints.txt" in pip
+    assert "-e .[dev]" in pip
+    assert pins(pip).items() <= CONSTRAINTS.items()
+
+
+def test_binder_and_conda_use_the_oldest_python_that_the_course_admits() -> None:
+    oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
+    for file in CONDA_FILES:
+        assert [entry for entry in conda(file)[0] if entry.startswith("python")] == [
+            f"python={oldest}"
+        ], file
+
+
+def test_the_tools_check_for_the_oldest_python_that_the_course_admits() -> None:
+    oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
+    assert PROJECT["tool"]["mypy"]["python_version"] == oldest
+    assert PROJECT["tool"]["ruff"]["target-version"] == "py" + oldest.replace(".", "")
+    assert f"({oldest.replace('.', ', ')})" in (ROOT / "Makefile").read_text()
+
+
+def test_torch_comes_from_one_index_everywhere() -> None:
+    index = re.compile(r"https://download\.pytorch\.org/\S+")
+    found = {
+        file: set(index.findall((ROOT / file).read_text())) for file in ["Makefile", *CONDA_FILES]
+    }
+    assert set.union(*found.values()) == {"https://download.pytorch.org/whl/cpu"}, found
+    assert all(found.values()), found
+
+
+def test_no_text_names_a_version_that_is_not_the_pinned_one() -> None:
+    for file in [*ROOT.glob("*.md"), *ROOT.glob("notebooks/*.md")]:
+        text = file.read_text()
+        for name, version in re.findall(r"([A-Za-z][\w.-]*)==(\d[\w.]*\w)", text):
+            assert version == CONSTRAINTS.get(canonicalize_name(name)), (file.name, name)
+        for named in re.findall(r"Python (3\.\d+) or (?:newer|later)", text):
+            assert PROJECT["project"]["requires-python"] == f">={named}", file.name
+
+
+def test_the_changelog_begins_with_the_version_of_the_package() -> None:
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest
+    assert newest[1] == dltutor.__version__ == metadata.version("dltutor")
+
+
+@pytest.mark.skipif(
+    platform.system() != "Linux" or sys.version_info[:2] != (3, 11),
+    reason="constraints.txt is the set for Python 3.11 on Linux",
+)
+def test_the_tests_run_on_the_pinned_set_and_no_other() -> None:
+    everything = brought_by("dltutor", "dev") - {"dltutor"}
+    assert set(CONSTRAINTS) <= everything, "pinned, and nobody needs it"
+    # torch's CUDA build brings more, which torch itself pins.
+    assert brought_by("dltutor", "dev", leaf="torch") - {"dltutor"} <= set(CONSTRAINTS)
+    installed = {name: Version(metadata.version(name)).public for name in CONSTRAINTS}
+    assert installed == CONSTRAINTS
