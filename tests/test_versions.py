@@ -33,14 +33,18 @@ def pins(lines: list[str]) -> dict[str, str]:
     return found
 
 
-CONSTRAINTS = pins((ROOT / "constraints.txt").read_text().splitlines())
+PINNED, _, PINNED_FOR_BENCH = (
+    (ROOT / "constraints.txt").read_text().partition("# What dltutor[bench]")
+)
+CONSTRAINTS = pins(PINNED.splitlines())
+BENCH_CONSTRAINTS = pins(PINNED_FOR_BENCH.splitlines())
 
 
-def required(*, dev: bool) -> list[Requirement]:
+def required(*extras: str) -> list[Requirement]:
     """What pyproject.toml asks for."""
     lines = list(PROJECT["project"]["dependencies"])
-    if dev:
-        lines += PROJECT["project"]["optional-dependencies"]["dev"]
+    for extra in extras:
+        lines += PROJECT["project"]["optional-dependencies"][extra]
     return [Requirement(line) for line in lines]
 
 
@@ -74,19 +78,20 @@ def brought_by(name: str, *extras: str, leaf: str = "") -> set[str]:
 
 
 def test_every_requirement_is_pinned_to_a_version_it_admits() -> None:
-    for requirement in required(dev=True):
-        pinned = CONSTRAINTS.get(canonicalize_name(requirement.name))
+    for requirement in required("dev", "bench"):
+        pinned = (CONSTRAINTS | BENCH_CONSTRAINTS).get(canonicalize_name(requirement.name))
         assert pinned, f"constraints.txt does not pin {requirement.name}"
         assert pinned in requirement.specifier, f"constraints.txt has {pinned}, not {requirement}"
 
 
 def test_every_requirement_of_the_course_has_a_lower_bound_only() -> None:
-    for requirement in required(dev=False):
+    for requirement in required():
         assert [each.operator for each in requirement.specifier] == [">="], str(requirement)
 
 
 def test_no_pin_is_tied_to_one_build() -> None:
-    assert not [name for name, version in CONSTRAINTS.items() if "+" in version]
+    pinned = CONSTRAINTS | BENCH_CONSTRAINTS
+    assert not [name for name, version in pinned.items() if "+" in version]
 
 
 def test_the_cpu_build_of_torch_is_admitted_by_its_pin() -> None:
@@ -96,7 +101,7 @@ def test_the_cpu_build_of_torch_is_admitted_by_its_pin() -> None:
 
 def test_binder_installs_the_needs_of_the_course_as_pinned() -> None:
     _, pip = conda("binder/environment.yml")
-    names = {canonicalize_name(requirement.name) for requirement in required(dev=False)}
+    names = {canonicalize_name(requirement.name) for requirement in required()}
     assert pins(pip) == {name: CONSTRAINTS.get(name) for name in names}
 
 
@@ -140,6 +145,11 @@ def test_no_text_names_a_version_that_is_not_the_pinned_one() -> None:
             assert PROJECT["project"]["requires-python"] == f">={named}", file.name
 
 
+def test_no_pin_stands_twice() -> None:
+    assert BENCH_CONSTRAINTS
+    assert not CONSTRAINTS.keys() & BENCH_CONSTRAINTS.keys()
+
+
 def test_the_changelog_begins_with_the_version_of_the_package() -> None:
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest
@@ -157,3 +167,18 @@ def test_the_tests_run_on_the_pinned_set_and_no_other() -> None:
     assert brought_by("dltutor", "dev", leaf="torch") - {"dltutor"} <= set(CONSTRAINTS)
     installed = {name: Version(metadata.version(name)).public for name in CONSTRAINTS}
     assert installed == CONSTRAINTS
+
+
+def has_been_installed(names: set[str]) -> bool:
+    return names <= {canonicalize_name(each.name) for each in metadata.distributions()}
+
+
+@pytest.mark.skipif(
+    not has_been_installed({requirement.name for requirement in required("bench")}),
+    reason="the tools of `make bench` are installed by `make bench` only",
+)
+def test_make_bench_runs_on_the_pinned_set_and_no_other() -> None:
+    brought = brought_by("dltutor", "dev", "bench") - brought_by("dltutor", "dev")
+    assert brought == set(BENCH_CONSTRAINTS)
+    installed = {name: Version(metadata.version(name)).public for name in BENCH_CONSTRAINTS}
+    assert installed == BENCH_CONSTRAINTS

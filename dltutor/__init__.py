@@ -1,0 +1,51 @@
+"""Break a PyTorch DataLoader on purpose, see what happened in every process, and mend it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dltutor.display.budget import budget as budget
+    from dltutor.display.figure import compare as compare
+    from dltutor.exercises import check as check
+    from dltutor.exercises import hint as hint
+    from dltutor.exercises import progress as progress
+    from dltutor.failures import CATALOGUE as CATALOGUE
+    from dltutor.instruments import monitor as monitor
+    from dltutor.instruments import observe as observe
+    from dltutor.instruments import watch as watch
+    from dltutor.observation import Observation as Observation
+    from dltutor.observation import confine as confine
+    from dltutor.observation import machine as machine
+
+__version__ = "0.1.0"
+
+# Where each public name lives. Looked up on first use, so that `import dltutor` stays quick:
+# torch alone takes a second.
+_HOMES = {
+    "CATALOGUE": "dltutor.failures",
+    "Observation": "dltutor.observation",
+    "budget": "dltutor.display.budget",
+    "check": "dltutor.exercises",
+    "compare": "dltutor.display.figure",
+    "confine": "dltutor.observation",
+    "hint": "dltutor.exercises",
+    "machine": "dltutor.observation",
+    "monitor": "dltutor.instruments",
+    "observe": "dltutor.instruments",
+    "progress": "dltutor.exercises",
+    "watch": "dltutor.instruments",
+}
+
+__all__ = [*sorted(_HOMES), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dltutor' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

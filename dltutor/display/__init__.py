@@ -1,0 +1,1 @@
+"""How it looks: the figures of memory, and the live chart."""

@@ -1,0 +1,158 @@
+"""Bars of sizes against a limit, as HTML that also reads as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from dltutor.display.palette import ALARM
+from dltutor.observation.machine import size
+
+_FIRST_SCALE: Final = 64 << 20
+_NEXT_SCALE: Final = 4  # times as long
+
+# JupyterLab's and VS Code's own colours where they are, what the page has elsewhere.
+_TEXT: Final = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
+_PAGE: Final = "var(--jp-layout-color0, var(--vscode-editor-background, transparent))"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a bar.
+
+    Args:
+        name: What it is, the same in each bar.
+        bytes: Its size.
+        colour: Its colour.
+    """
+
+    name: str
+    bytes: float
+    colour: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar: its parts, from the left.
+
+    Args:
+        name: Such as "predicted".
+        parts: What it is made of.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+
+    @property
+    def total(self) -> float:
+        """All parts together."""
+        return sum(part.bytes for part in self.parts)
+
+
+def scale_for(highest: float, limit: float) -> float:
+    """Where a scale ends: 64 MB, 256 MB, 1 GB, ... or the limit, if that comes first.
+
+    Args:
+        highest: The longest bar, which must find room also beyond the limit.
+        limit: The limit.
+    """
+    end = float(_FIRST_SCALE)
+    while end < highest:
+        end *= _NEXT_SCALE
+    return max(min(end, limit), highest)
+
+
+def draw_bars(title: str, how: str, bars: Sequence[Bar], limit: float) -> str:
+    """HTML: the bars on one scale, the limit, and the sizes of all parts in words.
+
+    Args:
+        title: What is measured.
+        how: How it comes about.
+        bars: One or more, with the same parts.
+        limit: What there is, in bytes.
+    """
+    end = scale_for(max(bar.total for bar in bars), limit)
+    over = ", which is too much" if bars[0].total > limit else ""
+    head = f"{escape(title)}: {size(bars[0].total)} of {size(limit)}{over}"
+    rows = "".join(_row(bar, end, limit) for bar in bars)
+    return (
+        f'<div class="dltutor-bars" style="color:{_TEXT};line-height:1.5;margin:10px 0 0;'
+        'max-width:640px;font-variant-numeric:tabular-nums">'
+        f'<div style="font-weight:600">{head}</div><div style="opacity:.8">{escape(how)}</div>'
+        f"{rows}{_axis(end, limit)}{_legend(bars)}</div>"
+    )
+
+
+def _row(bar: Bar, end: float, limit: float) -> str:
+    words = ", ".join(f"{part.name} {size(part.bytes)}" for part in bar.parts)
+    label = escape(f"{bar.name}: {size(bar.total)}. {words}", quote=True)
+    pieces = "".join(
+        f'<div style="width:{100 * part.bytes / end:.2f}%;background:{part.colour};'
+        f'box-sizing:border-box;border-right:1px solid {_PAGE}"></div>'
+        for part in bar.parts
+    )
+    return _line(
+        escape(bar.name),
+        f'<div role="img" aria-label="{label}" style="position:relative;display:flex;'
+        f'height:16px;background:rgba(127,127,127,.2)">{pieces}{_mark(end, limit)}</div>',
+        size(bar.total),
+    )
+
+
+def _mark(end: float, limit: float) -> str:
+    if limit >= end:
+        return ""
+    return (
+        f'<div style="position:absolute;left:{100 * limit / end:.2f}%;top:-3px;bottom:-3px;'
+        f'width:3px;background:{ALARM}"></div>'
+    )
+
+
+def _axis(end: float, limit: float) -> str:
+    place = 100 * limit / end
+    # The limit's name stands right of its mark, or left of it, and no other word with it there.
+    texts = {"left:0": "0", "right:0": size(end)}
+    if limit == end:
+        texts["right:0"] = f"limit {size(limit)}"
+    elif place < 60:
+        texts[f"left:max({place:.2f}%, 1.5em)"] = f"limit {size(limit)}"
+    elif place < 100:
+        texts = {"left:0": "0", f"right:{100 - place:.2f}%": f"limit {size(limit)}"}
+    spans = "".join(
+        f'<span style="position:absolute;{where}">{what}</span>' for where, what in texts.items()
+    )
+    style = "position:relative;height:1.5em;opacity:.8;font-size:.9em"
+    return _line("", f'<div style="{style}">{spans}</div>', "")
+
+
+def _legend(bars: Sequence[Bar]) -> str:
+    if len(bars[0].parts) == 1:
+        return ""
+    cell = "text-align:left;padding:0 1.2em 0 0;background:transparent;font-weight:400"
+    first = ";min-width:5.5em;padding-right:8px"  # as wide as the names of the bars
+    names = "".join(
+        f'<th style="{cell}"><span style="display:inline-block;width:.7em;height:.7em;'
+        f'background:{part.colour}"></span> {escape(part.name)}</th>'
+        for part in bars[0].parts
+    )
+    body = "".join(
+        f'<tr style="background:transparent"><th style="{cell}{first}">{escape(bar.name)}</th>'
+        + "".join(f'<td style="{cell}">{size(part.bytes)}</td>' for part in bar.parts)
+        + f'<td style="{cell}">{size(bar.total)}</td></tr>'
+        for bar in bars
+    )
+    return (
+        '<table style="border-collapse:collapse;margin:2px 0;font-size:1em;color:inherit">'
+        f'<tr style="background:transparent"><th></th>{names}'
+        f'<th style="{cell}">in all</th></tr>{body}</table>'
+    )
+
+
+def _line(left: str, middle: str, right: str) -> str:
+    return (
+        '<div style="display:grid;grid-template-columns:5.5em 1fr 4.5em;column-gap:8px;'
+        'align-items:center;margin:2px 0">'
+        f'<div>{left}</div>{middle}<div style="text-align:right">{right}</div></div>'
+    )

@@ -1,0 +1,74 @@
+"""A prediction beside what a trial measured: as bars, and in words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dltutor.display.bars import Bar, Part, draw_bars
+from dltutor.display.palette import MAIN, WORKERS
+from dltutor.observation.machine import size
+from dltutor.observation.prediction import Prediction
+from dltutor.observation.trial import Trial
+
+_BATCHES: Final = WORKERS[1]
+_EXACT: Final = 0.03  # readings of PSS differ as much by themselves
+
+
+def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
+    """HTML: batches in `/dev/shm`, predicted and, if there was a trial, measured."""
+    one = predicted.settings
+    if predicted.shm_limit is None:
+        why = "There is no /dev/shm here. Batches are in memory all the same, but not measured."
+        return f'<div style="margin:10px 0 0">{why}</div>'
+    how = (
+        f"{one.workers} x {one.prefetch_factor} batches ahead and 1 in the loop, "
+        f"{size(one.batch_bytes)} each"
+    )
+    bars = [Bar("predicted", (Part("batches", predicted.shared, _BATCHES),))]
+    if tried:
+        bars.append(Bar("measured", (Part("batches", tried.peak_shared or 0, _BATCHES),)))
+    return draw_bars("Shared memory (/dev/shm)", how, bars, predicted.shm_limit)
+
+
+def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
+    """HTML: memory of main, workers and batches, predicted and, if there was a trial, measured."""
+    one, each = predicted.settings, predicted.footprint
+    how = f"each worker {size(each.worker)} and the samples of its next batch"
+    if each.once:
+        how += f"; once {size(each.once)} for what starts them"
+    main = Part("main", each.main, MAIN)
+    workers = Part("workers", predicted.processes - each.main, WORKERS[0])
+    bars = [Bar("predicted", (main, workers, Part("batches", predicted.shared, _BATCHES)))]
+    if tried:
+        before, peak = tried.filled.before.processes, tried.peak
+        parts = (
+            Part("main", before, MAIN),
+            Part("workers", peak.processes - before, WORKERS[0]),
+            Part("batches", peak.shared or 0, _BATCHES),
+        )
+        bars.append(Bar("measured", parts))
+    return draw_bars(f"Memory, workers by {one.start_method}", how, bars, predicted.memory_limit)
+
+
+def verdict(predicted: Prediction, tried: Trial | None) -> str:
+    """What the trial says about the prediction, in words; nothing without a trial."""
+    if tried is None:
+        return ""
+    peak, steady = tried.peak, tried.steady
+    off = round(100 * (peak.total / predicted.total - 1))
+    than = f"{abs(off)} % {'more' if off > 0 else 'less'} than" if off else "as"
+    text = (
+        f"Measured: at most {_both(tried.peak_shared, peak.total)}, {than} predicted. "
+        f"At the end, with full queues: {_both(steady.shared, steady.total)}."
+    )
+    kept = peak.processes - tried.filled.before.processes
+    if kept > predicted.processes - predicted.footprint.main + _EXACT * predicted.total:
+        text += (
+            " The workers have more than predicted: the C library may keep the memory of freed "
+            "samples for the next ones, and how much it keeps is not predicted."
+        )
+    return text
+
+
+def _both(shared: int | None, total: int) -> str:
+    return f"{size(total)} in all" + (f", {size(shared)} of it in /dev/shm" if shared else "")

@@ -1,0 +1,140 @@
+"""The final figure of a timeline, and two of them side by side.
+
+Made without pyplot: no global state, no window. Draw in the main thread only: matplotlib holds
+locks, and a worker forked meanwhile would wait for them for ever.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from dltutor.display.palette import OTHER, TEXT, colour_of
+from dltutor.display.stack import MB, Stack, colour_of_layer, draw_stack, label_stack, stack
+from dltutor.observation.curves import Floats
+from dltutor.observation.machine import size
+from dltutor.observation.timeline import Timeline
+
+_WIDTH: Final = 7.2  # inches, of 100 pixels
+# No background of our own, and a grey that reads on a light page and on a dark one.
+_STYLE: Final[Any] = {  # matplotlib's types know each key by name
+    "figure.dpi": 100,
+    "figure.facecolor": "none",
+    "figure.constrained_layout.use": True,
+    "axes.facecolor": "none",
+    "axes.edgecolor": TEXT,
+    "axes.labelcolor": TEXT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "font.size": 10,
+    "text.color": TEXT,
+    "xtick.color": TEXT,
+    "ytick.color": TEXT,
+}
+
+
+class MemoryFigure(Figure):
+    """A matplotlib Figure that a notebook shows as a picture, whether or not pyplot is in use."""
+
+    def __repr__(self) -> str:
+        return "<Figure: memory by process>"
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        self.savefig(file, format="png", facecolor=self.get_facecolor())
+        return file.getvalue()
+
+
+def draw(timeline: Timeline, *, title: str | None = None) -> MemoryFigure:
+    """Draw memory by process, `/dev/shm` and open descriptors over time.
+
+    Args:
+        timeline: What was recorded; it may be empty.
+        title: Above the figure; "Memory by process" if None.
+
+    Returns:
+        The figure. Its areas add up to the memory that the run takes up (PSS) or, where PSS is
+        not known, to its private memory (USS). 1 MB is 1024 x 1024 bytes.
+    """
+    with rc_context(_STYLE):
+        figure = MemoryFigure(figsize=(_WIDTH, 4.2))
+        memory, shm, files = figure.subplots(3, 1, sharex=True, height_ratios=[6, 1, 1])
+        drawn = stack(timeline)
+        draw_stack(memory, drawn, timeline, drawn.peak)
+        label_stack(memory, drawn)
+        memory.set_title(title or "Memory by process")
+        _draw_strip(shm, "/dev/shm", timeline.seconds, [(OTHER, timeline.shm)], size)
+        fds = [(colour_of(role), timeline.series(role, "fds")) for role in timeline.roles]
+        _draw_strip(files, "open files", timeline.seconds, fds, "{:.0f}".format)
+        files.set_xlabel("seconds")
+    return figure
+
+
+def compare(
+    before: Timeline, after: Timeline, *, labels: tuple[str, str] = ("broken", "fixed")
+) -> MemoryFigure:
+    """Draw two runs side by side on one scale.
+
+    Args:
+        before: The one run.
+        after: The other.
+        labels: What to call them.
+
+    Returns:
+        The figure, as of `draw`. Above each run its peak, and the most that its workers held in
+        private memory.
+    """
+    timelines = (before, after)
+    stacks = (stack(before), stack(after))
+    top = max(drawn.peak for drawn in stacks)
+    with rc_context(_STYLE):
+        figure = MemoryFigure(figsize=(_WIDTH, 3.4))
+        panels = figure.subplots(1, 2, sharex=True, sharey=True)
+        for axes, timeline, drawn, label in zip(panels, timelines, stacks, labels, strict=True):
+            draw_stack(axes, drawn, timeline, top)
+            axes.set_title(f"{label}\n{_summary(timeline, drawn)}")
+            axes.set_xlabel("seconds")
+        panels[1].set_ylabel("")
+        names = dict.fromkeys(name for drawn in stacks for name in drawn.layers)
+        marks = [Patch(color=colour_of_layer(name)) for name in names]
+        figure.legend(
+            marks, list(names), loc="outside lower center", ncols=5, frameon=False, handlelength=0.8
+        )
+    return figure
+
+
+def _summary(timeline: Timeline, drawn: Stack) -> str:
+    peak = f"peak {size(drawn.peak * MB)}" if drawn.layers else ""
+    if not timeline.workers:
+        return peak + "\n"
+    curves = [timeline.private_curve(role) for role in timeline.workers]
+    together = float(np.nansum(curves, axis=0).max(initial=0))
+    return f"{peak}\nworkers hold {size(together)} of their own"
+
+
+def _draw_strip(
+    axes: Axes,
+    label: str,
+    seconds: Floats,
+    lines: list[tuple[str, Floats]],
+    text: Callable[[float], str],
+) -> None:
+    axes.set_ylabel(label, rotation=0, ha="right", va="center")
+    axes.set_yticks([])
+    for colour, values in lines:
+        axes.plot(seconds, values, color=colour, linewidth=1.5)
+    highest = max((float(np.nanmax(v)) for _, v in lines if not np.isnan(v).all()), default=None)
+    if highest is None:
+        axes.text(0.5, 0.5, "not known", ha="center", va="center", transform=axes.transAxes)
+        return
+    axes.set_ylim(0, 1.3 * highest or 1)
+    axes.text(1.06, 0.5, f"max {text(highest)}", va="center", transform=axes.transAxes)

@@ -1,0 +1,134 @@
+"""Memory by process, drawn as areas that add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Final
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from dltutor.display.palette import ALARM, TEXT, colour_of
+from dltutor.observation.curves import Floats
+from dltutor.observation.machine import size
+from dltutor.observation.timeline import Timeline
+
+MB: Final = 1 << 20  # as everywhere in the course
+_MOST_LAYERS: Final = 8  # workers drawn one by one; more are drawn as one
+_NEAR: Final = 0.5  # the limit is drawn once this part of it is in use
+_LINE: Final = 0.075  # the height of a label, of the axes' height
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The memory of each process in MB, from the bottom up, in the samples where it is known.
+
+    Args:
+        kind: PSS; or USS where there is no PSS.
+        seconds: When the samples were taken.
+        layers: By role; 0 where no such process lived.
+    """
+
+    kind: str
+    seconds: Floats
+    layers: dict[str, Floats]
+
+    @property
+    def total(self) -> Floats:
+        """All layers together."""
+        return sum(self.layers.values(), start=np.zeros(len(self.seconds)))
+
+    @property
+    def peak(self) -> float:
+        """The highest total; 0 where nothing is known."""
+        return float(self.total.max(initial=0))
+
+
+def stack(timeline: Timeline) -> Stack:
+    """The layers to draw; many workers are one layer."""
+    kind, curve = "PSS", timeline.pss_curve
+    if np.isnan(timeline.total_pss()).all() and not np.isnan(timeline.peak("uss")):
+        kind, curve = "USS", timeline.private_curve
+    curves = {role: curve(role) / MB for role in timeline.roles}
+    known = np.zeros(len(timeline.seconds), bool)
+    for values in curves.values():
+        known |= ~np.isnan(values)
+    layers = {role: np.nan_to_num(values[known]) for role, values in curves.items()}
+    workers = timeline.workers
+    if len(workers) > _MOST_LAYERS:
+        together = np.sum([layers.pop(role) for role in workers], axis=0)
+        main = {"main": layers.pop("main")} if "main" in layers else {}
+        layers = {**main, f"{len(workers)} workers": together, **layers}
+    return Stack(kind, timeline.seconds[known], layers)
+
+
+def draw_stack(axes: Axes, drawn: Stack, timeline: Timeline, top: float) -> None:
+    """Draw the areas, their total, the limit if it is near, and who died.
+
+    Args:
+        axes: Where.
+        drawn: `stack(timeline)`.
+        timeline: Where the limit and the deaths come from.
+        top: The highest total to leave room for, in MB.
+    """
+    axes.set_ylabel(f"{drawn.kind} in MB")
+    if drawn.layers:
+        colours = [colour_of_layer(label) for label in drawn.layers]
+        axes.stackplot(drawn.seconds, *drawn.layers.values(), colors=colours, linewidth=0)
+        axes.plot(drawn.seconds, drawn.total, "--", color=TEXT, linewidth=1.2)
+        _mark_deaths(axes, drawn, timeline)
+    else:
+        reasons = [fill(note, 32) for note in ("nothing was recorded", *timeline.notes)]
+        text = "\n".join(reasons)
+        axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
+    limit = (timeline.limits.memory or 0) / MB
+    if top > _NEAR * limit > 0:
+        axes.axhline(limit, color=ALARM, linewidth=1.2)
+        place = axes.get_yaxis_transform()
+        axes.text(0.01, limit, f"limit {size(limit * MB)}\n", va="center", transform=place)
+        top = max(top, limit)
+    axes.set_ylim(0, 1.2 * top or 1)
+    axes.margins(x=0.01)
+
+
+def label_stack(axes: Axes, drawn: Stack) -> None:
+    """Name each layer at the right, at its height and with its size at the moment of the peak."""
+    if not drawn.layers:
+        return
+    moment = int(drawn.total.argmax())
+    axes.plot(drawn.seconds[moment], drawn.peak, "o", color=TEXT, markersize=4)
+    base, free = 0.0, 0.0
+    for label, values in drawn.layers.items():
+        height = float(values[moment])
+        free = _label(axes, max(base + height / 2, free), label, height, colour_of_layer(label))
+        base += height
+    _label(axes, max(drawn.peak, free), "peak", drawn.peak, TEXT)
+
+
+def _label(axes: Axes, height: float, label: str, value: float, colour: str) -> float:
+    place = axes.get_yaxis_transform()
+    axes.plot(1.03, height, "s", color=colour, clip_on=False, transform=place)
+    axes.text(1.06, height, f"{label}  {size(value * MB)}", va="center", transform=place)
+    return height + _LINE * axes.get_ylim()[1]
+
+
+def _mark_deaths(axes: Axes, drawn: Stack, timeline: Timeline) -> None:
+    for life in timeline.lives:
+        if life.died and life.rows.stop > life.rows.start:
+            last = float(timeline.seconds[life.rows][-1])
+            height = float(np.interp(last, drawn.seconds, drawn.total))
+            late = last > float(np.mean(drawn.seconds))
+            axes.plot(last, height, "X", color=ALARM, markersize=10, markeredgecolor="white")
+            axes.annotate(
+                f"{life.role} {life.died}",
+                (last, height),
+                (4 if late else -4, 9),
+                textcoords="offset points",
+                ha="right" if late else "left",
+            )
+
+
+def colour_of_layer(label: str) -> str:
+    """The colour of a layer: that of its role, or of a worker for all workers as one."""
+    return colour_of("W0" if label.endswith("workers") else label)

@@ -1,0 +1,79 @@
+"""What a check can say: five outcomes, each a label and a text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from dltutor.tables import Note, Tone
+
+
+class Outcome(Enum):
+    """The five outcomes. The value is the label that a learner reads."""
+
+    CORRECT = "Correct"
+    NOT_YET = "Not yet"
+    NOT_ATTEMPTED = "Not attempted"
+    ERROR = "Error in your code"
+    COULD_NOT_CHECK = "Could not check here"
+
+
+_TONES: Final[dict[Outcome, Tone]] = {
+    Outcome.CORRECT: "good",
+    Outcome.NOT_YET: "bad",
+    Outcome.NOT_ATTEMPTED: "plain",
+    Outcome.ERROR: "bad",
+    Outcome.COULD_NOT_CHECK: "warn",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer to a check.
+
+    Args:
+        outcome: One of the five.
+        text: First what was observed, then where to look.
+    """
+
+    outcome: Outcome
+    text: str
+
+    def note(self) -> Note:
+        """The outcome and the text, to be shown."""
+        end = "." if self.outcome in (Outcome.CORRECT, Outcome.NOT_YET) else ":"
+        return Note(f"{self.outcome.value}{end}", self.text, _TONES[self.outcome])
+
+    def __str__(self) -> str:
+        return str(self.note())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.note()._repr_html_()
+
+
+def correct(text: str) -> Result:
+    """The exercise is solved."""
+    return Result(Outcome.CORRECT, text)
+
+
+def not_yet(text: str) -> Result:
+    """The answer runs and is not right yet."""
+    return Result(Outcome.NOT_YET, text)
+
+
+def not_attempted(text: str) -> Result:
+    """The answer is still what the notebook came with."""
+    return Result(Outcome.NOT_ATTEMPTED, text)
+
+
+def error_in_your_code(text: str) -> Result:
+    """The answer cannot be run."""
+    return Result(Outcome.ERROR, text)
+
+
+def could_not_check(text: str) -> Result:
+    """This machine, or this call, does not permit the check."""
+    return Result(Outcome.COULD_NOT_CHECK, text)

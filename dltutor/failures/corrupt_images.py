@@ -1,0 +1,138 @@
+"""A few image files are broken, and the epoch dies on the first of them.
+
+Symptom: `OSError: image file is truncated`, `PIL.UnidentifiedImageError: cannot identify image
+file`, `FileNotFoundError` or a shape error, under `Caught ... in DataLoader worker process N`,
+some way into the epoch.
+
+NOTE [ What One Bad File Does ]
+
+A worker that raises does not die. It catches the exception, sends its type and its traceback
+as text to the main process, and waits for the next batch; the main process raises an exception
+of the same type. So the message is complete, but the new exception has lost the attributes of
+the old one: `errno` and `filename` are None. Unless the text names the file, nothing does, and
+nothing names the index.
+
+Pillow opens a file by reading its header. The pixels are read later, so a file that was cut
+short opens without complaint and fails in `convert`, `resize` or `numpy.asarray`. Grey, palette
+and transparent pictures do load; they fail later, where three channels are expected.
+
+Remedy: look at every file once, before the first epoch, the way the loader will. Keep what
+loads. Write down what does not, with the reason and the class, and show it. Name the path in
+every error that can still happen afterwards.
+
+Seen in: pytorch/vision#138, stylegan2-pytorch#7, detectron2#143.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.pictures import SIDE, make_pictures
+
+Sample = tuple[torch.Tensor, int]
+
+
+class Pictures(Dataset[Sample]):
+    """Pictures and their classes, as `labels.csv` lists them."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        with (self.root / "labels.csv").open(newline="") as file:
+            self.listed = [(path, label) for path, label in csv.reader(file)]
+        self.classes = sorted({label for _, label in self.listed})
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def __getitem__(self, index: int) -> Sample:
+        path, label = self.listed[index]
+        image = Image.open(self.root / path).resize((SIDE, SIDE))
+        pixels = torch.from_numpy(np.array(image))
+        return pixels.permute(2, 0, 1) / 255, self.classes.index(label)
+
+
+class VerifiedPictures(Pictures):
+    """The same pictures, each looked at once. What cannot be used is set aside, with the reason.
+
+    Attributes:
+        quarantined: Path -> why the file cannot be used.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.quarantined: dict[str, str] = {}
+        for path, _ in self.listed:
+            try:
+                self.load(path)
+            except Exception as error:  # Pillow: OSError, and at times SyntaxError or ValueError
+                self.quarantined[path] = f"{type(error).__name__}: {error}"
+        self.set_aside = [entry for entry in self.listed if entry[0] in self.quarantined]
+        self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
+
+    def load(self, path: str) -> torch.Tensor:
+        with Image.open(self.root / path) as image:
+            small = image.convert("RGB").resize((SIDE, SIDE))
+        return torch.from_numpy(np.array(small)).permute(2, 0, 1) / 255
+
+    def __getitem__(self, index: int) -> Sample:
+        path, label = self.listed[index]
+        try:
+            return self.load(path), self.classes.index(label)
+        except Exception as error:
+            raise RuntimeError(
+                f"sample {index}, {path}: {type(error).__name__}: {error}"
+            ) from error
+
+    def report(self) -> str:
+        """Say how many samples each class lost, and why each file was set aside."""
+        kept = Counter(label for _, label in self.listed)
+        lost = Counter(label for _, label in self.set_aside)
+        lines = [f"{len(self.listed)} of {len(self.listed) + len(self.set_aside)} files are usable"]
+        lines += [f"  {c}: {kept[c]} kept, {lost[c]} lost" for c in self.classes]
+        lines += [f"  {path}: {why}" for path, why in sorted(self.quarantined.items())]
+        return "\n".join(lines).replace(f"{self.root}/", "")
+
+
+@cache
+def shared_pictures() -> Path:
+    """The folder of spoilt pictures that the cases of this process share."""
+    return make_pictures()
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Load the spoilt pictures as they are."""
+    return Case(_loader(Pictures(shared_pictures()), workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Load those that can be used, after one look at each."""
+    return Case(_loader(VerifiedPictures(shared_pictures()), workers, start_method))
+
+
+def _loader(dataset: Pictures, workers: int, start_method: str) -> DataLoader[Sample]:
+    return DataLoader(
+        dataset,
+        batch_size=8,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="corrupt_images",
+    lesson="01",
+    symptom="OSError: image file is truncated / UnidentifiedImageError: cannot identify image file",
+    cause="A few files cannot be decoded, or decode to another shape. One of them ends the epoch.",
+    remedy="Look at every file once, set the unusable aside with a reason, and report the loss.",
+    broken=broken,
+    fixed=fixed,
+)

@@ -1,0 +1,97 @@
+"""A sample that could not be loaded is returned as None, and the batch cannot be built.
+
+Symptom: `AttributeError: 'NoneType' object has no attribute 'numel'`, or `TypeError:
+default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found <class
+'NoneType'>`.
+
+Mechanism: `__getitem__` swallows the error and returns None, for the training loop to skip. The
+loop never gets the chance: `default_collate` runs in the worker, before any batch is sent, and
+it rejects None on purpose. Which text you see depends on where in the batch the None stands: the
+first sample decides how the others are joined. The first text, of a None behind a tensor, comes
+from a worker; with `num_workers=0` the same batch says `TypeError: expected Tensor as element N
+in argument 0, but got NoneType`.
+
+Remedy: decide before the epoch which samples exist (see `corrupt_images`). Where that is not
+possible, drop the missing ones in `collate_fn`, expect a batch with nothing left in it, and count.
+
+Seen in: pytorch#1137, pytorch#57429 (a `collate_fn` that filters everything), YOLOX#1523.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils.data import DataLoader, default_collate
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.corrupt_images import Pictures, VerifiedPictures, shared_pictures
+
+
+class SkippingPictures(Pictures):
+    """Pictures, with (None, None) where one does not load."""
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return super().__getitem__(index)
+        except Exception:
+            return None, None
+
+
+class PicturesOrNone(VerifiedPictures):
+    """Pictures, with None where one does not load, for a collate function that expects it."""
+
+    def __init__(self, root: Any) -> None:
+        Pictures.__init__(self, root)  # looks at no file before the epoch
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return super().__getitem__(index)
+        except RuntimeError:
+            return None
+
+
+def collate_present(samples: list[Any]) -> tuple[Any, int]:
+    """Join the samples that are there.
+
+    Returns:
+        The batch, or None where no sample was left; and how many were missing.
+    """
+    present = [sample for sample in samples if sample is not None]
+    missing = len(samples) - len(present)
+    return (default_collate(present) if present else None), missing
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Return None for a bad picture and leave the rest to the loop."""
+    return Case(_loader(SkippingPictures(shared_pictures()), workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Drop what is missing where the batch is made, and count it."""
+    dataset = PicturesOrNone(shared_pictures())
+    return Case(_loader(dataset, workers, start_method, collate_fn=collate_present))
+
+
+def _loader(
+    dataset: Pictures, workers: int, start_method: str, collate_fn: Any = None
+) -> DataLoader[Any]:
+    return DataLoader(
+        dataset,
+        batch_size=8,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        collate_fn=collate_fn,
+    )
+
+
+FAILURE = Failure(
+    name="none_in_batch",
+    lesson="01",
+    symptom="AttributeError: 'NoneType' object has no attribute 'numel' / TypeError: "
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found "
+    "<class 'NoneType'>",
+    cause="A sample is None. The batch is built in the worker, before the loop could skip it.",
+    remedy="Decide before the epoch which samples exist, or drop and count them in collate_fn.",
+    broken=broken,
+    fixed=fixed,
+)

@@ -1,0 +1,99 @@
+"""Starting a child interpreter under limits: it takes them on between `fork` and `exec`."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from dltutor.observation import cgroups, mounts
+from dltutor.observation.descendants import die_with_parent
+
+# Python ignores these and so would its children; the keeper ignores the first two.
+_RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class Refused(Exception):
+    """The system does not permit a limit.
+
+    Args:
+        limit: memory, shm or open_files.
+        why: The system's answer.
+    """
+
+    def __init__(self, limit: str, why: str) -> None:
+        super().__init__(limit, why)
+        self.limit = limit
+        self.why = why
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    output: str,
+    group: cgroups.Group | None,
+    shm: int | None,
+    open_files: int | None,
+) -> int:
+    """Start a program under limits, with nothing to read and its output in a file.
+
+    Call it in a process with a single thread. The program is killed when this process ends.
+
+    Args:
+        argv: The program and its arguments.
+        output: The file for its standard output and error.
+        group: The cgroup to start it in, or None.
+        shm: The size of its own `/dev/shm` in bytes, or None.
+        open_files: How many descriptors it may have open, or None.
+
+    Returns:
+        Its pid.
+
+    Raises:
+        Refused: A limit is not permitted.
+    """
+    parent = os.getpid()
+    answer, theirs = os.pipe()  # closed by exec
+    pid = os.fork()
+    if pid == 0:
+        limit = ""
+        try:
+            limit = "memory"
+            if group is not None:
+                group.enter()
+            limit = "open_files"
+            if open_files is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+            limit = "shm"
+            if shm is not None:
+                mounts.own_shm(shm)
+            limit = "python"
+            die_with_parent(parent)  # a new user namespace would undo it
+            _run(argv, output)
+        except BaseException as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            os.write(theirs, json.dumps([limit, why or str(error)]).encode())
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    with os.fdopen(answer, "rb") as file:
+        refusal = file.read()
+    if refusal:
+        os.waitpid(pid, 0)
+        raise Refused(*json.loads(refusal))
+    return pid
+
+
+def _run(argv: Sequence[str], output: str) -> NoReturn:
+    for number in _RESET:
+        signal.signal(number, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a worker that crashes leaves no core file
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(nothing, 0)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+    os.execv(argv[0], list(argv))

@@ -1,0 +1,118 @@
+"""confine(): run a case or a script in a child interpreter under real limits."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from dltutor.observation.aftermath import Aftermath
+from dltutor.observation.interrupts import interrupts_held
+from dltutor.observation.keeper import Task
+from dltutor.observation.kept import keeper
+from dltutor.observation.record import Observation
+from dltutor.observation.targets import Script, read_target
+from dltutor.observation.wanted import Wanted
+
+_START: Final = 60.0  # seconds, at least, for the child to import torch and to build the loader
+_END: Final = 10.0  # seconds for it to end the run and tidy up after its deadline
+
+
+class CannotConfine(RuntimeError):
+    """This machine does not permit a limit, and nothing can stand in for it."""
+
+
+def confine(
+    target: Callable[..., Any] | Path | str,
+    *,
+    memory: int | str | None = None,
+    shm: int | str | None = None,
+    open_files: int | None = None,
+    deadline: float = 30,
+    **options: Any,
+) -> Observation:
+    """Run a case, or a script, in a child interpreter under limits, and say what happened.
+
+    The limits are the kernel's own: a cgroup for memory (version 1 or 2; version 2 is not
+    tested), a mount namespace for `/dev/shm`, RLIMIT_NOFILE for open files. A `/dev/shm` of one's
+    own needs no root where users may make user namespaces.
+
+    Where no cgroup can be made, a watchdog stands in for the OOM killer: it sends SIGKILL to
+    the largest worker when all processes together pass the limit, and the Observation says so. Set
+    DLTUTOR_WATCHDOG=1 to have it in any case. For the other two limits nothing stands in.
+
+    The kernel kills the process that it finds largest. Each worker is put forward
+    (`oom_score_adj`) as if half the limit were its own, since otherwise main is often the largest:
+    the pages of torch count for every process that has touched them. Python, torch and two forked
+    workers need about 180 MB of the limit.
+
+    Afterwards there is no process, cgroup, mount, temporary file or `/dev/shm` segment more
+    than before, also if you press Stop, and also if this process is killed meanwhile.
+
+    Args:
+        target: A function that returns a Case, from a module that the child can import; or the
+            path of a script, which is run as `python FILE` runs it. A script is seen from outside
+            only: its exit code, what it wrote, its memory.
+        memory: Limit for all processes together, in bytes or as text such as "300M" or "1G".
+        shm: The size of `/dev/shm`, likewise.
+        open_files: How many descriptors each process may have open.
+        deadline: Seconds, as in `observe`. Only of a script does it include the start.
+        options: Keyword arguments for the function.
+
+    Returns:
+        The Observation, with `confinement`. If the child's main process died, `end` is "main died".
+        What main printed is not kept, unless it died.
+
+    Raises:
+        TypeError: `target` is no function or path, does not return a Case, or does not take these
+            options.
+        ValueError: A limit or the deadline is out of range, or the child cannot import `target`.
+        FileNotFoundError: There is no such script.
+        CannotConfine: `shm` or `open_files` is not permitted here.
+        RuntimeError: Called outside the main thread, where Stop would not reach it.
+        KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
+    """
+    wanted = Wanted.read(memory, shm, open_files)
+    work = read_target(target, options)
+    _check(deadline)
+    script = isinstance(work, Script)
+    with (
+        interrupts_held() as interrupts,
+        tempfile.TemporaryDirectory(prefix="dltutor-child-", dir=_outside_shm()) as name,
+    ):
+        folder = Path(name)
+        task = Task(
+            parent=os.getpid(),
+            argv=work.argv(folder, deadline),
+            folder=name,
+            seconds=deadline if script else max(deadline, _START),
+            seconds_observing=None if script else deadline + _END,
+            use_cgroup=not os.environ.get("DLTUTOR_WATCHDOG"),
+            **asdict(wanted),
+        )
+        with keeper(task) as kept:
+            report, recorded = kept.wait(interrupts, record=script)
+        if report.refused is not None:
+            raise CannotConfine(wanted.refusal(*report.refused))
+        return Aftermath(folder, wanted, report, deadline, script, recorded).observation()
+
+
+def _outside_shm() -> str | None:
+    # The child may get another /dev/shm, and would not find a folder in this one.
+    return "/tmp" if os.path.realpath(tempfile.gettempdir()).startswith("/dev/shm") else None
+
+
+def _check(deadline: object) -> None:
+    number = isinstance(deadline, (int, float)) and not isinstance(deadline, bool)
+    if not (number and 0 < deadline < math.inf):  # type: ignore[operator]
+        raise ValueError(f"deadline must be a positive number of seconds, got {deadline!r}")
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "confine() must be called in the main thread: only there can Stop end it. "
+            f"This is {threading.current_thread().name}"
+        )

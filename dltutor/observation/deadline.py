@@ -1,0 +1,54 @@
+"""A bound on how long the main thread may take."""
+
+from __future__ import annotations
+
+import signal
+import time
+from types import FrameType
+
+from dltutor.observation.interrupts import forking
+
+# The alarm repeats in case the first one is swallowed by a bare `except:` in the learner's code, or
+# rang where it may not raise.
+_REPEAT = 0.25
+
+
+class DeadlinePassed(BaseException):
+    """Raised in the main thread at the deadline.
+
+    Not an Exception: torch and most training loops catch those.
+    """
+
+
+class deadline:  # a block, in the manner of contextlib.suppress
+    """Raise DeadlinePassed in the block after `seconds`; give back the timer that was there.
+
+    Whoever else uses SIGALRM (an outer deadline) finds its handler and the rest of its time.
+    It interrupts Python code, locks, sleeps and waits; not a call stuck inside C.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._on = False
+
+    def __enter__(self) -> None:
+        # The timer first: what rings until then is not ours.
+        self._left, self._interval = signal.setitimer(signal.ITIMER_REAL, 0)
+        self._handler = signal.signal(signal.SIGALRM, self._ring)
+        self._started = time.monotonic()
+        self._on = True
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, _REPEAT)
+
+    def __exit__(self, *raised: object) -> None:
+        self._on = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._handler)
+        if self._left:
+            due = max(self._left - (time.monotonic() - self._started), 0.001)
+            signal.setitimer(signal.ITIMER_REAL, due, self._interval)
+
+    def _ring(self, signum: int, frame: FrameType | None) -> None:
+        # Never between the block and us: it would not be left in order.
+        ours = frame is not None and frame.f_code.co_filename == __file__
+        if self._on and not ours and not forking(frame):
+            raise DeadlinePassed

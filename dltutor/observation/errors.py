@@ -1,0 +1,133 @@
+"""Reading an exception: its chain, the learner's own lines, the worker that raised it."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dltutor.observation.record import Frame, shorten_paths
+
+# Libraries are not the learner's code, nor are the instruments; the broken datasets are.
+_PACKAGE: Final = f"{Path(__file__).parents[1]}/"
+_NOT_YOURS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
+_WRAPPED: Final = re.compile(r"Caught (\w+) in DataLoader worker process (\d+)\.")
+_FRAME: Final = re.compile(
+    r'^  File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)\n'
+    r"(?:    (?P<code>\S.*)\n)?",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An exception in plain text, so that nothing of it has to be kept alive."""
+
+    chain: tuple[tuple[str, str], ...]
+    traceback: tuple[Frame, ...]
+    raised_in_worker: str | None
+    failed_worker: int | None
+    raw: str
+    lost_contact: bool  # multiprocessing could not fetch a batch: its worker may be gone
+
+    @property
+    def by_torch(self) -> str:
+        """What torch itself noticed: 'worker died', 'timed out', or nothing."""
+        texts = [message for kind, message in self.chain if kind == "RuntimeError"]
+        if any(text.startswith("DataLoader worker (pid") for text in texts):
+            return "worker died"
+        if any(text.startswith("DataLoader timed out") for text in texts):
+            return "timed out"
+        return ""
+
+
+#: Nothing failed.
+NOTHING: Final = Failed((), (), None, None, "", False)
+
+
+def read(error: BaseException) -> Failed:
+    """Take from an exception what can be told of it."""
+    text = error.args[0] if error.args and isinstance(error.args[0], str) else ""
+    wrapped = _WRAPPED.match(text)
+    frames = _frames_in_text(text) if wrapped else _frames_of(error)
+    return Failed(
+        chain=tuple((type(e).__name__, _text_of(e)) for e in chain(error)),
+        traceback=tuple(frames),
+        raised_in_worker=wrapped.group(1) if wrapped else None,
+        failed_worker=int(wrapped.group(2)) if wrapped else None,
+        raw=shorten_paths("".join(traceback.format_exception(error)).rstrip()),
+        lost_contact=any(map(_lost_contact, chain(error))),
+    )
+
+
+def forget(error: BaseException) -> None:
+    """Free what an exception's frames hold: the iterator and, with it, its workers.
+
+    torch re-raises a worker's exception from a frame that keeps it, a cycle that only the
+    cyclic garbage collector ends (measured on torch 2.13).
+    """
+    for each in chain(error):
+        traceback.clear_frames(each.__traceback__)
+        each.__traceback__ = None
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception and what caused it, outermost first."""
+    seen: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        seen.add(id(following))
+        yield following
+        hidden = following.__suppress_context__
+        following = following.__cause__ or (None if hidden else following.__context__)
+
+
+def is_yours(file: str) -> bool:
+    """Whether a file can be the learner's: not torch's, not the standard library's, not ours."""
+    if file.startswith(_PACKAGE):
+        return file.startswith(f"{_PACKAGE}failures/")
+    return not _NOT_YOURS.search(file)
+
+
+def frame(file: str, line: int, function: str, code: str = "") -> Frame:
+    """A Frame with its path shortened."""
+    return Frame(shorten_paths(f'"{file}"').strip('"').removeprefix(".../"), line, function, code)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # a class of the learner's own may do anything
+        return ""
+
+
+def _lost_contact(error: BaseException) -> bool:
+    # ConnectionResetError, FileNotFoundError of a socket, EOFError: pytorch#28950. RuntimeError of
+    # a segment that is gone, with the sharing strategy file_system.
+    if not isinstance(error, (OSError, EOFError, pickle.UnpicklingError, RuntimeError)):
+        return False
+    entries = traceback.extract_tb(error.__traceback__)
+    return bool(entries) and "/multiprocessing/" in entries[-1].filename
+
+
+def _frames_of(error: BaseException) -> list[Frame]:
+    entries = traceback.extract_tb(error.__traceback__)
+    return [
+        frame(e.filename, e.lineno or 0, e.name, e.line or "")
+        for e in entries
+        if is_yours(e.filename)
+    ]
+
+
+def _frames_in_text(text: str) -> list[Frame]:
+    # A chained exception prints several tracebacks; the last is the one that arrived.
+    last = text.rpartition("Traceback (most recent call last)")[2]
+    return [
+        frame(m["file"], int(m["line"]), m["function"], m["code"] or "")
+        for m in _FRAME.finditer(last)
+        if is_yours(m["file"])
+    ]

@@ -1,0 +1,117 @@
+"""A loader of synthetic samples, run until its queues are full, and what it holds then."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
+
+from dltutor.observation import torch_internals
+from dltutor.observation.observe import observe
+from dltutor.observation.record import Observation
+from dltutor.observation.settings import Settings
+from dltutor.observation.usage import Lookout, Usage
+
+_TAKEN: Final = 3  # batches that the loop takes: the first fills the queues, the others keep them
+_PAUSE: Final = 3  # times as long as a look takes
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A run until the queues were full.
+
+    Args:
+        before: Before the loader started.
+        looks: What was seen from then on, in order; the last one with full queues, the loop
+            holding its last batch.
+        observation: The run itself.
+    """
+
+    before: Usage
+    looks: tuple[Usage, ...]
+    observation: Observation
+
+
+class Synthetic(Dataset[torch.Tensor]):
+    """Samples of one size, made when they are asked for as a decoder makes them.
+
+    Args:
+        samples: How many.
+        sample_bytes: The size of each.
+        workers: How many workers count what they make.
+    """
+
+    def __init__(self, samples: int, sample_bytes: int, workers: int) -> None:
+        self.samples = samples
+        self.sample_bytes = sample_bytes
+        # One place for each worker: no two write to the same.
+        self._made = torch.zeros(workers, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((self.sample_bytes,), index % 256, dtype=torch.uint8)
+
+    def collate(self, samples: list[torch.Tensor]) -> Any:
+        """What torch does by default, counted; a batch that fails counts, too."""
+        try:
+            return default_collate(samples)
+        finally:
+            worker = get_worker_info()
+            if worker is not None:
+                self._made[worker.id] += 1
+
+    @property
+    def made(self) -> int:
+        """Batches made so far by all workers."""
+        return int(self._made.sum())
+
+
+def fill(settings: Settings, deadline: float) -> Filled:
+    """Run a loader in this process, and take a batch only when all others are made.
+
+    Args:
+        settings: Of the loader.
+        deadline: Seconds, as in `observe`.
+
+    Raises:
+        RuntimeError: The run did not finish.
+    """
+    batches = settings.waiting + _TAKEN
+    dataset = Synthetic(batches * settings.batch_size, settings.sample_bytes, settings.workers)
+    loader = DataLoader(
+        dataset,
+        settings.batch_size,
+        num_workers=settings.workers,
+        prefetch_factor=settings.prefetch_factor,
+        multiprocessing_context=settings.start_method,
+        collate_fn=dataset.collate,
+    )
+    looking = Lookout()
+    before = looking.look(set())
+
+    def consume(loader: DataLoader[Any]) -> None:
+        # The sampler of `observe` runs by now, and is no part of the loader.
+        looking.leave_out_others()
+        iterator = iter(loader)
+        workers = {process.pid for process in torch_internals.workers_of(iterator) if process.pid}
+        # Torch asks for a batch more whenever the loop takes one, as long as there are any.
+        for taken, _ in enumerate(iterator, start=1):
+            while dataset.made < settings.waiting + taken:
+                started = time.perf_counter()
+                looks.append(looking.look(workers))
+                # Seldom enough to leave the workers their cores and their memory.
+                time.sleep(_PAUSE * (time.perf_counter() - started))
+            looks.append(looking.look(workers))
+            if taken == _TAKEN:
+                break
+
+    looks: list[Usage] = []
+    seen = observe(loader, deadline=deadline, consume=consume)
+    if seen.end != "finished":
+        raise RuntimeError(f"the run did not finish.\n{seen}")
+    return Filled(before, tuple(looks), seen)

@@ -1,0 +1,200 @@
+"""The helper program: samples a process tree and writes one line of JSON for each sample.
+
+It runs on its own, `python -I -S sampler.py OPTIONS`, with the standard library only, so that it
+stays small and shares no lock with what it observes. Its standard input tells it "now" (a sample
+soon) or "end" (a last, full one). A closed input ends it, and so does the end of its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False  # importing typing would cost the helper as much as all the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dltutor.observation.readers import Figures, Proc, Psutil
+
+_SOON = 0.05  # seconds between two samples that were asked for
+_AT_ONCE = 0.02  # seconds of CPU time that full samples may use before they have to be saved up
+_AWAKE = 1.0  # seconds between two looks whether the parent still lives
+_FLUSH = 2.0  # seconds for the last line to be taken
+
+
+class Sampler:
+    """Samples one process and all that descend from it.
+
+    Args:
+        reader: Where the figures come from.
+        pid: The process to observe.
+        memory_period: Seconds between two full samples, at least.
+        memory_budget: The part of a core that all samples together may cost.
+    """
+
+    def __init__(
+        self, reader: Proc | Psutil, pid: int, memory_period: float, memory_budget: float
+    ) -> None:
+        self._reader = reader
+        self._memory_period = memory_period
+        self._memory_budget = memory_budget
+        observed = reader.process(pid)
+        self._known = {pid: observed[0]} if observed else {}  # pid -> when it started
+        self._last_full = float("-inf")
+        self._newcomers = False
+        self._savings = _AT_ONCE
+        self._saved_at = time.monotonic()
+        self._used = time.process_time()
+
+    def look(self, *, full: bool = False) -> dict[str, Any]:
+        """One sample: figures by pid, and the pids that are gone since the last one.
+
+        It comes with USS and PSS when these are due: after `memory_period`, or at the second
+        sight of a new process, but not while the budget is overdrawn. `full` asks for them now.
+        """
+        living = self._living()
+        self._save()
+        due = self._newcomers or time.monotonic() >= self._last_full + self._memory_period
+        full = full or (due and self._savings > 0)
+        known, self._known = self._known, {pid: start for pid, (start, _) in living.items()}
+        gone = [pid for pid, start in known.items() if self._known.get(pid) != start]
+        new = len(self._known) > len(known) - len(gone)
+        self._newcomers = new or (self._newcomers and not full)
+        return {
+            "processes": {pid: figures for pid, (_, figures) in living.items()},
+            "gone": gone,
+            "memory": self._memory() if full else None,
+        }
+
+    def _living(self) -> dict[int, tuple[float, Figures]]:
+        living = {}
+        for pid, start in self._known.items():
+            figures = self._reader.process(pid)
+            if figures and figures[0] == start:  # else another process has its pid by now
+                living[pid] = figures
+        # Asked of all that are known: a worker that lost its parent is nobody's descendant.
+        family = self._reader.descendants(list(living))
+        for pid in sorted(family - living.keys() - {os.getpid()}):
+            if figures := self._reader.process(pid):
+                living[pid] = figures
+        return living
+
+    def _save(self) -> None:
+        # Of what the budget gives, the cheap samples have used some: all of it, with 64 workers.
+        # Half of it is for the full ones in any case.
+        now, used = time.monotonic(), time.process_time()
+        given = self._memory_budget * (now - self._saved_at)
+        saved = max(given - (used - self._used), given / 2)
+        self._savings = min(self._savings + saved, _AT_ONCE)
+        self._saved_at, self._used = now, used
+
+    def _memory(self) -> dict[int, Figures]:
+        memory = {pid: self._reader.memory(pid) for pid in self._known}
+        self._last_full, used = time.monotonic(), time.process_time()
+        self._savings -= used - self._used
+        self._used = used
+        return {pid: figures for pid, figures in memory.items() if figures}
+
+
+class Parent:
+    """The two pipes to the process that started this one."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._unsent = b""
+        os.set_blocking(1, False)  # a parent that does not read must not keep us for ever
+
+    def alive(self) -> bool:
+        # Its end does not always close our input: processes that it forked may hold it open.
+        return os.getppid() == self._pid
+
+    def wait(self, seconds: float) -> str:
+        """What it says within `seconds`, "" for nothing; "end" if it will say no more."""
+        writing = [1] if self._unsent else []
+        ready, _, _ = select.select([0], writing, [], max(0, min(seconds, _AWAKE)))
+        self._send()
+        if not self.alive():
+            return "gone"
+        if not ready:
+            return ""
+        text = os.read(0, 4096)
+        return "gone" if not text else "end" if b"end" in text else "now"
+
+    def behind(self) -> bool:
+        """Whether it has not yet taken the last line."""
+        self._send()
+        return bool(self._unsent)
+
+    def tell(self, line: dict[str, Any]) -> None:
+        self._unsent += json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        self._send()
+
+    def flush(self) -> None:
+        until = time.monotonic() + _FLUSH
+        while self.behind() and self.alive() and time.monotonic() < until:
+            select.select([], [1], [], 0.1)
+
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(1, self._unsent) :]
+        except BlockingIOError:
+            pass
+
+
+def main(options: dict[str, Any]) -> None:
+    """Sample until told to end.
+
+    Args:
+        options: See `Recorder.start`, which makes them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = Parent(options["parent"])
+    try:
+        _sample(parent, options)
+    except BrokenPipeError:
+        pass  # nobody listens any more
+    except Exception as error:
+        parent.tell({"error": f"{type(error).__name__}: {error}"})
+        parent.flush()
+
+
+def _sample(parent: Parent, options: dict[str, Any]) -> None:
+    # With -I the folder of this file is not on the path. At its end: no name in it hides another.
+    sys.path += [*options["path"], os.path.dirname(os.path.abspath(__file__))]
+    import readers  # type: ignore[import-not-found]
+
+    pid, proc, period = options["pid"], options["proc"], options["period"]
+    reader = readers.Proc(proc) if os.path.exists(f"{proc}/self/stat") else readers.Psutil()
+    sampler = Sampler(reader, pid, options["memory_period"], options["memory_budget"])
+    charged, limit = reader.cgroup(pid)
+    limits = {"machine": reader.total(), "cgroup": limit, "shm": readers.shared_memory()[1]}
+    parent.tell({"source": reader.source, "limits": limits})
+    due = last = time.monotonic()
+    said = ""
+    while said not in ("end", "gone"):
+        said = parent.wait(due - time.monotonic())
+        if said == "now":
+            due = min(due, last + _SOON)
+        if said == "end" or (said != "gone" and time.monotonic() >= due):
+            due = max(due + period, time.monotonic())
+            if said != "end" and parent.behind():
+                continue  # it is busy: what is not sampled now is in the next sample
+            line = sampler.look(full=said == "end")
+            last = time.monotonic()
+            line["seconds"] = last - options["origin"]
+            line["last"] = said == "end"
+            line["shm"] = readers.shared_memory()[0]
+            line["available"] = reader.available()
+            line["cgroup"] = readers.number(charged)
+            parent.tell(line)
+    if said == "end":
+        parent.flush()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

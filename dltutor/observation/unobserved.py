@@ -1,0 +1,90 @@
+"""Observations of what no `observe` could finish, from the little that is known of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dltutor.observation import errors
+from dltutor.observation.lives import FIELDS, Life, Limits
+from dltutor.observation.record import End, Frame, Observation
+from dltutor.observation.samples import ProcessSample, Sample
+from dltutor.observation.timeline import Timeline
+
+
+def unobserved(
+    end: End,
+    *,
+    deadline: float,
+    seconds: float,
+    timeline: Timeline,
+    failed: errors.Failed = errors.NOTHING,
+    traceback: tuple[Frame, ...] = (),
+    stderr: str = "",
+) -> Observation:
+    """An Observation without batches and workers.
+
+    Args:
+        end: How the run ended.
+        deadline: The seconds it was given.
+        seconds: The seconds it took.
+        timeline: Its memory, if known.
+        failed: What ended it.
+        traceback: Where it stood, outermost call first; used if nothing failed.
+        stderr: What it wrote.
+    """
+    return Observation(
+        end=end,
+        deadline=deadline,
+        batches=0,
+        samples=0,
+        seconds=seconds,
+        first_batch_seconds=None,
+        last_batch_seconds=None,
+        chain=failed.chain,
+        traceback=failed.traceback or traceback,
+        raised_in_worker=None,
+        failed_worker=None,
+        workers=(),
+        stderr=stderr,
+        raw=failed.raw,
+        timeline=timeline,
+    )
+
+
+def timeline_of(samples: Sequence[Sample], limits: Limits, *notes: str) -> Timeline:
+    """The Timeline of samples as a listener got them.
+
+    Args:
+        samples: In the order of time.
+        limits: What bounds the memory.
+        notes: What is missing in the picture.
+    """
+    roles = dict.fromkeys(role for sample in samples for role in sample.processes)
+    return Timeline(
+        seconds=_column(sample.seconds for sample in samples),
+        batches=np.array([sample.batches for sample in samples], dtype=np.int64),
+        shm=_column(sample.shm for sample in samples),
+        available=_column(sample.available for sample in samples),
+        cgroup=_column(sample.cgroup for sample in samples),
+        lives=tuple(_life(role, samples) for role in roles),
+        limits=limits,
+        notes=notes,
+    )
+
+
+def _life(role: str, samples: Sequence[Sample]) -> Life:
+    rows = [row for row, sample in enumerate(samples) if role in sample.processes]
+    seen = [sample.processes.get(role, _UNKNOWN) for sample in samples[rows[0] : rows[-1] + 1]]
+    values = {field: _column(getattr(each, field) for each in seen) for field in FIELDS}
+    gone = rows[-1] + 1 < len(samples)
+    return Life(role, rows[0], values, samples[rows[-1] + 1].seconds if gone else None)
+
+
+_UNKNOWN = ProcessSample(None, None, None, None)
+
+
+def _column(values: Iterable[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)

@@ -1,0 +1,88 @@
+"""What a loader holds at one moment: the PSS of its processes, and its batches in `/dev/shm`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+from dltutor.observation.descendants import reader
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the processes of a loader hold at one moment, in bytes.
+
+    Args:
+        once: PSS of those that are neither main nor workers.
+        processes: PSS of all, without what is in shared memory. Where there is no PSS, USS.
+        shared: The batches in `/dev/shm`; None where there is none.
+    """
+
+    once: int
+    processes: int
+    shared: int | None
+
+    @property
+    def total(self) -> int:
+        """Processes and batches. PSS alone misses the batches that wait in a queue."""
+        return self.processes + (self.shared or 0)
+
+
+class Lookout:
+    """Looks at this process and at what a loader has started from it."""
+
+    def __init__(self) -> None:
+        self._reader = reader()
+        self._others: set[int] = set()
+        self._held_before = set(_held([os.getpid()]))
+
+    def leave_out_others(self) -> None:
+        """Count none of the processes that descend from this one by now."""
+        self._others = self._reader.descendants([os.getpid()])
+
+    def look(self, workers: set[int]) -> Usage:
+        """What is held now.
+
+        Args:
+            workers: Their pids; empty before the loader has started: then main alone counts.
+        """
+        main = os.getpid()
+        started = self._reader.descendants([main]) - self._others if workers else set()
+        held = _held([main, *started])
+        new = sum(size for file, size in held.items() if file not in self._held_before)
+        once = sum(self._memory(pid) for pid in started - workers)
+        rest = sum(self._memory(pid) for pid in {main} | (started & workers))
+        return Usage(once, once + rest, new if os.path.isdir("/dev/shm") else None)
+
+    def _memory(self, pid: int) -> int:
+        uss, pss, pss_shm = self._reader.memory(pid) or (0, 0, 0)
+        return pss - (pss_shm or 0) if pss is not None else uss or 0
+
+
+def _held(pids: list[int]) -> dict[int, int]:
+    """The files in `/dev/shm` that processes have open, by inode, with their sizes in bytes.
+
+    The sum over all of `/dev/shm` would count what others do there meanwhile. A batch has no name
+    there any more, but somebody has it open: the worker, until it is fetched, and then main.
+    """
+    found: dict[int, int] = {}
+    try:
+        device = os.stat("/dev/shm").st_dev
+    except OSError:
+        return found
+    for pid in pids:
+        for file in _open_files(pid):
+            if file.st_dev == device:
+                found[file.st_ino] = file.st_blocks * 512
+    return found
+
+
+def _open_files(pid: int) -> list[os.stat_result]:
+    found = []
+    folder = f"/proc/{pid}/fd"
+    with suppress(OSError):  # the process is gone
+        for name in os.listdir(folder):
+            with suppress(OSError):  # closed meanwhile
+                found.append(os.stat(f"{folder}/{name}"))
+    return found

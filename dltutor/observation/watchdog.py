@@ -1,0 +1,66 @@
+"""A stand-in for the OOM killer, where no cgroup with a limit can be made."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from dltutor.observation.readers import Proc, Psutil
+
+_AGAIN: Final = 0.25  # seconds for a killed process to give its memory back
+_SHARE: Final = 0.1  # of a core, at most, for reading PSS
+
+
+class Watchdog:
+    """Sends SIGKILL to the largest worker when all processes together pass a limit.
+
+    What counts is PSS, or RSS where PSS cannot be read. The kernel also counts the page cache and
+    what lies unmapped in `/dev/shm`, and it never misses a moment; this looks 20 times a second.
+
+    Args:
+        limit: Bytes.
+        reader: Where the figures come from.
+        workers: Gives the pids of the workers known by now. Where none of them lives, the largest
+            process of all is the one.
+    """
+
+    def __init__(
+        self, limit: int, reader: Proc | Psutil, workers: Callable[[], dict[int, int]]
+    ) -> None:
+        self.killed: list[int] = []
+        self._limit = limit
+        self._reader = reader
+        self._workers = workers
+        self._not_before = 0.0
+
+    def look(self) -> None:
+        """Look at the descendants of this process, and kill one if it must be."""
+        started = time.monotonic()
+        if started < self._not_before:
+            return
+        family = self._reader.descendants([os.getpid()])
+        if sum(self._rss(pid) for pid in family) <= self._limit:  # PSS is never more
+            return
+        sizes = {pid: self._pss(pid) for pid in family}
+        self._not_before = started + (time.monotonic() - started) / _SHARE
+        if sum(sizes.values()) > self._limit:
+            living = [pid for pid in self._workers() if sizes.get(pid)]
+            self._kill(max(living or sizes, key=lambda pid: sizes[pid]))
+
+    def _kill(self, pid: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            self.killed.append(pid)
+        self._not_before = time.monotonic() + _AGAIN
+
+    def _rss(self, pid: int) -> int:
+        figures = self._reader.process(pid)
+        return (figures[1][0] or 0) if figures else 0
+
+    def _pss(self, pid: int) -> int:
+        figures = self._reader.memory(pid)
+        return (figures[1] if figures else None) or self._rss(pid)

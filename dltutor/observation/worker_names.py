@@ -1,0 +1,40 @@
+"""Telling torch's workers from other processes by what `/proc` says of them."""
+
+from __future__ import annotations
+
+from itertools import chain, count
+from pathlib import Path
+from typing import Final
+
+_COMMAND: Final = "pt_data_worker"  # torch's worker loop gives itself this name
+
+
+class WorkerNames:
+    """Names the workers of any loader W0, W1, ... in the order in which they appear.
+
+    A number is free again once its worker is gone, so the next epoch begins with W0.
+
+    Args:
+        proc: Where `/proc` is. Where it is not, nobody is named.
+    """
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = Path(proc)
+        self._pids: dict[int, int] = {}  # number -> pid
+
+    def __call__(self, pid: int) -> str | None:
+        """The role of a process; None if it is no worker, or not one yet."""
+        if not self._works(pid):
+            return None
+        self._pids = {number: each for number, each in self._pids.items() if self._works(each)}
+        known = (number for number, each in self._pids.items() if each == pid)
+        free = (number for number in count() if number not in self._pids)
+        number = next(chain(known, free))
+        self._pids[number] = pid
+        return f"W{number}"
+
+    def _works(self, pid: int) -> bool:
+        try:
+            return (self._proc / str(pid) / "comm").read_text().strip() == _COMMAND
+        except OSError:
+            return False

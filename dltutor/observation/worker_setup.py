@@ -1,0 +1,98 @@
+"""What an observed worker does first: write errors where they are kept, answer when asked.
+
+It travels into the worker as its `worker_init_fn`, under every start method.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import current_process
+from multiprocessing.util import get_temp_dir
+from pathlib import Path
+from typing import TextIO
+
+from dltutor.observation.stacks import answer_when_asked
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """A `worker_init_fn` that prepares the worker, then calls the learner's own.
+
+    Args:
+        folder: Where the worker keeps its stacks, and the file `stderr`.
+        init_fn: The learner's `worker_init_fn`, or None.
+    """
+
+    folder: str
+    init_fn: Callable[[int], None] | None
+
+    def __call__(self, worker_id: int) -> None:
+        _point_2_at(Path(self.folder) / "stderr")
+        # In a kernel `sys.stderr` is not descriptor 2: a forked worker would write into the
+        # notebook, some time later.
+        sys.stderr = _text(2)
+        answer_when_asked(self.folder)
+        _show_temporary_folder(self.folder)
+        if self.init_fn is not None:
+            self.init_fn(worker_id)
+
+
+@contextmanager
+def stderr_for_workers(path: Path) -> Iterator[None]:
+    """Point descriptor 2 at a file while workers start; they inherit it.
+
+    This catches what a worker writes before its `worker_init_fn`: that its dataset could not be
+    unpickled, for one. What this process itself prints to `sys.stderr` meanwhile still arrives.
+    """
+    screen = os.dup(2)
+    ours = sys.stderr
+    if _writes_to_2(ours):
+        sys.stderr = _text(screen)
+    _point_2_at(path)
+    try:
+        yield
+    finally:
+        os.dup2(screen, 2)
+        sys.stderr = ours
+        os.close(screen)
+
+
+def remove_temporary_folders(folder: str) -> None:
+    """Remove what killed workers left in the temporary folder of the machine.
+
+    multiprocessing gives each worker a folder there for the sockets over which it hands out
+    shared memory. The worker removes it at its end, unless it is killed.
+    """
+    for link in Path(folder).glob("sockets-*"):
+        shutil.rmtree(link.resolve(), ignore_errors=True)
+
+
+def _show_temporary_folder(folder: str) -> None:
+    inherited = getattr(current_process(), "_config", {}).get("tempdir")
+    mine = get_temp_dir()
+    if not inherited:
+        (Path(folder) / f"sockets-{os.getpid()}").symlink_to(mine)
+
+
+def _writes_to_2(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.fileno() == 2
+    except (OSError, ValueError):
+        return False
+
+
+def _point_2_at(path: Path) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+def _text(descriptor: int) -> TextIO:
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(raw, errors="backslashreplace", write_through=True)

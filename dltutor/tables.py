@@ -1,0 +1,116 @@
+"""Tables that read the same as plain text and as HTML, in a light or a dark theme."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final, Literal
+
+Tone = Literal["plain", "good", "bad", "warn"]
+
+# Mid-tones that keep a contrast of 3:1 or more on white and on JupyterLab's dark grey.
+# Colour only repeats what the title says in words.
+_EDGES: Final[dict[Tone, str]] = {
+    "plain": "#7f7f7f",
+    "good": "#009e73",
+    "bad": "#d55e00",
+    "warn": "#b58900",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table of text, shown alike in a terminal and in a notebook.
+
+    Args:
+        title: One line above the rows; it must make sense without its colour.
+        rows: The cells, row by row. A cell may hold several lines.
+        header: Column names, or nothing for a list of labels and values.
+        tone: The colour of the edge in HTML.
+    """
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+    header: tuple[str, ...] = ()
+    tone: Tone = "plain"
+
+    def __str__(self) -> str:
+        lines = [*([self.header] if self.header else []), *self.rows]
+        widths = _widths(lines)
+        text = [self.title]
+        for cells in lines:
+            text.extend(f"  {line}".rstrip() for line in _text_row(cells, widths))
+        return "\n".join(text)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cell = "text-align:left;vertical-align:top;padding:2px 14px 2px 0;white-space:pre-wrap"
+        head = "".join(f'<th style="{cell}">{escape(name)}</th>' for name in self.header)
+        body = "".join(_html_row(row, cell, labelled=not self.header) for row in self.rows)
+        return _framed(
+            f'<div style="font-weight:600;padding:2px 0">{escape(self.title)}</div>'
+            '<table style="margin:0;border-collapse:collapse;background:transparent">'
+            + (f"<thead><tr>{head}</tr></thead>" if head else "")
+            + f"<tbody>{body}</tbody></table>",
+            self.tone,
+        )
+
+
+@dataclass(frozen=True)
+class Note:
+    """A label and a sentence or two. Text in `backticks` is shown as code in a notebook.
+
+    Args:
+        label: What kind of note it is, in bold; with its own punctuation, such as "Not yet.".
+        text: The rest.
+        tone: The colour of the edge in HTML.
+    """
+
+    label: str
+    text: str
+    tone: Tone = "plain"
+
+    def __str__(self) -> str:
+        return f"{self.label} {self.text}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        text = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(self.text))
+        return _framed(f"<b>{escape(self.label)}</b> {text}", self.tone)
+
+
+def _framed(inner: str, tone: Tone) -> str:
+    style = f"border-left:4px solid {_EDGES[tone]};padding:2px 0 2px 12px;margin:4px 0"
+    return f'<div style="{style};white-space:pre-wrap">{inner}</div>'
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    # The last column is never padded, so its width does not matter.
+    columns = max((len(row) for row in rows), default=0)
+    return [
+        max(max(map(len, row[i].split("\n"))) for row in rows if i < len(row))
+        for i in range(columns)
+    ]
+
+
+def _text_row(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
+    columns = [cell.split("\n") for cell in cells]
+    lines = []
+    for i in range(max(map(len, columns))):
+        parts = [column[i] if i < len(column) else "" for column in columns]
+        padded = (part.ljust(width) for part, width in zip(parts, widths, strict=False))
+        lines.append("  ".join(padded))
+    return lines
+
+
+def _html_row(cells: Sequence[str], style: str, *, labelled: bool) -> str:
+    # Colours are inherited: the theme's own text colour is right in light and in dark.
+    shown = []
+    for position, text in enumerate(cells):
+        weight = ";opacity:0.75" if labelled and position == 0 else ""
+        shown.append(f'<td style="{style}{weight}">{escape(text)}</td>')
+    return f'<tr style="background:transparent">{"".join(shown)}</tr>'

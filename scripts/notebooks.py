@@ -1,0 +1,230 @@
+"""Make the notebooks: run the solved twins, and derive the learner's files from them.
+
+`python scripts/notebooks.py 01 03` does it for these lessons, without numbers for all.
+With `--no-execute` it runs nothing and writes the learner's files; with `--check` it writes nothing
+and names every learner's file that is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbconvert.preprocessors import ClearOutputPreprocessor, TagRemovePreprocessor
+from nbformat import NotebookNode
+from nbformat.warnings import DuplicateCellId, MissingIDFieldWarning
+from portable import ROOT, code_cells, shorten_outputs, unfit
+
+NOTEBOOKS = ROOT / "notebooks"
+
+CELL_TIMEOUT = 120
+"""Seconds that one cell may take, here and in the tests."""
+
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+"""All that a notebook says about itself."""
+
+LINK_UP = re.compile(r"""(\]\(|(?:src|href)=["'])\.\./""")
+"""The start of a link out of solutions/, in markdown or HTML."""
+
+KEPT_CELL_METADATA = {"tags", "jupyter"}
+
+NOT_INHERITED = (
+    "COLUMNS",
+    "DLTUTOR_STRICT",
+    "LINES",
+    "MPLBACKEND",
+    "PYTEST_ADDOPTS",
+    "PYTEST_CURRENT_TEST",  # where it is set, ipykernel does not capture descriptors 1 and 2
+    "PYTEST_PLUGINS",
+    "PYTHONPATH",
+    "PYTHONWARNINGS",
+)
+
+
+class Unfit(Exception):
+    """A twin that must not be saved; each argument is a sentence that says where and why."""
+
+
+def twins(folder: Path = NOTEBOOKS) -> list[Path]:
+    """The solved twins, in lesson order."""
+    return sorted((folder / "solutions").glob("*.ipynb"))
+
+
+def learner_path(twin: Path) -> Path:
+    """Where the learner's file of this twin belongs."""
+    return twin.parent.parent / twin.name
+
+
+def read(path: Path) -> NotebookNode:
+    """The notebook in this file; Unfit where it is none, or its cells lack ids of their own.
+
+    nbformat would make random ids for such cells, other ones each time.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DuplicateCellId)
+        warnings.simplefilter("error", MissingIDFieldWarning)
+        try:
+            notebook = nbformat.read(path, as_version=4)
+            nbformat.validate(notebook)
+        except (nbformat.ValidationError, DuplicateCellId, MissingIDFieldWarning) as error:
+            raise Unfit(f"{path.name}: {error}") from None
+    return notebook
+
+
+@contextmanager
+def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
+    """The environment of every kernel, here and in the tests: this one, with folders of its own.
+
+    strict: `check` raises unless the answer is correct, as it must in a solved twin.
+    """
+    with tempfile.TemporaryDirectory(prefix="dltutor-run-", ignore_cleanup_errors=True) as root:
+        home, temporary = Path(root, "home"), Path(root, "tmp")
+        temporary.mkdir()
+        environment = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
+        environment |= {"DLTUTOR_HOME": str(home), "TMPDIR": str(temporary)}
+        environment["IPYTHONDIR"] = str(Path(root, "ipython"))
+        if strict:
+            environment["DLTUTOR_STRICT"] = "1"
+        yield environment
+
+
+def execute(path: Path) -> NotebookNode:
+    """Run a twin in a new kernel, in its own folder as Jupyter does, and return it tidied.
+
+    Raises Unfit where a cell fails, or keeps an output that must not be saved.
+    """
+    notebook = read(path)
+    started: list[str] = []
+    client = NotebookClient(
+        notebook,
+        on_cell_start=lambda cell, cell_index: started.append(cell.id),
+        timeout=CELL_TIMEOUT,
+        coalesce_streams=True,
+        record_timing=False,
+        store_widget_state=False,
+        # It warns of every connection that is not encrypted; ours does not leave the machine.
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+    )
+    with kernel_environment(strict=True) as environment:
+        try:
+            client.execute(env=environment, cwd=str(path.parent))
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            raise Unfit(f"{path.name}: cell {started[-1]}: {str(error).strip()}") from None
+        shorten_outputs(notebook, environment["DLTUTOR_HOME"], environment["TMPDIR"])
+    tidy(notebook)
+    if problems := [f"{path.name}: {problem}" for problem in unfit(notebook)]:
+        raise Unfit(*problems)
+    return notebook
+
+
+def tidy(notebook: NotebookNode) -> None:
+    """Leave in the metadata only what is the same on every machine."""
+    notebook.metadata = nbformat.from_dict(METADATA)
+    for cell in notebook.cells:
+        for key in set(cell.metadata) - KEPT_CELL_METADATA:
+            del cell.metadata[key]
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            # A view without the widget's state shows nothing, and its model id is random.
+            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+
+
+def learner_version(twin: NotebookNode) -> NotebookNode:
+    """The twin without its solutions, outputs and counts, one folder further up."""
+    notebook, resources = TagRemovePreprocessor(remove_cell_tags={"solution"}).preprocess(
+        nbformat.from_dict(twin), {}
+    )
+    notebook, _ = ClearOutputPreprocessor().preprocess(notebook, resources)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = LINK_UP.sub(r"\1", cell.source)
+    tidy(notebook)
+    return notebook
+
+
+def learner_text(twin: Path) -> str:
+    """What the learner's file of this twin has to hold."""
+    return _text(learner_version(read(twin)))
+
+
+def stale(folder: Path = NOTEBOOKS) -> list[str]:
+    """One sentence for each learner's file that is not what its twin makes."""
+    sentences = []
+    for twin in twins(folder):
+        path = learner_path(twin)
+        try:
+            if not path.exists():
+                sentences.append(f"{path.name} is missing")
+            elif path.read_text(encoding="utf-8") != learner_text(twin):
+                sentences.append(f"{path.name} is stale: its twin makes another one")
+        except Unfit as error:
+            sentences += error.args
+    known = {twin.name for twin in twins(folder)}
+    orphans = sorted(path.name for path in folder.glob("*.ipynb") if path.name not in known)
+    return sentences + [f"{name} has no twin in solutions/" for name in orphans]
+
+
+def _text(notebook: NotebookNode) -> str:
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook).rstrip("\n") + "\n"
+
+
+def _write(path: Path, text: str, say: Callable[[str], None]) -> None:
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+        say(f"wrote {path}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says; 0 where all went well."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("lessons", nargs="*", help="numbers or titles, such as 01 (default: all)")
+    parser.add_argument("--no-execute", action="store_true", help="only write the learner's files")
+    parser.add_argument("--check", action="store_true", help="write nothing, name stale files")
+    parser.add_argument("--folder", type=Path, default=NOTEBOOKS, help="where the notebooks are")
+    options = parser.parse_args(arguments)
+
+    if options.check:
+        sentences = stale(options.folder)
+        for sentence in sentences:
+            print(f"{sentence}. Run `make notebooks`.", file=sys.stderr)
+        return 1 if sentences else 0
+
+    chosen = [
+        twin
+        for twin in twins(options.folder)
+        if not options.lessons or any(twin.name.startswith(name) for name in options.lessons)
+    ]
+    if not chosen:
+        wanted = " ".join(options.lessons) or "*.ipynb"
+        print(f"no solved twin matches {wanted} in {options.folder / 'solutions'}", file=sys.stderr)
+        return 2
+
+    failed = False
+    for twin in chosen:
+        try:
+            if not options.no_execute:
+                print(f"running {twin.name}", flush=True)
+                _write(twin, _text(execute(twin)), print)
+            _write(learner_path(twin), learner_text(twin), print)
+        except Unfit as error:
+            failed = True
+            print(*error.args, sep="\n", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""A Jupyter server with one notebook, and what a test asks of the page that shows it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+import psutil
+
+START = 30
+"""Seconds for a server to answer; it takes two."""
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def find_browser() -> str | None:
+    """The path of a Chromium that the system has, or None."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+@contextmanager
+def jupyter(folder: Path) -> Iterator[str]:
+    """Serve a folder with JupyterLab and Notebook, and give the address.
+
+    Settings, kernels' files and history are in the folder, too: nobody's own are touched.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    names = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
+    own = {f"JUPYTER_{name}": str(folder / ".jupyter" / name) for name in names}
+    own["IPYTHONDIR"] = str(folder / ".ipython")
+    # With PYTEST_CURRENT_TEST a kernel does not capture descriptors 1 and 2, as a learner's does.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"} | own
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    command += ["--ip=127.0.0.1", f"--port={port}", "--IdentityProvider.token="]
+    command += ["--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}"]
+    command += ["--LabApp.expose_app_in_browser=True"]
+    command += ["--JupyterNotebookApp.expose_app_in_browser=True"]
+    command += [f"--LabApp.workspaces_dir={folder / '.jupyter' / 'workspaces'}"]
+    command += [f"--LabApp.user_settings_dir={folder / '.jupyter' / 'settings'}"]
+    no_news = folder / ".jupyter/settings/@jupyterlab/apputils-extension"
+    no_news.mkdir(parents=True)
+    (no_news / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
+    with (folder / "server.log").open("w") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
+        try:
+            _wait_for(f"http://127.0.0.1:{port}/api", server, folder / "server.log")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            _end(server)
+
+
+def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + START
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=5).close()
+            return
+        except OSError:
+            if server.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"no Jupyter server:\n{log.read_text()}") from None
+            time.sleep(0.05)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    family = psutil.Process(server.pid).children(recursive=True)
+    server.terminate()  # it ends its kernels itself
+    try:
+        server.wait(10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+    for process in psutil.wait_procs(family, timeout=5)[1]:
+        process.kill()
+
+
+def write_notebook(path: Path, *cells: str) -> None:
+    """A notebook of code cells."""
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    notebook = nbformat.v4.new_notebook(
+        metadata=kernel, cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
+    )
+    nbformat.write(notebook, path)
+
+
+CONTRAST = """chart => {
+  const parts = colour => colour.match(/[\\d.]+/g).map(Number);
+  let box = chart;
+  while (parts(getComputedStyle(box).backgroundColor)[3] === 0) box = box.parentElement;
+  const page = parts(getComputedStyle(box).backgroundColor).slice(0, 3);
+  const light = rgb => rgb.map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  return Math.min(...[...chart.querySelectorAll('text, b, span, p')].map(node => {
+    const style = getComputedStyle(node);
+    const ink = parts(node.tagName === 'text' ? style.fill : style.color);
+    const seen = page.map((v, i) => v + (ink[i] - v) * Number(style.opacity));
+    const [dark, bright] = [light(seen), light(page)].sort((a, b) => a - b);
+    return (bright + 0.05) / (dark + 0.05);
+  }));
+}"""
+"""The lowest contrast between a text of the chart and the page below it, as WCAG counts it."""

@@ -1,0 +1,122 @@
+"""Cases for `confine`. They are imported by the child interpreter, and by workers under spawn."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from dltutor.failures import Case
+
+MB = 1 << 20
+
+
+def _loader(dataset: Dataset[Any], workers: int, start_method: str, batch_size: int) -> Any:
+    return DataLoader(
+        dataset,
+        batch_size=batch_size,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+class Samples(Dataset[torch.Tensor]):
+    """Samples of `size` bytes. W0 keeps `kept` bytes for each of its own."""
+
+    def __init__(self, length: int, size: int, kept: int = 0) -> None:
+        self.length = length
+        self.size = size
+        self.kept = kept
+        self.keeps: list[bytearray] = []
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        worker = get_worker_info()
+        if worker is not None and worker.id == 0:
+            self.keeps.append(bytearray(b"x") * self.kept)
+        return torch.full((self.size,), index % 256, dtype=torch.uint8)
+
+
+class Stuck(Samples):
+    """A sample never comes."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(3600)
+        raise AssertionError
+
+
+def modest(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """16 samples of 1 kB."""
+    return Case(_loader(Samples(16, 1024), workers, start_method, batch_size=4))
+
+
+def growing(*, workers: int = 2, start_method: str = "fork", length: int = 4000) -> Case:
+    """W0 keeps 4 MB for each of its samples."""
+    return Case(_loader(Samples(length, 1024, kept=4 * MB), workers, start_method, batch_size=1))
+
+
+def large_batches(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Batches of 80 MB, which default_collate puts into /dev/shm."""
+    return Case(_loader(Samples(32, 10 * MB), workers, start_method, batch_size=8))
+
+
+def keep_all(loader: DataLoader[Any]) -> None:
+    batches = []
+    for batch in loader:
+        batches.append(batch)
+
+
+def kept_batches(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Every batch is kept, and with it one descriptor."""
+    return Case(_loader(Samples(1000, 1024), workers, start_method, batch_size=1), keep_all)
+
+
+def stuck(*, workers: int = 2, start_method: str = "fork") -> Case:
+    return Case(_loader(Stuck(16, 16), workers, start_method, batch_size=4))
+
+
+def stop_main(loader: DataLoader[Any]) -> None:
+    for _ in loader:
+        time.sleep(1)  # long enough to be sampled
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main_killed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Main is killed a second after its first batch."""
+    return Case(_loader(Samples(16, 16), workers, start_method, batch_size=4), stop_main)
+
+
+def crash(loader: DataLoader[Any]) -> None:
+    for _ in loader:
+        ctypes.string_at(0)
+
+
+def main_crashes(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Main reads from address 0."""
+    return Case(_loader(Samples(16, 16), workers, start_method, batch_size=4), crash)
+
+
+def wait_in_c(loader: DataLoader[Any]) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    for _ in loader:
+        time.sleep(3600)
+
+
+def deaf(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Main cannot be interrupted by its deadline."""
+    return Case(_loader(Samples(16, 16), workers, start_method, batch_size=4), wait_in_c)
+
+
+def unreadable(*, workers: int = 2, start_method: str = "fork") -> Case:
+    raise FileNotFoundError(2, "No such file or directory", "labels.csv")
+
+
+def no_case(*, workers: int = 2) -> Any:
+    return _loader(Samples(16, 16), workers, "fork", batch_size=4)

@@ -1,0 +1,209 @@
+"""Datasets with something the matter, at module level so that every start method can import them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.util import Finalize
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+FOR_EVER = 1000  # seconds, more than any test is given
+BAD = 9  # the index at which trouble starts; with batches of 2 it is W0's third batch
+
+
+class Numbers(Dataset[torch.Tensor]):
+    """0, 1, 2, ... Does `trouble()` before it gives the number `at`."""
+
+    def __init__(
+        self, trouble: Callable[[], object] | None = None, *, at: int = BAD, length: int = 16
+    ) -> None:
+        self.trouble = trouble
+        self.at = at
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == self.at and self.trouble is not None:
+            self.trouble()
+        return torch.tensor([float(index)])
+
+
+class Stream(IterableDataset[torch.Tensor]):
+    """The same numbers from every worker."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return (torch.tensor([float(i)]) for i in range(self.length))
+
+
+def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader[Any]:
+    """A loader of batches of 2, with 2 workers unless told otherwise."""
+    options = {"batch_size": 2, "num_workers": 2} | options
+    return DataLoader(
+        dataset, multiprocessing_context=start_method if options["num_workers"] else None, **options
+    )
+
+
+# What can go wrong in a worker.
+
+
+class TwoParts(Exception):
+    """Takes two arguments, so torch cannot make another one out of a text."""
+
+    def __init__(self, part: str, whole: str) -> None:
+        super().__init__(f"{part} of {whole}")
+
+
+class Unsayable(Exception):
+    """Has no text: asking for it raises."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words for it")
+
+
+def raise_error() -> None:
+    raise ValueError("nine is bad")
+
+
+def raise_two_parts() -> None:
+    raise TwoParts("a wheel", "a cart")
+
+
+def raise_unsayable() -> None:
+    raise Unsayable
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def segfault() -> None:
+    ctypes.string_at(0)
+
+
+def leave() -> None:
+    sys.exit(3)
+
+
+def leave_at_once() -> None:
+    os._exit(0)
+
+
+def sleep() -> None:
+    time.sleep(FOR_EVER)
+
+
+def write_much() -> None:
+    for _ in range(64):
+        os.write(2, b"all is well so far\n" * 3000)
+    os.write(2, b"the last words\n")
+
+
+def say_hello() -> None:
+    os.write(2, b"hello from descriptor 2\n")
+    print("hello from sys.stderr", file=sys.stderr)
+
+
+def have_a_child() -> None:
+    subprocess.Popen(["sleep", str(FOR_EVER)])
+
+
+def have_a_child_and_die() -> None:
+    have_a_child()
+    killed()
+
+
+def interrupt_main_and_sleep() -> None:
+    os.kill(os.getppid(), signal.SIGINT)
+    sleep()
+
+
+def interrupt_main_on_leaving() -> None:
+    """While the worker leaves, main waits for it: then, and for a while longer, comes SIGINT."""
+    Finalize(None, _interrupt_main_slowly, exitpriority=100)
+
+
+def _interrupt_main_slowly() -> None:
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(0.3)
+
+
+class Locked(Numbers):
+    """Needs a lock that is held."""
+
+    def __init__(self) -> None:
+        super().__init__(self._take)
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+    def _take(self) -> None:
+        self.lock.acquire()
+
+
+class Unpicklable(Numbers):
+    """Cannot be sent to a spawned worker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.double = lambda number: 2 * number
+
+
+class NoWayBack(Numbers):
+    """Can be pickled, but not unpickled."""
+
+    def __setstate__(self, state: object) -> None:
+        raise RuntimeError("cannot be rebuilt")
+
+
+class PicklesWith(Numbers):
+    """Does `trouble()` in main, each time it is pickled for a worker, from the second on."""
+
+    pickled = 0
+
+    def __getstate__(self) -> dict[str, object]:
+        self.pickled += 1
+        if self.pickled == 2 and self.trouble is not None:
+            self.trouble()
+        return {**self.__dict__, "trouble": None}
+
+
+# What can go wrong in collate.
+
+
+def collate_badly(samples: list[Any]) -> Any:
+    raise KeyError("label")
+
+
+def as_list(samples: list[Any]) -> list[Any]:
+    return samples
+
+
+def as_dict(samples: list[Any]) -> dict[str, Any]:
+    return {"names": [f"number {s.item():g}" for s in samples], "x": torch.stack(samples)}
+
+
+def as_nothing(samples: list[Any]) -> None:
+    return None
+
+
+class HasAShape:
+    """Something with a shape that is no shape."""
+
+    shape = "round"
+
+
+def as_something_else(samples: list[Any]) -> HasAShape:
+    return HasAShape()

@@ -1,0 +1,66 @@
+"""A pytest plugin for the runs of nbval: kernels as a learner has them, promises kept.
+
+Loaded with `-p nbval_kernels` into the pytest that `notebook_runs.validate` starts, nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator
+from queue import Empty
+from typing import Any
+
+import nbval.plugin
+import pytest
+from nbval.kernel import RunningKernel
+from nbval.plugin import IPyNbCell
+from promises import broken_promises
+
+IDLE_TIMEOUT = 30
+"""Seconds for a kernel's `idle` to follow its reply; nbval's 5 is short on a loaded machine."""
+
+
+class LearnersKernel(RunningKernel):
+    """A kernel that does what it does in JupyterLab, and whose death is noticed at once."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Where ipykernel finds this variable it does not capture file descriptors 1 and 2.
+        current_test = os.environ.pop("PYTEST_CURRENT_TEST")
+        try:
+            super().__init__(*args, **kwargs)
+        finally:
+            os.environ["PYTEST_CURRENT_TEST"] = current_test
+
+    def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
+        # With history, which nbval goes without: IPython then hides what a final semicolon hides.
+        return self.kc.execute(cell_input, allow_stdin=allow_stdin, stop_on_error=False)
+
+    def await_reply(self, msg_id: str, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return super().await_reply(msg_id, timeout=1)
+            except Empty:
+                if not self.is_alive():
+                    raise RuntimeError("the kernel died") from None
+                if time.monotonic() > deadline:
+                    raise
+
+
+nbval.plugin.RunningKernel = LearnersKernel
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, IPyNbCell):
+            item.output_timeout = IDLE_TIMEOUT
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    yield
+    if isinstance(item, IPyNbCell):
+        solved = not item.config.option.nbval_lax
+        for promise in broken_promises(item.cell, item.test_outputs, solved=solved):
+            item.raise_cell_error(f"cell {item.cell.id}: {promise}")

@@ -1,0 +1,66 @@
+"""Running Python as a user without privileges, also where the tests themselves run as root."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+NOBODY = 65534
+
+
+def run(code: str, *, timeout: float) -> subprocess.CompletedProcess[str]:
+    """Run code in a new interpreter as a user without privileges."""
+    command = _python(code)
+    with TemporaryDirectory() as hidden:
+        if os.geteuid() == 0:
+            lines = "\n".join([*_opened(hidden), _as_nobody(command)])
+            command = ["unshare", "--mount", "sh", "-euc", lines]
+        return subprocess.run(command, timeout=timeout, text=True, capture_output=True, cwd="/tmp")
+
+
+def run_without_namespaces(code: str, *, timeout: float) -> subprocess.CompletedProcess[str]:
+    """Run code in a new interpreter that may neither mount nor make user namespaces."""
+    lines = [
+        "echo 0 > /proc/sys/user/max_user_namespaces",
+        f"exec setpriv --bounding-set=-all --inh-caps=-all {shlex.join(_python(code))}",
+    ]
+    command = ["unshare", "--user", "--map-root-user", "sh", "-euc", "\n".join(lines)]
+    return subprocess.run(command, timeout=timeout, text=True, capture_output=True)
+
+
+def _python(code: str) -> list[str]:
+    return [sys.executable, "-B", "-c", code]
+
+
+def _as_nobody(command: list[str]) -> str:
+    who = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all"
+    return f"exec {who} {shlex.join(command)}"
+
+
+def _opened(hidden: str) -> list[str]:
+    """Shell lines that lay bare what the interpreter needs of folders that only root may enter.
+
+    In a mount namespace of its own: nobody else sees it.
+    """
+    needed = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix)}
+    closed = {folder for path in needed if (folder := _closed(path))}
+    lines = []
+    for number, folder in enumerate(sorted(closed)):
+        kept = f"{hidden}/{number}"
+        lines += [f"mkdir {kept}", f"mount --bind {folder} {kept}"]
+        lines += [f"mount -t tmpfs -o mode=755 none {folder}"]
+        for path in needed:
+            if path.is_relative_to(folder):
+                inside = path.relative_to(folder)
+                lines += [f"mkdir -p {path}", f"mount --bind {kept}/{inside} {path}"]
+    return lines
+
+
+def _closed(path: Path) -> Path | None:
+    """The outermost folder on the way to a path that others may not enter."""
+    return next((p for p in (*reversed(path.parents), path) if not p.stat().st_mode & 0o001), None)

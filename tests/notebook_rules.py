@@ -1,0 +1,103 @@
+"""The rules that every notebook keeps. A rule is a function that yields one sentence per breach."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nbformat import NotebookNode
+from portable import ROOT, code_cells, texts, unfit
+from promises import broken_promises, failed, tags
+
+from notebooks import METADATA
+
+TAGS = {"check", "nbval-ignore-output", "raises-exception", "solution", "starter"}
+
+CELL_LINES = 25
+FILE_BYTES = 500_000
+
+_CHECK = re.compile(r"(?m)^[^#\n]*(?<!def )(?<![\w.])check\(")
+_SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])/(?:home|root|Users)/[\w.-]+")
+_PID = re.compile(r"\bpids?(?:\(s\))?[:=]? ?\d+")
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,16}\b")
+_COMMENT_MARKER = re.compile(r"(?m)^\s*#+ *(?:NBVAL_|PYTEST_VALIDATE_)\w+")
+_LINK = re.compile(r"""(?:\]\(|(?:src|href)=["'])(?![a-z]+:|#)([^)"'#\s]+)""")
+_CODE = re.compile(r"(?s)```.*?```|`[^`\n]*`|<[^>]*>|\]\([^)]*\)|!\[|https?://\S+")
+_UNWANTED = re.compile(
+    r"\b(?:simply|obviously|just|powerful|robust)\b|!|[\u2013\u2014]"
+    r"|[\u2600-\u27bf\U0001f000-\U0001faff]",
+    re.IGNORECASE,
+)
+
+
+def relative_links(cell: NotebookNode) -> list[str]:
+    """The files that a text cell links to or shows, as it names them."""
+    return _LINK.findall(cell.source) if cell.cell_type == "markdown" else []
+
+
+def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
+    """Metadata, tags and the length of cells, in either kind of notebook."""
+    if notebook.metadata != METADATA:
+        yield "its metadata is more or less than the kernel's name and the language's"
+    for cell in notebook.cells:
+        if unknown := tags(cell) - TAGS:
+            yield f"cell {cell.id} has unknown tags: {', '.join(sorted(unknown))}"
+        if found := _SOMEBODYS_FOLDER.search(cell.source):
+            yield f"cell {cell.id} names a folder of somebody's machine: {found[0]}"
+        if str(ROOT) in cell.source:
+            yield f"cell {cell.id} names the folder of this checkout: {ROOT}"
+    for cell in code_cells(notebook):
+        lines = cell.source.count("\n") + 1
+        if not cell.source.strip():
+            yield f"cell {cell.id} is empty"
+        if lines > CELL_LINES:
+            yield f"cell {cell.id} has {lines} lines, at most {CELL_LINES} can be read at once"
+        if found := _COMMENT_MARKER.search(cell.source):
+            yield f"cell {cell.id} shows the learner `{found[0].strip()}`: use a tag"
+        if bool(_CHECK.search(cell.source)) != ("check" in tags(cell)):
+            yield f"cell {cell.id}: a call of check() and the tag check go together"
+
+
+def breaches_of_output(twin: NotebookNode) -> Iterator[str]:
+    """What the saved outputs of a solved twin must be."""
+    counts = [cell.execution_count for cell in code_cells(twin)]
+    if counts != list(range(1, len(counts) + 1)):
+        yield f"its cells were not run once each, top to bottom: {counts}"
+    yield from unfit(twin)
+    for cell in code_cells(twin):
+        if failed(cell.outputs) and "raises-exception" not in tags(cell):
+            yield f"cell {cell.id} raised, and is not tagged raises-exception"
+        if "check" in tags(cell):
+            for promise in broken_promises(cell, cell.outputs, solved=True):
+                yield f"cell {cell.id}: {promise}"
+        for text in texts(cell):
+            for pattern, what in ((_PID, "a pid"), (_ADDRESS, "an address")):
+                if found := pattern.search(text):
+                    yield f"the output of cell {cell.id} holds {what}: {found[0]}"
+
+
+def breaches_of_structure(twin: NotebookNode) -> Iterator[str]:
+    """An exercise is a starter, then its solution, then its check."""
+    seen: list[str] = []
+    for cell in code_cells(twin):
+        kinds = tags(cell) & {"starter", "solution", "check"}
+        if len(kinds) > 1:
+            yield f"cell {cell.id} can be only one of {', '.join(sorted(kinds))}"
+        if kinds == {"solution"} and (not seen or seen[-1] == "check"):
+            yield f"cell {cell.id} is a solution with no starter cell before it"
+        if kinds == {"check"} and "solution" not in seen:
+            yield f"cell {cell.id} checks an exercise that no cell has solved"
+        seen += kinds
+    if seen and seen[-1] != "check":
+        yield f"its last exercise ends with a {seen[-1]} cell, not with a check"
+    for cell in twin.cells:
+        if cell.cell_type != "code" and tags(cell) - {"solution"}:
+            yield f"cell {cell.id} is text: only the tag solution means something there"
+
+
+def breaches_of_voice(notebook: NotebookNode) -> Iterator[str]:
+    """Words and signs that the course does without, in its text (not in code, links or HTML)."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            for found in _UNWANTED.finditer(_CODE.sub(" ", cell.source)):
+                yield f"cell {cell.id} says {found[0]!r}"

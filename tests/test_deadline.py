@@ -1,0 +1,134 @@
+"""A deadline interrupts the main thread in time and gives SIGALRM back to whoever had it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from dltutor.observation.deadline import DeadlinePassed, deadline
+
+
+@pytest.fixture(autouse=True)
+def alarm_is_given_back() -> Iterator[None]:
+    handler = signal.getsignal(signal.SIGALRM)
+    yield
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert signal.getsignal(signal.SIGALRM) == handler
+
+
+def block_on_a_lock() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    "stuck", [lambda: time.sleep(1000), block_on_a_lock, spin], ids=["sleep", "lock", "loop"]
+)
+def test_what_is_stuck_is_interrupted(stuck: Callable[[], None]) -> None:
+    started = time.monotonic()
+    with pytest.raises(DeadlinePassed), deadline(0.2):
+        stuck()
+    assert 0.2 <= time.monotonic() - started < 10
+
+
+def test_who_is_in_time_is_not_interrupted() -> None:
+    with deadline(0.2):
+        pass
+    time.sleep(0.3)
+
+
+def test_an_exception_of_the_block_passes_through() -> None:
+    with pytest.raises(KeyError), deadline(5):
+        raise KeyError
+
+
+def test_it_rings_again_if_the_first_ring_is_swallowed() -> None:
+    rings = 0
+    with pytest.raises(DeadlinePassed), deadline(0.1):
+        while rings < 2:
+            try:
+                time.sleep(1000)
+            except BaseException:
+                rings += 1
+        time.sleep(1000)
+    assert rings == 2
+
+
+def test_no_common_except_clause_catches_it() -> None:
+    assert not issubclass(DeadlinePassed, Exception)
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 1e-6, 1e-4])
+def test_even_the_shortest_is_entered_and_left_in_order(seconds: float) -> None:
+    handler = signal.getsignal(signal.SIGALRM)
+    for _ in range(20):
+        with suppress(DeadlinePassed), deadline(seconds):
+            for _ in range(100):
+                pass
+        assert signal.getsignal(signal.SIGALRM) == handler
+        assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    with pytest.raises(DeadlinePassed), deadline(seconds):
+        time.sleep(1000)
+
+
+def test_the_timer_of_an_outer_user_goes_on_and_keeps_its_handler() -> None:
+    rang: list[float] = []
+    old = signal.signal(signal.SIGALRM, lambda *_: rang.append(time.monotonic()))
+    started = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, 0.4)
+    try:
+        with deadline(30):
+            time.sleep(0.1)
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
+        assert 0 < left <= 0.3
+        time.sleep(2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    [moment] = rang
+    assert 0.4 <= moment - started < 2.5
+
+
+def test_an_outer_timer_that_is_overdue_rings_at_once_afterwards() -> None:
+    rang: list[int] = []
+    old = signal.signal(signal.SIGALRM, lambda signum, _: rang.append(signum))
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with deadline(30):
+            time.sleep(0.3)
+            assert not rang
+        time.sleep(0.2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert rang == [signal.SIGALRM]
+
+
+def test_the_repeat_of_an_outer_timer_is_kept() -> None:
+    old = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 50, 60)
+    try:
+        with deadline(30):
+            pass
+        assert signal.getitimer(signal.ITIMER_REAL)[1] == 60
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def test_of_two_the_inner_may_pass_and_the_outer_goes_on() -> None:
+    with pytest.raises(DeadlinePassed), deadline(0.5):
+        with pytest.raises(DeadlinePassed), deadline(0.1):
+            time.sleep(1000)
+        time.sleep(1000)

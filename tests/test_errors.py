@@ -1,0 +1,227 @@
+"""An exception is read for its chain, the learner's own lines, and the worker that raised it."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import weakref
+from collections.abc import Callable
+from multiprocessing.connection import Client
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from datasets import Numbers, load
+from fresh import run_fresh
+
+from dltutor.failures import corrupt_images
+from dltutor.observation import errors
+
+
+def caught(action: Callable[[], object]) -> BaseException:
+    try:
+        action()
+    except BaseException as error:
+        return error
+    pytest.fail("nothing was raised")
+
+
+def from_a_worker(trouble: Callable[[], object]) -> Exception:
+    """What torch makes in main of what a worker raised."""
+    iterator = iter(load(Numbers(trouble, at=0), num_workers=1))
+    try:
+        next(iterator)
+    except Exception as error:
+        return error
+    finally:
+        iterator._shutdown_workers()
+    pytest.fail("nothing was raised")
+
+
+def with_a_cause() -> None:
+    try:
+        raise KeyError("label")
+    except KeyError as error:
+        raise ValueError("no label") from error
+
+
+def with_a_context() -> None:
+    try:
+        raise KeyError("label")
+    except KeyError:
+        raise ValueError("no label")  # noqa: B904
+
+
+def with_a_hidden_context() -> None:
+    try:
+        raise KeyError("label")
+    except KeyError:
+        raise ValueError("no label") from None
+
+
+@pytest.mark.parametrize(
+    ("action", "kinds"),
+    [
+        (with_a_cause, ["ValueError", "KeyError"]),
+        (with_a_context, ["ValueError", "KeyError"]),
+        (with_a_hidden_context, ["ValueError"]),
+    ],
+)
+def test_the_chain_goes_from_what_arrived_to_its_cause(
+    action: Callable[[], object], kinds: list[str]
+) -> None:
+    assert [kind for kind, _ in errors.read(caught(action)).chain] == kinds
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+    assert list(errors.chain(one)) == [one, other]
+
+
+def test_what_a_worker_raised_is_told_with_its_type_number_and_lines() -> None:
+    failed = errors.read(from_a_worker(datasets.raise_error))
+    assert (failed.raised_in_worker, failed.failed_worker) == ("ValueError", 0)
+    assert [frame.function for frame in failed.traceback] == ["__getitem__", "raise_error"]
+    assert {frame.file for frame in failed.traceback} == {"tests/datasets.py"}
+    assert failed.traceback[-1].code == 'raise ValueError("nine is bad")'
+    assert not failed.lost_contact and not failed.by_torch
+
+
+def test_a_type_that_torch_could_not_build_again_keeps_its_name() -> None:
+    failed = errors.read(from_a_worker(datasets.raise_two_parts))
+    assert (failed.raised_in_worker, failed.chain[0][0]) == ("TwoParts", "RuntimeError")
+
+
+def test_what_was_raised_here_has_no_worker() -> None:
+    failed = errors.read(caught(datasets.raise_error))
+    assert failed.raised_in_worker is None and failed.failed_worker is None
+    assert [frame.function for frame in failed.traceback] == ["caught", "raise_error"]
+
+
+def test_of_several_tracebacks_of_a_worker_the_one_that_arrived_counts() -> None:
+    failed = errors.read(from_a_worker(with_a_cause))
+    assert [frame.function for frame in failed.traceback] == ["__getitem__", "with_a_cause"]
+    assert failed.traceback[-1].code == "raise ValueError(\"no label\") from error"
+
+
+def test_the_raw_text_is_what_a_terminal_shows_with_short_paths() -> None:
+    raw = errors.read(caught(with_a_cause)).raw
+    assert raw.startswith("Traceback (most recent call last):")
+    assert "The above exception was the direct cause of the following exception:" in raw
+    assert raw.endswith("ValueError: no label")
+    assert str(Path(__file__).parent.parent) not in raw
+    assert "tests/test_errors.py" in raw
+
+
+def test_a_text_like_torchs_without_a_traceback_is_read_all_the_same() -> None:
+    failed = errors.read(ValueError("Caught KeyError in DataLoader worker process 3."))
+    assert (failed.raised_in_worker, failed.failed_worker) == ("KeyError", 3)
+    assert failed.traceback == ()
+
+
+def test_an_exception_without_text_or_with_other_arguments_is_read() -> None:
+    assert errors.read(ValueError()).chain == (("ValueError", ""),)
+    assert errors.read(ValueError(3, None)).chain == (("ValueError", "(3, None)"),)
+    assert errors.read(datasets.Unsayable()).chain == (("Unsayable", ""),)
+    assert errors.read(ValueError(datasets.Unsayable())).chain == (("ValueError", ""),)
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("DataLoader worker (pid 12) is killed by signal: Killed. ", "worker died"),
+        ("DataLoader worker (pid(s) 12, 13) exited unexpectedly", "worker died"),
+        ("DataLoader timed out after 5 seconds", "timed out"),
+        ("CUDA out of memory", ""),
+    ],
+)
+def test_what_torch_itself_noticed_is_recognised(message: str, told: str) -> None:
+    assert errors.read(RuntimeError(message)).by_torch == told
+    assert errors.read(ValueError(message)).by_torch == ""
+
+
+def test_it_is_recognised_below_an_exception_of_the_loop() -> None:
+    error = ValueError("the epoch failed")
+    error.__cause__ = RuntimeError("DataLoader worker (pid 12) is killed by signal: Killed. ")
+    assert errors.read(error).by_torch == "worker died"
+
+
+def test_a_batch_that_could_not_be_fetched_is_lost_contact(tmp_path: Path) -> None:
+    lost = caught(lambda: Client(str(tmp_path / "socket")))
+    assert isinstance(lost, FileNotFoundError)
+    assert errors.read(lost).lost_contact
+    wrapper = RuntimeError("the epoch failed")
+    wrapper.__cause__ = lost
+    assert errors.read(wrapper).lost_contact
+
+
+def test_other_missing_files_are_not(tmp_path: Path) -> None:
+    for read in (lambda: open(tmp_path / "x"), lambda: (tmp_path / "x").read_text()):
+        assert not errors.read(caught(read)).lost_contact
+    assert not errors.read(caught(lambda: pickle.loads(b"nonsense"))).lost_contact
+
+
+def test_forgetting_an_error_frees_what_its_frames_held() -> None:
+    class Held:
+        pass
+
+    seen: list[weakref.ref[Held]] = []
+
+    def hold() -> None:
+        held = Held()
+        seen.append(weakref.ref(held))
+        with_a_cause()
+
+    error = caught(hold)
+    gc.disable()
+    try:
+        assert seen[0]() is not None
+        errors.forget(error)
+        assert seen[0]() is None
+    finally:
+        gc.enable()
+    assert all(each.__traceback__ is None for each in errors.chain(error))
+
+
+@pytest.mark.parametrize(
+    ("file", "yours"),
+    [
+        ("/home/me/train.py", True),
+        ("/tmp/ipykernel_12/34.py", True),
+        ("/home/me/dltutor-course/notebooks/own.py", True),
+        ("/home/me/dltutor/notebooks/own.py", True),
+        (corrupt_images.__file__, True),  # a broken dataset, wherever the package lies
+        ("/x/.venv/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py", False),
+        ("/usr/lib/python3/dist-packages/PIL/Image.py", False),
+        ("/usr/lib/python3.11/threading.py", False),
+        (errors.__file__, False),
+        ("<frozen importlib._bootstrap>", False),
+        ("<string>", False),
+    ],
+)
+def test_whose_line_it_is_is_told_by_the_file(file: str, yours: bool) -> None:
+    assert errors.is_yours(file) is yours
+
+
+def test_the_broken_datasets_are_yours_in_a_folder_named_like_the_package(tmp_path: Path) -> None:
+    # As `git clone` makes it: dltutor/dltutor/failures.
+    package = Path(errors.__file__).parents[1]
+    (tmp_path / "dltutor").mkdir()
+    (tmp_path / "dltutor" / "dltutor").symlink_to(package)
+    script = f"""
+        sys.path.insert(0, {str(tmp_path / "dltutor")!r})
+        from dltutor.failures import corrupt_images
+        from dltutor.observation import errors
+        assert corrupt_images.__file__.startswith({str(tmp_path)!r})
+        assert errors.is_yours(corrupt_images.__file__)
+        assert not errors.is_yours(errors.__file__)
+        """
+    run_fresh(script)
+
+
+def test_a_frame_has_a_short_path() -> None:
+    place: Any = errors.frame("/home/me/project/data/loader.py", 3, "__getitem__", "return x")
+    assert str(place) == "data/loader.py, line 3, in __getitem__: return x"
+    assert str(errors.frame("/tmp/ipykernel_1/2.py", 3, "f")) == "your cell, line 3, in f"

@@ -1,0 +1,155 @@
+"""The figures: what is in them, and that a notebook shows them."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from nbclient import NotebookClient
+
+from dltutor.display.figure import compare, draw
+from dltutor.display.palette import WORKERS, colour_of
+from dltutor.observation.lives import FIELDS, Life, Limits
+from dltutor.observation.timeline import Timeline
+
+ROOT = Path(__file__).parent.parent
+MB = 1 << 20
+
+
+def run(
+    workers: int = 2,
+    pss: float = 40 * MB,
+    limit: int | None = None,
+    died: str = "",
+    only_uss: bool = False,
+    length: int = 20,
+) -> Timeline:
+    lives = []
+    for role in ("main", *(f"W{number}" for number in range(workers))):
+        rows = length - 5 if died and role == "W0" else length
+        values = {field: np.full(rows, math.nan) for field in FIELDS}
+        grown = np.linspace(pss / 2, pss, rows)
+        values["uss"] = values["rss"] = grown
+        values["fds"] = np.full(rows, 12.0)
+        if not only_uss:
+            values["pss"] = grown
+        killed = died if role == "W0" else ""
+        lives.append(Life(role, 0, values, rows / 4 if killed else None, killed))
+    seconds = np.arange(length) / 4
+    shm, unknown = np.full(length, 3.0 * MB), np.full(length, math.nan)
+    batches = np.arange(length, dtype=np.int64)
+    limits = Limits(1 << 40, limit, 64 * MB)
+    return Timeline(seconds, batches, shm, unknown, unknown, tuple(lives), limits)
+
+
+EMPTY = Timeline(
+    *(np.empty(0) for _ in range(5)),  # type: ignore[arg-type]
+    notes=("the memory sampler could not be started: [Errno 24] Too many open files",),
+)
+
+
+def texts(figure: Figure) -> str:
+    found = [text.get_text() for axes in figure.axes for text in axes.texts]
+    found += [axes.get_title(loc="left") for axes in figure.axes]
+    found += [axes.get_ylabel() for axes in figure.axes]
+    return "\n".join(found)
+
+
+def layers(figure: Figure, panel: int = 0) -> int:
+    return sum(isinstance(c, PolyCollection) for c in figure.axes[panel].collections)
+
+
+def test_each_process_is_an_area_with_its_name_and_size() -> None:
+    figure = draw(run(), title="Two workers")
+    assert layers(figure) == 3
+    for label in ("main  40 MB", "W0  40 MB", "W1  40 MB", "peak  120 MB", "Two workers"):
+        assert label in texts(figure)
+    assert "max 3 MB" in texts(figure) and "max 12" in texts(figure)
+    assert "PSS in MB" in texts(figure)
+
+
+def test_many_workers_are_one_area() -> None:
+    figure = draw(run(workers=64))
+    assert layers(figure) == 2
+    assert "64 workers  2.5 GB" in texts(figure)
+
+
+def test_a_worker_that_died_is_marked_and_one_that_ended_is_not() -> None:
+    assert "W0 killed by SIGKILL" in texts(draw(run(died="killed by SIGKILL")))
+    assert "W0 killed" not in texts(draw(run()))
+
+
+def test_the_limit_is_drawn_only_when_it_is_near() -> None:
+    assert "limit 150 MB" in texts(draw(run(limit=150 * MB)))
+    assert "limit" not in texts(draw(run(limit=2000 * MB)))
+
+
+def test_without_pss_the_areas_are_private_memory() -> None:
+    figure = draw(run(only_uss=True))
+    assert layers(figure) == 3
+    assert "USS in MB" in texts(figure)
+
+
+def test_a_run_without_samples_says_why() -> None:
+    assert "nothing was recorded" in texts(draw(EMPTY))
+    assert "Too many" in texts(draw(EMPTY))
+    assert "Too many" in texts(compare(EMPTY, run()))
+
+
+def test_two_runs_have_one_scale_and_their_peaks_in_words() -> None:
+    figure = compare(run(pss=400 * MB), run(pss=40 * MB, length=12), labels=("list", "array"))
+    first, second = figure.axes
+    assert first.get_ylim() == second.get_ylim()
+    assert first.get_xlim() == second.get_xlim()
+    assert first.get_ylim()[1] > 1200
+    assert "list\npeak 1.2 GB\nworkers hold 800 MB of their own" in texts(figure)
+    assert "array\npeak 120 MB\nworkers hold 80 MB of their own" in texts(figure)
+
+
+@pytest.mark.parametrize("made", [run, lambda: run(workers=8), lambda: run(workers=64)])
+def test_a_picture_is_small_and_its_text_is_the_same_for_every_run(made: Any) -> None:
+    figure = draw(made())
+    png = figure._repr_png_()
+    assert png.startswith(b"\x89PNG")
+    assert len(png) < 60_000
+    assert repr(figure) == "<Figure: memory by process>"
+
+
+def test_the_colours_of_neighbours_differ() -> None:
+    roles = ["main", *(f"W{number}" for number in range(20)), "other"]
+    assert all(colour_of(a) != colour_of(b) for a, b in pairwise(roles))
+    assert colour_of("W7") == WORKERS[2]
+
+
+def test_drawing_leaves_pyplot_alone() -> None:
+    code = "import sys, dltutor.display.figure; sys.exit('matplotlib.pyplot' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+CELL = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_figure import run, draw
+draw(run())
+"""
+
+
+@pytest.mark.parametrize("before", ["", "import matplotlib.pyplot"], ids=["plain", "pyplot"])
+def test_a_notebook_shows_the_picture(before: str) -> None:
+    cells = [before, CELL.format(tests=str(ROOT / "tests"))]
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in cells]
+    )
+    NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(ROOT)}}).execute()
+    (output,) = notebook.cells[1].outputs
+    assert output.data["text/plain"] == "<Figure: memory by process>"
+    assert len(output.data["image/png"]) > 5_000

@@ -1,0 +1,93 @@
+"""The shared fixtures catch what they promise to catch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+
+import pytest
+
+LEFT = pytest.fail.Exception
+
+
+def test_a_child_process_left_behind_is_named(nothing_left_behind: Callable[..., None]) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    with pytest.raises(LEFT, match=r"process .*time\.sleep\(60\)"):
+        nothing_left_behind(grace=0.1)
+    child.kill()
+    child.wait()
+
+
+def test_a_dead_child_that_nobody_waited_for_is_named(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.read()  # until it has ended
+    child.stdout.close()
+    with pytest.raises(LEFT, match="dead, and nobody waited for it"):
+        nothing_left_behind(grace=0.5)
+    child.wait()
+
+
+def test_an_open_descriptor_is_named(
+    nothing_left_behind: Callable[..., None], tmp_path: Path
+) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(LEFT, match=rf"descriptor {descriptor} -> .*{tmp_path.name}"):
+        nothing_left_behind(grace=0.1)
+    os.close(descriptor)
+
+
+def test_a_shared_memory_segment_is_named(nothing_left_behind: Callable[..., None]) -> None:
+    segment = SharedMemory(create=True, size=1)
+    with pytest.raises(LEFT, match=f"/dev/shm/{segment.name}"):
+        nothing_left_behind(grace=0.1)
+    segment.close()
+    segment.unlink()
+
+
+def test_a_segment_of_another_process_is_none_of_ours(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    # As a grandchild that its parent left it is outside our family, like any program beside us.
+    other = (
+        "import os, sys\n"
+        "from multiprocessing.shared_memory import SharedMemory\n"
+        "if os.fork(): os._exit(0)\n"
+        "segment = SharedMemory(create=True, size=1)\n"
+        "print(segment.name, flush=True)\n"
+        "sys.stdin.read()\n"
+        "segment.unlink()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", other], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        name = run.stdout.readline().strip()
+        run.wait(timeout=10)
+        assert os.path.exists(f"/dev/shm/{name}")
+        # Its two pipes are ours, and all that is.
+        with pytest.raises(LEFT) as left:
+            nothing_left_behind(grace=0.1)
+        assert name not in str(left.value)
+
+
+def test_a_running_thread_is_named(nothing_left_behind: Callable[..., None]) -> None:
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait, name="forgotten")
+    thread.start()
+    with pytest.raises(LEFT, match="thread forgotten"):
+        nothing_left_behind(grace=0.1)
+    release.set()
+    thread.join()
+
+
+def test_a_home_belongs_to_one_test_alone(own_home: Path) -> None:
+    assert os.environ["DLTUTOR_HOME"] == str(own_home)
+    assert not own_home.exists()

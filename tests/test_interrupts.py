@@ -1,0 +1,164 @@
+"""Stop, pressed at any stage of a run, arrives as KeyboardInterrupt and leaves nothing behind."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import datasets
+import pytest
+from datasets import Numbers, PicklesWith, load
+from fresh import run_fresh
+from torch.utils.data import DataLoader
+
+from dltutor.observation import observe
+from dltutor.observation.interrupts import interrupts_held
+from dltutor.observation.recorder import Recorder
+
+
+def stop() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def interrupted(loader: DataLoader[Any], **options: Any) -> float:
+    """Observe until interrupted; returns the seconds that it took."""
+    handler = signal.getsignal(signal.SIGINT)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        observe(loader, deadline=60, **options)
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    return time.monotonic() - started
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
+def test_while_workers_start(
+    start_method: str, nothing_left_behind: Callable[..., None]
+) -> None:
+    # W0 runs; W1 is being sent its dataset.
+    interrupted(load(PicklesWith(stop), start_method))
+
+
+def test_before_the_first_worker_starts(
+    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
+) -> None:
+    start = Recorder.start
+
+    def start_and_stop(recorder: Recorder) -> None:
+        start(recorder)
+        stop()
+
+    monkeypatch.setattr(Recorder, "start", start_and_stop)
+    reached: list[object] = []
+    interrupted(load(Numbers()), consume=reached.append)
+    assert not reached
+
+
+def test_while_main_waits_for_a_worker(nothing_left_behind: Callable[..., None]) -> None:
+    seconds = interrupted(load(Numbers(datasets.interrupt_main_and_sleep)))
+    assert seconds < 20
+
+
+def test_while_the_loop_works(nothing_left_behind: Callable[..., None]) -> None:
+    def consume(loader: DataLoader[Any]) -> None:
+        for _ in loader:
+            stop()
+
+    interrupted(load(Numbers()), consume=consume)
+
+
+def test_without_workers(nothing_left_behind: Callable[..., None]) -> None:
+    interrupted(load(Numbers(stop), num_workers=0))
+
+
+def test_while_workers_leave(nothing_left_behind: Callable[..., None]) -> None:
+    dataset = Numbers(datasets.interrupt_main_on_leaving, at=0)
+    interrupted(load(dataset, persistent_workers=True))
+
+
+def test_more_than_once_while_cleaning_up(nothing_left_behind: Callable[..., None]) -> None:
+    class Impatient(Numbers):
+        def __getitem__(self, index: int) -> Any:
+            datasets.interrupt_main_on_leaving()
+            return super().__getitem__(index)
+
+    interrupted(load(Impatient(), persistent_workers=True))
+
+
+def test_a_loop_that_catches_it_goes_on(nothing_left_behind: Callable[..., None]) -> None:
+    def consume(loader: DataLoader[Any]) -> None:
+        try:
+            stop()
+        except KeyboardInterrupt:
+            list(loader)
+
+    assert observe(load(Numbers()), consume=consume).end == "finished"
+
+
+def test_ctrl_c_in_a_terminal_which_reaches_the_workers_too() -> None:
+    script = """
+        import os, signal, sys
+        import datasets
+        from datasets import Numbers, load
+        from dltutor import observe
+
+        def all_of_us():
+            os.killpg(0, signal.SIGINT)
+            datasets.sleep()
+
+        try:
+            observe(load(Numbers(all_of_us)), deadline=60)
+        except KeyboardInterrupt:
+            import psutil
+            print("stopped", psutil.Process().children(recursive=True))
+        """
+    done = run_fresh(script, start_new_session=True)
+    assert done.stdout == "stopped []\n"
+    assert done.stderr == ""
+
+
+# The handler itself.
+
+
+def test_what_came_while_held_is_raised_at_the_end() -> None:
+    reached = False
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        stop()
+        reached = True
+    assert reached
+
+
+def test_what_came_while_held_is_raised_as_soon_as_it_is_let_through() -> None:
+    with interrupts_held() as interrupts:
+        stop()
+        with pytest.raises(KeyboardInterrupt), interrupts.let_through():
+            pytest.fail("not interrupted")
+
+
+def test_what_is_let_through_goes_to_the_handler_of_before() -> None:
+    heard: list[int] = []
+    old = signal.signal(signal.SIGINT, lambda signum, _: heard.append(signum))
+    try:
+        with interrupts_held() as interrupts, interrupts.let_through():
+            stop()
+    finally:
+        signal.signal(signal.SIGINT, old)
+    assert heard == [signal.SIGINT]
+
+
+def test_an_error_of_the_block_comes_before_a_held_interrupt() -> None:
+    with pytest.raises(KeyError), interrupts_held():
+        stop()
+        raise KeyError
+
+
+def test_where_interrupts_are_ignored_they_stay_ignored() -> None:
+    old = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts_held() as interrupts, interrupts.let_through():
+            stop()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, old)

@@ -1,0 +1,149 @@
+"""machine() tells what this machine allows, from where the kernel says it."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import resource
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from fresh import run_fresh
+
+from dltutor.observation import Machine, machine
+from dltutor.observation.machine import size
+
+THIS = Machine(
+    cores=2,
+    cpu_quota=None,
+    memory=24 << 30,
+    memory_limit=None,
+    shm=64 << 20,
+    open_files=1024,
+    start_method="fork",
+    c_library="glibc 2.36",
+    system="Linux",
+    python="3.11.7",
+    torch="2.13.0",
+    root=False,
+)
+
+
+@pytest.fixture
+def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # The package's name `machine` is the function.
+    monkeypatch.setattr(sys.modules["dltutor.observation.machine"], "_CGROUP", tmp_path)
+    return tmp_path
+
+
+def write(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_DOT_", ".")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{text}\n")
+
+
+def test_it_agrees_with_the_system() -> None:
+    seen = machine()
+    assert seen.memory == psutil.virtual_memory().total
+    assert seen.open_files == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert 1 <= seen.cores <= (os.cpu_count() or 1)
+    assert seen.python == ".".join(map(str, sys.version_info[:3]))
+    assert torch.__version__.startswith(seen.torch)
+    assert seen.root == (os.geteuid() == 0)
+    assert seen.memory_limit is None or 0 < seen.memory_limit < seen.memory
+    assert seen.start_method in multiprocessing.get_all_start_methods()
+    if os.path.isdir("/dev/shm"):
+        status = os.statvfs("/dev/shm")
+        assert seen.shm == status.f_blocks * status.f_frsize
+
+
+def test_it_sees_a_change_of_the_cores_and_of_the_open_files() -> None:
+    script = """
+        import os, resource
+        from dltutor import machine
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        assert (machine().cores, machine().open_files) == (1, 200)
+        """
+    run_fresh(script)
+
+
+def test_asking_does_not_fix_the_start_method() -> None:
+    run_fresh(
+        """
+        import multiprocessing
+        from dltutor import machine
+        first = machine().start_method
+        assert multiprocessing.get_start_method(allow_none=True) is None
+        multiprocessing.set_start_method("spawn")
+        assert machine().start_method == "spawn"
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"cpu_DOT_max": "150000 100000"}, 1.5),
+        ({"cpu_DOT_max": "max 100000"}, None),
+        ({"cpu__cpu_DOT_cfs_quota_us": "50000", "cpu__cpu_DOT_cfs_period_us": "100000"}, 0.5),
+        ({"cpu__cpu_DOT_cfs_quota_us": "-1", "cpu__cpu_DOT_cfs_period_us": "100000"}, None),
+        ({}, None),
+    ],
+)
+def test_the_quota_of_a_cgroup_of_either_version_is_read(
+    cgroup: Path, files: dict[str, str], quota: float | None
+) -> None:
+    write(cgroup, **files)
+    assert machine().cpu_quota == quota
+
+
+def test_the_story_names_every_figure_and_is_the_same_in_text_and_html() -> None:
+    story = str(THIS)
+    assert story == repr(THIS)
+    for figure in ("2", "24 GB", "64 MB", "1024 for each process", "fork", "glibc 2.36", "2.13.0"):
+        assert figure in story and figure in THIS._repr_html_()
+
+
+def test_limits_are_told_where_there_are_any() -> None:
+    bound = replace(THIS, cpu_quota=0.5, memory_limit=2 << 30)
+    assert "2, of which the cgroup grants 0.5" in str(bound)
+    assert "24 GB, limited to 2 GB" in str(bound)
+    assert "limited" not in str(THIS) and "grants" not in str(THIS)
+
+
+def test_what_a_machine_lacks_is_said() -> None:
+    bare = replace(THIS, shm=None, c_library="", open_files=None)
+    assert "/dev/shm       none" in str(bare)
+    assert "system         Linux\n" in str(bare)
+    assert "open files     no limit" in str(bare)
+
+
+def test_no_limit_of_open_files_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: unlimited)
+    assert machine().open_files is None
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 kB"),
+        (1536, "1.5 kB"),
+        (64 << 20, "64 MB"),
+        (int(1.5 * (1 << 30)), "1.5 GB"),
+        (25_333_112_832, "24 GB"),
+        (5 << 40, "5120 GB"),
+        (math.inf, "unlimited"),
+    ],
+)
+def test_sizes_are_written_as_people_do(count: float, text: str) -> None:
+    assert size(count) == text

@@ -1,0 +1,78 @@
+"""A None cannot be batched; the mended collate function drops it and counts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from datasets import load
+from torch.utils.data import Subset
+
+from dltutor.failures import none_in_batch
+from dltutor.failures.corrupt_images import VerifiedPictures, shared_pictures
+from dltutor.failures.none_in_batch import PicturesOrNone, SkippingPictures, collate_present
+from dltutor.observation import observe
+from dltutor.observation.record import said
+
+# As datasets often do, the broken one leaves files of pictures that fail to be collected.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+
+SAMPLE = (torch.ones(3), 1)
+
+
+def test_a_file_that_does_not_load_becomes_a_pair_of_nones() -> None:
+    skipping = SkippingPictures(shared_pictures())
+    absent = [skipping.listed[i][0] for i in range(len(skipping)) if skipping[i] == (None, None)]
+    verified = VerifiedPictures(shared_pictures())
+    # The broken dataset gives up grey and palette pictures as well: it cannot turn them.
+    assert verified.quarantined.keys() < set(absent)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "workers", "told"),
+    [
+        (["good", "bad"], 2, "AttributeError: 'NoneType' object has no attribute 'numel'"),
+        (
+            ["good", "bad"],
+            0,
+            "TypeError: expected Tensor as element 1 in argument 0, but got NoneType",
+        ),
+        (["bad", "good"], 2, "found <class 'NoneType'>"),
+        (["bad", "good"], 0, "found <class 'NoneType'>"),
+    ],
+)
+def test_what_is_said_depends_on_where_the_none_stands_and_on_the_workers(
+    wanted: list[str], workers: int, told: str
+) -> None:
+    skipping = SkippingPictures(shared_pictures())
+    index = {"bad" if skipping[i] == (None, None) else "good": i for i in range(len(skipping))}
+    loader = load(Subset(skipping, [index[each] for each in wanted]), num_workers=workers)
+    [(kind, message)] = observe(loader).chain
+    assert said(kind, message).endswith(told)
+
+
+def test_what_is_there_is_batched_and_what_is_missing_is_counted() -> None:
+    (pixels, labels), missing = collate_present([SAMPLE, None, SAMPLE])
+    assert pixels.shape == (2, 3)
+    assert labels.tolist() == [1, 1]
+    assert missing == 1
+
+
+def test_a_batch_with_nothing_left_in_it_is_none_and_counted() -> None:
+    assert collate_present([None, None]) == (None, 2)
+
+
+def test_over_an_epoch_what_came_and_what_was_missed_add_up_to_all_files() -> None:
+    loader = none_in_batch.fixed(workers=0).loader
+    came = missed = 0
+    for batch, missing in loader:
+        came += 0 if batch is None else len(batch[1])
+        missed += missing
+    verified = VerifiedPictures(shared_pictures())
+    assert (came, missed) == (len(verified), len(verified.quarantined))
+
+
+def test_no_file_is_opened_before_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr("PIL.Image.open", lambda path, *args: opened.append(path))
+    PicturesOrNone(shared_pictures())
+    assert not opened

@@ -1,0 +1,544 @@
+"""observe() survives whatever a loader does, says how it ended, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from datasets import FOR_EVER, Locked, Numbers, Stream, Unpicklable, load
+from fresh import run_fresh
+from torch.utils.data import DataLoader
+
+from dltutor.observation import Frame, Observation, observe, torch_internals
+
+pytestmark = [
+    pytest.mark.usefixtures("nothing_left_behind"),
+    pytest.mark.filterwarnings("ignore:Got pickle error"),  # torch's, beside the error itself
+]
+
+fresh_start_methods = pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
+
+
+def exits(observation: Observation) -> list[int | None]:
+    return [worker.exitcode for worker in observation.workers]
+
+
+# The four ends, under fork.
+
+
+def test_a_healthy_loader_finishes_and_is_counted() -> None:
+    observation = observe(load(Numbers()))
+    assert observation.end == "finished"
+    assert (observation.batches, observation.samples) == (8, 16)
+    assert exits(observation) == [0, 0]
+    assert observation.chain == () and observation.traceback == () and observation.raw == ""
+    assert observation.first_batch_seconds is not None
+    assert observation.last_batch_seconds is not None
+    assert 0 < observation.first_batch_seconds < observation.last_batch_seconds
+    assert observation.last_batch_seconds < observation.seconds
+
+
+def test_an_exception_in_a_worker_is_told_with_its_worker_and_the_line() -> None:
+    observation = observe(load(Numbers(datasets.raise_error)))
+    assert observation.end == "raised"
+    assert (observation.batches, observation.samples) == (4, 8)
+    assert observation.raised_in_worker == "ValueError"
+    assert observation.failed_worker == 0
+    [(kind, message)] = observation.chain
+    assert kind == "ValueError" and message.endswith("ValueError: nine is bad\n")
+    last = observation.traceback[-1]
+    assert (last.file, last.function) == ("tests/datasets.py", "raise_error")
+    assert last.code == 'raise ValueError("nine is bad")'
+    assert exits(observation) == [None, None]  # a worker that raised still runs
+
+
+def test_a_type_that_torch_cannot_build_again_is_told_beside_the_one_that_arrived() -> None:
+    observation = observe(load(Numbers(datasets.raise_two_parts)))
+    assert observation.raised_in_worker == "TwoParts"
+    assert observation.chain[0][0] == "RuntimeError"
+    assert "type     TwoParts in the worker, RuntimeError in main" in str(observation)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "exitcode", "name"),
+    [
+        (datasets.killed, -9, "SIGKILL"),
+        (datasets.segfault, -11, "SIGSEGV"),
+        (datasets.leave, 3, None),
+        (datasets.leave_at_once, 0, None),
+    ],
+)
+def test_a_dead_worker_is_told_with_its_exit_code_and_signal(
+    trouble: Callable[[], None], exitcode: int, name: str | None
+) -> None:
+    # SystemExit among them: in main it looks like a missing file or a lost connection.
+    observation = observe(load(Numbers(trouble)))
+    assert observation.end == "worker died"
+    assert exits(observation) == [exitcode, None]
+    assert observation.workers[0].signal == name
+    assert observation.chain
+    assert observation.failed_worker is None and observation.raised_in_worker is None
+
+
+def test_a_worker_that_sleeps_is_stopped_at_the_deadline_and_says_where_it_stood() -> None:
+    started = time.monotonic()
+    observation = observe(load(Numbers(datasets.sleep)), deadline=0.7)
+    assert time.monotonic() - started < 10
+    assert observation.end == "hung"
+    assert observation.deadline == 0.7 <= observation.seconds
+    assert observation.chain == ()
+    stuck, idle = observation.workers
+    assert stuck.stack is not None and idle.stack is not None
+    assert stuck.stack[0] == Frame(
+        "tests/datasets.py", stuck.stack[0].line, "sleep", "time.sleep(FOR_EVER)"
+    )
+    assert [frame.function for frame in idle.stack] == ["_worker_loop"]
+
+
+def test_a_worker_stuck_in_a_lock_says_so() -> None:
+    observation = observe(load(Locked()), deadline=0.7)
+    assert observation.end == "hung"
+    stack = observation.workers[0].stack
+    assert stack is not None and stack[0].code == "self.lock.acquire()"
+
+
+def test_a_loader_that_times_out_raised_and_says_where_its_worker_stands() -> None:
+    observation = observe(load(Numbers(datasets.sleep), timeout=0.7))
+    assert observation.end == "raised"
+    assert observation.chain == (("RuntimeError", "DataLoader timed out after 0.7 seconds"),)
+    stack = observation.workers[0].stack
+    assert stack is not None and stack[0].function == "sleep"
+
+
+def test_a_worker_found_dead_at_the_deadline_is_no_hang() -> None:
+    # torch looks every 5 s only, if no signal tells it: as under forkserver.
+    def consume(loader: DataLoader[Any]) -> None:
+        iterator = iter(loader)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        list(iterator)
+
+    loader = load(Numbers(datasets.leave_at_once, at=0))
+    observation = observe(loader, consume=consume, deadline=0.7)
+    assert observation.end == "worker died"
+    assert exits(observation) == [0, None]
+
+
+def test_workers_that_ended_well_do_not_make_a_hang_a_death() -> None:
+    def consume(loader: DataLoader[Any]) -> None:
+        list(loader)
+        time.sleep(FOR_EVER)
+
+    observation = observe(load(Numbers()), consume=consume, deadline=0.7)
+    assert (observation.end, observation.batches) == ("hung", 8)
+    assert exits(observation) == [0, 0]
+
+
+def test_a_deadline_that_passes_during_the_clean_up_does_not_let_torch_raise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forget, forgot = torch_internals.forget_workers, []
+
+    def slowly(iterator: Any) -> None:
+        forgot.append(iterator)
+        if len(forgot) == 1:
+            time.sleep(FOR_EVER)
+        forget(iterator)
+
+    def consume(loader: DataLoader[Any]) -> None:
+        next(iter(loader))
+
+    monkeypatch.setattr(torch_internals, "forget_workers", slowly)
+    loader = load(Numbers(length=1000), persistent_workers=True)
+    assert observe(loader, consume=consume, deadline=0.5).end == "hung"
+    forgot.clear()
+
+
+# The same ends where workers start afresh.
+
+
+@fresh_start_methods
+def test_an_exception_is_told_under_every_start_method(start_method: str) -> None:
+    observation = observe(load(Numbers(datasets.raise_error), start_method), deadline=60)
+    assert (observation.end, observation.batches) == ("raised", 4)
+    assert (observation.raised_in_worker, observation.failed_worker) == ("ValueError", 0)
+    assert observation.traceback[-1].function == "raise_error"
+
+
+@fresh_start_methods
+def test_a_killed_worker_is_told_under_every_start_method(start_method: str) -> None:
+    observation = observe(load(Numbers(datasets.killed), start_method), deadline=60)
+    assert observation.end == "worker died"
+    assert exits(observation) == [-9, None]
+    assert observation.workers[0].signal == "SIGKILL"
+
+
+@fresh_start_methods
+def test_a_hang_is_told_under_every_start_method(start_method: str) -> None:
+    # How long the workers take to start is the machine's; the deadline begins when they have.
+    def consume(loader: DataLoader[Any]) -> None:
+        for i, _ in enumerate(loader):
+            if i == 0:
+                signal.setitimer(signal.ITIMER_REAL, 0.7, 0.25)
+
+    observation = observe(load(Numbers(datasets.sleep), start_method), deadline=60, consume=consume)
+    assert (observation.end, observation.batches) == ("hung", 4)
+    stack = observation.workers[0].stack
+    assert stack is not None and stack[0].function == "sleep"
+    assert exits(observation) == [None, None]
+
+
+@fresh_start_methods
+def test_a_dataset_that_cannot_be_pickled_raises_in_main(start_method: str) -> None:
+    observation = observe(load(Unpicklable(), start_method), deadline=60)
+    assert (observation.end, observation.batches) == ("raised", 0)
+    assert observation.raised_in_worker is None and observation.failed_worker is None
+    assert observation.workers == ()
+    assert "Can't pickle local object" in observation.chain[0][1]
+
+
+@fresh_start_methods
+def test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_reason(
+    start_method: str,
+) -> None:
+    script = """
+        from datasets import NoWayBack, load
+        from dltutor import observe
+        seen = observe(load(NoWayBack(), START_METHOD, num_workers=1), deadline=60)
+        assert seen.end == "worker died", seen
+        assert [worker.exitcode for worker in seen.workers] == [1]
+        assert seen.stderr.endswith("RuntimeError: cannot be rebuilt\\n"), seen.stderr
+        """
+    # A fork server that was there before would write to its own stderr.
+    done = run_fresh(script.replace("START_METHOD", repr(start_method)))
+    assert done.stderr == ""
+
+
+# Without workers.
+
+
+def test_without_workers_an_exception_is_told_with_the_line() -> None:
+    observation = observe(load(Numbers(datasets.raise_error), num_workers=0))
+    assert (observation.end, observation.batches) == ("raised", 4)
+    assert observation.chain == (("ValueError", "nine is bad"),)
+    assert observation.raised_in_worker is None and observation.failed_worker is None
+    assert observation.traceback[-1].function == "raise_error"
+    assert observation.workers == ()
+
+
+@pytest.mark.parametrize("dataset", [Numbers(datasets.sleep), Locked()], ids=["sleep", "lock"])
+def test_without_workers_a_hang_ends_at_the_deadline_and_says_where_main_stood(dataset: Numbers) -> None:
+    observation = observe(load(dataset, num_workers=0), deadline=0.4)
+    assert (observation.end, observation.batches) == ("hung", 4)
+    assert observation.chain == ()
+    assert observation.traceback[-1].code in ("time.sleep(FOR_EVER)", "self.lock.acquire()")
+
+
+def test_without_workers_an_exit_is_an_exception_like_others() -> None:
+    observation = observe(load(Numbers(datasets.leave), num_workers=0))
+    assert observation.end == "raised"
+    assert observation.chain == (("SystemExit", "3"),)
+
+
+def test_an_exception_without_a_text_is_told_by_its_type() -> None:
+    observation = observe(load(Numbers(datasets.raise_unsayable), num_workers=0))
+    assert observation.end == "raised"
+    assert observation.chain[0][0] == "Unsayable"
+    assert str(observation)
+
+
+# The loop.
+
+
+def test_an_exception_of_the_loop_ends_the_run() -> None:
+    def consume(loader: DataLoader[Any]) -> None:
+        for i, _ in enumerate(loader):
+            if i == 2:
+                raise KeyError("loss")
+
+    observation = observe(load(Numbers()), consume=consume)
+    assert (observation.end, observation.batches) == ("raised", 3)
+    assert observation.chain == (("KeyError", "'loss'"),)
+    assert observation.traceback[-1].code == 'raise KeyError("loss")'
+    assert observation.failed_worker is None
+
+
+def test_a_loop_that_hangs_ends_at_the_deadline() -> None:
+    observation = observe(
+        load(Numbers()), consume=lambda loader: time.sleep(FOR_EVER), deadline=0.3
+    )
+    assert (observation.end, observation.batches) == ("hung", 0)
+
+
+def test_a_loop_that_swallows_every_exception_still_ends_at_the_deadline() -> None:
+    swallowed: list[str] = []
+
+    def consume(loader: DataLoader[Any]) -> None:
+        for _ in range(3):
+            try:
+                time.sleep(FOR_EVER)
+            except BaseException as error:
+                swallowed.append(type(error).__name__)
+        time.sleep(FOR_EVER)
+
+    assert observe(load(Numbers()), consume=consume, deadline=0.2).end == "hung"
+    assert swallowed == ["DeadlinePassed"] * 3
+
+
+def test_a_loop_that_breaks_off_finishes() -> None:
+    def consume(loader: DataLoader[Any]) -> None:
+        for _ in loader:
+            break
+
+    observation = observe(load(Numbers(length=1000)), consume=consume)
+    assert (observation.end, observation.batches) == ("finished", 1)
+
+
+def test_a_missing_file_in_the_loop_is_no_dead_worker(tmp_path: Path) -> None:
+    # The workers have ended, and well: the error is the loop's own.
+    def consume(loader: DataLoader[Any]) -> None:
+        for _ in loader:
+            pass
+        (tmp_path / "missing").read_text()
+
+    observation = observe(load(Numbers()), consume=consume)
+    assert observation.end == "raised"
+    assert observation.chain[0][0] == "FileNotFoundError"
+
+
+def test_a_loop_that_turns_the_error_into_another_keeps_both() -> None:
+    def consume(loader: DataLoader[Any]) -> None:
+        try:
+            list(loader)
+        except Exception as error:
+            raise RuntimeError("the epoch failed") from error
+
+    raised = observe(load(Numbers(datasets.raise_error)), consume=consume)
+    assert [kind for kind, _ in raised.chain] == ["RuntimeError", "ValueError"]
+    died = observe(load(Numbers(datasets.killed)), consume=consume)
+    assert (died.end, died.workers[0].signal) == ("worker died", "SIGKILL")
+
+
+def test_epochs_are_counted_together() -> None:
+    observation = observe(load(Numbers()), epochs=3)
+    assert (observation.end, observation.batches, observation.samples) == ("finished", 24, 48)
+
+
+def test_two_iterators_at_once_are_both_counted_and_ended() -> None:
+    def consume(loader: DataLoader[Any]) -> None:
+        for _ in zip(loader, loader, strict=True):
+            pass
+
+    assert observe(load(Numbers()), consume=consume).batches == 16
+
+
+def test_a_loop_may_keep_its_iterator(nothing_left_behind: Callable[..., None]) -> None:
+    kept: list[Any] = []
+
+    def consume(loader: DataLoader[Any]) -> None:
+        kept.append(iter(loader))
+        next(kept[0])
+
+    observation = observe(load(Numbers()), consume=consume)
+    assert (observation.end, observation.batches) == ("finished", 1)
+    nothing_left_behind()
+    assert list(kept[0]) == []
+
+
+# Kinds of loaders.
+
+
+def test_persistent_workers_are_ended_and_the_loader_can_be_used_again(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    loader = load(Numbers(), persistent_workers=True)
+    assert observe(loader, epochs=3).batches == 24
+    nothing_left_behind()
+    assert observe(loader).end == "finished"
+    assert [batch.tolist() for batch in loader][:1] == [[[0.0], [1.0]]]
+    loader._iterator._shutdown_workers()
+    loader._iterator = None
+
+
+def test_persistent_workers_of_before_are_used_and_ended(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    loader = load(Numbers(), persistent_workers=True)
+    list(loader)
+    observation = observe(loader)
+    assert (observation.end, observation.batches) == ("finished", 8)
+    nothing_left_behind()
+
+
+def test_a_loader_whose_kept_workers_have_died_is_told_as_such() -> None:
+    loader = load(Numbers(), persistent_workers=True)
+    list(loader)
+    [victim, _] = loader._iterator._workers
+    with pytest.raises(RuntimeError, match="killed by signal"):
+        os.kill(victim.pid, signal.SIGKILL)
+        time.sleep(FOR_EVER)  # torch interrupts it
+    observation = observe(loader)
+    assert observation.end == "worker died"
+    assert observation.workers[0].signal == "SIGKILL"
+    assert observe(loader).end == "finished"
+
+
+def test_a_stream_is_counted_from_every_worker() -> None:
+    observation = observe(load(Stream(5)))
+    assert (observation.end, observation.samples) == ("finished", 10)
+
+
+def test_an_empty_dataset_finishes_without_a_batch() -> None:
+    for workers in (0, 2):
+        observation = observe(load(Numbers(length=0), num_workers=workers))
+        assert (observation.end, observation.batches) == ("finished", 0)
+        assert observation.first_batch_seconds is None and observation.last_batch_seconds is None
+        assert "0 batches, 0 samples" in str(observation)
+
+
+def test_without_batching_each_item_is_a_sample() -> None:
+    observation = observe(load(Numbers(), batch_size=None))
+    assert (observation.batches, observation.samples) == (16, 16)
+
+
+@pytest.mark.parametrize(
+    ("collate", "samples"),
+    [
+        (datasets.as_list, 16),
+        (datasets.as_dict, 16),
+        (datasets.as_nothing, 0),
+        (datasets.as_something_else, 8),  # one for each batch, as nothing more is known
+    ],
+)
+def test_samples_are_counted_as_far_as_a_batch_tells(
+    collate: Callable[[list[Any]], Any], samples: int
+) -> None:
+    for workers in (0, 2):
+        observation = observe(load(Numbers(), collate_fn=collate, num_workers=workers))
+        assert (observation.end, observation.batches) == ("finished", 8)
+        assert observation.samples == samples
+
+
+def test_a_collate_function_that_fails_is_told_like_a_dataset() -> None:
+    observation = observe(load(Numbers(), collate_fn=datasets.collate_badly))
+    assert (observation.end, observation.batches) == ("raised", 0)
+    assert observation.raised_in_worker == "KeyError"
+    assert observation.traceback[-1].function == "collate_badly"
+
+
+def test_a_worker_init_fn_of_ones_own_is_called_and_kept(tmp_path: Path) -> None:
+    def init(number: int) -> None:
+        (tmp_path / str(number)).touch()
+
+    loader = load(Numbers(), worker_init_fn=init)
+    observe(loader)
+    assert sorted(os.listdir(tmp_path)) == ["0", "1"]
+    assert loader.worker_init_fn is init
+
+
+def test_a_loader_is_as_it_was_afterwards() -> None:
+    loader = load(Numbers(datasets.raise_error))
+    before = dict(vars(loader))
+    observe(loader)
+    assert vars(loader) == before
+
+
+# What workers write to descriptor 2.
+
+
+def test_what_workers_write_to_stderr_is_kept_and_does_not_reach_the_screen(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    observation = observe(load(Numbers(datasets.say_hello)))
+    assert observation.end == "finished"
+    assert observation.stderr == "hello from descriptor 2\nhello from sys.stderr\n"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_of_megabytes_of_stderr_the_end_is_kept() -> None:
+    observation = observe(load(Numbers(datasets.write_much)))
+    assert observation.end == "finished"
+    assert observation.stderr.endswith("all is well so far\nthe last words\n")
+    assert len(observation.stderr) < 100_000
+    assert len(str(observation).splitlines()) < 30
+
+
+def test_main_still_writes_to_its_own_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    def consume(loader: DataLoader[Any]) -> None:
+        for _ in loader:
+            os.write(2, b"loss 0.1\n")
+            break
+
+    assert observe(load(Numbers()), consume=consume).stderr == ""
+    assert capfd.readouterr().err == "loss 0.1\n"
+
+
+# What is wrong with the call itself.
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (Numbers, "got Numbers (a Dataset): wrap it, DataLoader(Numbers(...), num_workers=2)"),
+        (lambda: Numbers, "got the class Numbers: make an object of it first"),
+        (lambda: iter(load(Numbers(), num_workers=0)), "(an iterator, which runs once)"),
+        (lambda: 3, "got int: 3"),
+        (lambda: None, "got NoneType: None"),
+        (lambda: [1, 2], "got list: [1, 2]"),
+    ],
+)
+def test_what_is_no_loader_is_named(make: Callable[[], Any], told: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        observe(make())
+    assert str(caught.value).startswith("observe() takes a torch DataLoader, got ")
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("deadline", [0, -3, float("inf"), float("nan"), 1e300, "5", None, True])
+def test_a_deadline_must_be_positive_seconds(deadline: Any) -> None:
+    with pytest.raises(ValueError) as caught:
+        observe(load(Numbers()), deadline=deadline)
+    assert str(caught.value).startswith("deadline must be a positive number of seconds")
+    assert str(caught.value).endswith(f", got {deadline!r}")
+
+
+@pytest.mark.parametrize("epochs", [0, -1, 1.5, "2", True])
+def test_epochs_must_be_a_whole_positive_number(epochs: Any) -> None:
+    with pytest.raises(ValueError, match="epochs must be a whole number of 1 or more, got"):
+        observe(load(Numbers()), epochs=epochs)
+
+
+def test_consume_must_be_a_function() -> None:
+    with pytest.raises(TypeError, match=r"consume must be a function .*, got 3"):
+        observe(load(Numbers()), consume=3)  # type: ignore[arg-type]
+
+
+def test_outside_the_main_thread_it_says_why_not() -> None:
+    caught: list[Exception] = []
+
+    def call() -> None:
+        try:
+            observe(load(Numbers()))
+        except Exception as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=call, name="trainer")
+    thread.start()
+    thread.join()
+    [error] = caught
+    assert isinstance(error, RuntimeError)
+    assert "must be called in the main thread" in str(error) and str(error).endswith("trainer")
+
+
+def test_the_shortest_deadline_ends_the_run_at_once() -> None:
+    handler = signal.getsignal(signal.SIGALRM)
+    observation = observe(load(Numbers(datasets.sleep, at=0)), deadline=1e-9)
+    assert (observation.end, observation.batches) == ("hung", 0)
+    assert signal.getsignal(signal.SIGALRM) is handler
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)

@@ -1,0 +1,216 @@
+"""predict(): what a loader will hold, and whether it may be run."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dltutor.observation import usage
+from dltutor.observation.machine import Machine
+from dltutor.observation.prediction import Footprint, Prediction, predict
+from dltutor.observation.readers import Proc
+from dltutor.observation.room import Room, room
+from dltutor.observation.settings import Settings
+
+MB = 1 << 20
+GB = 1 << 30
+
+BINDER = Machine(
+    cores=2,
+    cpu_quota=1.0,
+    memory=64 * GB,
+    memory_limit=2 * GB,
+    shm=64 * MB,
+    open_files=1024,
+    start_method="fork",
+    c_library="glibc 2.36",
+    system="Linux",
+    python="3.11.7",
+    torch="2.13.0",
+    root=False,
+)
+FORK = Footprint("fork", main=150 * MB, once=0, worker=15 * MB)
+FORKSERVER = Footprint("forkserver", main=150 * MB, once=12 * MB, worker=150 * MB)
+EMPTY = Room(shm=64 * MB, memory=2 * GB)
+
+
+def prediction(
+    footprint: Footprint = FORK, machine: Machine = BINDER, **settings: Any
+) -> Prediction:
+    usual = {"workers": 2, "prefetch_factor": 2, "batch_size": 4, "sample_bytes": MB}
+    return predict(machine, footprint, **(usual | settings))
+
+
+@pytest.mark.parametrize(
+    ("workers", "ahead", "batches"), [(1, 1, 2), (2, 2, 5), (2, 8, 17), (4, 2, 9)]
+)
+def test_every_worker_is_ahead_by_its_prefetch_factor_and_the_loop_holds_one_batch(
+    workers: int, ahead: int, batches: int
+) -> None:
+    assert prediction(workers=workers, prefetch_factor=ahead).shared == batches * 4 * MB
+
+
+def test_a_batch_takes_whole_pages_of_shared_memory() -> None:
+    one_byte = prediction(workers=1, prefetch_factor=1, batch_size=1, sample_bytes=1)
+    assert one_byte.shared == 2 * mmap.PAGESIZE
+    full = prediction(workers=1, prefetch_factor=1, batch_size=1, sample_bytes=mmap.PAGESIZE)
+    assert full.shared == 2 * mmap.PAGESIZE
+
+
+def test_the_total_counts_main_each_worker_its_unfinished_samples_and_the_batches() -> None:
+    assert prediction().total == (150 + 2 * 15 + 2 * 4 + 5 * 4) * MB
+    assert prediction(workers=3).total == (150 + 3 * 15 + 3 * 4 + 7 * 4) * MB
+
+
+def test_what_starts_once_is_counted_once() -> None:
+    assert prediction(FORKSERVER).total == (150 + 12 + 2 * 150 + 2 * 4 + 5 * 4) * MB
+    assert prediction(FORKSERVER, workers=4).processes == (150 + 12 + 4 * 150 + 4 * 4) * MB
+
+
+def test_the_limit_of_the_memory_is_the_lower_one() -> None:
+    assert prediction().memory_limit == 2 * GB
+    assert prediction(machine=replace(BINDER, memory_limit=None)).memory_limit == 64 * GB
+    assert prediction(machine=replace(BINDER, memory_limit=99 * GB)).memory_limit == 64 * GB
+
+
+def test_the_same_settings_give_the_same_prediction() -> None:
+    assert prediction() == prediction()
+    assert prediction() != prediction(workers=3)
+
+
+def test_the_prediction_is_told_in_words() -> None:
+    assert str(prediction(FORKSERVER)) == (
+        "Budget of a loader, workers by forkserver\n"
+        "  batch          4 samples, 4 MB\n"
+        "  shared memory  20 MB: 5 batches, 4 ahead and 1 in the loop; /dev/shm has 64 MB\n"
+        "  memory         490 MB: main 150 MB, 2 workers of 150 MB, what they share 12 MB, "
+        "samples of unfinished batches 8 MB, batches 20 MB; memory has 2 GB"
+    )
+    assert "5 batches, 4 ahead and 1 in the loop" in prediction()._repr_html_()
+    assert "there is no /dev/shm here" in str(prediction(machine=replace(BINDER, shm=None)))
+
+
+# --- what may be run
+
+
+def test_three_quarters_of_a_shared_memory_of_64_mb_are_safe_and_no_byte_more() -> None:
+    just = prediction(workers=1, prefetch_factor=11)
+    assert just.shared == 48 * MB
+    assert just.refusal(EMPTY) == ""
+    more = prediction(workers=1, prefetch_factor=12)
+    assert more.refusal(EMPTY) == (
+        "It would put 52 MB into /dev/shm, where 64 MB are free. Up to 48 MB (three quarters of "
+        "that) is safe. Take fewer workers, a lower prefetch factor, or smaller batches."
+    )
+
+
+def test_what_others_have_in_shared_memory_is_not_free() -> None:
+    assert prediction().refusal(EMPTY) == ""
+    assert "where 20 MB are free" in prediction().refusal(replace(EMPTY, shm=20 * MB))
+
+
+def test_too_much_memory_is_refused_where_shared_memory_would_do() -> None:
+    wide = prediction(FORKSERVER, workers=8, prefetch_factor=1, sample_bytes=1)
+    assert wide.refusal(replace(EMPTY, memory=4 * GB)) == ""
+    assert wide.refusal(replace(EMPTY, memory=GB)).startswith(
+        "It would take up 1.3 GB of memory, where 1 GB are available. Up to 768 MB"
+    )
+
+
+def test_without_a_dev_shm_only_the_memory_counts() -> None:
+    mac = replace(BINDER, shm=None)
+    assert prediction(machine=mac, prefetch_factor=16).refusal(Room(None, 4 * GB)) == ""
+    assert "of memory" in prediction(machine=mac, sample_bytes=GB).refusal(Room(None, 4 * GB))
+
+
+def test_room_is_what_is_free_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = shutil.disk_usage("/dev/shm").total if os.path.isdir("/dev/shm") else None
+    now = room()
+    assert now.memory > 0
+    assert (now.shm is None) == (disk is None)
+    assert now.shm is None or disk is None or 0 <= now.shm <= disk
+    monkeypatch.setattr("dltutor.observation.room.shared_memory", lambda: (16 * MB, 64 * MB))
+    assert room().shm == 48 * MB
+    monkeypatch.setattr("dltutor.observation.room.shared_memory", lambda: (None, None))
+    assert room().shm is None
+
+
+class Group(Proc):
+    """A process in a cgroup, on a machine with much memory."""
+
+    def __init__(self, folder: Path, limit: int, used: int, stat: str) -> None:
+        super().__init__()
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text(stat)
+        self._group = str(folder / "memory.current"), limit
+
+    def available(self) -> int:
+        return 64 * GB
+
+    def cgroup(self, pid: int) -> tuple[str, int | None]:
+        return self._group
+
+
+@pytest.mark.parametrize(
+    "stat",
+    [
+        f"anon 5\ninactive_file {512 * MB}\n",
+        f"inactive_file 7\ntotal_inactive_file {512 * MB}\n",
+    ],
+)
+def test_room_ends_at_the_cgroup_limit_and_cached_files_make_room(
+    tmp_path: Path, stat: str
+) -> None:
+    assert room(Group(tmp_path, 2 * GB, 1 * GB, "")).memory == GB
+    assert room(Group(tmp_path, 2 * GB, 1 * GB, stat)).memory == GB + 512 * MB
+    assert room(Group(tmp_path, 2 * GB, 3 * GB, "")).memory == 0
+    assert room(Group(tmp_path, 99 * GB, 1 * GB, "")).memory == 64 * GB
+
+
+def test_room_without_a_dev_shm_has_no_end_there() -> None:
+    assert Room(None, GB).safe_shm == math.inf
+
+
+def test_a_file_without_a_name_counts_for_who_has_it_open_and_for_nobody_else() -> None:
+    if not os.path.isdir("/dev/shm"):
+        pytest.skip("there is no /dev/shm here")
+    before = usage._held([os.getpid()])
+    path = Path(f"/dev/shm/dltutor-test-{os.getpid()}")
+    with path.open("w+b") as file:
+        path.unlink()
+        file.write(bytes(MB))
+        file.flush()
+        again = os.dup(file.fileno())  # the same file, counted once
+        after = usage._held([os.getpid()])
+        os.close(again)
+        assert sum(after.values()) - sum(before.values()) == MB
+        assert not after.keys() & usage._held([os.getppid()]).keys() - before.keys()
+    assert usage._held([os.getpid()]) == before
+
+
+# --- settings out of range
+
+
+@pytest.mark.parametrize("name", ["workers", "prefetch_factor", "batch_size", "sample_bytes"])
+@pytest.mark.parametrize("value", [0, -1, 2.0, "2", None, True])
+def test_a_setting_that_is_no_whole_number_of_1_or_more_is_named(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be a whole number of 1 or more, got ") as e:
+        prediction(**{name: value})
+    assert repr(value) in str(e.value)
+
+
+def test_no_workers_are_refused_with_the_reason() -> None:
+    with pytest.raises(ValueError, match="got 0: with 0 workers nothing is prefetched"):
+        prediction(workers=0)
+
+
+def test_a_start_method_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ValueError, match="start_method must be one of .*spawn.*, got 'thread'"):
+        Settings(2, 2, 4, MB, "thread")

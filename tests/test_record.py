@@ -1,0 +1,250 @@
+"""An Observation tells a short story that is the same on every run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dltutor.observation.record import (
+    Frame,
+    Observation,
+    Worker,
+    fate,
+    said,
+    shorten_paths,
+    signal_name,
+    tidy,
+)
+from dltutor.observation.timeline import Timeline
+
+NOTHING = np.zeros(0)
+FINISHED = {
+    "end": "finished",
+    "deadline": 30,
+    "batches": 8,
+    "samples": 16,
+    "seconds": 0.123,
+    "first_batch_seconds": 0.05,
+    "last_batch_seconds": 0.12,
+    "chain": (),
+    "traceback": (),
+    "raised_in_worker": None,
+    "failed_worker": None,
+    "workers": (Worker(0, 0), Worker(1, 0)),
+    "stderr": "",
+    "raw": "",
+    "timeline": Timeline(NOTHING, NOTHING.astype(int), NOTHING, NOTHING, NOTHING),
+}
+
+WRAPPED = (
+    "Caught ValueError in DataLoader worker process 1.\n"
+    "Original Traceback (most recent call last):\n"
+    '  File "/x/site-packages/torch/utils/data/_utils/worker.py", line 349, in _worker_loop\n'
+    "    data = fetcher.fetch(index)\n"
+    "           ^^^^^^^^^^^^^^^^^^^^\n"
+    "ValueError: nine is bad\n"
+)
+
+
+def observation(**fields: Any) -> Observation:
+    return Observation(**{**FINISHED, **fields})
+
+
+def raised(**fields: Any) -> Observation:
+    told = {
+        "end": "raised",
+        "batches": 1,
+        "samples": 2,
+        "chain": (("ValueError", WRAPPED),),
+        "raised_in_worker": "ValueError",
+        "failed_worker": 1,
+        "workers": (Worker(0, None), Worker(1, None)),
+        "traceback": (Frame("train/data.py", 9, "__getitem__", "raise ValueError"),),
+    }
+    return observation(**{**told, **fields})
+
+
+# The story of each end.
+
+
+def test_a_finished_run() -> None:
+    assert str(observation()) == (
+        "Finished\n"
+        "  got      8 batches, 16 samples\n"
+        "  workers  W0 ended with exit code 0\n"
+        "           W1 ended with exit code 0"
+    )
+
+
+def test_a_run_in_which_a_worker_raised() -> None:
+    assert str(raised()) == (
+        "Raised: ValueError in W1\n"
+        "  got      1 batch, 2 samples before that\n"
+        "  error    ValueError: nine is bad\n"
+        "  where    train/data.py, line 9, in __getitem__: raise ValueError\n"
+        "  workers  W0 still running\n"
+        "           W1 still running"
+    )
+
+
+def test_a_run_in_which_main_raised() -> None:
+    story = str(
+        raised(
+            chain=(("KeyError", "'label'"), ("ValueError", "")),
+            raised_in_worker=None,
+            failed_worker=None,
+            workers=(),
+        )
+    )
+    assert story.startswith("Raised: KeyError in main\n")
+    assert "  error  KeyError: 'label'\n         ValueError\n" in story
+
+
+def test_a_type_that_was_lost_on_the_way() -> None:
+    story = str(raised(chain=(("RuntimeError", WRAPPED),)))
+    assert story.startswith("Raised: ValueError in W1\n")
+    assert "type     ValueError in the worker, RuntimeError in main" in story
+
+
+def test_a_run_in_which_a_worker_died_leaves_out_what_is_chance() -> None:
+    died = observation(
+        end="worker died",
+        batches=3,
+        chain=(("RuntimeError", "DataLoader worker (pid 77) is killed by signal: Killed. "),),
+        traceback=(Frame("train.py", 3, "main"),),
+        workers=(Worker(0, -9), Worker(1, None)),
+        stderr="ERROR: out of memory\n",
+    )
+    assert str(died) == (
+        "Worker died: W0 killed by SIGKILL (exit code -9)\n"
+        "  workers  W0 killed by SIGKILL (exit code -9)\n"
+        "           W1 still running\n"
+        "  stderr   ERROR: out of memory"
+    )
+
+
+def test_a_run_that_hung_says_where_each_worker_stood() -> None:
+    stack = (Frame("train/data.py", 17, "read", "lock.acquire()"), Frame("train/data.py", 3, "f"))
+    hung = observation(
+        end="hung", deadline=0.5, workers=(Worker(0, None, stack), Worker(1, None, None))
+    )
+    assert str(hung) == (
+        "Hung: stopped at its deadline of 0.5 s\n"
+        "  got          8 batches, 16 samples before that\n"
+        "  workers      W0 still running\n"
+        "               W1 still running\n"
+        "  W0 stood at  train/data.py, line 17, in read: lock.acquire()\n"
+        "               train/data.py, line 3, in f"
+    )
+
+
+def test_of_a_long_stderr_the_end_is_shown() -> None:
+    story = str(observation(stderr="".join(f"line {i}\n" for i in range(40))))
+    assert "(28 lines before)" in story and "line 28" in story and "line 39" in story
+    assert "line 27" not in story
+
+
+def test_times_pids_and_addresses_are_not_shown() -> None:
+    text = "worker (pid 812) at 0x7f00deadbeef"
+    one = str(observation(seconds=1.0, first_batch_seconds=0.1, stderr=text))
+    other = str(observation(seconds=2.0, first_batch_seconds=0.7, stderr=text.replace("8", "9")))
+    assert one == other
+
+
+def test_html_tells_what_the_text_tells() -> None:
+    seen = raised(stderr="<b>bold</b>")
+    html = seen._repr_html_()
+    assert "Raised: ValueError in W1" in html
+    assert "&lt;b&gt;bold&lt;/b&gt;" in html and "<b>bold</b>" not in html
+    assert repr(seen) == str(seen)
+
+
+# Words for what became of a process.
+
+
+@pytest.mark.parametrize(
+    ("exitcode", "name", "words"),
+    [
+        (None, None, "still running"),
+        (0, None, "ended with exit code 0"),
+        (3, None, "ended with exit code 3"),
+        (-9, "SIGKILL", "killed by SIGKILL (exit code -9)"),
+        (-11, "SIGSEGV", "killed by SIGSEGV (exit code -11)"),
+        (-40, "signal 40", "killed by signal 40 (exit code -40)"),
+    ],
+)
+def test_an_exit_code_in_words(exitcode: int | None, name: str | None, words: str) -> None:
+    assert signal_name(exitcode) == name
+    assert fate(exitcode) == words
+    worker = Worker(3, exitcode)
+    assert (worker.name, worker.signal, worker.fate) == ("W3", name, words)
+    assert str(worker) == f"W3 {words}"
+
+
+# The worker's own last words.
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "words"),
+    [
+        ("ValueError", "nine is bad", "ValueError: nine is bad"),
+        ("ValueError", "", "ValueError"),
+        ("ValueError", WRAPPED, "ValueError: nine is bad"),
+        ("UnidentifiedImageError", WRAPPED.replace("ValueError: ", "PIL.U: "), "PIL.U: nine is bad"),
+        (
+            "ValueError",
+            WRAPPED.replace("nine is bad", "two things:\n  one\n  other"),
+            "ValueError: two things:\n  one\n  other",
+        ),
+        (
+            "ValueError",
+            WRAPPED.replace("ValueError: nine", "\nThe above exception was the direct cause of the "
+            "following exception:\n\nTraceback (most recent call last):\n"
+            '  File "x.py", line 1, in f\n    g()\nValueError: ten'),
+            "ValueError: ten is bad",
+        ),
+        ("ValueError", "Caught it.\nOriginal Traceback", ""),
+    ],
+)
+def test_an_exception_is_told_as_the_end_of_its_traceback_has_it(
+    kind: str, message: str, words: str
+) -> None:
+    assert said(kind, message) == words
+
+
+# What is the same on every machine.
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("/home/me/project/data/train.py", ".../data/train.py"),
+        ('File "/home/me/project/data/train.py", line 3', 'File ".../data/train.py", line 3'),
+        ("/tmp/ipykernel_12/345.py", "your cell"),
+        ("/x/y/.venv/lib/python3.11/site-packages/torch/nn.py", "torch/nn.py"),
+        ("/usr/lib/python3/dist-packages/PIL/Image.py", "PIL/Image.py"),
+        ("/usr/lib/python3.11/threading.py", "threading.py"),
+        ("'/tmp/dltutor-abc/circle/cut.jpg'", "'.../circle/cut.jpg'"),
+        ("https://pytorch.org/docs/stable/data.html", "https://pytorch.org/docs/stable/data.html"),
+        ("1 / 2, and/or, ./own.py, ../up/own.py", "1 / 2, and/or, ./own.py, ../up/own.py"),
+        ("/dev/shm", "/dev/shm"),
+    ],
+)
+def test_paths_are_cut_to_what_every_machine_has(text: str, short: str) -> None:
+    assert shorten_paths(text) == short
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("DataLoader worker (pid 77) is killed", "DataLoader worker is killed"),
+        ("DataLoader worker (pid(s) 77, 78) exited", "DataLoader worker exited"),
+        ("object at 0x7f00deadbeef>", "object>"),
+        ("pid 77 gone", "pid ... gone"),
+        ("a count of 0x1f", "a count of 0x1f"),
+    ],
+)
+def test_what_differs_from_run_to_run_is_left_out(text: str, clean: str) -> None:
+    assert tidy(text) == clean

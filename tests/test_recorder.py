@@ -1,0 +1,442 @@
+"""The Recorder with its real helper: what it records, and that nothing that fails does harm."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from dltutor.observation.recorder import Recorder, Sample
+
+pytestmark = [
+    pytest.mark.timeout(60, method="thread"),
+    pytest.mark.usefixtures("nothing_left_behind"),
+]
+
+ROOT = Path(__file__).parent.parent
+NO_PROCESS = 2**22 + 1  # above the highest pid that Linux gives
+MB = 1 << 20
+
+
+@contextmanager
+def sleepers(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    processes = [subprocess.Popen(["sleep", "60"]) for _ in range(count)]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def started(**options: Any) -> tuple[Recorder, list[Sample]]:
+    samples: list[Sample] = []
+    recorder = Recorder(listeners=[samples.append], **options)
+    recorder.start()
+    return recorder, samples
+
+
+def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def has(samples: list[Sample], *roles: str) -> bool:
+    return bool(samples) and set(roles) <= samples[-1].processes.keys()
+
+
+def test_a_run_shorter_than_the_period_has_a_last_sample_with_pss() -> None:
+    recorder, _ = started(period=10)
+    timeline = recorder.stop()
+    assert not np.isnan(timeline.series("main", "pss")[-1])
+    assert timeline.limits.memory
+    assert timeline.notes == ()
+
+
+def test_workers_have_their_names_and_the_rest_is_other() -> None:
+    with sleepers(3) as (first, second, _):
+        recorder, samples = started()
+        recorder.name(first.pid, "W0")
+        recorder.name(second.pid, "W1")
+        until(lambda: has(samples, "W0", "W1", "other"))
+        timeline = recorder.stop()
+    assert timeline.roles == ("main", "W0", "W1", "other")
+    assert timeline.workers == ("W0", "W1")
+    for role in timeline.roles:
+        assert timeline.peak("uss", role) > 0
+        assert timeline.peak("fds", role) > 0
+
+
+def test_each_sample_has_the_number_of_batches_so_far() -> None:
+    recorder, samples = started(period=0.02)
+    until(lambda: samples)
+    recorder.batches = 7
+    until(lambda: samples[-1].batches == 7)
+    assert recorder.stop().batches[-1] == 7
+    assert samples[0].batches == 0
+
+
+def test_a_naming_brings_a_sample_at_once() -> None:
+    recorder, samples = started(period=30)
+    until(lambda: len(samples) == 1)
+    with sleepers(1) as (process,):
+        recorder.name(process.pid, "W0")
+        until(lambda: has(samples, "W0"), seconds=5)
+        recorder.stop()
+
+
+def test_a_worker_that_ends_is_told_once_with_its_name() -> None:
+    recorder, samples = started(period=0.02)
+    with sleepers(1) as (process,):
+        recorder.name(process.pid, "W0")
+        until(lambda: has(samples, "W0"))
+    until(lambda: any(sample.gone for sample in samples))
+    recorder.died(process.pid, "killed by SIGKILL")
+    timeline = recorder.stop()
+    assert [sample.gone for sample in samples if sample.gone] == [("W0",)]
+    (life,) = [life for life in timeline.lives if life.role == "W0"]
+    assert life.died == "killed by SIGKILL"
+    assert life.ended is not None
+
+
+def test_the_next_epochs_workers_are_lives_of_their_own() -> None:
+    recorder, samples = started(period=0.02)
+    for _ in range(2):
+        with sleepers(1) as (process,):
+            recorder.name(process.pid, "W0")
+            until(lambda: has(samples, "W0"))
+        until(lambda: not has(samples, "W0"))
+    timeline = recorder.stop()
+    assert [life.role for life in timeline.lives if life.role != "other"] == ["main", "W0", "W0"]
+
+
+KEPT: list[int] = []
+
+
+def read_the_list() -> None:
+    # A forked worker that only reads a list writes to it: it counts references.
+    for item in KEPT:
+        str(item)
+    time.sleep(30)
+
+
+def test_pages_that_a_forked_worker_copies_show_in_uss_and_faults_but_not_in_rss() -> None:
+    KEPT.extend(range(10**6, 2 * 10**6))  # 32 MB of integers
+    recorder, samples = started(period=0.05, memory_period=0.05, memory_budget=1.0)
+    worker = multiprocessing.get_context("fork").Process(target=read_the_list)
+    worker.start()
+    try:
+        assert worker.pid is not None
+        recorder.name(worker.pid, "W0")
+        until(lambda: has(samples, "W0") and (samples[-1].processes["W0"].private or 0) > 30 * MB)
+        timeline = recorder.stop()
+    finally:
+        KEPT.clear()
+        worker.kill()
+        worker.join()
+        worker.close()
+    rss, uss, faults = (timeline.series("W0", field) for field in ("rss", "uss", "faults"))
+    assert rss[~np.isnan(rss)][0] > 2 * 30 * MB  # shared pages, from the first sample on
+    assert uss[-1] > 30 * MB
+    assert 4096 * faults[-1] == pytest.approx(uss[-1], rel=0.25)
+
+
+def test_64_workers_are_all_sampled() -> None:
+    with sleepers(64) as processes:
+        recorder, samples = started()
+        for number, process in enumerate(processes):
+            recorder.name(process.pid, f"W{number}")
+        until(lambda: has(samples, "main", *(f"W{number}" for number in range(64))))
+        timeline = recorder.stop()
+    assert timeline.workers == tuple(f"W{number}" for number in range(64))
+    assert all(timeline.peak("uss", role) > 0 for role in timeline.workers)
+
+
+def test_a_worker_that_loses_its_parent_stays_in_the_picture() -> None:
+    script = "sleep 60 & echo $!; read line"
+    parent = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert parent.stdin is not None and parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    recorder, samples = started(period=0.02)
+    try:
+        recorder.name(parent.pid, "parent")
+        recorder.name(worker, "W0")
+        until(lambda: has(samples, "parent", "W0"))
+        parent.kill()
+        parent.wait()
+        until(lambda: not has(samples, "parent"))
+        assert has(samples, "W0")
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: not has(samples, "W0"))
+    finally:
+        recorder.stop()
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+        parent.kill()
+        parent.wait()
+        parent.stdin.close()
+        parent.stdout.close()
+
+
+def test_neither_of_two_recorders_sees_the_others_helper() -> None:
+    others = len(psutil.Process().children(recursive=True))  # multiprocessing's own helpers
+    outer, outer_samples = started(period=0.02)
+    inner, inner_samples = started(period=0.02)
+    until(lambda: len(inner_samples) > 3 and len(outer_samples) > 3)
+    for recorder in (inner, outer):
+        timeline = recorder.stop()
+        assert [life.role for life in timeline.lives] == ["main", *["other"] * others]
+
+
+def test_a_killed_helper_harms_nothing_and_is_told() -> None:
+    recorder, samples = started(period=0.02)
+    until(lambda: samples)
+    os.kill(helper_of(recorder), signal.SIGKILL)
+    until(lambda: not recorder._reader.is_alive())
+    recorder.name(os.getpid(), "main")
+    timeline = recorder.stop()
+    assert len(timeline.seconds) >= 1
+    (note,) = timeline.notes
+    assert note.startswith("the memory sampler died after ")
+
+
+def helper_of(recorder: Recorder) -> int:
+    assert recorder._helper is not None
+    return recorder._helper.pid
+
+
+def test_a_stopped_helper_that_answers_no_more_is_not_waited_for_long() -> None:
+    recorder, samples = started(period=0.02)
+    until(lambda: samples)
+    os.kill(helper_of(recorder), signal.SIGSTOP)
+    began = time.monotonic()
+    timeline = recorder.stop()
+    assert time.monotonic() - began < 10
+    assert timeline.notes == ("the last sample took more than 3 s",)
+
+
+def test_stop_can_be_called_again_and_before_start() -> None:
+    recorder, _ = started()
+    assert recorder.stop() is recorder.stop()
+    never = Recorder()
+    assert never.stop().notes == ("no sample was taken",)
+
+
+def test_a_recorder_records_once() -> None:
+    recorder, _ = started()
+    recorder.stop()
+    with pytest.raises(RuntimeError, match="a Recorder records once: make another one"):
+        recorder.start()
+
+
+def test_without_a_descriptor_to_be_had_the_run_goes_on_and_the_notes_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none_left() -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    recorder = Recorder()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe", none_left)
+        recorder.start()
+    recorder.name(os.getpid(), "main")
+    assert recorder.stop().notes == (
+        "the memory sampler could not be started: [Errno 24] Too many open files",
+        "no sample was taken",
+    )
+
+
+def test_a_listener_that_raises_is_called_no_more_and_the_others_go_on() -> None:
+    calls: list[int] = []
+
+    def broken(sample: Sample) -> None:
+        calls.append(1)
+        raise KeyError("W9")
+
+    samples: list[Sample] = []
+    recorder = Recorder(period=0.02, listeners=[broken, samples.append])
+    recorder.start()
+    until(lambda: len(samples) > 3)
+    assert recorder.stop().notes == ("a listener raised KeyError: 'W9'",)
+    assert calls == [1]
+
+
+def test_a_worker_that_died_before_any_sample_is_told() -> None:
+    recorder, _ = started()
+    recorder.name(NO_PROCESS, "W1")
+    recorder.died(NO_PROCESS, "killed by SIGKILL")
+    assert recorder.stop().notes == ("W1 was killed by SIGKILL before it could be sampled",)
+
+
+def test_a_process_that_is_gone_before_the_first_sample_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with sleepers(1) as (process,):
+        recorder = Recorder(pid=process.pid)
+    recorder.start()
+    timeline = recorder.stop()
+    assert timeline.roles == ()
+    assert timeline.notes == ("the observed process was gone, or hidden, before the first sample",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"period": -1}, "period must be a positive number of seconds, got -1"),
+        ({"period": float("nan")}, "period must be a positive number of seconds, got nan"),
+        ({"memory_period": 0}, "memory_period must be a positive number of seconds, got 0"),
+        ({"memory_period": "1"}, "memory_period must be a positive number of seconds, got '1'"),
+        (
+            {"memory_budget": -0.1},
+            "memory_budget must be a part of a core, above 0 and at most 1, got -0.1",
+        ),
+        (
+            {"memory_budget": 2},
+            "memory_budget must be a part of a core, above 0 and at most 1, got 2",
+        ),
+        ({"pid": NO_PROCESS}, f"pid must be that of a running process, got {NO_PROCESS}"),
+        ({"pid": -1}, "pid must be that of a running process, got -1"),
+    ],
+)
+def test_bad_arguments_are_named_with_what_is_accepted(
+    arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError) as raised:
+        Recorder(**arguments)
+    assert str(raised.value) == message
+
+
+def test_where_proc_is_not_psutil_gives_rss_and_uss_and_the_notes_say_so() -> None:
+    with sleepers(1) as (process,):
+        recorder, samples = started(proc="/nowhere")
+        recorder.name(process.pid, "W0")
+        until(lambda: has(samples, "W0"))
+        timeline = recorder.stop()
+    assert timeline.peak("uss", "W0") > 0
+    assert timeline.peak("rss", "main") > 0
+    assert np.isnan(timeline.peak("pss"))
+    assert timeline.notes[0].startswith("there is no /proc here: RSS and USS come from psutil")
+
+
+HIDDEN = """
+from dltutor.observation.recorder import Recorder
+recorder = Recorder()
+recorder.start()
+print(recorder.stop().notes)
+"""
+
+
+def test_with_proc_really_hidden_the_run_goes_on_and_the_notes_say_so() -> None:
+    alone = ["unshare", "--mount", "--user", "--map-root-user"]
+    hide = 'mount -t tmpfs none /proc && exec "$@"'
+    command = [*alone, "sh", "-c", hide, "sh", sys.executable, "-c", HIDDEN]
+    allowed = (
+        shutil.which("unshare")
+        and not subprocess.run(
+            [*alone, "sh", "-c", hide, "sh", "true"], capture_output=True
+        ).returncode
+    )
+    if not allowed:
+        pytest.skip("this machine does not let us hide /proc in a mount namespace")
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert result.returncode == 0, result.stderr
+    assert "hidden, before the first sample" in result.stdout
+
+
+def open_pipes() -> set[str]:
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            found.add(os.readlink(f"/proc/self/fd/{fd}"))
+    return {name for name in found if name.startswith("pipe:")}
+
+
+def test_a_forked_worker_keeps_none_of_the_pipes_and_cannot_end_the_helper() -> None:
+    before = open_pipes()
+    recorder, samples = started(period=0.02)
+    ours = open_pipes() - before
+    assert len(ours) == 2
+    worker = os.fork()
+    if worker == 0:
+        kept = open_pipes() & ours
+        recorder.stop()
+        os._exit(len(kept))
+    assert os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) == 0
+    seen = len(samples)
+    until(lambda: len(samples) > seen + 2)
+    assert recorder.stop().notes == ()
+
+
+ORPHANED = """
+import json, os, sys, time
+from dltutor.observation.recorder import Recorder
+recorder = Recorder()
+recorder.start()
+held = os.dup(recorder._to_helper) if sys.argv[1] == "held" else None
+worker = os.fork()
+if worker == 0:
+    time.sleep(30)
+    os._exit(0)
+print(json.dumps([recorder._helper.pid, worker]), flush=True)
+time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize("pipe", ["let go", "held"])
+def test_the_helper_ends_with_its_parent_though_a_forked_worker_lives_on(pipe: str) -> None:
+    command = [sys.executable, "-c", ORPHANED, pipe]
+    parent = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    helper, worker = (psutil.Process(pid) for pid in json.loads(parent.stdout.readline()))
+    try:
+        assert helper.is_running()
+        parent.kill()
+        parent.wait()
+        until(lambda: not lives(helper), seconds=2)
+        assert lives(worker)
+    finally:
+        parent.stdout.close()
+        worker.kill()
+        until(lambda: not lives(worker))
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_stop_pressed_by_the_learner_does_not_reach_the_helper() -> None:
+    recorder, samples = started(period=0.02)
+    until(lambda: samples)
+    assert os.getsid(helper_of(recorder)) != os.getsid(0)
+    os.kill(helper_of(recorder), signal.SIGINT)
+    seen = len(samples)
+    until(lambda: len(samples) > seen + 2)
+    assert recorder.stop().notes == ()
+
+
+def test_30_recorders_one_after_the_other_leave_nothing(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    for _ in range(30):
+        recorder, _ = started()
+        recorder.stop()
+        nothing_left_behind()

@@ -1,0 +1,433 @@
+"""The helper program, in this process with made-up readers, and as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dltutor.observation import sampler
+from dltutor.observation.readers import DENIED, Proc, Psutil
+from dltutor.observation.sampler import Sampler
+
+pytestmark = pytest.mark.timeout(60, method="thread")
+
+NO_PROCESS = 2**22 + 1  # above the highest pid that Linux gives
+
+
+class Made:
+    """A reader of made-up processes: pid -> when it started."""
+
+    source = "made"
+
+    def __init__(self, processes: dict[int, int]) -> None:
+        self.processes = processes
+        self.before_memory: Callable[[], None] = lambda: None
+        self.denied: set[int] = set()
+
+    def descendants(self, pids: list[int]) -> set[int]:
+        return set(self.processes) if pids else set()
+
+    def process(self, pid: int) -> tuple[float, tuple[int, ...]] | None:
+        return (self.processes[pid], (1, 2, 3, 4)) if pid in self.processes else None
+
+    def memory(self, pid: int) -> tuple[int | None, ...] | None:
+        self.before_memory()
+        if pid not in self.processes:
+            return None
+        return DENIED if pid in self.denied else (5, 6, 7)
+
+
+def sampler_of(reader: Any, pid: int = 1, period: float = 1e6, budget: float = 1.0) -> Sampler:
+    return Sampler(reader, pid, period, budget)
+
+
+def test_a_process_is_reported_gone_once() -> None:
+    reader = Made({1: 10, 2: 20})
+    sampling = sampler_of(reader)
+    assert sampling.look()["gone"] == []
+    del reader.processes[2]
+    assert sampling.look()["gone"] == [2]
+    assert sampling.look()["gone"] == []
+
+
+def test_a_worker_that_dies_between_two_reads_is_in_neither() -> None:
+    reader = Made({1: 10, 2: 20})
+    sampling = sampler_of(reader)
+    reader.before_memory = lambda: reader.processes.pop(2, None) and None
+    line = sampling.look(full=True)
+    assert line["memory"] == {1: (5, 6, 7)}
+    assert sampling.look()["gone"] == [2]
+
+
+def test_a_process_that_denies_access_is_said_to_and_keeps_its_cheap_figures() -> None:
+    reader = Made({1: 10, 2: 20})
+    reader.denied = {2}
+    line = sampler_of(reader).look(full=True)
+    assert line["memory"] == {1: (5, 6, 7), 2: DENIED}
+    assert line["processes"][2] == (1, 2, 3, 4)
+
+
+def test_proc_tells_what_denies_access_from_what_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Proc().memory(NO_PROCESS) is None
+    reader, open_file = Proc(), os.open
+
+    def deny(path: str, flags: int) -> int:
+        if path.endswith("smaps_rollup"):
+            raise PermissionError(path)
+        return open_file(path, flags)
+
+    monkeypatch.setattr(os, "open", deny)
+    assert reader.memory(os.getpid()) == DENIED
+    assert reader.process(os.getpid()) is not None
+
+
+def test_a_pid_used_again_is_another_process() -> None:
+    reader = Made({1: 10, 2: 20})
+    sampling = sampler_of(reader)
+    sampling.look()
+    reader.processes[2] = 99
+    line = sampling.look()
+    assert line["gone"] == [2]
+    assert 2 in line["processes"]
+
+
+def test_a_stranger_that_has_the_pid_of_a_dead_worker_is_left_out() -> None:
+    class OnlyMain(Made):
+        def descendants(self, pids: list[int]) -> set[int]:
+            return {2} if self.processes[2] == 20 else set()
+
+    reader = OnlyMain({1: 10, 2: 20})
+    sampling = sampler_of(reader)
+    assert 2 in sampling.look()["processes"]
+    reader.processes[2] = 99
+    line = sampling.look()
+    assert line["gone"] == [2]
+    assert 2 not in line["processes"]
+
+
+def test_a_dead_pid_gives_no_process_and_no_error() -> None:
+    line = sampler_of(Proc(), NO_PROCESS).look(full=True)
+    assert line == {"processes": {}, "gone": [], "memory": {}}
+
+
+def test_memory_is_read_at_the_second_sight_of_a_new_process() -> None:
+    reader = Made({1: 10})
+    sampling = sampler_of(reader)
+    assert sampling.look()["memory"] is not None
+    assert sampling.look()["memory"] is None
+    reader.processes[2] = 20
+    assert sampling.look()["memory"] is None
+    assert sampling.look()["memory"] is not None
+
+
+class Clock:
+    """Time and CPU time that pass as told; it stands in for the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.used = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return self.used
+
+
+class Costly:
+    """Four looks a second, on a clock of its own.
+
+    Args:
+        cheap: CPU seconds of a look.
+        full: CPU seconds more of one that reads memory.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, cheap: float, full: float) -> None:
+        self.clock, self.cheap, self.full = Clock(), cheap, full
+        monkeypatch.setattr(sampler, "time", self.clock)
+        self.reader = Made({1: 10})
+        self.reader.before_memory = self._read
+        self.sampling = sampler_of(self.reader, period=1.0, budget=0.01)
+
+    def _read(self) -> None:
+        self.clock.used += self.full
+
+    def look(self) -> bool:
+        """Whether it read memory."""
+        self.clock.now += 0.25
+        self.clock.used += self.cheap
+        return self.sampling.look()["memory"] is not None
+
+    def for_minutes(self, minutes: float) -> int:
+        """How often it read memory."""
+        return sum(self.look() for _ in range(int(240 * minutes)))
+
+
+@pytest.mark.parametrize("full", [0.02, 0.5, 4.0])
+def test_all_samples_together_cost_what_the_budget_gives(
+    monkeypatch: pytest.MonkeyPatch, full: float
+) -> None:
+    costly = Costly(monkeypatch, cheap=0.0005, full=full)
+    costly.for_minutes(60)
+    assert costly.clock.used / costly.clock.now == pytest.approx(0.01, rel=0.2)
+
+
+def test_memory_that_costs_less_than_the_budget_is_read_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert Costly(monkeypatch, cheap=0.0005, full=0.005).for_minutes(1) == 60
+
+
+def test_cheap_samples_that_use_the_budget_up_leave_half_of_it_to_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costly = Costly(monkeypatch, cheap=0.01, full=0.2)
+    read = costly.for_minutes(60)
+    assert read * costly.full / costly.clock.now == pytest.approx(0.005, rel=0.2)
+
+
+def test_workers_are_read_at_second_sight_where_main_was_cheap_to_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costly = Costly(monkeypatch, cheap=0.0005, full=0.01)
+    assert costly.look()
+    costly.reader.processes[2] = 20
+    assert [costly.look(), costly.look()] == [False, True]
+
+
+def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costly = Costly(monkeypatch, cheap=0.0, full=0.1)
+    assert costly.look()
+    costly.reader.processes[2] = 20
+    waited = 1
+    while not costly.look():
+        waited += 1
+    assert waited * 0.25 == pytest.approx((0.1 - sampler._AT_ONCE) / 0.01, abs=0.5)
+
+
+def test_memory_that_is_cheap_to_read_is_read_whenever_it_is_due() -> None:
+    sampling = sampler_of(Made({1: 10}), period=0.001)
+    for _ in range(3):
+        time.sleep(0.01)
+        assert sampling.look()["memory"] is not None
+
+
+@pytest.fixture
+def family() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A child that waits for a line, and its own child."""
+    script = "sleep 60 & echo $!; read line"
+    child = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin is not None and child.stdout is not None
+    grandchild = int(child.stdout.readline())
+    yield child, grandchild
+    child.kill()
+    child.wait()
+    child.stdin.close()
+    child.stdout.close()
+    with suppress(ProcessLookupError):
+        os.kill(grandchild, signal.SIGKILL)
+
+
+def test_a_grandchild_is_sampled_as_a_worker_of_a_forkserver_is(
+    family: tuple[subprocess.Popen[bytes], int],
+) -> None:
+    child, grandchild = family
+    line = sampler_of(Proc(), os.getpid()).look(full=True)
+    assert {os.getpid(), child.pid, grandchild} <= line["processes"].keys()
+    uss, pss, _ = line["memory"][grandchild]
+    assert 0 < uss <= pss <= line["processes"][grandchild][0] + (1 << 20)
+
+
+def test_a_worker_that_loses_its_parent_is_sampled_until_it_ends(
+    family: tuple[subprocess.Popen[bytes], int],
+) -> None:
+    child, grandchild = family
+    sampling = sampler_of(Proc(), os.getpid())
+    sampling.look()
+    child.kill()
+    child.wait()
+    line = sampling.look()
+    assert line["gone"] == [child.pid]
+    assert grandchild in line["processes"]
+    os.kill(grandchild, signal.SIGKILL)
+    assert grandchild in wait_for_gone(sampling)
+
+
+def wait_for_gone(sampling: Sampler) -> list[int]:
+    while not (gone := sampling.look()["gone"]):
+        time.sleep(0.01)
+    return list(gone)
+
+
+def test_where_the_kernel_lists_no_children_every_process_is_asked(
+    family: tuple[subprocess.Popen[bytes], int],
+) -> None:
+    child, grandchild = family
+    reader = Proc()
+    listed = reader.descendants([os.getpid()])
+    reader._lists_children = False
+    assert {child.pid, grandchild} <= reader.descendants([os.getpid()]) == listed
+
+
+def test_psutil_and_proc_agree() -> None:
+    ours, theirs = Proc().process(os.getpid()), Psutil().process(os.getpid())
+    assert ours is not None and theirs is not None
+    assert theirs[1][0] == pytest.approx(ours[1][0], rel=0.05)
+    assert theirs[1][2] == ours[1][2]
+    ours_full, theirs_full = Proc().memory(os.getpid()), Psutil().memory(os.getpid())
+    assert ours_full is not None and theirs_full is not None
+    assert theirs_full[0] == pytest.approx(ours_full[0], rel=0.05)
+    assert theirs_full[1:] == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "usage", "limit"),
+    [
+        ("4:memory:/docker/abc", "memory", "memory.usage_in_bytes", "memory.limit_in_bytes"),
+        ("0::/docker/abc", "", "memory.current", "memory.max"),
+    ],
+)
+def test_the_lowest_limit_of_the_cgroups_around_is_found(
+    tmp_path: Path, line: str, folder: str, usage: str, limit: str
+) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "7").mkdir(parents=True)
+    (proc / "7" / "cgroup").write_text(f"2:cpu:/x\n{line}\n")
+    outer, inner = groups / folder / "docker", groups / folder / "docker" / "abc"
+    inner.mkdir(parents=True)
+    for group, bytes_ in ((outer, "1000"), (inner, "2000")):
+        (group / usage).write_text("500")
+        (group / limit).write_text(bytes_)
+    reader = Proc(str(proc), str(groups))
+    assert reader.cgroup(7) == (str(outer / usage), 1000)
+    (outer / limit).write_text("max" if folder == "" else "9223372036854771712")
+    assert reader.cgroup(7) == (str(inner / usage), 2000)
+    (inner / limit).write_text("max" if folder == "" else "9223372036854771712")
+    assert reader.cgroup(7) == (str(inner / usage), None)
+    assert reader.cgroup(8) == ("", None)
+
+
+class Program:
+    """The program as the Recorder starts it."""
+
+    def __init__(self, **options: Any) -> None:
+        given = {
+            "pid": os.getpid(),
+            "parent": os.getpid(),
+            "origin": time.monotonic(),
+            "period": 0.02,
+            "memory_period": 1.0,
+            "memory_budget": 0.01,
+            "proc": "/proc",
+            "path": sys.path,
+            **options,
+        }
+        command = [sys.executable, "-I", "-S", sampler.__file__, json.dumps(given)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def line(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return line
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n".encode())
+        self.process.stdin.flush()
+
+    def leave(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+def test_the_program_samples_until_it_is_told_to_end_and_never_itself() -> None:
+    with Program() as program:
+        assert program.line()["limits"]["machine"] > 0
+        lines = [program.line() for _ in range(5)]
+        program.say("end")
+        while not lines[-1]["last"]:
+            lines.append(program.line())
+        assert program.process.wait(5) == 0
+        assert lines[0]["memory"] and lines[-1]["memory"]
+        assert all(str(os.getpid()) in line["processes"] for line in lines)
+        assert not any(str(program.process.pid) in line["processes"] for line in lines)
+
+
+def test_the_program_ends_when_its_input_is_closed() -> None:
+    with Program() as program:
+        program.line()
+        program.leave()
+        assert program.process.wait(2) == 0
+
+
+def test_the_program_goes_on_when_the_learner_presses_stop() -> None:
+    with Program() as program:
+        program.line()
+        program.process.send_signal(signal.SIGINT)
+        program.say("end")
+        while not program.line().get("last"):
+            pass
+        assert program.process.wait(5) == 0
+
+
+def test_a_parent_that_does_not_read_neither_blocks_nor_busies_the_program() -> None:
+    with Program(period=0.001) as program:
+        time.sleep(1.0)  # more than the pipe holds
+        before = cpu_seconds(program.process.pid)
+        time.sleep(0.5)
+        assert cpu_seconds(program.process.pid) - before < 0.25
+        program.leave()
+        assert program.process.wait(2) == 0
+
+
+def cpu_seconds(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_without_proc_the_program_asks_psutil_for_rss_and_uss() -> None:
+    with Program(proc="/nowhere") as program:
+        assert program.line()["source"] == "psutil"
+        line = program.line()
+        (rss, _, threads, fds), (uss, pss, _) = (
+            line[part][str(os.getpid())] for part in ("processes", "memory")
+        )
+        assert rss > 0 and threads > 0 and fds > 0
+        assert 0 < uss <= rss
+        assert pss is None
+
+
+def test_the_program_ends_when_its_parent_is_gone_though_others_hold_its_input() -> None:
+    with Program(parent=NO_PROCESS) as program:
+        assert program.process.wait(5) == 0
+
+
+def test_an_error_of_the_program_is_told_to_its_parent() -> None:
+    with Program(period="soon") as program:
+        lines = [program.line()]
+        while select.select([program.process.stdout], [], [], 5)[0] and "error" not in lines[-1]:
+            lines.append(program.line())
+        assert "TypeError" in lines[-1]["error"]

@@ -1,0 +1,88 @@
+"""A table tells the same story as text and as HTML."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from dltutor.tables import Table, Tone
+
+LIST = Table("This machine", (("cores", "2"), ("start method", "fork")))
+GRID = Table("Workers", (("W0", "1\n2"), ("W10", "3")), header=("name", "batches"), tone="bad")
+
+
+class Cells(HTMLParser):
+    """The text of each cell of a table, row by row."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.inside = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.inside = True
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.rows[-1][-1] += data
+
+
+def test_labels_and_values_stand_in_columns() -> None:
+    assert str(LIST) == "This machine\n  cores         2\n  start method  fork"
+
+
+def test_a_cell_of_several_lines_keeps_its_column() -> None:
+    assert str(GRID) == "Workers\n  name  batches\n  W0    1\n        2\n  W10   3"
+
+
+def test_no_line_of_text_ends_in_blanks() -> None:
+    ragged = Table("T", (("a", ""), ("longer", "x\n\ny"), ("alone",)))
+    assert not [line for line in str(ragged).splitlines() if line != line.rstrip()]
+
+
+def test_a_table_without_rows_is_its_title() -> None:
+    assert str(Table("Finished", ())) == "Finished"
+    assert "Finished" in Table("Finished", ())._repr_html_()
+
+
+def test_rows_may_be_of_different_length() -> None:
+    assert str(Table("T", (("a",), ("b", "c")))) == "T\n  a\n  b  c"
+
+
+def test_repr_is_the_text_so_that_a_notebook_without_html_shows_it() -> None:
+    assert repr(GRID) == str(GRID)
+
+
+@pytest.mark.parametrize("table", [LIST, GRID], ids=["list", "grid"])
+def test_html_holds_the_same_cells_as_the_text(table: Table) -> None:
+    expected = [list(row) for row in (table.header, *table.rows) if row]
+    html = table._repr_html_()
+    assert Cells(html).rows == expected
+    assert table.title in html
+
+
+def test_what_looks_like_html_is_shown_as_it_is() -> None:
+    html = Table("<b>", (("<script>", "a & b"),), header=("<i>", "x"))._repr_html_()
+    assert Cells(html).rows == [["<i>", "x"], ["<script>", "a & b"]]
+    for tag in ("<b>", "<i>", "<script>"):
+        assert tag not in html
+
+
+def test_each_tone_has_an_edge_of_its_own() -> None:
+    tones: tuple[Tone, ...] = ("plain", "good", "bad", "warn")
+    assert len({Table("T", (), tone=tone)._repr_html_() for tone in tones}) == len(tones)
+
+
+def test_no_text_or_background_colour_is_set_so_that_every_theme_stays_readable() -> None:
+    html = GRID._repr_html_()
+    assert ";color:" not in html and '"color:' not in html
+    assert html.count("background:") == html.count("background:transparent")

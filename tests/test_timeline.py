@@ -1,0 +1,199 @@
+"""The Timeline, made by hand, so that what it says is known beforehand."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dltutor.observation.lives import FIELDS, Life, Limits
+from dltutor.observation.timeline import Timeline
+
+PAGE = 4096
+NAN = math.nan
+
+
+def life(role: str, first: int = 0, ended: float | None = None, **values: list[float]) -> Life:
+    length = len(next(iter(values.values())))
+    filled = {field: np.array(values.get(field, [NAN] * length), float) for field in FIELDS}
+    return Life(role, first, filled, ended)
+
+
+def timeline(*lives: Life, batches: list[int] | None = None, length: int = 5) -> Timeline:
+    seconds = np.arange(length) / 4
+    counted = np.array(batches if batches is not None else [0] * length, np.int64)
+    known = np.full(length, 10.0)
+    return Timeline(seconds, counted, known, known, known, lives, Limits(900, 500, 64))
+
+
+def test_series_are_nan_where_nothing_was_sampled() -> None:
+    made = timeline(life("W0", first=2, rss=[7, 8]))
+    np.testing.assert_array_equal(made.series("W0", "rss"), [NAN, NAN, 7, 8, NAN])
+    assert np.isnan(made.series("W0", "uss")).all()
+    assert np.isnan(made.series("W9", "rss")).all()
+
+
+def test_a_role_used_again_is_one_series_and_processes_without_a_name_are_added_up() -> None:
+    again = timeline(life("W0", rss=[1, 2]), life("W0", first=3, rss=[5, 6]))
+    np.testing.assert_array_equal(again.series("W0", "rss"), [1, 2, NAN, 5, 6])
+    both = timeline(life("other", rss=[1, 2]), life("other", first=1, rss=[10, 10]))
+    np.testing.assert_array_equal(both.series("other", "rss"), [1, 12, 10, NAN, NAN])
+
+
+def test_roles_come_in_the_order_main_workers_rest() -> None:
+    made = timeline(*(life(role, rss=[1]) for role in ("other", "W10", "W2", "main", "reader")))
+    assert made.roles == ("main", "W2", "W10", "reader", "other")
+    assert repr(made) == "<Timeline: main, W2, W10, reader, other>"
+
+
+def test_pss_is_joined_by_lines_while_the_same_processes_live() -> None:
+    made = timeline(
+        life("main", pss=[10, NAN, 30, NAN, NAN]), life("W0", pss=[5, NAN, NAN, NAN, 9])
+    )
+    np.testing.assert_allclose(made.pss_curve("main"), [10, 20, 30, 30, 30])
+    np.testing.assert_allclose(made.total_pss(), [15, 26, 37, 38, 39])
+    assert made.peak("pss") == 39
+
+
+def test_pss_is_not_joined_across_a_birth_or_an_end() -> None:
+    # Alone main holds 100. Shared with W0, each holds 50: at no time were there more than 100.
+    main = life("main", pss=[100, NAN, 50, NAN, 100])
+    made = timeline(main, life("W0", first=1, pss=[NAN, 50, NAN], ended=1.0))
+    np.testing.assert_allclose(made.total_pss(), [100, 100, 100, 100, 100])
+    assert made.peak("pss") == 100
+
+
+def test_pss_is_not_guessed_for_processes_that_were_never_read_together() -> None:
+    made = timeline(
+        life("main", pss=[100, NAN, 40, 40, 40]),
+        life("W0", first=1, pss=[NAN, 30, 30, 30]),
+        life("W1", first=2, pss=[30, 30, 30]),
+    )
+    np.testing.assert_array_equal(made.total_pss(), [100, NAN, 100, 100, 100])
+
+
+def test_peaks_are_of_one_role_or_of_the_sum() -> None:
+    made = timeline(life("main", uss=[5, 1, 1, 1, 1]), life("W0", uss=[1, 1, 8, 1, 1]))
+    assert made.peak("uss", "main") == 5
+    assert made.peak("uss") == 9
+    assert made.peak("shm") == 10
+    assert math.isnan(made.peak("pss"))
+
+
+def test_private_memory_follows_the_faults_between_two_readings() -> None:
+    copied = [0, 10, 20, 40, 50]
+    uss = [1000 * PAGE, NAN, NAN, NAN, 1050 * PAGE]
+    made = timeline(life("W0", uss=uss, faults=copied, rss=[9000 * PAGE] * 5))
+    expected = [(1000 + pages) * PAGE for pages in copied]
+    np.testing.assert_allclose(made.private_curve("W0"), expected)
+
+
+def test_private_memory_does_not_grow_where_the_same_memory_is_taken_again_and_again() -> None:
+    faults = [0, 1000, 2000, 3000, 4000]
+    uss = [500 * PAGE, NAN, 500 * PAGE, NAN, NAN]
+    made = timeline(life("W0", uss=uss, faults=faults, rss=[9000 * PAGE] * 5))
+    np.testing.assert_allclose(made.private_curve("W0"), [500 * PAGE] * 5)
+
+
+def test_private_memory_goes_on_with_the_faults_after_the_last_reading_but_not_above_rss() -> None:
+    faults = [0, 100, 200, 300, 400]
+    uss = [NAN, 1100 * PAGE, NAN, NAN, NAN]
+    made = timeline(life("W0", uss=uss, faults=faults, rss=[1350 * PAGE] * 5))
+    expected = [page * PAGE for page in (1000, 1100, 1200, 1300, 1350)]
+    np.testing.assert_allclose(made.private_curve("W0"), expected)
+
+
+def test_private_memory_is_joined_by_lines_where_faults_are_not_counted() -> None:
+    made = timeline(life("W0", uss=[10, NAN, 20, NAN, 40], rss=[99] * 5))
+    np.testing.assert_allclose(made.private_curve("W0"), [10, 15, 20, 30, 40])
+    assert np.isnan(timeline(life("W0", rss=[99] * 5)).private_curve("W0")).all()
+
+
+def test_growth_is_the_slope_of_the_steady_part_by_batch_and_by_second() -> None:
+    # Steps at the start, before a batch came, are start-up; then 3 bytes a batch, 10 batches a row.
+    made = timeline(
+        life("W0", uss=[100, 150, 200, 1000, 1030], rss=[9999] * 5), batches=[0, 0, 0, 10, 20]
+    )
+    assert made.growth("W0") == pytest.approx(3)
+    assert made.growth("W0", per="second") == pytest.approx(120)
+
+
+def test_growth_is_not_moved_by_one_outlier() -> None:
+    rss = [float(row) for row in range(40)]
+    rss[30] = 1e6
+    made = timeline(life("W0", rss=rss), batches=list(range(40)), length=40)
+    assert made.growth("W0", "rss") == pytest.approx(1)
+
+
+def test_growth_never_compares_two_processes() -> None:
+    lives = (life("W0", rss=[1, 2, 3]), life("W0", first=3, rss=[1001, 1002, 1003]))
+    made = timeline(*lives, batches=[0, 1, 2, 3, 4, 5], length=6)
+    assert made.growth("W0", "rss") == pytest.approx(1)
+
+
+def test_growth_without_batches_leaves_out_the_first_quarter() -> None:
+    rss = [0, 500, *(1000 + 10 * row for row in range(2, 8))]
+    made = timeline(life("main", rss=[float(value) for value in rss]), length=8)
+    assert made.growth("main", "rss", per="second") == pytest.approx(40)
+    assert math.isnan(made.growth("main", "rss", per="batch"))
+
+
+def test_growth_of_a_flat_curve_is_zero_and_of_too_short_a_one_is_not_known() -> None:
+    flat = timeline(life("W0", rss=[5.0] * 5), batches=[0, 1, 2, 3, 4])
+    assert flat.growth("W0", "rss") == 0
+    short = timeline(life("W0", first=4, rss=[5.0]), batches=[0, 1, 2, 3, 4])
+    assert math.isnan(short.growth("W0", "rss"))
+
+
+def test_the_memory_limit_is_the_lower_one() -> None:
+    assert Limits(900, 500).memory == 500
+    assert Limits(900, None).memory == 900
+    assert Limits().memory is None
+
+
+def test_a_dict_of_it_can_be_written_as_json() -> None:
+    made = timeline(life("W0", first=1, rss=[7, NAN], ended=0.75))
+    read = json.loads(json.dumps(made.to_dict(), allow_nan=False))
+    assert read["seconds"] == [0, 0.25, 0.5, 0.75, 1]
+    assert read["limits"] == {"machine": 900, "cgroup": 500, "shm": 64}
+    (process,) = read["processes"]
+    assert (process["role"], process["first"], process["ended"]) == ("W0", 1, 0.75)
+    assert process["rss"] == [7, None]
+
+
+def test_a_csv_has_a_line_for_each_process_in_each_sample(tmp_path: Path) -> None:
+    made = timeline(life("main", rss=[1, 2, 3, 4, 5]), life("W0", first=3, rss=[7, NAN]))
+    made.to_csv(tmp_path / "timeline.csv")
+    with (tmp_path / "timeline.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 7
+    assert [row["seconds"] for row in rows] == ["0", "0.25", "0.5", "0.75", "0.75", "1", "1"]
+    assert [row["rss"] for row in rows if row["role"] == "W0"] == ["7", ""]
+
+
+def test_an_empty_timeline_answers_everything(tmp_path: Path) -> None:
+    empty = timeline(length=0)
+    assert empty.roles == empty.workers == ()
+    for field in FIELDS:
+        assert empty.series("main", field).shape == (0,)
+        assert math.isnan(empty.peak(field))
+        assert math.isnan(empty.growth("main", field))
+    assert math.isnan(empty.peak("shm"))
+    assert empty.total_pss().shape == empty.private_curve("W0").shape == (0,)
+    assert empty.to_dict()["processes"] == []
+    empty.to_csv(tmp_path / "empty.csv")
+    assert repr(empty) == "<Timeline: no samples>"
+
+
+def test_an_unknown_field_is_answered_with_those_that_there_are() -> None:
+    made = timeline(life("main", rss=[1.0]))
+    with pytest.raises(ValueError, match=r"field must be one of rss, uss, .*, got 'vms'"):
+        made.series("main", "vms")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"field must be one of rss, uss, .*, got 'vms'"):
+        made.peak("vms")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="per must be 'batch' or 'second', got 'hour'"):
+        made.growth("main", per="hour")  # type: ignore[arg-type]
