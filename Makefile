@@ -2,6 +2,7 @@
 #   PYTHON=python3.12   the Python to build .venv with (3.11 or newer)
 #   LAB_ARGS=...        more arguments for JupyterLab, for example LAB_ARGS=--no-browser
 #   TEST_ARGS=...       more arguments for pytest, for example TEST_ARGS='-k observe'
+#   BENCH_ARGS=--quick  short benchmarks, which leave benchmarks/README.md alone
 
 PYTHON      ?= python3
 PY          := .venv/bin/python
@@ -12,8 +13,9 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
 # Written last: a .venv without it was never finished.
 MADE := .venv/made
+BENCH := .venv/bench
 
-.PHONY: help .venv lab test notebooks lint clean
+.PHONY: help .venv lab test notebooks lint bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,6 +37,9 @@ lint: $(MADE) ## ruff and mypy
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
+bench: $(BENCH) ## what observing costs, beside other tools: 15 minutes, on a quiet machine
+	$(PY) benchmarks/run.py $(BENCH_ARGS)
+
 .venv: $(MADE) ## the environment, in .venv; anew only where its pins have changed
 
 clean: ## remove .venv and all caches
@@ -53,4 +58,8 @@ $(MADE): pyproject.toml constraints.txt
 	    || echo "$(TORCH_INDEX) has no $(TORCH) for this machine, or does not answer: the default index then."
 	@echo "Installing the rest: a minute or two."
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(BENCH): $(MADE)
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[bench]'
 	touch $@

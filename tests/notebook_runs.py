@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import psutil
+
 from notebooks import CELL_TIMEOUT, kernel_environment
 
 TESTS = Path(__file__).resolve().parent

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from answers import WrongFixes
-from notebooks import read, twins
 from portable import code_cells
 
 from dltutor.exercises import EXERCISES, Result, check
+from notebooks import read, twins
 
 MODULES = sorted(path.stem for path in (Path(__file__).parent / "answers").glob("lesson_*.py"))
 

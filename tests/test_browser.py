@@ -247,6 +247,16 @@ def test_rows_that_came_before_the_browser_was_ready_are_filled_in(page: Page) -
     assert whole.root.locator("svg").inner_html() == picture
 
 
+def test_a_run_of_an_hour_is_drawn_with_all_its_events(page: Page) -> None:
+    rows = [row(t / 4, main=200, W0=50) for t in range(4 * 3600)]
+    rows[1001] = row(1001 / 4, main=200, W0=50, W1=9)
+    rows[1002] = row(1002 / 4, main=200, W0=50, gone=("W1",))
+    chart = LoneChart(page, history=rows)
+    assert 1000 < int(chart.root.get_attribute("data-rows") or 0) <= 2400
+    expect(chart.root).to_have_attribute("data-marks", "W1 ended")
+    expect(chart.root.locator("summary")).to_contain_text("running, 3600 s, 14399 batches")
+
+
 def test_a_chart_that_stands_alone_leaves_its_old_place(page: Page) -> None:
     chart = LoneChart(page, alone=True, window=180)
     chart.feed(*growing(2))

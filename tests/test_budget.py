@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -37,15 +42,19 @@ TOTAL_WITHIN = 0.15
 library keeps freed samples. On a quiet machine the difference is below 5 %."""
 
 
-@pytest.fixture(autouse=True)
-def temporary_files(
+@pytest.fixture
+def nothing_left(
     nothing_left_behind: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """Nothing may be left: no process, no segment, no descriptor, no temporary file."""
     with tempfile.TemporaryDirectory(prefix="b-", dir="/tmp") as short:
         monkeypatch.setattr(tempfile, "tempdir", short)
+        monkeypatch.setenv("TMPDIR", short)
         yield
         assert os.listdir(short) == []
+
+
+leaves_nothing = pytest.mark.usefixtures("nothing_left")
 
 
 def tried(**settings: Any) -> Prediction:
@@ -68,6 +77,7 @@ def child() -> psutil.Process:
 # --- the prediction, put on trial
 
 
+@leaves_nothing
 @pytest.mark.parametrize(
     "settings",
     [
@@ -112,6 +122,7 @@ def test_a_start_method_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert footprint("fork") is first
 
 
+@leaves_nothing
 def test_a_trial_works_outside_the_main_thread() -> None:
     predicted = tried(batch_size=1)
     with ThreadPoolExecutor(1) as thread:
@@ -129,21 +140,60 @@ def test_what_is_not_safe_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
         trial(predicted)
 
 
+@leaves_nothing
 def test_a_run_that_does_not_finish_in_time_says_so() -> None:
     predicted = tried()
     with pytest.raises(RuntimeError, match=r"did not finish.\nHung: stopped at its deadline"):
         trial(predicted, deadline=0.001)
 
 
-def test_a_run_whose_process_is_killed_says_so() -> None:
-    predicted = tried()
+@leaves_nothing
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_a_run_whose_process_is_killed_says_so(start_method: str) -> None:
+    predicted = tried(start_method=start_method)
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(trial, predicted)
-        child().kill()
+        killed = child()
+        workers = killed.children()
+        killed.kill()
         with pytest.raises(RuntimeError, match="the run ended with exit code -9"):
             running.result()
+    # Whoever adopts them may be slow to reap them.
+    left = psutil.wait_procs(workers, timeout=2)[1]
+    assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
 
 
+@leaves_nothing
+@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+def test_a_run_ends_with_the_kernel_that_started_it(start_method: str, own_home: Path) -> None:
+    def started_here() -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("DLTUTOR_HOME") == str(own_home):
+                    found.append(process)
+        return found
+
+    script = f"""
+from dltutor.observation.trial import _in_child, Settings
+_in_child(Settings(2, 4, 8, 1 << 20, {start_method!r}), 60)
+"""
+    kernel = subprocess.Popen([sys.executable, "-c", script])
+    until = time.monotonic() + 60
+    while sum(each.name() == "pt_data_worker" for each in started_here()) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    kernel.kill()
+    kernel.wait()
+    until = time.monotonic() + 20
+    while left := started_here():
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+    for folder in Path(tempfile.gettempdir()).iterdir():  # nobody is left to remove it
+        shutil.rmtree(folder)
+
+
+@leaves_nothing
 def test_stop_ends_a_run_and_leaves_nothing() -> None:
     predicted = tried()
 
@@ -158,7 +208,7 @@ def test_stop_ends_a_run_and_leaves_nothing() -> None:
     stopper.join()
 
 
-@pytest.mark.parametrize("deadline", [0, -3, True, "5", float("nan")])
+@pytest.mark.parametrize("deadline", [0, -3, True, "5", float("nan"), float("inf")])
 def test_a_deadline_must_be_positive(deadline: Any) -> None:
     with pytest.raises(ValueError, match="deadline must be a positive number of seconds, got"):
         trial(tried(), deadline=deadline)
@@ -175,9 +225,9 @@ def test_a_setting_out_of_range_is_named_before_anything_is_measured(
 
 
 def test_an_unknown_start_method_is_named() -> None:
-    with pytest.raises(ValueError, match="start_method must be one of .*, got 'thread'"):
+    with pytest.raises(ValueError, match=r"start_method must be one of .*, got 'thread'"):
         dltutor.budget(start_method="thread")
-    with pytest.raises(ValueError, match="start_method must be one of .*, got 'thread'"):
+    with pytest.raises(ValueError, match=r"start_method must be one of .*, got 'thread'"):
         footprint("thread")
 
 

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 from datasets import Numbers, load, raise_error
 
-from dltutor.exercises import EXERCISES, CheckFailed, Exercise, Outcome, Result, check, hint, progress
+from dltutor.exercises import (
+    EXERCISES,
+    CheckFailed,
+    Exercise,
+    Outcome,
+    Result,
+    check,
+    hint,
+    progress,
+)
 from dltutor.exercises.answers import Unfit, a_class, failed_in_loader, failed_in_main, same_code
 from dltutor.exercises.exercise import choice
 from dltutor.exercises.outcome import correct, not_yet

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
+import shutil
 import weakref
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Any
@@ -103,7 +106,7 @@ def test_what_was_raised_here_has_no_worker() -> None:
 def test_of_several_tracebacks_of_a_worker_the_one_that_arrived_counts() -> None:
     failed = errors.read(from_a_worker(with_a_cause))
     assert [frame.function for frame in failed.traceback] == ["__getitem__", "with_a_cause"]
-    assert failed.traceback[-1].code == "raise ValueError(\"no label\") from error"
+    assert failed.traceback[-1].code == 'raise ValueError("no label") from error'
 
 
 def test_the_raw_text_is_what_a_terminal_shows_with_short_paths() -> None:
@@ -158,8 +161,8 @@ def test_a_batch_that_could_not_be_fetched_is_lost_contact(tmp_path: Path) -> No
 
 
 def test_other_missing_files_are_not(tmp_path: Path) -> None:
-    for read in (lambda: open(tmp_path / "x"), lambda: (tmp_path / "x").read_text()):
-        assert not errors.read(caught(read)).lost_contact
+    for read in (os.stat, Path.read_text, shutil.rmtree):
+        assert not errors.read(caught(partial(read, tmp_path / "missing"))).lost_contact
     assert not errors.read(caught(lambda: pickle.loads(b"nonsense"))).lost_contact
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
+from multiprocessing import reduction
 from typing import Any
 
 import datasets
@@ -14,7 +18,7 @@ from fresh import run_fresh
 from torch.utils.data import DataLoader
 
 from dltutor.observation import observe
-from dltutor.observation.interrupts import interrupts_held
+from dltutor.observation.interrupts import in_plumbing, interrupts_held
 from dltutor.observation.recorder import Recorder
 
 
@@ -34,9 +38,7 @@ def interrupted(loader: DataLoader[Any], **options: Any) -> float:
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
-def test_while_workers_start(
-    start_method: str, nothing_left_behind: Callable[..., None]
-) -> None:
+def test_while_workers_start(start_method: str, nothing_left_behind: Callable[..., None]) -> None:
     # W0 runs; W1 is being sent its dataset.
     interrupted(load(PicklesWith(stop), start_method))
 
@@ -99,14 +101,14 @@ def test_a_loop_that_catches_it_goes_on(nothing_left_behind: Callable[..., None]
 
 def test_ctrl_c_in_a_terminal_which_reaches_the_workers_too() -> None:
     script = """
-        import os, signal, sys
+        import os, signal, time
         import datasets
         from datasets import Numbers, load
         from dltutor import observe
 
         def all_of_us():
             os.killpg(0, signal.SIGINT)
-            datasets.sleep()
+            time.sleep(datasets.FOR_EVER)
 
         try:
             observe(load(Numbers(all_of_us)), deadline=60)
@@ -119,7 +121,124 @@ def test_ctrl_c_in_a_terminal_which_reaches_the_workers_too() -> None:
     assert done.stderr == ""
 
 
+def test_at_a_fork_where_python_would_print_and_forget_it() -> None:
+    script = """
+        import os, signal, time
+        import psutil
+        from datasets import Numbers, load
+        from dltutor import observe
+
+        this = psutil.Process()
+        observe(load(Numbers()))
+        before = this.num_fds()
+
+        at_fork = lambda: None
+        os.register_at_fork(after_in_parent=lambda: at_fork())
+
+        at_fork = lambda: signal.raise_signal(signal.SIGINT)
+        try:
+            observe(load(Numbers(), num_workers=1))
+        except KeyboardInterrupt:
+            print("stopped")
+        at_fork = lambda: time.sleep(0.2)
+        seen = observe(load(Numbers(length=100_000_000)), deadline=0.1)
+        print(seen.end, this.num_fds() - before, this.children())
+        """
+    done = run_fresh(script)
+    assert done.stdout == "stopped\nhung 0 []\n"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM], ids=["stop", "deadline"])
+def test_while_a_descriptor_is_passed_none_is_lost(
+    number: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    # The signal comes between the arrival of a batch's descriptor and its taking.
+    source = "def receive(connection):\n    got = really(connection)\n    ring()\n    return got\n"
+    names: dict[str, Any] = {
+        "really": reduction.recv_handle,
+        "ring": partial(signal.raise_signal, number),
+    }
+    exec(compile(source, reduction.__file__, "exec"), names)
+    monkeypatch.setattr(reduction, "recv_handle", names["receive"])
+    loader = load(Numbers(length=100_000))
+    if number == signal.SIGINT:
+        interrupted(loader)
+    else:
+        assert observe(loader, deadline=0.5).end == "hung"
+
+
 # The handler itself.
+
+
+def test_who_presses_stop_again_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dltutor.observation.interrupts.in_plumbing", lambda frame: True)
+    with interrupts_held() as interrupts, interrupts.let_through():
+        stop()
+        with pytest.raises(KeyboardInterrupt):
+            stop()
+
+
+def held_at(action: Callable[[], object]) -> bool:
+    """Whether a signal that comes during an action finds main in the plumbing."""
+    found: list[bool] = []
+    old = signal.signal(signal.SIGUSR1, lambda _, frame: found.append(in_plumbing(frame)))
+    try:
+        action()
+    finally:
+        signal.signal(signal.SIGUSR1, old)
+    assert found
+    return found[0]
+
+
+def ring() -> None:
+    signal.raise_signal(signal.SIGUSR1)
+
+
+def ring_soon() -> None:
+    child = os.fork()
+    if child == 0:
+        time.sleep(0.2)
+        os.kill(os.getppid(), signal.SIGUSR1)
+        os._exit(0)
+
+
+class RingsWhenPickled:
+    def __reduce__(self) -> tuple[type[int], tuple[()]]:
+        ring()
+        return int, ()
+
+
+def test_main_is_not_in_the_plumbing_in_code_of_the_learners_own_or_while_it_waits() -> None:
+    def wait() -> None:
+        ring_soon()
+        reader, writer = multiprocessing.Pipe()
+        with reader, writer:
+            reader.poll(1)
+        os.wait()
+
+    assert not held_at(ring)
+    assert not held_at(lambda: reduction.ForkingPickler.dumps(RingsWhenPickled()))
+    assert not held_at(wait)
+    assert not in_plumbing(None)
+
+
+def test_main_is_in_the_plumbing_in_a_blocking_read_of_multiprocessing() -> None:
+    def receive() -> None:
+        ring_soon()
+        reader, writer = multiprocessing.Pipe()
+        with reader, writer:
+            child = os.fork()
+            if child == 0:
+                time.sleep(0.6)
+                writer.send("done")
+                os._exit(0)
+            reader.recv()
+        os.wait(), os.wait()
+
+    assert held_at(receive)
 
 
 def test_what_came_while_held_is_raised_at_the_end() -> None:

@@ -68,7 +68,8 @@ def test_it_sees_a_change_of_the_cores_and_of_the_open_files() -> None:
         import os, resource
         from dltutor import machine
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, most))
         assert (machine().cores, machine().open_files) == (1, 200)
         """
     run_fresh(script)

@@ -212,5 +212,5 @@ def test_no_workers_are_refused_with_the_reason() -> None:
 
 
 def test_a_start_method_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ValueError, match="start_method must be one of .*spawn.*, got 'thread'"):
+    with pytest.raises(ValueError, match=r"start_method must be one of .*spawn.*, got 'thread'"):
         Settings(2, 2, 4, MB, "thread")

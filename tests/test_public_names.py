@@ -84,6 +84,8 @@ def test_a_submodule_can_be_imported_by_its_name() -> None:
 def test_the_names_for_type_checkers_are_those_that_are_looked_up() -> None:
     source = inspect.getsource(dltutor)
     declared = {
-        line.split(" as ")[1] for line in source.splitlines() if line.startswith("    from dltutor.")
+        line.split(" as ")[1]
+        for line in source.splitlines()
+        if line.startswith("    from dltutor.")
     }
     assert declared == set(dltutor._HOMES)

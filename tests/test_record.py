@@ -192,7 +192,11 @@ def test_an_exit_code_in_words(exitcode: int | None, name: str | None, words: st
         ("ValueError", "nine is bad", "ValueError: nine is bad"),
         ("ValueError", "", "ValueError"),
         ("ValueError", WRAPPED, "ValueError: nine is bad"),
-        ("UnidentifiedImageError", WRAPPED.replace("ValueError: ", "PIL.U: "), "PIL.U: nine is bad"),
+        (
+            "UnidentifiedImageError",
+            WRAPPED.replace("ValueError: ", "PIL.U: "),
+            "PIL.U: nine is bad",
+        ),
         (
             "ValueError",
             WRAPPED.replace("nine is bad", "two things:\n  one\n  other"),
@@ -200,9 +204,12 @@ def test_an_exit_code_in_words(exitcode: int | None, name: str | None, words: st
         ),
         (
             "ValueError",
-            WRAPPED.replace("ValueError: nine", "\nThe above exception was the direct cause of the "
-            "following exception:\n\nTraceback (most recent call last):\n"
-            '  File "x.py", line 1, in f\n    g()\nValueError: ten'),
+            WRAPPED.replace(
+                "ValueError: nine",
+                "\nThe above exception was the direct cause of the "
+                "following exception:\n\nTraceback (most recent call last):\n"
+                '  File "x.py", line 1, in f\n    g()\nValueError: ten',
+            ),
             "ValueError: ten is bad",
         ),
         ("ValueError", "Caught it.\nOriginal Traceback", ""),

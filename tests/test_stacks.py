@@ -40,7 +40,7 @@ def test_the_learners_lines_of_the_main_thread_come_innermost_first() -> None:
 
 
 def test_a_worker_that_waits_for_work_is_told_by_torchs_line() -> None:
-    start = DUMP.index("  File \"/x/site-packages/torch/utils/data/_utils/worker.py")
+    start = DUMP.index('  File "/x/site-packages/torch/utils/data/_utils/worker.py')
     [frame] = stacks.main_thread("Current thread 0x1 (most recent call first):\n" + DUMP[start:])
     assert frame.function == "_worker_loop"
     assert frame.file.endswith("torch/utils/data/_utils/worker.py")
@@ -50,7 +50,9 @@ def test_the_line_itself_is_read_where_its_file_is_there(tmp_path: Path) -> None
     source = tmp_path / "own" / "data.py"
     source.parent.mkdir()
     source.write_text("def read():\n    lock.acquire()  # held\n")
-    [frame] = stacks.main_thread(f'x (most recent call first):\n  File "{source}", line 2 in read\n')
+    [frame] = stacks.main_thread(
+        f'x (most recent call first):\n  File "{source}", line 2 in read\n'
+    )
     assert str(frame) == "own/data.py, line 2, in read: lock.acquire()  # held"
 
 
@@ -99,7 +101,10 @@ def test_a_process_in_a_lock_says_so_and_lives_on(
         for _ in range(2):
             frames = stacks.ask(str(tmp_path), pid)
             assert frames is not None
-            assert (frames[0].file, frames[0].function) == ("tests/test_stacks.py", "stand_in_a_lock")
+            assert (frames[0].file, frames[0].function) == (
+                "tests/test_stacks.py",
+                "stand_in_a_lock",
+            )
             assert frames[0].code == "lock.acquire()"
 
 

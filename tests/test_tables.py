@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dltutor.tables import Table, Tone
+from dltutor.tables import Note, Table, Tone
 
 LIST = Table("This machine", (("cores", "2"), ("start method", "fork")))
 GRID = Table("Workers", (("W0", "1\n2"), ("W10", "3")), header=("name", "batches"), tone="bad")
@@ -79,10 +79,23 @@ def test_what_looks_like_html_is_shown_as_it_is() -> None:
 
 def test_each_tone_has_an_edge_of_its_own() -> None:
     tones: tuple[Tone, ...] = ("plain", "good", "bad", "warn")
-    assert len({Table("T", (), tone=tone)._repr_html_() for tone in tones}) == len(tones)
+    for make in (lambda tone: Table("T", (), tone=tone), lambda tone: Note("T", "x", tone)):
+        assert len({make(tone)._repr_html_() for tone in tones}) == len(tones)
 
 
 def test_no_text_or_background_colour_is_set_so_that_every_theme_stays_readable() -> None:
     html = GRID._repr_html_()
     assert ";color:" not in html and '"color:' not in html
     assert html.count("background:") == html.count("background:transparent")
+
+
+def test_a_note_is_its_label_and_its_text_with_code_as_code() -> None:
+    note = Note("Not yet.", "`a < b` holds for 3 of 8, and `c` for none.")
+    assert str(note) == repr(note) == "Not yet. `a < b` holds for 3 of 8, and `c` for none."
+    html = note._repr_html_()
+    assert "<b>Not yet.</b>" in html
+    assert "<code>a &lt; b</code> holds for 3 of 8, and <code>c</code> for none." in html
+
+
+def test_a_lone_backtick_stays_one() -> None:
+    assert "a ` b" in Note("Hint:", "a ` b")._repr_html_()

@@ -58,8 +58,9 @@ def verdict(predicted: Prediction, tried: Trial | None) -> str:
     off = round(100 * (peak.total / predicted.total - 1))
     than = f"{abs(off)} % {'more' if off > 0 else 'less'} than" if off else "as"
     text = (
-        f"Measured: at most {_both(tried.peak_shared, peak.total)}, {than} predicted. "
-        f"At the end, with full queues: {_both(steady.shared, steady.total)}."
+        f"Measured: at most {size(peak.total)} in all, {than} predicted"
+        f"{_of_it(tried.peak_shared)}. "
+        f"At the end, with full queues: {size(steady.total)}{_of_it(steady.shared)}."
     )
     kept = peak.processes - tried.filled.before.processes
     if kept > predicted.processes - predicted.footprint.main + _EXACT * predicted.total:
@@ -70,5 +71,5 @@ def verdict(predicted: Prediction, tried: Trial | None) -> str:
     return text
 
 
-def _both(shared: int | None, total: int) -> str:
-    return f"{size(total)} in all" + (f", {size(shared)} of it in /dev/shm" if shared else "")
+def _of_it(shared: int | None) -> str:
+    return f", {size(shared)} of it in /dev/shm" if shared else ""

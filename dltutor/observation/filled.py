@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any, Final
 
+import psutil
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
@@ -16,6 +19,7 @@ from dltutor.observation.settings import Settings
 from dltutor.observation.usage import Lookout, Usage
 
 _TAKEN: Final = 3  # batches that the loop takes: the first fills the queues, the others keep them
+_WATCH: Final = 0.5  # seconds between two looks whether main is there
 _PAUSE: Final = 3  # times as long as a look takes
 
 
@@ -71,6 +75,28 @@ class Synthetic(Dataset[torch.Tensor]):
         return int(self._made.sum())
 
 
+@dataclass(frozen=True)
+class EndWithMain:
+    """A `worker_init_fn`: the worker ends as soon as main is gone.
+
+    Torch's own watch looks whether the parent changes. It misses a main that died before the
+    watch began; and under forkserver the parent is the server, which lives as long as a worker.
+
+    Args:
+        main: The pid of main.
+    """
+
+    main: int
+
+    def __call__(self, worker_id: int) -> None:
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while psutil.pid_exists(self.main):
+            time.sleep(_WATCH)
+        os._exit(1)
+
+
 def fill(settings: Settings, deadline: float) -> Filled:
     """Run a loader in this process, and take a batch only when all others are made.
 
@@ -90,6 +116,7 @@ def fill(settings: Settings, deadline: float) -> Filled:
         prefetch_factor=settings.prefetch_factor,
         multiprocessing_context=settings.start_method,
         collate_fn=dataset.collate,
+        worker_init_fn=EndWithMain(os.getpid()),
     )
     looking = Lookout()
     before = looking.look(set())

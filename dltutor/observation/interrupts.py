@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import selectors
 import signal
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.popen_fork import Popen
+from multiprocessing import popen_fork
 from types import FrameType
 from typing import Any
+
+from dltutor.observation.errors import is_yours
 
 
 class Interrupts:
@@ -23,9 +27,11 @@ class Interrupts:
         self._pending = False
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        if self._holding or forking(frame):
+        # Who presses Stop again is not held back any more.
+        if self._holding or (not self._pending and in_plumbing(frame)):
             self._pending = True
         elif callable(self._handler):
+            self._pending = False
             self._handler(signum, frame)
 
     @contextmanager
@@ -45,19 +51,25 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-def forking(frame: FrameType | None) -> bool:
-    """Whether a signal handler has interrupted the start of a forked worker.
+def in_plumbing(frame: FrameType | None) -> bool:
+    """Whether a signal handler has interrupted what passes descriptors between processes.
 
-    It must not raise there. In what runs at a fork Python prints an exception and goes on; right
-    after it nobody knows yet of the child and of its pipes.
+    It should not raise there: a descriptor would be lost, or the exception itself. In `__del__`
+    and in what runs at a fork, Python prints an exception and goes on.
 
     Args:
         frame: What the handler was given.
     """
-    while frame is not None:
-        if frame.f_code is Popen._launch.__code__:  # type: ignore[attr-defined]  # not in its stubs
+    if frame is None or frame.f_code.co_filename == selectors.__file__:  # it waits for a batch
+        return False
+    files = [each.f_code.co_filename for each, _ in traceback.walk_stack(frame)]
+    if popen_fork.__file__ in files:
+        return True
+    for file in files:
+        if is_yours(file):
+            return False
+        if "/multiprocessing/" in file:  # Python's or torch's
             return True
-        frame = frame.f_back
     return False
 
 

@@ -130,7 +130,8 @@ def predict(
     """Predict what a loader will hold when its queues are full, against the machine's limits.
 
     It counts one tensor for each sample, and the collate function of torch. Memory that the C
-    library keeps after samples are freed is not in it: it may be another batch for each worker.
+    library keeps after samples are freed is not in it: it may be another batch or two for each
+    worker, which `malloc_trim` would give back.
 
     Args:
         machine: Whose limits count.

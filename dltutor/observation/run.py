@@ -36,7 +36,7 @@ class Run:
         folder: For the workers' stderr and stacks.
         recorder: Told the name of each worker and the number of batches.
         pids: Filled with the pid of each worker.
-        interrupts: Delivered once the workers have started.
+        interrupts: Delivered once workers have started, and with each batch.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Run:
         finally:
             self.loader.worker_init_fn = init_fn
         self._know(iterator)
-        self.interrupts.deliver()  # what was held back while they were forked
+        self.interrupts.deliver()  # what was held back while they were started
         return iterator
 
     def _counting(self, iterator: Any) -> Counted:
@@ -205,6 +205,7 @@ class Counted:
 
     def __next__(self) -> Any:
         batch = next(self._iterator)
+        self._run.interrupts.deliver()  # what was held back while it was fetched
         self._run.deliver(batch)
         return batch
 

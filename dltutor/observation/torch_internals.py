@@ -99,6 +99,7 @@ def abandon(iterator: Any) -> None:
         if each._thread is not None:
             # close() has not told the queue's thread to end if a signal interrupted its start.
             each._finalize_close(each._buffer, each._notempty)
+            each._thread.join(timeout=1)
 
 
 def _free(condition: threading.Condition) -> None:

@@ -11,11 +11,14 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
+
+import psutil
 
 from dltutor.observation.descendants import die_with_parent
 from dltutor.observation.prediction import Footprint, Prediction
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 _START: Final = 60.0  # seconds for the child to import torch, and to tidy up
 _TIDY: Final = 5.0  # seconds for it to tidy up when you press Stop
 _FOOTPRINT: Final = 60.0  # seconds for a worker with nothing to do
+_SAID: Final = 2000  # characters of what it wrote, the last ones
 _BOOT: Final = (
     "import sys; folder, parent, *sys.path = sys.argv[1:]; "
     "from dltutor.observation.trial import main; main(folder, int(parent))"
@@ -104,7 +108,8 @@ def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
         RuntimeError: The run did not finish.
         KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
     """
-    if isinstance(deadline, bool) or not (isinstance(deadline, (int, float)) and deadline > 0):
+    number = isinstance(deadline, (int, float)) and not isinstance(deadline, bool)
+    if not (number and 0 < deadline <= threading.TIMEOUT_MAX):
         raise ValueError(f"deadline must be a positive number of seconds, got {deadline!r}")
     if refusal := prediction.refusal(room()):
         raise ValueError(refusal)
@@ -112,24 +117,26 @@ def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
 
 
 def _in_child(settings: Settings, deadline: float) -> Filled:
-    with TemporaryDirectory(prefix="dltutor-") as folder:
-        (Path(folder) / "task").write_bytes(pickle.dumps((settings, deadline)))
-        # A session of its own: Stop does not reach it past us, and it can be ended as a whole.
-        child = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, folder, str(os.getpid()), *sys.path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "TMPDIR": folder},
-            start_new_session=True,
-        )
+    with TemporaryDirectory(prefix="dltutor-") as name:
+        folder = Path(name)
+        (folder / "task").write_bytes(pickle.dumps((settings, deadline)))
+        with (folder / "said").open("wb") as said:
+            # A session of its own: Stop does not reach it past us, and it can be ended as a whole.
+            child = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, name, str(os.getpid()), *sys.path],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env={**os.environ, "TMPDIR": name},
+                start_new_session=True,
+            )
         try:
-            _, said = child.communicate(timeout=deadline + _START)
+            child.wait(deadline + _START)
         except subprocess.TimeoutExpired:
             raise RuntimeError("the run did not finish: its process had to be killed") from None
         finally:
             _end(child)
-        return _result(Path(folder) / "result", child.returncode, said.decode(errors="replace"))
+        return _result(folder, child.returncode)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -139,17 +146,35 @@ def _end(child: subprocess.Popen[bytes]) -> None:
             with suppress(subprocess.TimeoutExpired):
                 child.wait(_TIDY)
     finally:
-        with suppress(OSError):  # nobody is left in its session
-            os.killpg(child.pid, signal.SIGKILL)
+        if child.returncode != 0:
+            _kill_session(child.pid)
         child.wait()
-        if child.stderr is not None:
-            child.stderr.close()
 
 
-def _result(file: Path, exitcode: int, said: str) -> Filled:
-    if not file.exists():
-        raise RuntimeError(f"the run ended with exit code {exitcode}.\n{said}")
-    result: Filled | str = pickle.loads(file.read_bytes())
+def _kill_session(leader: int) -> None:
+    left = [process for process in psutil.process_iter() if _session(process.pid) == leader]
+    for process in left:
+        with suppress(psutil.Error):
+            # This one ends when all others have, and removes the semaphores of their queues.
+            if not any("resource_tracker" in word for word in process.cmdline()):
+                process.kill()
+    for process in left:  # killed between making a segment and unlinking it
+        for segment in Path("/dev/shm").glob(f"torch_{process.pid}_*"):
+            segment.unlink(missing_ok=True)
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:  # gone, or somebody else's
+        return 0
+
+
+def _result(folder: Path, exitcode: int) -> Filled:
+    if not (folder / "result").exists():
+        said = (folder / "said").read_text(errors="replace")[-_SAID:]
+        raise RuntimeError(f"the run ended with exit code {exitcode}.\n{said}".strip())
+    result: Filled | str = pickle.loads((folder / "result").read_bytes())
     if isinstance(result, str):
         raise RuntimeError(result)
     return result

@@ -5,7 +5,8 @@
 const NEAR = 0.5; // the limit is drawn once this part of it is in use
 const SURVIVE = 0.4; // seconds that the others outlive a worker whose end is worth a mark
 const STALE = 3; // seconds without a row that are worth a word
-const MOST_POINTS = 600;
+const MOST_ROWS = 2400; // kept
+const MOST_POINTS = 300; // of a curve
 
 /** The rows so far, shared by all views of one chart. */
 class History {
@@ -25,6 +26,7 @@ class History {
     this.arrived = performance.now();
     if (row.read) this.settle();
     while (this.window && this.rows[0].t < row.t - this.window) this.rows.shift();
+    if (this.rows.length > MOST_ROWS) this.rows = this.rows.filter((row, i) => i % 2 === 0 || row.gone);
   }
 
   /** Take rows from before, and those that were missed. */
@@ -40,7 +42,7 @@ class History {
     const start = this.rows.findLastIndex((row, i) => i < end && row.read);
     const between = this.rows.slice(Math.max(start, 0), end + 1);
     // When a process comes or goes the shares of all others jump: that is no line.
-    if (start < 0 || between.some((row) => roles(row) != roles(this.last))) return;
+    if (start < 0 || between.some((row) => roles(row) !== roles(this.last))) return;
     const first = between[0];
     for (const row of between) {
       const part = (row.t - first.t) / (this.last.t - first.t);
@@ -48,9 +50,9 @@ class History {
     }
   }
 
-  /** Every role that was seen, bottom layer first. */
-  roles() {
-    const seen = new Set(this.rows.flatMap((row) => Object.keys(row.p)));
+  /** Every role that is in the rows, bottom layer first. */
+  roles(rows = this.rows) {
+    const seen = new Set(rows.flatMap((row) => Object.keys(row.p)));
     return [...seen].sort((a, b) => rank(a) - rank(b));
   }
 
@@ -60,9 +62,11 @@ class History {
 
   /** Batches a second over the second before row i. */
   rate(i) {
-    const now = this.rows[i];
-    const then = this.rows.findLast((row, j) => j < i && (row.t <= now.t - 1 || j === 0));
-    return then && now.n !== undefined ? Math.max((now.n - (then.n ?? 0)) / (now.t - then.t), 0) : 0;
+    const { rows } = this;
+    let j = i;
+    while (j > 0 && rows[j].t > rows[i].t - 1) j--;
+    const batches = (rows[i].n ?? 0) - (rows[j].n ?? 0);
+    return j < i ? batches / (rows[i].t - rows[j].t) : 0;
   }
 
   /** [role, seconds, how] of each death, and of each worker that ended while others went on. */
@@ -137,8 +141,8 @@ class Picture {
     Object.assign(this, { history, palette, limits, end, nodes: [] });
     const { rows, last, window } = history;
     this.right = Math.max(width, 280) - RIGHT;
-    this.step = Math.ceil(rows.length / MOST_POINTS);
-    this.shown = rows.filter((row, i) => i % this.step === 0 || row === last);
+    const step = Math.ceil(rows.length / MOST_POINTS);
+    this.shown = rows.filter((row, i) => i % step === 0 || row === last);
     const start = window ? Math.max(last.t - window, 0) : 0;
     const span = Math.max(last.t, start + 4) - start;
     this.x = (t) => LEFT + (Math.max(t - start, 0) / span) * (this.right - LEFT);
@@ -193,7 +197,7 @@ class Picture {
   layers(y) {
     const floor = this.shown.map(() => 0);
     const names = new Map([[this.history.last, []]]);
-    for (const role of this.history.roles()) {
+    for (const role of this.history.roles(this.shown)) {
       const lower = this.shown.map((row, i) => [this.x(row.t), y(floor[i])]);
       this.shown.forEach((row, i) => (floor[i] += row.sizes[role] ?? 0));
       const upper = this.shown.map((row, i) => [this.x(row.t), y(floor[i])]);
@@ -292,7 +296,8 @@ class Picture {
     const limit = this.limits.files < NO_LIMIT ? this.limits.files : 0;
     const of = (row, role) => row.p[role]?.[1];
     const most = (row) => Math.max(...Object.keys(row.p).map((role) => of(row, role) ?? 0), 0);
-    const lines = this.history.roles().map((role) => [this.colour(role), this.shown.map((row) => of(row, role))]);
+    const curve = (role) => [this.colour(role), this.shown.map((row) => of(row, role))];
+    const lines = this.history.roles(this.shown).map(curve);
     const holder = Object.keys(last.p).find((role) => of(last, role) === most(last));
     const value = holder ? `${holder} ${most(last)}` + (limit ? ` of ${limit}` : "") : "not known";
     const peak = Math.max(...rows.map(most));

@@ -1,0 +1,205 @@
+"""Do our figures agree with those of others, and the live curve with what is read?"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from statistics import median
+
+import numpy as np
+import psutil
+from kernel import kernel
+from measure import MB, Table, benchmark, spread
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.observation import sampler
+from dltutor.observation.recorder import Recorder, Sample
+from dltutor.observation.samples import ProcessSample
+from dltutor.observation.worker_names import WorkerNames
+
+Figures = dict[str, float]
+
+
+class Names(Dataset[int]):
+    """A list of file names: a forked worker copies every page of it that it reads."""
+
+    def __init__(self, megabytes: int) -> None:
+        # A name takes 464 bytes, and its place in the list 8 more.
+        self.names = [f"{number:0400}" for number in range((megabytes << 20) // 472)]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(20e-6)  # opening the file
+        return len(self.names[index])
+
+
+class Held:
+    """A loader that has begun and waits, and a Recorder that reads PSS in every sample.
+
+    Args:
+        megabytes: The size of the list.
+    """
+
+    def __init__(self, megabytes: int) -> None:
+        loader = DataLoader(
+            Names(megabytes), batch_size=512, num_workers=2, multiprocessing_context="fork"
+        )
+        self._batches = iter(loader)
+        for _ in range(len(loader) // 2):
+            next(self._batches)
+        time.sleep(0.5)  # until the workers have filled their queues
+        self._samples: list[Sample] = []
+        self._recorder = Recorder(
+            listeners=[self._samples.append],
+            memory_period=0.1,
+            memory_budget=1.0,
+        )
+        self._recorder.start()
+        time.sleep(1.0)
+
+    def figures(self) -> Figures:
+        """Total PSS as we see it, as smem sees it (0: it is not here), and that of our helper."""
+        time.sleep(0.7)  # until smem, which was our child too, is out of the last sample
+        me = psutil.Process()
+        family = [me, *me.children(recursive=True)]
+        helpers = [process for process in family if sampler.__file__ in process.cmdline()]
+        read = [each.processes.values() for each in self._samples if each.processes["main"].pss]
+        ours = sum(process.pss or 0 for process in read[-1])
+        smem = _smem({process.pid for process in family} - {helper.pid for helper in helpers})
+        helper = sum(each.memory_full_info().pss for each in helpers)
+        return {"ours": ours, "smem": smem, "helper": helper}
+
+    def end(self) -> None:
+        """End all of it."""
+        self._recorder.stop()
+        del self._batches
+
+
+def _smem(pids: set[int]) -> float:
+    command = shutil.which("smem")
+    if command is None:
+        return 0
+    table = subprocess.run(
+        [command, "--no-header", "--columns", "pid pss"], check=True, stdout=subprocess.PIPE
+    )
+    lines = [line.split() for line in table.stdout.decode().splitlines()]
+    return sum(1024 * int(pss) for pid, pss in lines if int(pid) in pids)
+
+
+def totals(rounds: int, megabytes: int) -> Table:
+    """Our total PSS beside that of others, in a real kernel while a loader waits."""
+    found: list[Figures] = []
+    with kernel() as notebook:
+        notebook.run(f"from agreement import Held\nheld = Held({megabytes})")
+        for _ in range(rounds):
+            usage = notebook.usage()
+            figures: Figures = notebook.value("held.figures()")
+            found.append({**figures, "ipykernel": usage - figures["helper"]})
+        notebook.run("held.end()")
+    ours = [figures["ours"] for figures in found]
+    rows = [["`observe`: total PSS", spread([each / MB for each in ours], "{:.1f} MB"), ""]]
+    for name, title in (
+        ("ipykernel", "ipykernel's `usage_request`, less our helper"),
+        ("smem", "`smem`"),
+    ):
+        theirs = [figures[name] for figures in found]
+        if not all(theirs):
+            rows.append([title, "not installed here", ""])
+            continue
+        ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
+        rows.append([title, spread([each / MB for each in theirs], "{:.1f} MB"), _exact(ratios)])
+    return Table(
+        "Total PSS of a kernel and two workers, read by others",
+        ["who says it", "total PSS", "ours divided by it"],
+        rows,
+        f"{rounds} readings while the loader waits half-way through a list of {megabytes} MB. "
+        "ipykernel counts our helper, a child of the kernel: its PSS is taken off. smem adds up "
+        "whole kilobytes of each mapping, rounded down.",
+    )
+
+
+def curves(megabytes: int) -> Table:
+    """The live curve of a worker that copies what it reads, beside USS read all the time."""
+    live, dense = Tape(), Tape(period=0.1, memory_period=0.1, memory_budget=1.0)
+    loader = DataLoader(
+        Names(megabytes), batch_size=512, num_workers=2, multiprocessing_context="fork"
+    )
+    try:
+        for _ in loader:
+            pass
+    finally:
+        live.end()
+        dense.end()
+    rows = [_beside(role, live, dense) for role in ("W0", "W1")]
+    return Table(
+        "The live curve between two readings, beside USS",
+        ["worker", "USS", "samples", "live curve is off by", "the last reading would be off by"],
+        rows,
+        f"Two workers read a list of {megabytes} MB that they were forked with, and copy it page "
+        "by page. Of the samples in which `observe` did not read USS: how far private memory, as "
+        "page faults tell it, is from USS as a second recorder reads it ten times a second; in "
+        "percent of USS, the median and the most.",
+    )
+
+
+class Tape:
+    """A Recorder of this process, and its samples on one clock.
+
+    Args:
+        options: More of the Recorder's arguments.
+    """
+
+    def __init__(self, **options: float) -> None:
+        self.samples: list[Sample] = []
+        self._recorder = Recorder(listeners=[self.samples.append], roles=WorkerNames(), **options)
+        self._began = time.monotonic()
+        self._recorder.start()
+
+    def end(self) -> None:
+        """Sample no more."""
+        self._recorder.stop()
+
+    def of(self, role: str) -> tuple[list[float], list[ProcessSample]]:
+        """When a process was sampled, and what was found."""
+        found = [each for each in self.samples if role in each.processes]
+        return [self._began + each.seconds for each in found], [
+            each.processes[role] for each in found
+        ]
+
+
+def _beside(role: str, live: Tape, dense: Tape) -> list[str]:
+    at, truth = dense.of(role)
+    known = [(when, each.uss) for when, each in zip(at, truth, strict=True) if each.uss]
+    whens, sizes = zip(*known, strict=True)
+    off, held_off, last = [], [], None
+    for when, each in zip(*live.of(role), strict=True):
+        if each.uss is not None:
+            last = each.uss
+        elif last is not None and each.private is not None and whens[0] <= when <= whens[-1]:
+            uss = float(np.interp(when, whens, sizes))
+            off.append(abs(each.private - uss) / uss)
+            held_off.append(abs(last - uss) / uss)
+    return [
+        role,
+        f"{sizes[0] / MB:.0f} to {sizes[-1] / MB:.0f} MB",
+        str(len(off)),
+        *(f"{100 * median(each):.1f} %, {100 * max(each):.1f} %" for each in (off, held_off)),
+    ]
+
+
+def _exact(ratios: list[float]) -> str:
+    return spread(ratios, "{:.4f}")
+
+
+def measure(quick: bool) -> Iterator[Table]:
+    """The two tables."""
+    yield totals(2 if quick else 7, 50 if quick else 300)
+    yield curves(20 if quick else 150)
+
+
+if __name__ == "__main__":
+    benchmark("agreement", measure)

@@ -1,0 +1,159 @@
+"""What does a sample cost, and how much of a core does the helper use, as memory grows?"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import pairwise
+from statistics import median
+
+import psutil
+import torch.utils.data  # noqa: F401  a process that trains has it loaded
+from measure import MB, Table, benchmark, cpu_seconds, until
+
+from dltutor.observation import sampler
+from dltutor.observation.readers import Proc
+from dltutor.observation.recorder import Recorder, Sample
+from dltutor.observation.sampler import Sampler
+
+_STRING = 464  # bytes of one string of the list: as the allocator rounds it
+_CHEAP, _FULL = 40, 9  # samples timed
+_AT_ONCE = 2  # rows: nearly all of the time they wait
+
+
+@contextmanager
+def workers(count: int) -> Iterator[None]:
+    """Forked processes that share all that this one has, and do nothing."""
+    fork = multiprocessing.get_context("fork")
+    asleep = [fork.Process(target=time.sleep, args=(600,)) for _ in range(count)]
+    for process in asleep:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in asleep:
+            process.kill()
+            process.join()
+
+
+def milliseconds(sampling: Sampler, *, full: bool) -> float:
+    """The CPU time of one sample, the median of some."""
+    costs = []
+    for _ in range(_FULL if full else _CHEAP):
+        before = time.process_time()
+        sampling.look(full=full)
+        costs.append(1000 * (time.process_time() - before))
+    return median(costs)
+
+
+def share(seconds: float) -> tuple[float, float, list[float]]:
+    """Record for some seconds.
+
+    Returns:
+        The helper's part of a core from its start to the end, its part once the first full
+        sample was taken, and the seconds at which USS and PSS were read.
+    """
+    read: list[float] = []
+    spent: list[tuple[float, float]] = []
+
+    def listen(sample: Sample) -> None:
+        if any(process.uss is not None for process in sample.processes.values()):
+            read.append(sample.seconds)
+            spent.append((time.monotonic(), cpu_seconds(helper().pid)))
+
+    def helper() -> psutil.Process:
+        (found,) = (
+            child for child in psutil.Process().children() if sampler.__file__ in child.cmdline()
+        )
+        return found
+
+    recorder = Recorder(listeners=[listen])
+    began = time.monotonic()
+    recorder.start()
+    try:
+        at, first = until(lambda: spent[:1])[0]
+        time.sleep(max(0.0, began + seconds - time.monotonic()))
+        now, used = time.monotonic(), cpu_seconds(helper().pid)
+    finally:
+        recorder.stop()
+    return used / (now - began), (used - first) / (now - at), read
+
+
+def one(gigabytes: float, count: int, seconds: float) -> list[str]:
+    """One row, measured in this process."""
+    held = [f"{number:0400}" for number in range(int(gigabytes * 1e9) // _STRING)]
+    with workers(count):
+        sampling = Sampler(Proc(), os.getpid(), memory_period=1e9, memory_budget=1)
+        for _ in range(3):
+            sampling.look()
+        cheap, full = milliseconds(sampling, full=False), milliseconds(sampling, full=True)
+        whole, later, read = share(seconds)
+    rss = psutil.Process().memory_info().rss
+    del held
+    gaps = [after - before for before, after in pairwise(read)]
+    return [
+        f"{gigabytes:g} GB" if gigabytes else "none",
+        f"1 + {count}" if count else "1",
+        f"{rss / MB:.0f} MB",
+        f"{cheap:.2f}",
+        f"{full:.1f}",
+        f"{100 * whole:.2f} %",
+        f"{100 * later:.2f} %",
+        f"{median(gaps):.1f} s" if gaps else f"over {seconds:.0f} s",
+    ]
+
+
+def measure(quick: bool) -> Iterator[Table]:
+    """The table; each row in a process of its own."""
+    seconds = 3.0 if quick else 30.0
+    cases = [(0.0, 0), (0.0, 2), (0.0, 8)] + [(size, 4) for size in (0.1, 0.5, 1.0, 2.0, 4.0)]
+    if quick:
+        cases = [(0.0, 0), (0.1, 4)]
+    fit = 0.3 * psutil.virtual_memory().available
+    left_out = [f"{size:g} GB" for size, _ in cases if size * 1e9 > fit]
+
+    def apart(case: tuple[float, int]) -> list[str]:
+        command = [sys.executable, __file__, "--one", *map(str, (*case, seconds))]
+        done = subprocess.run(command, check=True, timeout=300, stdout=subprocess.PIPE)
+        row: list[str] = json.loads(done.stdout)
+        return row
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        rows = list(pool.map(apart, (case for case in cases if case[0] * 1e9 <= fit)))
+    note = (
+        "A list of strings, and forked workers that share it. A cheap sample has RSS, faults, "
+        "threads and descriptors of all processes, a full one USS and PSS too. The helper's part "
+        f"of one core over {seconds:g} s: from its start, and once its first full sample is taken. "
+        f"{_AT_ONCE} rows are measured at once."
+    )
+    if left_out:
+        note += f" Left out, too large for the memory that is free here: {', '.join(left_out)}."
+    yield Table(
+        "Cost of one sample, and the helper's share of a core",
+        [
+            "list",
+            "processes",
+            "RSS of main",
+            "cheap, ms",
+            "full, ms",
+            "helper",
+            "after the first",
+            "between two full",
+        ],
+        rows,
+        note,
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(one(float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
+    else:
+        benchmark("cost", measure)

@@ -1,0 +1,83 @@
+"""A real notebook kernel, with a client that takes all that it shows, as a browser would."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.manager import start_new_kernel
+
+Message = dict[str, Any]
+
+
+class Kernel:
+    """Runs code in a kernel.
+
+    Args:
+        client: A client whose channels are open.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.seen: Callable[[Message], None] = lambda message: None  # given every message
+
+    def run(self, code: str, timeout: float = 600) -> None:
+        """Run a cell.
+
+        Args:
+            code: Its text.
+            timeout: Seconds.
+
+        Raises:
+            RuntimeError: It raised.
+        """
+        self.value(f"{code}\nNone", timeout)
+
+    def value(self, code: str, timeout: float = 600) -> Any:
+        """Run a cell whose last line is an expression that JSON can hold, and return its value."""
+        *lines, last = code.strip().splitlines()
+        cell = "\n".join([*lines, f"print('VALUE ' + __import__('json').dumps({last}))"])
+        printed = ""
+
+        def take(message: Message) -> None:
+            nonlocal printed
+            if message["msg_type"] == "stream":
+                printed += message["content"]["text"]
+            self.seen(message)
+
+        reply = self.client.execute_interactive(
+            cell, timeout=timeout, output_hook=take, store_history=False
+        )
+        if reply["content"]["status"] != "ok":
+            raise RuntimeError("\n".join(reply["content"].get("traceback", [])))
+        return json.loads(printed.partition("VALUE ")[2])
+
+    def usage(self) -> int:
+        """What ipykernel itself says of its memory: the answer to a `usage_request`."""
+        message = self.client.session.msg("usage_request", {})
+        self.client.control_channel.send(message)
+        while True:
+            reply = self.client.get_control_msg(timeout=30)
+            if reply["parent_header"].get("msg_id") == message["header"]["msg_id"]:
+                return int(reply["content"]["kernel_memory"])
+
+
+@contextmanager
+def kernel() -> Iterator[Kernel]:
+    """Start a kernel in this folder; it can import what lies here."""
+    # It would warn that its channels are not encrypted.
+    quiet = ["--IPKernelApp.log_level=40"]
+    manager, client = start_new_kernel(cwd=str(Path(__file__).parent), extra_arguments=quiet)
+    try:
+        here = Kernel(client)
+        python = here.value("import sys\nsys.executable")
+        if python != sys.executable:
+            raise RuntimeError(f"the kernel runs {python}, not {sys.executable}")
+        yield here
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel()  # it removes its temporary files

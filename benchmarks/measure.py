@@ -1,0 +1,173 @@
+"""What every benchmark shares: variants run in turn, medians and ratios, tables in README.md."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+README = Path(__file__).with_name("README.md")
+MB = 1 << 20
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of results.
+
+    Args:
+        title: The question.
+        columns: Their names.
+        rows: The cells, as text.
+        note: What to know when reading it.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+    def __str__(self) -> str:
+        lines = [self.columns, ["---"] * len(self.columns), *self.rows]
+        table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        return f"### {self.title}\n\n{table}\n" + (f"\n{self.note}\n" if self.note else "")
+
+
+def in_turn(variants: dict[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """Run all variants once in each round, A B A B, so that a busy moment meets them all alike.
+
+    Args:
+        variants: What to run, by name.
+        rounds: How many of them.
+
+    Returns:
+        What each variant returned, round by round.
+    """
+    found: dict[str, list[T]] = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name, run in variants.items():
+            found[name].append(run())
+    return found
+
+
+def ratio(ours: Sequence[float], plain: Sequence[float]) -> str:
+    """The median of the ratios of all pairs, and the range in which the middle half of them lies.
+
+    Args:
+        ours: One figure for each round.
+        plain: What it is divided by: that of the same round.
+    """
+    ratios = [one / other for one, other in zip(ours, plain, strict=True)]
+    return spread(ratios, "{:.3f}")
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """The median, and the range in which the middle half lies.
+
+    Args:
+        values: At least one.
+        form: How one is written, such as "{:.2f}".
+    """
+    middle = form.format(statistics.median(values))
+    if len(values) < 2:
+        return middle
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{middle} ({form.format(low)} to {form.format(high)})"
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used of a core so far; to a nanosecond where the kernel tells it."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except OSError:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def until(condition: Callable[[], T | None], seconds: float = 20) -> T:
+    """Wait for something, and return it.
+
+    Args:
+        condition: Asked again and again, until it gives something.
+        seconds: How long at most.
+
+    Raises:
+        TimeoutError: It did not come.
+    """
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise TimeoutError(f"waited {seconds:g} s in vain")
+
+
+def machine() -> str:
+    """The machine and the versions, in two lines."""
+    import torch
+
+    import dltutor
+
+    here = dltutor.machine()
+    return (
+        f"{here.cores:g} cores ({_processor()}), {here.memory / 1e9:.0f} GB, "
+        f"Linux {platform.release()}, {' '.join(platform.libc_ver())}.\n"
+        f"Python {platform.python_version()}, torch {torch.__version__}, "
+        f"dltutor {dltutor.__version__}."
+    )
+
+
+def benchmark(name: str, measure: Callable[[bool], Iterable[Table]]) -> None:
+    """Run one script's measurements, print the tables, and write them into README.md.
+
+    With `--quick` it runs with short sizes, to see that it works, and writes nothing.
+
+    Args:
+        name: Between which markers of README.md the tables belong.
+        measure: Called with whether to be quick.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="short sizes; README.md stays")
+    quick = parser.parse_args().quick
+    load = os.getloadavg()[0]
+    began = time.monotonic()
+    tables = []
+    for table in measure(quick):
+        print(table, flush=True)
+        tables.append(str(table))
+    taken = f"Load before it began: {load:.1f}. It took {time.monotonic() - began:.0f} s."
+    print(taken, flush=True)
+    if not quick:
+        write(name, "\n".join([*tables, taken]))
+
+
+def write(name: str, text: str) -> None:
+    """Put text between two markers of README.md.
+
+    Args:
+        name: The name in `<!-- begin NAME -->` and `<!-- end NAME -->`.
+        text: What stands there from now on.
+    """
+    whole = README.read_text()
+    begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
+    before, _, rest = whole.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise ValueError(f"{README.name} has no markers for {name!r}")
+    README.write_text(f"{before}{begin}{text.strip()}\n{end}{after}")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

@@ -1,0 +1,166 @@
+"""What does it cost to have: the import, the memory of main, the wait for the first picture?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import psutil
+from kernel import Kernel, Message, kernel
+from measure import MB, Table, benchmark, in_turn, spread
+from work import Loop, make_loader
+
+_HEAVY = ("torch", "matplotlib", "anywidget", "numpy")
+_LOADED = f"import dltutor, sys; print([name for name in {_HEAVY!r} if name in sys.modules])"
+
+
+def seconds_of(code: str) -> float:
+    """How long a new Python takes to run some code, start and end included."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return time.perf_counter() - began
+
+
+def imports(rounds: int) -> Table:
+    """The import of the package over Python's own start."""
+    found = in_turn(
+        {code: partial(seconds_of, code) for code in ("pass", "import dltutor")}, rounds
+    )
+    over = [
+        1000 * (ours - plain)
+        for ours, plain in zip(found["import dltutor"], found["pass"], strict=True)
+    ]
+    loaded = subprocess.run([sys.executable, "-c", _LOADED], check=True, stdout=subprocess.PIPE)
+    names = ", ".join(json.loads(loaded.stdout.decode().replace("'", '"'))) or "none"
+    return Table(
+        "`import dltutor`",
+        ["Python alone", "over it", f"of {', '.join(_HEAVY)} it loads"],
+        [
+            [
+                spread([1000 * each for each in found["pass"]], "{:.0f} ms"),
+                spread(over, "{:.0f} ms"),
+                names,
+            ]
+        ],
+        f"{rounds} rounds.",
+    )
+
+
+def memory(how: str, seconds: float) -> list[float]:
+    """USS of this process: at the end of a loop while its workers still run, and after it.
+
+    Args:
+        how: "plain", "observe" or "live".
+        seconds: How long the loop runs.
+    """
+    sizes: list[float] = []
+
+    def weigh() -> None:
+        sizes.append(psutil.Process().memory_full_info().uss / MB)
+
+    loader, loop = make_loader("cheap", 2), Loop(seconds, then=weigh)
+    if how == "plain":
+        loop(loader)
+    else:
+        from dltutor import observe
+
+        observe(loader, consume=loop, live=how == "live")
+    weigh()
+    return sizes
+
+
+def in_a_script(how: str, seconds: float) -> list[float]:
+    """`memory` in a process of its own."""
+    code = f"import json, start; print(json.dumps(start.memory({how!r}, {seconds})))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {sys.path[0]!r}); {code}"],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    sizes: list[float] = json.loads(done.stdout)
+    return sizes
+
+
+def in_a_kernel(how: str, seconds: float) -> list[float]:
+    """`memory` in a kernel of its own."""
+    with kernel() as notebook:
+        sizes: list[float] = notebook.value(f"import start\nstart.memory({how!r}, {seconds})")
+        return sizes
+
+
+def growth(rounds: int, seconds: float) -> Table:
+    """What `observe` adds to the memory of the process that calls it."""
+    rows = []
+    for where, run, how in (
+        ("script", in_a_script, "observe"),
+        ("kernel", in_a_kernel, "observe"),
+        ("kernel", in_a_kernel, "live"),
+    ):
+        found = in_turn({each: partial(run, each, seconds) for each in ("plain", how)}, rounds)
+        cells = [where, "`observe(live=True)`" if how == "live" else "`observe`"]
+        for moment in (0, 1):
+            added = [
+                ours[moment] - plain[moment]
+                for ours, plain in zip(found[how], found["plain"], strict=True)
+            ]
+            cells.append(spread(added, "{:.1f} MB"))
+        rows.append(cells)
+    return Table(
+        "Memory that it adds to main",
+        ["in a", "with", "while it runs", "afterwards"],
+        rows,
+        f"USS of main less that of the same work without it, its imports included; {rounds} "
+        "rounds, each run in a new process. After a live run the final figure, and with it "
+        "matplotlib, is there too.",
+    )
+
+
+CELL = """
+import time, start
+began = time.monotonic()
+start.memory('live', 1.0)
+began
+"""
+
+
+def pictures(rounds: int) -> Table:
+    """The wait from the call to the first row of the live chart at the client's end."""
+    with kernel() as notebook:
+        notebook.run("import start, dltutor.instruments")  # as the cells above it have
+        waits = [_first_row(notebook) for _ in range(rounds)]
+    return Table(
+        "From the call to the first row of the chart",
+        ["first call in a kernel", "later calls"],
+        [[f"{1000 * waits[0]:.0f} ms", spread([1000 * each for each in waits[1:]], "{:.0f} ms")]],
+        f"1 and {rounds - 1} calls. Until the row has reached the client; to draw it takes the "
+        "browser a few milliseconds more. The first call imports anywidget.",
+    )
+
+
+def _first_row(notebook: Kernel) -> float:
+    rows: list[float] = []
+
+    def see(message: Message) -> None:
+        data: dict[str, Any] = message["content"].get("data", {})
+        if message["msg_type"] == "comm_msg" and data.get("state", {}).get("row"):
+            rows.append(time.monotonic())
+
+    notebook.seen = see
+    began: float = notebook.value(CELL)
+    return rows[0] - began
+
+
+def measure(quick: bool) -> Iterator[Table]:
+    """The three tables."""
+    yield imports(3 if quick else 15)
+    yield pictures(2 if quick else 6)
+    yield growth(1 if quick else 2, 0.3 if quick else 1.5)
+
+
+if __name__ == "__main__":
+    benchmark("start", measure)

@@ -1,0 +1,150 @@
+"""The work that is measured: two loaders, and a loop that knows how fast it went.
+
+As a script it is a program for other tools to watch: `python work.py KIND WORKERS SECONDS FILE`
+writes batches a second into the file.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+_ENDLESS = 10**9
+_PICTURES = 64
+_LEAD_IN = 0.4  # seconds after the first batch that are not counted: things are still starting
+_WATCHED = 0.25  # seconds between two looks of `psutil_thread`: as often as `observe`
+
+
+class Cheap(Dataset[torch.Tensor]):
+    """Samples that cost next to nothing: all the time goes into handing them on."""
+
+    def __len__(self) -> int:
+        return _ENDLESS
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((64,), index)
+
+
+class Jpegs(Dataset[torch.Tensor]):
+    """Pictures decoded from files: all the time goes into the workers' own computing."""
+
+    def __init__(self, folder: str) -> None:
+        self.files = sorted(map(str, Path(folder).glob("*.jpg")))
+
+    def __len__(self) -> int:
+        return _ENDLESS
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with Image.open(self.files[index % len(self.files)]) as image:
+            return torch.from_numpy(np.array(image.convert("RGB")))
+
+
+KINDS = {"cheap": "cheap samples", "jpeg": "JPEG decoding"}
+
+
+def make_loader(kind: str, workers: int) -> DataLoader[torch.Tensor]:
+    """A loader that never ends.
+
+    Args:
+        kind: "cheap" or "jpeg".
+        workers: How many.
+    """
+    dataset: Dataset[torch.Tensor] = Cheap() if kind == "cheap" else Jpegs(_pictures().name)
+    size = 64 if kind == "cheap" else 16
+    return DataLoader(dataset, batch_size=size, num_workers=workers, multiprocessing_context="fork")
+
+
+class Loop:
+    """A training loop that stops after some seconds, and knows how fast it went.
+
+    Args:
+        seconds: How long it counts batches, after a lead-in.
+        then: Called when it has counted, while the workers still run.
+    """
+
+    def __init__(self, seconds: float, then: Callable[[], None] = lambda: None) -> None:
+        self.seconds = seconds
+        self.then = then
+        self.rate = self.first = self.last = 0.0
+
+    def __call__(self, loader: DataLoader[Any]) -> None:
+        counted = -1
+        begin = end = self.first = 0.0
+        for _ in loader:
+            now = time.perf_counter()
+            if not self.first:
+                self.first, begin = now, now + _LEAD_IN
+            if now < begin:
+                continue
+            if counted < 0:
+                begin, end = now, now + self.seconds
+            counted += 1
+            if now >= end:
+                self.last = now
+                self.rate = counted / (now - begin)
+                self.then()
+                break  # which ends the workers, unless somebody else holds the iterator
+
+
+@contextmanager
+def psutil_thread() -> Iterator[None]:
+    """What one would write by hand: a thread that asks psutil for PSS and USS of all processes."""
+    over = threading.Event()
+
+    def look() -> None:
+        me = psutil.Process()
+        while not over.wait(_WATCHED):
+            for process in [me, *me.children(recursive=True)]:
+                with suppress(psutil.Error):
+                    process.memory_full_info()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@cache
+def _pictures() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="dltutor-benchmark-")
+    rng = np.random.default_rng(14)
+    slope = np.linspace(0, 200, 320 * 240 * 3).reshape(240, 320, 3)
+    for number in range(_PICTURES):
+        pixels = slope + rng.integers(0, 50, slope.shape)
+        Image.fromarray(pixels.astype(np.uint8)).save(f"{folder.name}/{number:02}.jpg", quality=85)
+    return folder
+
+
+def main(kind: str, workers: str, seconds: str, result: str, how: str = "plain") -> None:
+    """Run the loop once, alone or under something that watches from within."""
+    loader, loop = make_loader(kind, int(workers)), Loop(float(seconds))
+    if how == "observe":
+        import dltutor
+
+        dltutor.observe(loader, consume=loop, deadline=600)
+    elif how == "psutil":
+        with psutil_thread():
+            loop(loader)
+    else:
+        loop(loader)
+    Path(result).write_text(str(loop.rate))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
