@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -21,6 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 GRACE = 3
 """Seconds for what is ending to be gone."""
+
+
+def pytest_configure() -> None:
+    # A shell's background job is born with SIGINT ignored; tests that press Stop need it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,9 @@ _TAKEN: Final = 3  # batches that the loop takes: the first fills the queues, th
 _WATCH: Final = 0.5  # seconds between two looks whether main is there
 _PAUSE: Final = 3  # times as long as a look takes
 
+# A worker that ends while it makes a segment leaves it in /dev/shm.
+_collating = threading.Lock()
+
 
 @dataclass(frozen=True)
 class Filled:
@@ -63,7 +66,8 @@ class Synthetic(Dataset[torch.Tensor]):
     def collate(self, samples: list[torch.Tensor]) -> Any:
         """What torch does by default, counted; a batch that fails counts, too."""
         try:
-            return default_collate(samples)
+            with _collating:
+                return default_collate(samples)
         finally:
             worker = get_worker_info()
             if worker is not None:
@@ -94,7 +98,8 @@ class EndWithMain:
     def _watch(self) -> None:
         while psutil.pid_exists(self.main):
             time.sleep(_WATCH)
-        os._exit(1)
+        with _collating:
+            os._exit(1)
 
 
 def fill(settings: Settings, deadline: float) -> Filled:
