@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.util import Finalize
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -135,12 +136,12 @@ def say_hello() -> None:
     print("hello from sys.stderr", file=sys.stderr)
 
 
-def have_a_child() -> None:
-    subprocess.Popen(["sleep", str(FOR_EVER)])
+def have_a_child(pid_file: Path) -> None:
+    pid_file.write_text(str(subprocess.Popen(["sleep", str(FOR_EVER)]).pid))
 
 
-def have_a_child_and_die() -> None:
-    have_a_child()
+def have_a_child_and_die(pid_file: Path) -> None:
+    have_a_child(pid_file)
     killed()
 
 

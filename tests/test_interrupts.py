@@ -136,7 +136,8 @@ def test_at_a_fork_where_python_would_print_and_forget_it() -> None:
 
         at_fork = lambda: signal.raise_signal(signal.SIGINT)
         try:
-            observe(load(Numbers(), num_workers=1), consume=lambda loader: print(next(iter(loader))))
+            loader = load(Numbers(), num_workers=1)
+            observe(loader, consume=lambda loader: print(iter(loader)))
         except KeyboardInterrupt:
             print("stopped")
         at_fork = lambda: time.sleep(0.2)

@@ -566,6 +566,21 @@ def test_outside_the_main_thread_it_says_why_not() -> None:
     assert "must be called in the main thread" in str(error) and str(error).endswith("trainer")
 
 
+def test_the_alarm_of_an_outer_user_is_given_back() -> None:
+    rang: list[int] = []
+    old = signal.signal(signal.SIGALRM, lambda number, _: rang.append(number))
+    ours = signal.getsignal(signal.SIGALRM)
+    signal.setitimer(signal.ITIMER_REAL, 100, 50)
+    try:
+        assert observe(load(Numbers(datasets.sleep))).end == "hung"
+        left, interval = signal.getitimer(signal.ITIMER_REAL)
+        assert 0 < left < 100 and interval == 50
+        assert signal.getsignal(signal.SIGALRM) is ours and not rang
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
 def test_the_shortest_deadline_ends_the_run_at_once() -> None:
     handler = signal.getsignal(signal.SIGALRM)
     observation = observe(load(Numbers(datasets.sleep_on, at=0)), deadline=1e-9)

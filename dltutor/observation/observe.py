@@ -34,7 +34,8 @@ def observe(
 
     The exception that ends the run is kept as text, not raised. Afterwards there is no process,
     `/dev/shm` segment or open descriptor more than before, and signal handlers and sharing
-    strategy are as they were. Persistent workers are ended too.
+    strategy are as they were. Persistent workers are ended too. With the sharing strategy
+    `file_system` torch's `torch_shm_manager` stays, as after any loader: torch needs it.
 
     Args:
         loader: The loader, with any number of workers and any start method.
