@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,12 @@ def processes(home: Path) -> list[psutil.Process]:
 
 
 def named(home: Path, name: str) -> list[psutil.Process]:
-    return [process for process in processes(home) if name in " ".join(process.cmdline())]
+    found = []
+    for process in processes(home):
+        with suppress(psutil.Error):  # it may end, or be a zombie, between two looks
+            if name in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 def abandoned_groups() -> list[str]:
