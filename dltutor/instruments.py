@@ -27,7 +27,7 @@ def observe(
     loader: DataLoader[Any],
     *,
     deadline: float = 30,
-    consume: Callable[[DataLoader[Any]], None] | None = None,
+    consume: Callable[[DataLoader[Any]], object] | None = None,
     epochs: int = 1,
     live: bool = False,
 ) -> Observation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from browser import CONTRAST, find_browser, jupyter, write_notebook
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from dltutor.display.chart import Chart
 
@@ -41,6 +41,14 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
     quiet = "--disable-background-networking --disable-component-update --disable-sync"
     flags = f"--headless --no-sandbox --disable-gpu --disable-quic --no-first-run {quiet}"
     return {**browser_type_launch_args, "executable_path": path, "args": flags.split()}
+
+
+@pytest.fixture(scope="module")
+def browser(launch_browser: Callable[[], Browser]) -> Iterator[Browser]:
+    # pytest-playwright's own stays open to the end of all tests, and starts processes meanwhile.
+    browser = launch_browser()
+    yield browser
+    browser.close()
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
 from dltutor.failures.pictures import SIDE, make_pictures
+from dltutor.failures.sign import Says
 
 Sample = tuple[torch.Tensor, int]
 
@@ -135,4 +136,12 @@ FAILURE = Failure(
     remedy="Look at every file once, set the unusable aside with a reason, and report the loss.",
     broken=broken,
     fixed=fixed,
+    sign=Says("raised", ("OSError: image file is truncated",)),
+    texts=(
+        r"image file is truncated",
+        r"cannot identify image file",
+        r"Image size \(\d+ pixels\) exceeds limit",
+        r"DecompressionBomb",
+        r"broken data stream when reading image file",
+    ),
 )

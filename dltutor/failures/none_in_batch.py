@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from dltutor.failures.contract import Case, Failure
 from dltutor.failures.corrupt_images import Pictures, VerifiedPictures, shared_pictures
+from dltutor.failures.sign import Says
 
 
 class SkippingPictures(Pictures):
@@ -94,4 +95,16 @@ FAILURE = Failure(
     remedy="Decide before the epoch which samples exist, or drop and count them in collate_fn.",
     broken=broken,
     fixed=fixed,
+    sign=Says(
+        "raised",
+        (
+            "AttributeError: 'NoneType' object has no attribute 'numel'",
+            "found <class 'NoneType'>",
+        ),
+    ),
+    texts=(
+        r"'NoneType' object has no attribute 'numel'",
+        r"batch must contain tensors.*found <class 'NoneType'>",
+        r"expected Tensor as element \d+ in argument 0, but got NoneType",
+    ),
 )

@@ -11,7 +11,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -62,10 +62,18 @@ def main(folder: str) -> None:
     module, name, options, deadline = pickle.loads((Path(folder) / "case").read_bytes())
     result = _observe(folder, module, name, options, deadline)
     unfinished = Path(folder) / "unfinished"
-    unfinished.write_bytes(pickle.dumps(result))
+    unfinished.write_bytes(_pickled(result))
     unfinished.rename(Path(folder) / "observation")
     # All that would be tidied up at exit is in the folder, or a process that the keeper ends.
     os._exit(0)
+
+
+def _pickled(found: Observation | TypeError) -> bytes:
+    try:
+        return pickle.dumps(found)
+    except Exception:  # all else in an Observation is plain: it is what the loop returned
+        assert isinstance(found, Observation)
+        return pickle.dumps(replace(found, result=repr(found.result)))
 
 
 def _observe(

@@ -26,7 +26,7 @@ def observe(
     loader: DataLoader[Any],
     *,
     deadline: float = 30,
-    consume: Callable[[DataLoader[Any]], None] | None = None,
+    consume: Callable[[DataLoader[Any]], object] | None = None,
     epochs: int = 1,
     listeners: Sequence[Callable[[Sample], None]] = (),
 ) -> Observation:
@@ -42,7 +42,8 @@ def observe(
         deadline: Seconds after which the run is stopped; its end is then "hung". It interrupts
             Python code and every wait for a worker, but not C code stuck in this process.
         consume: The training loop, as a function that takes the loader and iterates it. Its
-            exceptions end the run too. Default: `for batch in loader: pass`.
+            exceptions end the run too. What it returns is kept, of the last epoch. Default:
+            `for batch in loader: pass`.
         epochs: How many times the loop runs.
         listeners: Each is called, in a thread, with every memory sample as it is taken.
 
@@ -63,12 +64,12 @@ def observe(
         recorder.start()
         clean_up.callback(recorder.stop)
         run = Run(loader, folder, recorder, pids, interrupts)
-        error = _drive(run, consume or _iterate, epochs, deadline, interrupts)
+        result, error = _drive(run, consume or _iterate, epochs, deadline, interrupts)
         seconds = time.perf_counter() - run.started
         try:
             if isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt from None
-            return _write_down(run, error, seconds, deadline)
+            return replace(_write_down(run, error, seconds, deadline), result=result)
         finally:
             run.end_workers(kindly=error is None)
             if error is not None:
@@ -83,24 +84,25 @@ def _iterate(loader: DataLoader[Any]) -> None:
 
 def _drive(
     run: Run,
-    loop: Callable[[DataLoader[Any]], None],
+    loop: Callable[[DataLoader[Any]], object],
     epochs: int,
     seconds: float,
     interrupts: Interrupts,
-) -> BaseException | None:
+) -> tuple[object, BaseException | None]:
+    result: object = None
     with run.instrumented():
         try:
             with time_limit(seconds), interrupts.let_through():
                 try:
                     for _ in range(epochs):
-                        loop(run.loader)
+                        result = loop(run.loader)
                 finally:
                     run.ignore_deaths()
         except BaseException as error:  # also SystemExit: nothing may end the kernel
-            return error
+            return None, error
         finally:
             run.ignore_deaths()  # all of them, even if the alarm rang above
-    return None
+    return result, None
 
 
 def _write_down(

@@ -103,6 +103,7 @@ class Observation:
             main process that died there: all that it wrote, standard output too.
         raw: The error as a terminal shows it, with the paths shortened.
         timeline: Memory, descriptors and shared memory over time.
+        result: What the training loop returned; None if it did not get to its end.
         confinement: The limits it was under in `confine`, or None.
     """
 
@@ -121,6 +122,7 @@ class Observation:
     stderr: str
     raw: str
     timeline: Timeline
+    result: object = None
     confinement: Confinement | None = None
 
     def story(self) -> Table:

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from dltutor.observation import stacks, torch_internals
 from dltutor.observation.deadline import DeadlinePassed, deadline
+from dltutor.observation.deaths import delay_in_plumbing
 from dltutor.observation.interrupts import Interrupts
 from dltutor.observation.record import Worker
 from dltutor.observation.recorder import Recorder
@@ -92,6 +93,7 @@ class Run:
             raise
         finally:
             self.loader.worker_init_fn = init_fn
+        delay_in_plumbing()
         self._know(iterator)
         self.interrupts.deliver()  # what was held back while they were started
         return iterator

@@ -1,0 +1,95 @@
+"""Run failure modes again and again, with every start method, and print how often each showed.
+
+    python scripts/catalogue.py [NAME ...] [--runs 20] [--start-methods fork,spawn] [--load]
+
+With `--load` as many processes as there are cores are busy meanwhile. A run fails if the broken
+case does not show its sign, if the fixed one does, or, for a start method that the entry does
+not claim, the other way round. The exit code is 1 if any failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+
+from dltutor.failures import NAMES, Failure
+from dltutor.reproduce import reproduce
+
+METHODS = ("fork", "spawn", "forkserver")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: the whole catalogue")
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each (default 1)")
+    parser.add_argument("--start-methods", default=",".join(METHODS), metavar="A,B")
+    parser.add_argument("--load", action="store_true", help="keep every core busy meanwhile")
+    parser.add_argument("--tell", action="store_true", help="print each Observation")
+    arguments = parser.parse_args()
+    failures: list[Failure] = [
+        import_module(f"dltutor.failures.{name}").FAILURE for name in arguments.names or NAMES
+    ]
+    failed = 0
+    print("| entry | start method | s | broken | fixed | runs failed |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with _busy() if arguments.load else _quiet():
+        for failure in failures:
+            for method in arguments.start_methods.split(","):
+                failed += _row(failure, method, arguments.runs, arguments.tell)
+    return 1 if failed else 0
+
+
+def _row(failure: Failure, method: str, runs: int, tell: bool) -> int:
+    claimed = method in failure.start_methods
+    reason = failure.absent()
+    failed = 0
+    seconds = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        broken = reproduce(failure, start_method=method)
+        fixed = reproduce(failure, fixed=True, start_method=method)
+        seconds.append(time.perf_counter() - began)
+        wrong = failure.sign.shown(broken, fixed) != claimed and not reason
+        failed += wrong
+        if tell or wrong:
+            print(broken, broken.result, fixed, fixed.result, sep="\n", file=sys.stderr)
+    told = (failure.sign.told(broken), failure.sign.told(fixed))
+    note = "" if claimed else " (not claimed)"
+    cells = (failure.name, method + note, f"{sorted(seconds)[runs // 2]:.1f}", *told)
+    print("|", " | ".join(cells), f"| {reason or f'{failed} of {runs}'} |", flush=True)
+    return failed
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    context = multiprocessing.get_context("spawn")
+    cores = len(os.sched_getaffinity(0))
+    load = [context.Process(target=_work, args=(os.getpid(),), daemon=True) for _ in range(cores)]
+    for process in load:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in load:
+            process.kill()
+            process.join()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    yield
+
+
+def _work(parent: int) -> None:
+    while os.getppid() == parent:
+        sum(range(100_000))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
