@@ -62,7 +62,7 @@ def _show(name: str, start_method: str | None) -> int:
     names = [failure.name for failure in CATALOGUE]
     if name not in names:
         near = get_close_matches(name, names, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`python -m dltutor list` has them"
+        hint = f"did you mean {' or '.join(near)}?" if near else "see `python -m dltutor list`"
         print(
             f"NAME must be a failure mode of the catalogue, got {name!r}: {hint}", file=sys.stderr
         )

@@ -44,7 +44,7 @@ def explain(log: str) -> tuple[Match, ...]:
         for failure in CATALOGUE
     }
     shared = [pattern for matched in found.values() for pattern in matched]
-    matches = []
+    matches: list[tuple[float, int, Match]] = []
     for failure in CATALOGUE:
         matched = found[failure.name]
         weight = sum(len(words) / shared.count(pattern) for pattern, words in matched.items())

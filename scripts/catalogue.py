@@ -25,6 +25,7 @@ METHODS = ("fork", "spawn", "forkserver")
 
 
 def main() -> int:
+    """Run what the command line names, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: the whole catalogue")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each (default 1)")

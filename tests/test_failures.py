@@ -38,9 +38,8 @@ def under(shows: bool) -> pytest.MarkDecorator:
 @cache
 def delivered_alone(failure: Failure) -> list[Any]:
     delivered = Delivered(failure.ordered)
-    assert (
-        observe(failure.fixed(workers=0).loader, consume=delivered, deadline=60).end == "finished"
-    )
+    alone = observe(failure.fixed(workers=0).loader, consume=delivered, deadline=60)
+    assert alone.end == "finished", alone
     return delivered.all()
 
 

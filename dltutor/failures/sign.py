@@ -52,11 +52,8 @@ class Finding:
     what: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.value:.3g} {self.what}"
-            if self.value < 1000
-            else f"{self.value:.0f} {self.what}"
-        )
+        digits = f"{self.value:.0f}" if self.value >= 100 else f"{self.value:.3g}"
+        return f"{digits} {self.what}"
 
 
 @dataclass(frozen=True)
