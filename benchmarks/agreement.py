@@ -14,10 +14,10 @@ from kernel import kernel
 from measure import MB, Table, benchmark, spread
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.observation import sampler
-from dltutor.observation.recorder import Recorder, Sample
-from dltutor.observation.samples import ProcessSample
-from dltutor.observation.worker_names import WorkerNames
+from dltutor.observation.memory import sampler
+from dltutor.observation.memory.recorder import Recorder, Sample
+from dltutor.observation.memory.samples import ProcessSample
+from dltutor.observation.memory.worker_names import WorkerNames
 
 Figures = dict[str, float]
 

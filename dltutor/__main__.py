@@ -11,7 +11,7 @@ from textwrap import fill
 from dltutor.explain import explain
 from dltutor.failures import CATALOGUE, Failure
 from dltutor.observation import Observation
-from dltutor.observation.confine import CannotConfine
+from dltutor.observation.confinement.confine import CannotConfine
 from dltutor.reproduce import reproduce
 
 _WIDTH = 96

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dltutor.display.screen import Screen
 from dltutor.observation.interrupts import interrupts_held
+from dltutor.observation.memory.recorder import Recorder
+from dltutor.observation.memory.timeline import Timeline
+from dltutor.observation.memory.worker_names import WorkerNames
 from dltutor.observation.observe import check_arguments
 from dltutor.observation.observe import observe as observe_unseen
 from dltutor.observation.record import Observation
-from dltutor.observation.recorder import Recorder
-from dltutor.observation.timeline import Timeline
-from dltutor.observation.worker_names import WorkerNames
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader

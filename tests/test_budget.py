@@ -24,11 +24,11 @@ import dltutor
 from dltutor.display import budget as budget_module
 from dltutor.display.bars import Bar, Part, draw_bars, scale_for
 from dltutor.display.budget import Budget
-from dltutor.observation import trial as trial_module
+from dltutor.observation.budget import trial as trial_module
+from dltutor.observation.budget.prediction import Prediction, predict
+from dltutor.observation.budget.room import Room
+from dltutor.observation.budget.trial import footprint, trial
 from dltutor.observation.machine import machine, size
-from dltutor.observation.prediction import Prediction, predict
-from dltutor.observation.room import Room
-from dltutor.observation.trial import footprint, trial
 
 pytestmark = [
     pytest.mark.timeout(180, method="thread"),
@@ -175,7 +175,7 @@ def test_a_run_ends_with_the_kernel_that_started_it(start_method: str, own_home:
         return found
 
     script = f"""
-from dltutor.observation.trial import _in_child, Settings
+from dltutor.observation.budget.trial import _in_child, Settings
 _in_child(Settings(2, 4, 8, 1 << 18, {start_method!r}), 60)
 """
     kernel = subprocess.Popen([sys.executable, "-c", script])

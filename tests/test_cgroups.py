@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dltutor.observation import cgroups
+from dltutor.observation.confinement import cgroups
 
 MB = 1 << 20
 

@@ -14,9 +14,9 @@ from notebook_runs import validate
 from tiny_notebooks import code, lesson, save
 
 from dltutor.display.chart import Chart, Layers
-from dltutor.observation.lives import Life
-from dltutor.observation.samples import ProcessSample, Sample
-from dltutor.observation.timeline import FIELDS, Timeline
+from dltutor.observation.memory.lives import Life
+from dltutor.observation.memory.samples import ProcessSample, Sample
+from dltutor.observation.memory.timeline import FIELDS, Timeline
 from notebooks import execute
 
 pytestmark = pytest.mark.timeout(30, method="thread")

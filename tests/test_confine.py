@@ -22,10 +22,10 @@ import nobody
 import psutil
 import pytest
 
-from dltutor.observation import cgroups, kept
-from dltutor.observation.confine import CannotConfine, confine
+from dltutor.observation.confinement import cgroups, kept
+from dltutor.observation.confinement.confine import CannotConfine, confine
 
-confine_module = sys.modules["dltutor.observation.confine"]
+confine_module = sys.modules["dltutor.observation.confinement.confine"]
 
 pytestmark = pytest.mark.timeout(60, method="thread")
 
@@ -180,7 +180,7 @@ AS_NOBODY = f"""
 import json, os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import confined_cases
-from dltutor.observation.confine import CannotConfine, confine
+from dltutor.observation.confinement.confine import CannotConfine, confine
 facts = {{"user": os.geteuid()}}
 try:
     seen = confine(confined_cases.large_batches, shm="64M")
@@ -219,7 +219,7 @@ NOT_PERMITTED = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import confined_cases
-from dltutor.observation.confine import CannotConfine, confine
+from dltutor.observation.confinement.confine import CannotConfine, confine
 try:
     confine(confined_cases.modest, shm="32M")
 except CannotConfine as refused:
@@ -426,7 +426,7 @@ def test_a_target_that_a_child_could_not_run_is_refused(
     [("300M", 300 * MB), ("1.5 GB", 1536 * MB), ("2048k", 2 * MB), (64 * MB, 64 * MB)],
 )
 def test_sizes_are_read_as_people_write_them(text: Any, count: int) -> None:
-    from dltutor.observation.wanted import Wanted
+    from dltutor.observation.confinement.wanted import Wanted
 
     assert Wanted.read(None, text, None).shm == count
 
@@ -510,7 +510,7 @@ def test_a_keeper_that_is_lost_takes_all_with_it(
 
 CALLER = """
 import sys
-from dltutor.observation.confine import confine
+from dltutor.observation.confinement.confine import confine
 confine(sys.argv[1], memory="100M", deadline=50)
 """
 

@@ -18,8 +18,8 @@ from nbclient import NotebookClient
 
 from dltutor.display.figure import compare, draw
 from dltutor.display.palette import WORKERS, colour_of
-from dltutor.observation.lives import FIELDS, Life, Limits
-from dltutor.observation.timeline import Timeline
+from dltutor.observation.memory.lives import FIELDS, Life, Limits
+from dltutor.observation.memory.timeline import Timeline
 
 ROOT = Path(__file__).parent.parent
 MB = 1 << 20

@@ -18,7 +18,7 @@ import dltutor
 from dltutor.display import screen
 from dltutor.display.chart import Chart
 from dltutor.display.figure import MemoryFigure
-from dltutor.observation.timeline import Timeline
+from dltutor.observation.memory.timeline import Timeline
 
 pytestmark = [
     pytest.mark.timeout(60, method="thread"),

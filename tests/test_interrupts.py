@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.observation import observe
 from dltutor.observation.interrupts import in_plumbing, interrupts_held
-from dltutor.observation.recorder import Recorder
+from dltutor.observation.memory.recorder import Recorder
 
 
 def stop() -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from dltutor.observation import usage
+from dltutor.observation.budget import usage
+from dltutor.observation.budget.prediction import Footprint, Prediction, predict
+from dltutor.observation.budget.room import Room, room
+from dltutor.observation.budget.settings import Settings
 from dltutor.observation.machine import Machine
-from dltutor.observation.prediction import Footprint, Prediction, predict
-from dltutor.observation.readers import Proc
-from dltutor.observation.room import Room, room
-from dltutor.observation.settings import Settings
+from dltutor.observation.memory.readers import Proc
 
 MB = 1 << 20
 GB = 1 << 30
@@ -136,9 +136,9 @@ def test_room_is_what_is_free_now(monkeypatch: pytest.MonkeyPatch) -> None:
     assert now.memory > 0
     assert (now.shm is None) == (disk is None)
     assert now.shm is None or disk is None or 0 <= now.shm <= disk
-    monkeypatch.setattr("dltutor.observation.room.shared_memory", lambda: (16 * MB, 64 * MB))
+    monkeypatch.setattr("dltutor.observation.budget.room.shared_memory", lambda: (16 * MB, 64 * MB))
     assert room().shm == 48 * MB
-    monkeypatch.setattr("dltutor.observation.room.shared_memory", lambda: (None, None))
+    monkeypatch.setattr("dltutor.observation.budget.room.shared_memory", lambda: (None, None))
     assert room().shm is None
 
 

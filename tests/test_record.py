@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.record import (
     Frame,
     Observation,
@@ -17,7 +18,6 @@ from dltutor.observation.record import (
     signal_name,
     tidy,
 )
-from dltutor.observation.timeline import Timeline
 
 NOTHING = np.zeros(0)
 FINISHED = {

@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 import pytest
 
-from dltutor.observation.recorder import Recorder, Sample
+from dltutor.observation.memory.recorder import Recorder, Sample
 
 pytestmark = [
     pytest.mark.timeout(60, method="thread"),
@@ -335,7 +335,7 @@ def test_where_proc_is_not_psutil_gives_rss_and_uss_and_the_notes_say_so() -> No
 
 
 HIDDEN = """
-from dltutor.observation.recorder import Recorder
+from dltutor.observation.memory.recorder import Recorder
 recorder = Recorder()
 recorder.start()
 print(recorder.stop().notes)
@@ -385,7 +385,7 @@ def test_a_forked_worker_keeps_none_of_the_pipes_and_cannot_end_the_helper() -> 
 
 ORPHANED = """
 import json, os, sys, time
-from dltutor.observation.recorder import Recorder
+from dltutor.observation.memory.recorder import Recorder
 recorder = Recorder()
 recorder.start()
 held = os.dup(recorder._to_helper) if sys.argv[1] == "held" else None

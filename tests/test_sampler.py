@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from dltutor.observation import sampler
-from dltutor.observation.readers import DENIED, Proc, Psutil
-from dltutor.observation.sampler import Sampler
+from dltutor.observation.memory import sampler
+from dltutor.observation.memory.readers import DENIED, Proc, Psutil
+from dltutor.observation.memory.sampler import Sampler
 
 pytestmark = pytest.mark.timeout(60, method="thread")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dltutor.observation.lives import FIELDS, Life, Limits
-from dltutor.observation.timeline import Timeline
+from dltutor.observation.memory.lives import FIELDS, Life, Limits
+from dltutor.observation.memory.timeline import Timeline
 
 PAGE = 4096
 NAN = math.nan

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from datasets import Numbers, load
 
-from dltutor.observation.worker_names import WorkerNames
+from dltutor.observation.memory.worker_names import WorkerNames
 
 pytestmark = [
     pytest.mark.timeout(60, method="thread"),

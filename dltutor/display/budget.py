@@ -11,11 +11,11 @@ from typing import Any, Final
 import ipywidgets as widgets
 
 from dltutor.display.comparison import draw_memory, draw_shared, verdict
+from dltutor.observation.budget.prediction import Prediction, predict
+from dltutor.observation.budget.room import room
+from dltutor.observation.budget.settings import Settings
+from dltutor.observation.budget.trial import Trial, footprint, trial
 from dltutor.observation.machine import machine, size
-from dltutor.observation.prediction import Prediction, predict
-from dltutor.observation.room import room
-from dltutor.observation.settings import Settings
-from dltutor.observation.trial import Trial, footprint, trial
 
 _MOST_WORKERS: Final = 8  # or as many as there are cores
 _MOST_AHEAD: Final = 16

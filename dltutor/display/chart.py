@@ -14,9 +14,9 @@ import anywidget
 import traitlets
 
 from dltutor.display import palette
-from dltutor.observation.recorder import Sample
-from dltutor.observation.samples import ProcessSample
-from dltutor.observation.timeline import Timeline
+from dltutor.observation.memory.recorder import Sample
+from dltutor.observation.memory.samples import ProcessSample
+from dltutor.observation.memory.timeline import Timeline
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
 _MOST_ROWS: Final = 400  # kept for a view that opens late

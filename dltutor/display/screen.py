@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dltutor.observation.machine import machine
-from dltutor.observation.recorder import Sample
-from dltutor.observation.timeline import Timeline
+from dltutor.observation.memory.recorder import Sample
+from dltutor.observation.memory.timeline import Timeline
 
 if TYPE_CHECKING:
     from dltutor.display.chart import Chart

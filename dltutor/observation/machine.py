@@ -14,7 +14,7 @@ from typing import Final
 import psutil
 import torch
 
-from dltutor.observation.readers import Proc, shared_memory
+from dltutor.observation.memory.readers import Proc, shared_memory
 from dltutor.tables import Table
 
 _CGROUP: Final = Path("/sys/fs/cgroup")

@@ -17,8 +17,8 @@ from dltutor.observation.deadline import DeadlinePassed
 from dltutor.observation.deadline import deadline as time_limit
 from dltutor.observation.interrupts import Interrupts, interrupts_held
 from dltutor.observation.leftovers import close_interrupted_files, nothing_left
+from dltutor.observation.memory.recorder import Recorder, Sample
 from dltutor.observation.record import End, Observation
-from dltutor.observation.recorder import Recorder, Sample
 from dltutor.observation.run import Run
 
 

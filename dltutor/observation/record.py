@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from dltutor.tables import Table, Tone
 
 if TYPE_CHECKING:
-    from dltutor.observation.confinement import Confinement
-    from dltutor.observation.timeline import Timeline
+    from dltutor.observation.confinement.evidence import Confinement
+    from dltutor.observation.memory.timeline import Timeline
 
 End = Literal["finished", "raised", "worker died", "main died", "hung"]
 

@@ -17,8 +17,8 @@ from dltutor.observation import stacks, torch_internals
 from dltutor.observation.deadline import DeadlinePassed, deadline
 from dltutor.observation.deaths import delay_in_plumbing
 from dltutor.observation.interrupts import Interrupts
+from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.record import Worker
-from dltutor.observation.recorder import Recorder
 from dltutor.observation.worker_setup import (
     WorkerSetup,
     remove_temporary_folders,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import current_process
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from dltutor.observation.stacks import answer_when_asked
 
@@ -36,7 +36,7 @@ class WorkerSetup:
         _point_2_at(Path(self.folder) / "stderr")
         # In a kernel `sys.stderr` is not descriptor 2: a forked worker would write into the
         # notebook, some time later.
-        sys.stderr = _text(2)
+        sys.stderr = _text(_Kept(2, "w", closefd=False))
         answer_when_asked(self.folder)
         _show_temporary_folder(self.folder)
         if self.init_fn is not None:
@@ -53,7 +53,7 @@ def stderr_for_workers(path: Path) -> Iterator[None]:
     screen = os.dup(2)
     ours = sys.stderr
     if _writes_to_2(ours):
-        sys.stderr = _text(screen)
+        sys.stderr = _text(io.FileIO(screen, "w", closefd=False))
     _point_2_at(path)
     try:
         yield
@@ -93,6 +93,15 @@ def _point_2_at(path: Path) -> None:
     os.close(descriptor)
 
 
-def _text(descriptor: int) -> TextIO:
-    raw = io.FileIO(descriptor, "w", closefd=False)
+class _Kept(io.FileIO):
+    """A worker's words are lost where the disk is full; the worker goes on, as at a terminal."""
+
+    def write(self, text: Any) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            return len(text)
+
+
+def _text(raw: io.FileIO) -> TextIO:
     return io.TextIOWrapper(raw, errors="backslashreplace", write_through=True)

@@ -12,13 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final
 
-from dltutor.observation import cgroups
-from dltutor.observation.descendants import end_strays
+from dltutor.observation.confinement import cgroups
+from dltutor.observation.confinement.keeper import Report, Task
 from dltutor.observation.interrupts import Interrupts
-from dltutor.observation.keeper import Report, Task
+from dltutor.observation.memory.descendants import end_strays
+from dltutor.observation.memory.recorder import Recorder
+from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.record import fate
-from dltutor.observation.recorder import Recorder
-from dltutor.observation.timeline import Timeline
 
 _PATIENCE: Final = 20.0  # seconds for the keeper to end all that it keeps
 
@@ -30,7 +30,7 @@ for name in folders:
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [folders[name]]
 sys.path += path
-from dltutor.observation.keeper import main
+from dltutor.observation.confinement.keeper import main
 main(task)
 """
 
@@ -86,8 +86,8 @@ class Keeper:
 @contextmanager
 def keeper(task: Task) -> Iterator[Keeper]:
     """Start the keeper; at the end of the block nothing of it and of its child is left."""
-    here = Path(__file__).parent
-    folders = {"dltutor": str(here.parent), "dltutor.observation": str(here)}
+    observation = Path(__file__).parents[1]
+    folders = {"dltutor": str(observation.parent), "dltutor.observation": str(observation)}
     arguments = [json.dumps(each) for each in (asdict(task), folders, sys.path)]
     errors = Path(task.folder) / "keeper"
     with errors.open("wb") as file:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dltutor.observation.readers import Proc
+from dltutor.observation.memory.readers import Proc
 
 _PREFIX: Final = "dltutor-"  # then the pid of the owner
 _PATIENCE: Final = 5.0  # seconds for killed processes to leave a group

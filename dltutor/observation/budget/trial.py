@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
-from dltutor.observation.descendants import die_with_parent
-from dltutor.observation.prediction import Footprint, Prediction
-from dltutor.observation.room import room
-from dltutor.observation.settings import Settings, check_start_method
+from dltutor.observation.budget.prediction import Footprint, Prediction
+from dltutor.observation.budget.room import room
+from dltutor.observation.budget.settings import Settings, check_start_method
+from dltutor.observation.memory.descendants import die_with_parent
 
 if TYPE_CHECKING:
-    from dltutor.observation.filled import Filled
-    from dltutor.observation.usage import Usage
+    from dltutor.observation.budget.filled import Filled
+    from dltutor.observation.budget.usage import Usage
 
 _START: Final = 60.0  # seconds for the child to import torch, and to tidy up
 _TIDY: Final = 5.0  # seconds for it to tidy up when you press Stop
@@ -35,7 +35,7 @@ _FOOTPRINT: Final = 60.0  # seconds for a worker with nothing to do
 _SAID: Final = 2000  # characters of what it wrote, the last ones
 _BOOT: Final = (
     "import sys; folder, parent, *sys.path = sys.argv[1:]; "
-    "from dltutor.observation.trial import main; main(folder, int(parent))"
+    "from dltutor.observation.budget.trial import main; main(folder, int(parent))"
 )
 
 _footprints: dict[str, Footprint] = {}
@@ -185,7 +185,7 @@ def main(folder: str, parent: int) -> None:
     die_with_parent(parent)
     with suppress(OSError):  # if memory runs out after all, it is not the kernel that goes
         Path("/proc/self/oom_score_adj").write_text("1000")
-    from dltutor.observation.filled import fill
+    from dltutor.observation.budget.filled import fill
 
     result: Any
     settings, deadline = pickle.loads((Path(folder) / "task").read_bytes())

@@ -15,15 +15,15 @@ from typing import Final
 import numpy as np
 import psutil
 
-from dltutor.observation.confinement import Confinement
-from dltutor.observation.keeper import Report, worker_numbers
-from dltutor.observation.lives import Limits
+from dltutor.observation.confinement.evidence import Confinement
+from dltutor.observation.confinement.keeper import Report, worker_numbers
+from dltutor.observation.confinement.unobserved import timeline_of, unobserved
+from dltutor.observation.confinement.wanted import Wanted
+from dltutor.observation.memory.lives import Limits
+from dltutor.observation.memory.samples import Sample
+from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.record import End, Frame, Observation
-from dltutor.observation.samples import Sample
 from dltutor.observation.stacks import main_thread
-from dltutor.observation.timeline import Timeline
-from dltutor.observation.unobserved import timeline_of, unobserved
-from dltutor.observation.wanted import Wanted
 
 _KEPT: Final = 64_000  # bytes, the last ones
 

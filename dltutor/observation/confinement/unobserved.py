@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dltutor.observation import errors
-from dltutor.observation.lives import FIELDS, Life, Limits
+from dltutor.observation.memory.lives import FIELDS, Life, Limits
+from dltutor.observation.memory.samples import ProcessSample, Sample
+from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.record import End, Frame, Observation
-from dltutor.observation.samples import ProcessSample, Sample
-from dltutor.observation.timeline import Timeline
 
 
 def unobserved(

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.observation.lives import Limits
-from dltutor.observation.samples import Collector
-from dltutor.observation.samples import Sample as Sample
-from dltutor.observation.timeline import Timeline
+from dltutor.observation.memory.lives import Limits
+from dltutor.observation.memory.samples import Collector
+from dltutor.observation.memory.samples import Sample as Sample
+from dltutor.observation.memory.timeline import Timeline
 
 _HELPER: Final = Path(__file__).with_name("sampler.py")
 _LAST_SAMPLE: Final = 3.0  # seconds that stop() waits for it

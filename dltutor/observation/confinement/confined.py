@@ -19,12 +19,12 @@ from typing import Any, Final
 from torch.utils.data import DataLoader
 
 from dltutor.observation import errors
-from dltutor.observation.lives import Limits
+from dltutor.observation.confinement.unobserved import timeline_of, unobserved
+from dltutor.observation.memory.lives import Limits
+from dltutor.observation.memory.samples import Sample
 from dltutor.observation.observe import observe
 from dltutor.observation.record import Observation
-from dltutor.observation.samples import Sample
 from dltutor.observation.stacks import answer_when_asked
-from dltutor.observation.unobserved import timeline_of, unobserved
 
 _FIRST_CHOICE: Final = 500  # of oom_score_adj: half the memory limit counts as the worker's own
 

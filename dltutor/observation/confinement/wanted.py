@@ -7,7 +7,7 @@ import resource
 from dataclasses import dataclass
 from typing import Final
 
-from dltutor.observation.keeper import Report
+from dltutor.observation.confinement.keeper import Report
 from dltutor.observation.machine import size
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(?:i?B)?")

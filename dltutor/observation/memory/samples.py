@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dltutor.observation.curves import bytes_per_fault
-from dltutor.observation.lives import FIELDS, Life, Limits
-from dltutor.observation.readers import CHEAP, DENIED, FULL
-from dltutor.observation.timeline import Timeline
+from dltutor.observation.memory.curves import bytes_per_fault
+from dltutor.observation.memory.lives import FIELDS, Life, Limits
+from dltutor.observation.memory.readers import CHEAP, DENIED, FULL
+from dltutor.observation.memory.timeline import Timeline
 
 _MACHINE = ("shm", "available", "cgroup")
 _LONG = 5  # times as long as asked for: to be told

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 _BOOT: Final = (
     "import sys; folder, *sys.path = sys.argv[1:]; "
-    "from dltutor.observation.confined import main; main(folder)"
+    "from dltutor.observation.confinement.confined import main; main(folder)"
 )
 _TO_A_FILE: Final = (
     "write it to a file, with `%%writefile my_case.py` at the top of its cell, then "

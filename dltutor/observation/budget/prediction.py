@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dltutor.observation.budget.room import Room
+from dltutor.observation.budget.settings import Settings
 from dltutor.observation.machine import Machine, size
-from dltutor.observation.room import Room
-from dltutor.observation.settings import Settings
 from dltutor.tables import Table
 
 

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dltutor.observation.curves import Floats, slopes
-from dltutor.observation.lives import FIELDS, Field, Life, Limits
+from dltutor.observation.memory.curves import Floats, slopes
+from dltutor.observation.memory.lives import FIELDS, Field, Life, Limits
 
 __all__ = ["FIELDS", "Field", "Life", "Limits", "Timeline"]
 
@@ -78,6 +78,7 @@ class Timeline:
     def total_pss(self) -> Floats:
         """PSS of all processes together: what the whole run takes up, nothing counted twice.
 
+        A batch that waits in `/dev/shm` is in no process until main takes it: `shm` has it.
         As in `pss_curve`; NaN where nothing is known.
         """
         return self._sum((life.rows, self._joined(life)) for life in self.lives)

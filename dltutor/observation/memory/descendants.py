@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from dltutor.observation.readers import Proc, Psutil
+from dltutor.observation.memory.readers import Proc, Psutil
 
 _DIE_WITH_PARENT: Final = 1  # PR_SET_* of linux/prctl.h
 _SUBREAPER: Final = 36

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.observation.aftermath import Aftermath
+from dltutor.observation.confinement.aftermath import Aftermath
+from dltutor.observation.confinement.keeper import Task
+from dltutor.observation.confinement.kept import keeper
+from dltutor.observation.confinement.targets import Script, read_target
+from dltutor.observation.confinement.wanted import Wanted
 from dltutor.observation.interrupts import interrupts_held
-from dltutor.observation.keeper import Task
-from dltutor.observation.kept import keeper
 from dltutor.observation.record import Observation
-from dltutor.observation.targets import Script, read_target
-from dltutor.observation.wanted import Wanted
 
 _START: Final = 60.0  # seconds, at least, for the child to import torch and to build the loader
 _END: Final = 10.0  # seconds for it to end the run and tidy up after its deadline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from dltutor.observation.curves import Floats, private_memory
+from dltutor.observation.memory.curves import Floats, private_memory
 
 Field = Literal["rss", "uss", "pss", "pss_shm", "faults", "fds", "threads"]
 FIELDS: Final[tuple[Field, ...]] = get_args(Field)

@@ -13,10 +13,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
 from dltutor.observation import torch_internals
+from dltutor.observation.budget.settings import Settings
+from dltutor.observation.budget.usage import Lookout, Usage
 from dltutor.observation.observe import observe
 from dltutor.observation.record import Observation
-from dltutor.observation.settings import Settings
-from dltutor.observation.usage import Lookout, Usage
 
 _TAKEN: Final = 3  # batches that the loop takes: the first fills the queues, the others keep them
 _WATCH: Final = 0.5  # seconds between two looks whether main is there
