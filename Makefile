@@ -29,8 +29,9 @@ lab: $(MADE) ## open the course in JupyterLab, at the first lesson; installs fir
 test: lint ## everything that CI runs: lint, then the tests, the notebooks among them
 	$(PY) -m pytest $(TEST_ARGS)
 
-notebooks: $(MADE) ## run the solved notebooks again and make the learner's from them
+notebooks: $(MADE) ## run the solved notebooks again, make the learner's from them, and the cheat sheet
 	$(PY) scripts/notebooks.py
+	$(PY) scripts/cheatsheet.py
 
 lint: $(MADE) ## ruff and mypy
 	$(PY) -m ruff check .

@@ -1,0 +1,92 @@
+"""Write notebooks/CHEATSHEET.md from the catalogue; with `--check` say whether it is stale."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from dltutor.failures import CATALOGUE, Counts, Failure, Says
+
+ROOT = Path(__file__).resolve().parent.parent
+SHEET = ROOT / "notebooks" / "CHEATSHEET.md"
+
+TOP = """\
+# Cheat sheet: symptom, cause, fix, lesson
+
+Every failure mode of the course, by what you see first. This page is made from the catalogue: to
+change it, change the module that is named in the last column, then run `make notebooks`.
+
+To search it with an error message: `python -m dltutor explain "..."`. To see a failure happen and
+mended: `python -m dltutor show NAME`.
+"""
+
+SECTIONS = {
+    "raised": "It raises",
+    "worker died": "A worker dies",
+    "hung": "It hangs",
+    "wrong": "It says nothing, and the data or the counts are wrong",
+    "costs": "It works, and costs too much memory, time or descriptors",
+}
+
+
+def sheet() -> str:
+    """The whole page."""
+    groups: dict[str, list[Failure]] = {section: [] for section in SECTIONS}
+    for failure in CATALOGUE:
+        groups[_section(failure)].append(failure)
+    parts = [TOP, *(_table(SECTIONS[name], group) for name, group in groups.items() if group)]
+    return "\n".join(parts)
+
+
+def _section(failure: Failure) -> str:
+    if isinstance(failure.sign, Says):
+        return failure.sign.end.replace("main died", "worker died")
+    return "wrong" if isinstance(failure.sign, Counts) else "costs"
+
+
+def _table(title: str, failures: Iterable[Failure]) -> str:
+    lines = [f"## {title}", "", "| you see | cause | fix | lesson | name |"]
+    lines += ["| --- | --- | --- | --- | --- |", *_rows(failures)]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(failures: Iterable[Failure]) -> Iterator[str]:
+    for failure in failures:
+        lessons = sorted((ROOT / "notebooks").glob(f"{failure.lesson}-*.ipynb"))
+        lesson = f"[{failure.lesson}]({lessons[0].name})" if lessons else failure.lesson
+        code = f"[`{failure.name}`](../dltutor/failures/{failure.name}.py)"
+        seen = "<br>".join(map(_seen, failure.symptom.split(" / ")))
+        cells = (seen, _prose(failure.cause), _prose(failure.remedy), lesson, code)
+        yield f"| {' | '.join(cells)} |"
+
+
+def _seen(text: str) -> str:
+    # An error message as it stands in a terminal; other symptoms are prose.
+    if re.match(r"\w+(Error|Exception|Warning|Exit|Interrupt)\b", text):
+        return f"`{text}`".replace("|", "\\|")
+    return _prose(text)
+
+
+def _prose(text: str) -> str:
+    # What stands between < and > would be taken for HTML.
+    return re.sub(r"([|*_])", r"\\\1", text).replace("<", "&lt;")
+
+
+def main() -> int:
+    """Write the page, or compare it with what is there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if it is stale")
+    if not parser.parse_args().check:
+        SHEET.write_text(sheet())
+        return 0
+    if SHEET.exists() and SHEET.read_text() == sheet():
+        return 0
+    print(f"{SHEET.name} is stale: run `make notebooks`", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

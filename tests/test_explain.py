@@ -1,0 +1,133 @@
+"""explain() and its command line: real messages, old and new, and texts that are none of these."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from dltutor.__main__ import main
+from dltutor.explain import explain
+from dltutor.failures import CATALOGUE
+
+# Each with the failure modes of which one must come first.
+MESSAGES: list[tuple[str, set[str]]] = [
+    ("OSError: image file is truncated (129 bytes not processed)", {"corrupt_images"}),
+    ("PIL.UnidentifiedImageError: cannot identify image file 'a.jpg'", {"corrupt_images"}),
+    ("AttributeError: 'NoneType' object has no attribute 'numel'", {"none_in_batch"}),
+    (
+        "TypeError: default_collate: batch must contain tensors, numpy arrays, numbers, dicts or "
+        "lists; found <class 'NoneType'>",
+        {"none_in_batch"},
+    ),
+]
+
+NONE_OF_THESE = [
+    "KeyError: 'label'",
+    "Epoch 3: loss 0.41, 120 images/s",
+    "ModuleNotFoundError: No module named 'timm'",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
+]
+
+
+def names(log: str) -> list[str]:
+    return [match.failure.name for match in explain(log)]
+
+
+@pytest.mark.parametrize(("message", "accepted"), MESSAGES, ids=lambda each: str(each)[:40])
+def test_a_real_message_names_its_failure_mode_first(message: str, accepted: set[str]) -> None:
+    assert names(message)[:1] and names(message)[0] in accepted, names(message)
+
+
+@pytest.mark.parametrize(("message", "accepted"), MESSAGES, ids=lambda each: str(each)[:40])
+def test_case_line_breaks_and_a_log_around_it_do_not_matter(
+    message: str, accepted: set[str]
+) -> None:
+    log = "Epoch 1: 0.3\n" * 200 + message.upper().replace(" ", "\n  ") + "\nbye\n"
+    assert names(log)[:1] and names(log)[0] in accepted, names(log)
+
+
+@pytest.mark.parametrize("text", [*NONE_OF_THESE, "", " \n"])
+def test_a_text_that_is_none_of_these_names_nothing(text: str) -> None:
+    assert explain(text) == ()
+
+
+def test_every_failure_mode_that_says_something_is_found_by_its_own_symptom() -> None:
+    for failure in CATALOGUE:
+        if failure.texts:
+            assert failure.name in names(failure.symptom), failure.name
+
+
+def test_the_words_that_were_found_are_told_longest_first() -> None:
+    [match] = explain("image file is truncated, then: cannot identify image file")
+    assert match.words == ("cannot identify image file", "image file is truncated")
+
+
+def test_list_names_every_failure_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [[f.lesson, f.name] for f in CATALOGUE]
+
+
+def test_explain_tells_lesson_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "OSError: image file is", "truncated (11 bytes not processed)"]) == 0
+    told = capsys.readouterr().out
+    for words in ("corrupt_images (lesson 01)", "why ", "do ", "dltutor show corrupt_images"):
+        assert words in told
+
+
+def test_explain_reads_a_log_on_standard_input_whatever_its_bytes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = b"\xff\xfe 12 %\nOSError: image file is truncated\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log)))
+    assert main(["explain"]) == 0
+    assert "corrupt_images" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["KeyError: 'label'", " "])
+def test_explain_says_so_when_nothing_matches(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", text]) == 1
+    assert capsys.readouterr().out.startswith(("No failure mode", "There is nothing to explain"))
+
+
+def test_show_tells_broken_and_mended_as_one_story(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "none_in_batch"]) == 0
+    told = capsys.readouterr().out
+    parts = [
+        "start method fork",
+        "== Broken ==",
+        "Raised: AttributeError",
+        "== Why ==",
+        "== Mended",
+    ]
+    parts += ["Finished", "== What to do ==", "Broken: raised: AttributeError", "Mended: finished"]
+    places = [told.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_show_names_the_nearest_for_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "corrupt_image"]) == 2
+    assert "got 'corrupt_image': did you mean corrupt_images" in capsys.readouterr().err
+    assert main(["show", "xyz"]) == 2
+    assert "python -m dltutor list" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["shw"], ["show"], ["show", "x", "--start-method", "no"]])
+def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(words)
+    assert refused.value.code == 2
+    assert "usage: python -m dltutor" in capsys.readouterr().err
+
+
+def test_it_runs_as_a_module_and_can_be_piped_away() -> None:
+    command = [sys.executable, "-m", "dltutor", "list"]
+    done: Any = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.startswith("01  corrupt_images")
+    assert done.stderr == ""
