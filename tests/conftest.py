@@ -25,6 +25,8 @@ GRACE = 3
 
 
 def pytest_configure() -> None:
+    # Once for all tests: a fork server that has torch starts workers as quickly as fork does.
+    forkserver.set_forkserver_preload(["dltutor.failures"])
     # A shell's background job is born with SIGINT ignored; tests that press Stop need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -23,6 +23,125 @@ MESSAGES: list[tuple[str, set[str]]] = [
         "lists; found <class 'NoneType'>",
         {"none_in_batch"},
     ),
+    (
+        "TypeError: __init__() missing 1 required positional argument: 'b'\n"
+        '  File "torch/_utils.py", line 369, in reraise\n    raise self.exc_type(msg)\n'
+        "TypeError: __init__() missing 1 required positional argument: 'b'",
+        {"lost_exception_type"},
+    ),
+    ("RuntimeError: Caught TwoArg in DataLoader worker process 1.", {"lost_exception_type"}),
+    (
+        'File "multiprocessing/queues.py", line 244, in _feed\n  obj = _ForkingPickler.dumps(obj)\n'
+        "AttributeError: Can't pickle local object 'f.<locals>.Local'",
+        {"unpicklable_exception", "unpicklable_batch"},
+    ),
+    (
+        'File "multiprocessing/queues.py", line 244, in _feed\n  obj = _ForkingPickler.dumps(obj)\n'
+        "TypeError: cannot pickle 'generator' object",
+        {"unpicklable_batch"},
+    ),
+    (
+        "RuntimeError: Cowardly refusing to serialize non-leaf tensor which requires_grad",
+        {"unpicklable_batch"},
+    ),
+    (
+        "RuntimeError: stack expects each tensor to be equal size, but got [1] at entry 0 and [2]",
+        {"ragged_batch"},
+    ),
+    ("RuntimeError: Trying to resize storage that is not resizable", {"ragged_batch"}),
+    ("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.", {"dead_worker"}),
+    (
+        "RuntimeError: DataLoader worker (pid 77) is killed by signal: Segmentation fault.",
+        {"dead_worker"},
+    ),
+    ("RuntimeError: DataLoader worker (pid(s) 4711, 12) exited unexpectedly", {"dead_worker"}),
+    (
+        "ERROR: Unexpected segmentation fault encountered in worker.",
+        {"dead_worker"},
+    ),
+    (
+        'File "torch/multiprocessing/reductions.py", line 541, in rebuild_storage_fd\n'
+        'File "multiprocessing/resource_sharer.py", line 86, in get_connection\n'
+        "FileNotFoundError: [Errno 2] No such file or directory",
+        {"misleading_exit"},
+    ),
+    (
+        'File "torch/multiprocessing/reductions.py", line 541, in rebuild_storage_fd\n'
+        "  fd = df.detach()\nConnectionResetError: [Errno 104] Connection reset by peer",
+        {"misleading_exit"},
+    ),
+    ("AssertionError: can only test a child process", {"leftover_iterator"}),
+    (
+        "zipfile.BadZipFile: File name in directory '263.bin' and header b'40.bin' differ.",
+        {"shared_file_offset"},
+    ),
+    ("zipfile.BadZipFile: Bad magic number for file header", {"shared_file_offset"}),
+    ("TypeError: cannot pickle '_io.TextIOWrapper' object", {"unpicklable_handle"}),
+    ("TypeError: cannot pickle 'sqlite3.Connection' object", {"unpicklable_handle"}),
+    ("TypeError: h5py objects cannot be pickled", {"unpicklable_handle"}),
+    ("TypeError: cannot pickle 'Environment' object", {"unpicklable_handle"}),
+    (
+        "AttributeError: Can't get attribute 'D' on <module '__main__' (built-in)>",
+        {"main_only_class"},
+    ),
+    (
+        "RuntimeError: An attempt has been made to start a new process before the current process "
+        "has finished its bootstrapping phase.",
+        {"missing_main_guard"},
+    ),
+    ("TypeError: 'NoneType' object is not subscriptable", {"global_only_in_parent"}),
+    (
+        "RuntimeError: unable to resize file <filename not specified> to the right size: "
+        "Invalid argument (22)",
+        {"generator_attribute"},
+    ),
+    (
+        "AssertionError: daemonic processes are not allowed to have children",
+        {"children_of_workers"},
+    ),
+    (
+        "DeprecationWarning: This process (pid=9) is multi-threaded, use of fork() may lead to "
+        "deadlocks in the child.",
+        {"held_lock", "lost_thread", "openmp_after_fork"},
+    ),
+    (
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_0>: No space "
+        "left on device (28)",
+        {"shm_exhausted"},
+    ),
+    (
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+        "shared memory (shm).",
+        {"shm_exhausted"},
+    ),
+    (
+        "RuntimeError: DataLoader worker (pid 1234) is killed by signal: Bus error. It is possible "
+        "that dataloader's workers are out of shared memory. Please try to raise your shared "
+        "memory limit.",
+        {"shm_exhausted"},
+    ),
+    ("RuntimeError: received 0 items of ancdata", {"too_many_open_files"}),
+    (
+        "RuntimeError: Too many open files. Communication with the workers is no longer possible. "
+        "Please increase the limit using `ulimit -n` in the shell",
+        {"too_many_open_files"},
+    ),
+    ("OSError: [Errno 24] Too many open files", {"too_many_open_files"}),
+    (
+        "RuntimeError: unable to open shared memory object </torch_1_2_0> in read-write mode: Too "
+        "many open files (24)",
+        {"too_many_open_files"},
+    ),
+    (
+        "UserWarning: Length of IterableDataset <X> was reported to be 8 (when accessing "
+        "len(dataloader)), but 9 samples have been fetched.",
+        {"repeated_stream", "wrong_length"},
+    ),
+    (
+        "UserWarning: This DataLoader will create 3 worker processes in total. Our suggested max "
+        "number of worker in current system is 2",
+        {"oversubscribed"},
+    ),
 ]
 
 NONE_OF_THESE = [

@@ -38,7 +38,7 @@ def never() -> str | None:
     return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # an entry is equal to itself only
 class Failure:
     """One way in which a loader goes wrong, and the same loader mended.
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import selectors
 import signal
+import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import popen_fork
 from types import FrameType
-from typing import Any
+from typing import Any, Final
+
+from torch.utils.data import dataloader
 
 from dltutor.observation.errors import is_yours
+
+_TORCH: Final = (dataloader.__file__, tempfile.__file__)
 
 
 class Interrupts:
@@ -52,10 +57,11 @@ class Interrupts:
 
 
 def in_plumbing(frame: FrameType | None) -> bool:
-    """Whether a signal handler has interrupted what passes descriptors between processes.
+    """Whether a signal handler has interrupted what passes batches between processes.
 
     It should not raise there: a descriptor would be lost, or the exception itself. In `__del__`
-    and in what runs at a fork, Python prints an exception and goes on.
+    and in what runs at a fork, Python prints an exception and goes on. Torch opens temporary
+    files where it looks why a batch has not come.
 
     Args:
         frame: What the handler was given.
@@ -68,7 +74,7 @@ def in_plumbing(frame: FrameType | None) -> bool:
     for file in files:
         if is_yours(file):
             return False
-        if "/multiprocessing/" in file:  # Python's or torch's
+        if "/multiprocessing/" in file or file in _TORCH:  # Python's multiprocessing or torch's
             return True
     return False
 

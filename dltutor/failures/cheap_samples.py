@@ -1,0 +1,87 @@
+"""The samples lie in memory, and two workers are slower than none.
+
+Symptom: `num_workers=2` makes the epoch slower, with a `TensorDataset` or any dataset whose samples
+cost next to nothing; and each epoch begins with a pause.
+
+Mechanism: a worker is worth its price if a sample takes time to make. Here a sample is one row of
+a tensor. Starting the workers, sending them the indices and sending the batches back is all the
+work there is, on top of collating row by row. Without workers nothing is sent. And without
+collating nothing is done 10000 times: a dataset that takes a list of indices gives a whole batch
+by one indexing.
+
+Remedy: `num_workers=0`, and let the dataset make the batch: a `BatchSampler` as `sampler` with
+`batch_size=None`, so that it is asked for a list of indices; or a method `__getitems__`. Measure
+before you add workers: one sample's time, times the batch size, against a few milliseconds.
+
+Seen in: pytorch#154318, pytorch#181520 (a warning was proposed, and not wanted for every dataset
+in memory).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Costs, Finding
+
+LENGTH = 10_000
+BATCH = 64
+
+
+def measurements() -> TensorDataset:
+    """10000 rows of 16 numbers, each with a class."""
+    random = torch.Generator().manual_seed(0)
+    rows = torch.randn(LENGTH, 16, generator=random)
+    return TensorDataset(rows, torch.randint(10, (LENGTH,), generator=random))
+
+
+def time_an_epoch(loader: DataLoader[Any]) -> Finding:
+    """The training loop for two epochs, with a clock for each."""
+    seconds = []
+    for _ in range(2):
+        began = time.perf_counter()
+        for _ in loader:
+            pass
+        seconds.append(time.perf_counter() - began)
+    return Finding(1000 * min(seconds), "ms for the quicker of two epochs")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Have the rows collected one by one, in workers."""
+    loader = DataLoader(
+        measurements(),
+        batch_size=BATCH,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, consume=time_an_epoch)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Index once for each batch, here.
+
+    Args:
+        workers: Not used: none are needed.
+        start_method: Not used.
+    """
+    dataset = measurements()
+    batches = BatchSampler(SequentialSampler(dataset), BATCH, drop_last=False)
+    return Case(DataLoader(dataset, sampler=batches, batch_size=None), consume=time_an_epoch)
+
+
+FAILURE = Failure(
+    name="cheap_samples",
+    lesson="13",
+    symptom="num_workers=2 makes the epoch slower",
+    cause="A sample costs less than sending it. Starting workers and moving batches is all the "
+    "work there is.",
+    remedy="No workers. Let the dataset make each batch by one indexing: BatchSampler as sampler, "
+    "batch_size=None.",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(4),
+)

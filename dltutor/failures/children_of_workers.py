@@ -1,0 +1,81 @@
+"""A worker of the loader wants workers of its own.
+
+Symptom: `AssertionError: daemonic processes are not allowed to have children`, under `Caught
+AssertionError in DataLoader worker process 0`; with `num_workers=0` all is well.
+
+Mechanism: torch starts its workers as daemons, so that they end with main even if main is careless.
+Python forbids a daemon to start processes, for at its end nobody would end them. So inside a
+worker there is no `multiprocessing.Pool`, no `ProcessPoolExecutor`, and no DataLoader with workers;
+often it is a library that wants one. `subprocess` is not affected.
+
+Remedy: let the loader's workers be the only ones: do in a row what one sample needs, and take more
+workers. Threads are allowed, for work that waits or that releases the GIL (see `lost_thread` for
+where to make them).
+
+Seen in: pytorch#15950 ("This isn't a bug"), datasets#6089, returnn#1495.
+"""
+
+from __future__ import annotations
+
+from multiprocessing import Pool
+from typing import Final
+
+import torch
+from torch.utils.data import Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
+from dltutor.failures.sign import Says
+
+DOCUMENTS: Final = [
+    [f"page {page} of document {number}" for page in range(4)] for number in range(8)
+]
+
+
+def count_letters(page: str) -> int:
+    """Stands for the work of a page: rendering it, recognising its text."""
+    return sum(letter.isalpha() for letter in page)
+
+
+class Documents(Dataset[torch.Tensor]):
+    """Documents, whose pages are worked on in parallel."""
+
+    def __init__(self, documents: list[list[str]]) -> None:
+        self.documents = documents
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with Pool(2) as pool:
+            return torch.tensor(pool.map(count_letters, self.documents[index]))
+
+
+class PageByPage(Documents):
+    """Documents, each worked on by one worker of the loader."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([count_letters(page) for page in self.documents[index]])
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Have each worker start a pool."""
+    return Case(load(Documents(DOCUMENTS), workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Let the loader's workers be the only ones."""
+    return Case(load(PageByPage(DOCUMENTS), workers, start_method))
+
+
+FAILURE: Final = Failure(
+    name="children_of_workers",
+    lesson="06",
+    symptom="AssertionError: daemonic processes are not allowed to have children",
+    cause="Workers are daemons, and Python forbids a daemon to start processes.",
+    remedy="Take more workers of the loader, or threads, instead of a pool inside each.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("raised", ("AssertionError: daemonic processes are not allowed to have children",)),
+    texts=(r"daemonic processes are not allowed to have children",),
+)

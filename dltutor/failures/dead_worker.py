@@ -1,0 +1,171 @@
+"""A worker process dies: it is killed, or native code brings it down.
+
+Symptom: `RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.`, `Segmentation
+fault`, `Aborted`, `Terminated` or `Bus error`; or `RuntimeError: DataLoader worker (pid(s) 4711)
+exited unexpectedly`, with the signal or the exit code in the exception above it ("The above
+exception was the direct cause").
+
+NOTE [ What The Signal Says ]
+
+`Killed` is SIGKILL, which no program can catch: the kernel's OOM killer, a container's memory
+limit, a batch system, or a person. `Segmentation fault` and `Aborted` come from native code: a
+decoder that met a bad file, a library that was not made for fork. An exit code means that
+something called `exit`: a native library, or `sys.exit` (see `misleading_exit`). `Bus error`
+mostly means that `/dev/shm` was full.
+
+The kernel tells the main process of the death by SIGCHLD, and torch's handler raises wherever
+main happens to be, in the model's forward pass too: the traceback says nothing of the cause. Off
+the main thread, and under forkserver, there is no such notice: torch looks every 5 s, and what
+the worker died of is lost (see `lost_cause`). If tensors of the dead worker are on their way,
+fetching them may fail first, with `ConnectionResetError` (see `misleading_exit`). Nothing names
+the sample.
+
+Remedy: for `Killed`, find out whether memory ran out (`dmesg -T`, `memory.events` of the cgroup),
+and use less. For native code, find the sample: decode each file once in a process of its own,
+where it can do no harm, set aside what kills it, and report it upstream.
+
+Seen in: pytorch#8976, pytorch#4507, pytorch#5301 (exit code), TorchSSL#4, mmrotate#501,
+mmsegmentation#2085.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import faulthandler
+import multiprocessing
+import os
+import shutil
+import signal
+import struct
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Says
+
+How = Literal["killed", "segfault", "abort", "exit"]
+
+# What native code can do to its process when the header of a frame promises what is not there.
+ACCIDENTS: Final[dict[How, Callable[[], object]]] = {
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),  # it took too much memory
+    "segfault": lambda: ctypes.string_at(0),
+    "abort": os.abort,
+    "exit": lambda: os._exit(3),
+}
+
+
+def decode(data: bytes, how: How) -> np.ndarray:
+    """Read a frame, as a native library does that trusts the header."""
+    (length,) = struct.unpack_from("<I", data)
+    if length > len(data) - 4:
+        ACCIDENTS[how]()
+    return np.frombuffer(data, np.uint8, count=length, offset=4)
+
+
+class Frames(Dataset[np.ndarray]):
+    """Frames of a film, one file each. They stay arrays until they are on the device."""
+
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        self.paths = list(paths)
+        self.how: How = how
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return decode(self.paths[index].read_bytes(), self.how)
+
+
+class VerifiedFrames(Frames):
+    """The same, without those that kill the process that decodes them.
+
+    Attributes:
+        quarantined: The name of each file set aside -> what the process died of.
+    """
+
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        self.quarantined: dict[str, str] = {}
+        for path in paths:
+            if code := exit_code_alone(decode, path.read_bytes(), how):
+                cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+                self.quarantined[path.name] = cause
+        self.paths = [path for path in paths if path.name not in self.quarantined]
+
+
+def exit_code_alone(function: Callable[..., object], *args: object) -> int | None:
+    """Call a function in a process of its own.
+
+    Returns:
+        The exit code of the process: 0 if all went well, minus the signal that killed it.
+    """
+    process = multiprocessing.get_context("fork").Process(target=_quietly, args=(function, *args))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def _quietly(function: Callable[..., object], *args: object) -> None:
+    faulthandler.disable()  # Jupyter and pytest turn it on; this death is expected
+    function(*args)
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
+    """Decode a film with one bad frame, which does one of the ACCIDENTS to its worker."""
+    return Case(_loader(Frames(_paths(), how), workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
+    """Try each frame first, in a process of its own."""
+    return Case(_loader(VerifiedFrames(_paths(), how), workers, start_method))
+
+
+@cache
+def _paths() -> tuple[Path, ...]:
+    folder = tempfile.mkdtemp(prefix="dltutor-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    paths = tuple(Path(folder) / f"{number:02}.frame" for number in range(16))
+    for number, path in enumerate(paths):
+        pixels = bytes((number + i) % 256 for i in range(64))
+        path.write_bytes(struct.pack("<I", 64 if number != 9 else 2**31) + pixels)
+    return paths
+
+
+def _loader(dataset: Frames, workers: int, start_method: str) -> DataLoader[np.ndarray]:
+    return DataLoader(
+        dataset,
+        batch_size=2,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        # Arrays travel in the pipe. Of a tensor only a handle does, and fetching it from a dead
+        # worker may fail before the death is noticed: see `misleading_exit`.
+        collate_fn=np.stack,
+    )
+
+
+FAILURE = Failure(
+    name="dead_worker",
+    lesson="03",
+    symptom="RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. / "
+    "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly",
+    cause="The worker's process ended: the OOM killer, a crash in native code, or an exit. The "
+    "kernel says how, and nobody says on which sample.",
+    remedy="Read the signal. Killed: look for the OOM killer, and use less memory. Otherwise "
+    "decode each file once in a process of its own, and set aside what kills it.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("worker died", ("killed by SIGKILL",)),
+    texts=(
+        r"DataLoader worker \(pid\(?s?\)? ?[\d, ]+\) is killed by signal: (?!Bus error)[\w ]+",
+        r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly",
+        r"DataLoader worker \(pid \d+\) exited unexpectedly with exit code",
+        r"Unexpected (segmentation fault|floating-point exception) encountered in worker",
+    ),
+)

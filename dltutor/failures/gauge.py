@@ -1,0 +1,57 @@
+"""A Gauge reads, from the main process, what a running loader has in memory."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+MEGABYTE: Final = 1e6
+
+
+class Gauge:
+    """Reads the memory of the workers that start, and of the batches that come, from now on."""
+
+    def __init__(self) -> None:
+        gc.collect()  # one that is due would run in the workers: see `gc_dirties_pages`
+        self._others = set(multiprocessing.active_children())
+        self._segments = self._held()
+
+    def private(self) -> float:
+        """MB that belong to one worker alone (USS), on average; without workers: to main."""
+        loading = self._workers() or [os.getpid()]
+        sizes = [psutil.Process(pid).memory_full_info().uss for pid in loading]
+        return sum(sizes) / len(sizes) / MEGABYTE
+
+    def shared(self) -> float:
+        """MB of tensors in shared memory: sent and not fetched yet, or fetched and kept."""
+        new = self._held()
+        return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MEGABYTE
+
+    def _workers(self) -> list[int]:
+        # Also under forkserver, where the workers are no children of this process.
+        workers = set(multiprocessing.active_children()) - self._others
+        return [worker.pid for worker in workers if worker.pid is not None]
+
+    def _held(self) -> dict[int, int]:
+        # A segment has no name any more, only descriptors: with the worker that made it until
+        # main has fetched it, then with main.
+        sizes = {}
+        for pid in (os.getpid(), *self._workers()):
+            for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
+                try:
+                    if os.readlink(descriptor).startswith("/dev/shm/torch_"):
+                        segment = descriptor.stat()
+                        sizes[segment.st_ino] = segment.st_size
+                except OSError:  # closed meanwhile
+                    continue
+        return sizes
+
+
+def no_proc() -> str | None:
+    """Why segments cannot be read here, or None."""
+    return None if Path("/proc/self/fd").is_dir() else "this machine has no /proc/PID/fd"

@@ -1,0 +1,113 @@
+"""A garbage collection in a forked worker copies the pages of objects it never uses.
+
+Symptom: each worker's private memory jumps although it never touches the data that main has loaded;
+with `gc.collect()` in `__getitem__`, as is often advised against growth, at its first sample, and
+loading becomes many times slower.
+
+Mechanism: a forked worker shares every page with main until one of them writes to it. Every list,
+dict and object has a header in which the collector counts. One full collection writes to all of
+those headers, so that all their pages are copied, in each worker. Under spawn and forkserver there
+is nothing to copy: the objects came through a pipe, and are private from the start.
+
+Remedy: do not call `gc.collect()` in workers. To keep the automatic collector off the objects that
+main has made, call `gc.freeze()` just before the workers are forked and `gc.unfreeze()` after it:
+the workers' copies stay frozen. It does not help against reading (see `copy_on_read`): that writes
+reference counts.
+
+Seen in: no public report found; measured here. The advice stands in many posts about `exited
+unexpectedly`.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.gauge import Gauge
+from dltutor.failures.sign import Costs, Finding
+
+
+class Boxes(Dataset[torch.Tensor]):
+    """The size of each box; the annotations are for the report after the epoch."""
+
+    def __init__(self, count: int = 30_000) -> None:
+        self.annotations = [
+            {"image": n, "corner": [n % 640, n % 480], "size": [1 + n % 99, 1 + n % 77]}
+            for n in range(count)
+        ]
+        self.sizes = torch.tensor([box["size"] for box in self.annotations])
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        gc.collect()
+        return self.sizes[index].clone()
+
+
+@contextmanager
+def frozen_heap() -> Iterator[None]:
+    """Workers that are forked in the block never collect what exists already."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch."""
+    gauge = Gauge()
+    return _private(gauge, iter(loader))
+
+
+def train_frozen(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch, with workers that inherit a frozen heap."""
+    gauge = Gauge()
+    with frozen_heap():
+        iterator = iter(loader)
+    return _private(gauge, iterator)
+
+
+def _private(gauge: Gauge, iterator: Iterator[Any]) -> Finding:
+    private = [gauge.private() for _batch in iterator]
+    return Finding(private[-1], "MB private to each worker")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Collect in the workers."""
+    return Case(_loader(workers, start_method), train)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Collect in workers that inherited a frozen heap."""
+    return Case(_loader(workers, start_method), train_frozen)
+
+
+def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
+    return DataLoader(
+        Boxes(),
+        batch_size=2,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="gc_dirties_pages",
+    lesson="09",
+    symptom="each worker's private memory jumps although it never touches the data",
+    cause="The garbage collector writes into the header of every object, and a forked worker gets "
+    "its own copy of every page that is written to.",
+    remedy="No gc.collect() in workers. gc.freeze() before they are forked, gc.unfreeze() after.",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(2.5),
+    start_methods=("fork",),
+)

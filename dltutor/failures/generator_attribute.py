@@ -1,0 +1,91 @@
+"""The dataset has a torch.Generator, and its worker dies while it unpickles it.
+
+Symptom: `RuntimeError: unable to resize file <filename not specified> to the right size: Invalid
+argument (22)` on stderr, and in main `RuntimeError: DataLoader worker (pid(s) 4711) exited
+unexpectedly`, before the first batch.
+
+Mechanism: to pickle a generator torch makes a tensor of its state. Tensors for another process go
+through shared memory: the pickle holds only a file descriptor, which the new process is to open.
+The tensor was made for the pickle alone. It is freed as soon as the pickle is written, its
+descriptor is closed with it, and the worker gets a number under which there is nothing, or another
+file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
+
+Remedy: keep the seed, and make the generator where it is used. A generator for each sample, seeded
+with seed and index, gives the same numbers with any number of workers, and never the same ones
+twice; one that was copied by fork gives every worker the same numbers (`repeated_randomness`).
+
+Seen in: pytorch#146828, pytorch#31571 (open since 2019), pytorch#32351.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch.utils.data import Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
+from dltutor.failures.sign import Says
+
+
+class Noisy(Dataset[torch.Tensor]):
+    """Measurements with noise added."""
+
+    def __init__(self, measured: torch.Tensor, seed: int) -> None:
+        self.measured = measured
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __len__(self) -> int:
+        return len(self.measured)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sample = self.measured[index]
+        return sample + torch.randn(sample.shape, generator=self.generator)
+
+
+class SeededNoisy(Dataset[torch.Tensor]):
+    """The same, with noise that depends on the seed and the sample alone."""
+
+    def __init__(self, measured: torch.Tensor, seed: int) -> None:
+        self.measured = measured
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.measured)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sample = self.measured[index]
+        generator = torch.Generator().manual_seed(self.seed + index)
+        return sample + torch.randn(sample.shape, generator=generator)
+
+
+MEASURED: Final = (16, 8)  # samples, and numbers in each
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Keep a generator in the dataset."""
+    return Case(load(Noisy(torch.zeros(MEASURED), seed=14), workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Keep its seed."""
+    return Case(load(SeededNoisy(torch.zeros(MEASURED), seed=14), workers, start_method))
+
+
+FAILURE: Final = Failure(
+    name="generator_attribute",
+    lesson="06",
+    symptom="RuntimeError: unable to resize file <filename not specified> to the right size: "
+    "Invalid argument (22)",
+    cause="The state of a torch.Generator is pickled as a tensor that is gone before it arrives.",
+    remedy="Keep the seed in the dataset, and make a generator for each sample.",
+    broken=broken,
+    fixed=fixed,
+    # The server of forkserver writes to where it was started: only the exit code is certain.
+    sign=Says(
+        "worker died", ("unable to resize file <filename not specified>", "ended with exit code 1")
+    ),
+    start_methods=("spawn", "forkserver"),
+    texts=(r"unable to resize file <filename not specified> to the right size",),
+)

@@ -1,0 +1,108 @@
+"""The data is in a module global that main fills, and the worker's global is still empty.
+
+Symptom: `TypeError: 'NoneType' object is not subscriptable`, under `Caught TypeError in DataLoader
+worker process 0`, in a line that reads a global; the same script runs with `num_workers=0`, and
+under fork.
+
+Mechanism: a global lives in a module, and each process has its own modules. A forked worker has
+a copy of main's memory, in which the global was filled. A worker of spawn or forkserver imports
+the module afresh and gets what the import makes of it: None. The dataset is sent to the worker,
+the global it reads is not, and no line says so.
+
+Remedy: give the dataset what it reads, as an attribute; then it travels with it. Large arrays as
+torch tensors: these go through shared memory, where a numpy array or a list is copied to each
+worker.
+
+Seen in: no public report that names this cause was found; measured here. An article in the
+course's sources has the sample, and says that it may hang: it does not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch.utils.data import Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
+from dltutor.failures.sign import Says
+
+EMBEDDINGS: torch.Tensor | None = None
+
+
+def load_embeddings(path: Path) -> None:
+    """Read the table once, for every dataset of this process."""
+    global EMBEDDINGS
+    EMBEDDINGS = torch.load(path)
+
+
+class Words(Dataset[torch.Tensor]):
+    """The embedding of each word."""
+
+    def __init__(self, words: list[int]) -> None:
+        self.words = words
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return EMBEDDINGS[self.words[index]]  # type: ignore[index]
+
+
+class WordsWithEmbeddings(Dataset[torch.Tensor]):
+    """The embedding of each word, from a table that the dataset is given."""
+
+    def __init__(self, words: list[int], embeddings: torch.Tensor) -> None:
+        self.words = words
+        self.embeddings = embeddings
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.embeddings[self.words[index]]
+
+
+WORDS: Final = [number * 7 % 32 for number in range(16)]
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Fill the global in main."""
+    load_embeddings(embeddings_file())
+    return Case(load(Words(WORDS), workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Give the table to the dataset."""
+    dataset = WordsWithEmbeddings(WORDS, torch.load(embeddings_file()))
+    return Case(load(dataset, workers, start_method))
+
+
+@cache
+def embeddings_file() -> Path:
+    """The file with a table of 32 embeddings."""
+    folder = tempfile.mkdtemp(prefix="dltutor-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "embeddings.pt"
+    torch.save(torch.arange(32 * 4).reshape(32, 4), path)
+    return path
+
+
+FAILURE: Final = Failure(
+    name="global_only_in_parent",
+    lesson="06",
+    symptom="TypeError: 'NoneType' object is not subscriptable",
+    cause="Main fills a module global. A worker that is not forked imports the module anew.",
+    remedy="Give the data to the dataset as an attribute, large arrays as tensors.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("raised", ("TypeError: 'NoneType' object is not subscriptable",)),
+    start_methods=("spawn", "forkserver"),
+    texts=(r"'NoneType' object is not subscriptable",),
+)

@@ -1,0 +1,149 @@
+"""What a worker counts stays in the worker: the counter of the main process is still 0.
+
+Symptom: a global variable changed in __getitem__ stays 0. With `num_workers=0` the same code
+counts right, so a test of the dataset alone finds nothing.
+
+Mechanism: a worker is a process with its own copy of every module, every global variable and the
+dataset. `replaced += 1` in W0 changes W0's copy. There is no race and no error: three counters
+exist, one for each process, and you print the one that nobody changed. Attributes of the dataset
+(`self.replaced += 1`) behave the same. Fresh workers start from the main process's value in each
+epoch, so nothing adds up in the workers either.
+
+Remedy: send the fact with the sample, as one more field of what `__getitem__` returns, and add it
+up in the loop. Where that does not suit, count in shared memory. A shared tensor with one place
+for each process needs no lock, since nobody else writes there; it must be large enough for all
+workers. A `multiprocessing.Value` is one number for all; it takes its lock for each count
+(`+= 1` reads and writes, so without the lock counts get lost), and it must come from the start
+method's own context.
+
+Seen in: pytorch#97326 (asked for the other way round, see `stale_epoch`).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import Any, Literal
+
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from dltutor.failures.contract import Case, Consume, Failure
+from dltutor.failures.sign import Counts, Finding
+
+LENGTH, MISSING = 64, 8
+
+replaced = 0
+
+
+class Readings(Dataset[torch.Tensor]):
+    """Sensor readings. A missing one is replaced by the mean, and counted."""
+
+    def __init__(self) -> None:
+        self.values = torch.arange(float(LENGTH))
+        self.values[:: LENGTH // MISSING] = torch.nan
+        self.mean = self.values.nanmean()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.values[index].isnan():
+            self.count()
+            return self.mean
+        return self.values[index]
+
+    def count(self) -> None:
+        global replaced
+        replaced += 1
+
+
+class ReadingsWithSlots(Readings):
+    """Readings, with a count for each process in a tensor that they share."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__()
+        self.replaced = torch.zeros(max(workers, 1), dtype=torch.int64)
+        self.replaced.share_memory_()  # type: ignore[no-untyped-call]
+
+    def count(self) -> None:
+        worker = get_worker_info()
+        self.replaced[worker.id if worker else 0] += 1
+
+
+class ReadingsWithValue(Readings):
+    """Readings, with one count for all processes, and its lock."""
+
+    def __init__(self, start_method: str) -> None:
+        super().__init__()
+        self.replaced: Any = multiprocessing.get_context(start_method).Value("q", 0)
+
+    def count(self) -> None:
+        with self.replaced.get_lock():
+            self.replaced.value += 1
+
+
+def report(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch, and what the global counter says after it."""
+    global replaced
+    replaced = 0
+    for _ in loader:
+        pass
+    return _finding(replaced)
+
+
+def report_slots(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch, and the sum of what the processes counted."""
+    dataset: Any = loader.dataset
+    dataset.replaced.zero_()
+    for _ in loader:
+        pass
+    return _finding(int(dataset.replaced.sum()))
+
+
+def report_value(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch, and what the shared counter says after it."""
+    dataset: Any = loader.dataset
+    dataset.replaced.value = 0
+    for _ in loader:
+        pass
+    return _finding(dataset.replaced.value)
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Count in a global variable."""
+    return _case(Readings(), report, workers, start_method)
+
+
+def fixed(
+    *, workers: int = 2, start_method: str = "fork", shared: Literal["slots", "value"] = "slots"
+) -> Case:
+    """Count in shared memory: in a tensor with a slot for each process, or in a locked Value."""
+    if shared == "value":
+        return _case(ReadingsWithValue(start_method), report_value, workers, start_method)
+    return _case(ReadingsWithSlots(workers), report_slots, workers, start_method)
+
+
+def _case(dataset: Readings, consume: Consume, workers: int, start_method: str) -> Case:
+    loader = DataLoader(
+        dataset,
+        batch_size=8,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, consume)
+
+
+def _finding(counted: int) -> Finding:
+    return Finding(abs(MISSING - counted), f"of {MISSING} replaced readings not counted")
+
+
+FAILURE = Failure(
+    name="global_state",
+    lesson="04",
+    symptom="a global variable changed in __getitem__ stays 0",
+    cause="Each worker has its own copy of the variable. The main process prints its own.",
+    remedy="Return the fact with the sample, or count in a shared tensor or a locked Value.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(MISSING),
+)

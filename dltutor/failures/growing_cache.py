@@ -1,0 +1,142 @@
+"""A dataset remembers what it has read, and every worker comes to hold all of it.
+
+Symptom: memory grows from epoch to epoch with `persistent_workers=True`, in every worker, until
+each holds the whole dataset. Without `persistent_workers` nothing grows, and nothing gets faster
+either: the cache is thrown away at the end of each epoch.
+
+Mechanism: a worker has its own dataset, so its own `self.cache`. With `shuffle=True` the samples go
+to other workers in every epoch: after the first, two workers hold half of the data each; then three
+quarters each; soon twice the dataset is in memory, or `num_workers` times. What one worker has read
+does not help the other. `functools.lru_cache` without a `maxsize` does the same.
+
+Remedy: no cache in the workers. The kernel keeps the files that were read in its page cache, once
+for all processes, and gives that memory back when it is needed elsewhere. If decoding is what
+costs, decode once, into a file that all workers map (`numpy.load(..., mmap_mode="r")`), or, if it
+fits, into one tensor before the loader starts. A cache of bounded size is safe, and finds little:
+in a shuffled epoch each sample is asked for once, by any worker.
+
+Seen in: torchdatasets#26 (a cache that does nothing with workers), pytorch#8976.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Literal
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.gauge import Gauge
+from dltutor.failures.recordings import shared_recordings
+from dltutor.failures.sign import Costs, Finding
+
+EPOCHS = 3
+
+
+class Recordings(Dataset[torch.Tensor]):
+    """The loudness of each recording; no file is kept."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(np.abs(self.load(index)).mean())
+
+    def load(self, index: int) -> np.ndarray:
+        recording: np.ndarray = np.load(self.paths[index])
+        return recording.astype(np.float32)
+
+
+class CachedRecordings(Recordings):
+    """The same; what was read once is not read again."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        super().__init__(paths)
+        self.cache: dict[int, np.ndarray] = {}
+
+    def load(self, index: int) -> np.ndarray:
+        if index not in self.cache:
+            self.cache[index] = super().load(index)
+        return self.cache[index]
+
+
+class BoundedRecordings(Recordings):
+    """The same; the last few that were read are kept."""
+
+    def __init__(self, paths: tuple[str, ...], size: int = 4) -> None:
+        super().__init__(paths)
+        self.size = size
+        self.cache: OrderedDict[int, np.ndarray] = OrderedDict()
+
+    def load(self, index: int) -> np.ndarray:
+        if index not in self.cache:
+            self.cache[index] = super().load(index)
+        self.cache.move_to_end(index)
+        if len(self.cache) > self.size:
+            self.cache.popitem(last=False)
+        return self.cache[index]
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """Three epochs.
+
+    Returns:
+        The MB by which each worker grew after its first batch.
+    """
+    gauge = Gauge()
+    private = []
+    for _ in range(EPOCHS):
+        for _batch in loader:
+            private.append(gauge.private())
+    return Finding(max(private) - private[0], f"MB that each worker grew by in {EPOCHS} epochs")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Remember everything."""
+    return Case(_loader(CachedRecordings(_paths()), workers, start_method), train)
+
+
+def fixed(
+    *,
+    workers: int = 2,
+    start_method: str = "fork",
+    kind: Literal["none", "bounded"] = "none",
+) -> Case:
+    """Remember nothing, or a bounded number of recordings."""
+    made = {"none": Recordings, "bounded": BoundedRecordings}
+    return Case(_loader(made[kind](_paths()), workers, start_method), train)
+
+
+def _paths() -> tuple[str, ...]:
+    return shared_recordings(64, 100_000)
+
+
+def _loader(dataset: Recordings, workers: int, start_method: str) -> DataLoader[torch.Tensor]:
+    return DataLoader(
+        dataset,
+        batch_size=4,
+        shuffle=True,
+        generator=torch.Generator().manual_seed(0),
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="growing_cache",
+    lesson="10",
+    symptom="memory grows from epoch to epoch with `persistent_workers=True`",
+    cause="Each worker has a cache of its own, without a bound, and reads other samples in every "
+    "epoch: in the end each holds the whole dataset.",
+    remedy="No cache in the workers: the kernel caches files for all of them. Decode once, into a "
+    "file that is mapped, or into one tensor before the loader starts.",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(3),
+)

@@ -1,0 +1,119 @@
+"""One slow sample holds up every batch behind it, though they are ready.
+
+Symptom: now and then the loop stands still, then gets many batches at once; meanwhile most
+workers are idle.
+
+Mechanism: the loop gets the batches in the order of their indices. A batch that another worker has
+finished early waits in main until its turn. It is not only that nothing is delivered: main hands
+out a new batch of indices for each batch that it delivers, so once each of the other workers has
+made its `prefetch_factor` batches, they have nothing to do either. The slowest sample sets the
+pace of all.
+
+Remedy: `in_order=False` (torch 2.6 and later), where the order of the batches does not matter:
+each is delivered when it is ready, and its worker gets the next one. The order then differs from
+run to run, and the samples that take long come later than they should: a resumed or repeated
+run is not the same. It does not help the batches that stand behind the slow one in its own
+worker's queue; `prefetch_factor=1` keeps that queue short. Or make samples cost alike: cut
+what is long into pieces beforehand, sort by length into batches.
+
+Seen in: pytorch#105203, pytorch#135409, pytorch#78798.
+"""
+
+from __future__ import annotations
+
+import atexit
+import re
+import shutil
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Costs, Finding
+
+LENGTH = 32
+BATCH = 2
+LONG = 3  # the second of the second batch: W1's first
+
+
+class Texts(Dataset[torch.Tensor]):
+    """A folder of texts. A sample is how many different words one has."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = sorted(folder.glob("*.txt"))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        words: set[str] = set()
+        with self.paths[index].open(encoding="utf-8") as file:
+            for line in file:
+                words.update(re.findall(r"\w+", line.lower()))
+        return torch.tensor(len(words))
+
+
+@cache
+def shared_texts() -> Path:
+    """31 letters of a few kB and a book of 6 MB, which the cases of this process share."""
+    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    random = np.random.default_rng(0)
+    for number in range(LENGTH):
+        words = [f"w{word}" for word in random.integers(0, 10_000, 500)]
+        letter = "\n".join(" ".join(words[i : i + 10]) for i in range(0, 500, 10)) + "\n"
+        text = letter * 2000 if number == LONG else letter
+        (folder / f"{number:03}.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+def time_half_an_epoch(loader: DataLoader[torch.Tensor]) -> Finding:
+    """The training loop, with a clock for half of its second epoch: in the first workers start."""
+    for _ in loader:
+        pass
+    began = time.perf_counter()
+    for number, _ in enumerate(loader, start=1):
+        if number == len(loader) // 2:
+            seconds = time.perf_counter() - began
+    return Finding(1000 * seconds, "ms until half of the batches had come")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Deliver the batches in their order."""
+    return Case(_loader(workers, start_method, in_order=True), consume=time_half_an_epoch)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Deliver each batch when it is ready."""
+    return Case(_loader(workers, start_method, in_order=False), consume=time_half_an_epoch)
+
+
+def _loader(workers: int, start_method: str, in_order: bool) -> DataLoader[torch.Tensor]:
+    return DataLoader(
+        Texts(shared_texts()),
+        batch_size=BATCH,
+        num_workers=workers,
+        prefetch_factor=1 if workers else None,
+        persistent_workers=workers > 0,
+        in_order=in_order,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="head_of_line",
+    lesson="13",
+    symptom="now and then the loop stands still, then gets many batches at once",
+    cause="Batches are delivered in their order. Those that are ready wait for one that is slow, "
+    "and their workers get nothing new to do.",
+    remedy="in_order=False where the order does not matter; otherwise make samples cost alike.",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(3),
+    ordered=False,
+)

@@ -1,0 +1,173 @@
+"""Nothing is kept, and the workers grow for the whole epoch: the C library does not reuse memory.
+
+Symptom: each worker's memory grows with every sample although nothing is kept: no list, no cache,
+no cycle; samples are of a megabyte or more, and decoding makes temporary tensors of that size.
+`gc.collect()` does not help, smaller batches make it worse, and on another machine, or in another
+container, the same program stays flat.
+
+NOTE [ Why the Heap Never Shrinks ]
+
+glibc gives a large block its own mapping, and returns it to the kernel when the block is freed. At
+the first such free it concludes that blocks of this size come and go, and raises the threshold:
+from then on they are cut from the heap. torch asks for aligned blocks, and glibc before 2.38 does
+not find a freed block again when an aligned one is asked for (glibc bug 14581): each tensor takes
+new pages at the end of the heap. The heap shrinks only from its end, and there stands the newest.
+
+Setting a threshold, by `mallopt` or `MALLOC_MMAP_THRESHOLD_`, ends its rise: large blocks have
+their own mappings for good.
+
+Remedy: fix the thresholds, with `mallopt` in `worker_init_fn`, or for all processes with
+`MALLOC_MMAP_THRESHOLD_=65536` in the environment before Python starts; or jemalloc with
+`LD_PRELOAD`. Where a sample's size is known, write into buffers that each worker makes once. A
+C library from glibc 2.38 on (Debian 13, Ubuntu 24.04) hardly shows it.
+
+Seen in: no public report found that names the cause; measured here, on glibc 2.36 and 2.41.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Final, Literal
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.gauge import Gauge
+from dltutor.failures.recordings import shared_recordings
+from dltutor.failures.sign import Costs, Finding
+
+_LENGTH: Final = 100_000  # numbers in a recording
+_FRAME: Final = 256
+_STEP: Final = 32
+_M_TRIM_THRESHOLD: Final = -1  # malloc.h
+_M_MMAP_THRESHOLD: Final = -3
+
+
+class Recordings(Dataset[torch.Tensor]):
+    """Recordings, cut into overlapping frames, each of the same loudness."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        recording = torch.from_numpy(np.load(self.paths[index])).float()
+        frames = recording.unfold(0, _FRAME, _STEP)
+        centred = frames - frames.mean(dim=1, keepdim=True)
+        return centred / centred.abs().amax(dim=1, keepdim=True)
+
+
+class BufferedRecordings(Recordings):
+    """The same, computed in a buffer that each worker makes once."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        super().__init__(paths)
+        self.buffer: torch.Tensor | None = None
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        recording = torch.from_numpy(np.load(self.paths[index])).float()
+        frames = recording.unfold(0, _FRAME, _STEP)
+        if self.buffer is None:
+            self.buffer = torch.empty(frames.shape)
+        centred = torch.sub(frames, frames.mean(dim=1, keepdim=True), out=self.buffer)
+        # The largest absolute value of each frame, without a tensor of absolute values.
+        return centred.div_(torch.linalg.vector_norm(centred, torch.inf, dim=1, keepdim=True))
+
+
+def return_freed_memory(worker_id: int) -> None:
+    """A `worker_init_fn`: large blocks go back to the kernel as soon as they are freed."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # glibc, and few others
+        libc.mallopt(_M_MMAP_THRESHOLD, 65536)
+        libc.mallopt(_M_TRIM_THRESHOLD, 65536)
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch.
+
+    Returns:
+        The MB by which each worker grew after its first batch, at the most.
+    """
+    gauge = Gauge()
+    private = [gauge.private() for _batch in loader]
+    return Finding(max(private) - private[0], "MB that each worker grew by")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """The C library as it comes."""
+    return Case(_loader(Recordings(_paths()), workers, start_method), train)
+
+
+def fixed(
+    *,
+    workers: int = 2,
+    start_method: str = "fork",
+    kind: Literal["mallopt", "buffer"] = "mallopt",
+) -> Case:
+    """The C library told to return memory, or buffers that are used again."""
+    if kind == "buffer":
+        return Case(_loader(BufferedRecordings(_paths()), workers, start_method), train)
+    tell = return_freed_memory
+    return Case(_loader(Recordings(_paths()), workers, start_method, tell), train)
+
+
+def _paths() -> tuple[str, ...]:
+    return shared_recordings(40, _LENGTH)
+
+
+def _loader(
+    dataset: Recordings,
+    workers: int,
+    start_method: str,
+    worker_init_fn: Callable[[int], None] | None = None,
+) -> DataLoader[torch.Tensor]:
+    return DataLoader(
+        dataset,
+        batch_size=1,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        worker_init_fn=worker_init_fn,
+    )
+
+
+def reuses_memory() -> str | None:
+    """Why the heap does not grow on this machine, or None."""
+    library = c_library()
+    name, _, version = library.partition(" ")
+    if name != "glibc":
+        return f"the C library is {library}, not glibc"
+    if tuple(map(int, version.split(".")[:2])) >= (2, 38):
+        return f"{library} reuses aligned memory (glibc before 2.38 does not)"
+    for setting in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"):
+        if os.environ.get(setting):
+            return f"{setting} is set"
+    return None
+
+
+def c_library() -> str:
+    """The C library and its version, such as "glibc 2.36"."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or "of an unknown kind"
+    except (AttributeError, OSError, ValueError):  # musl, macOS
+        return "of another kind"
+
+
+FAILURE = Failure(
+    name="heap_growth",
+    lesson="10",
+    symptom="each worker's memory grows with every sample although nothing is kept",
+    cause="glibc before 2.38 does not reuse the freed memory of large tensors; the heap grows with "
+    "every one.",
+    remedy="mallopt(M_MMAP_THRESHOLD) in worker_init_fn or MALLOC_MMAP_THRESHOLD_ in the "
+    "environment; or buffers that are used again.",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(3),
+    absent=reuses_memory,
+)

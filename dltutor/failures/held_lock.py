@@ -1,0 +1,145 @@
+"""A thread of main holds a lock while the workers are forked, and no worker ever gets it.
+
+Symptom: the epoch does not start, without an error, and no core is busy. A stack dump of a worker
+(`py-spy dump`, `faulthandler`) ends in a line that takes a lock. The first epoch may pass and a
+later one hang: it depends on what a thread does at the moment of the fork.
+
+NOTE [ A Lock Without An Owner ]
+
+fork copies the whole memory of main, but only the thread that called it. A lock is memory: if
+another thread holds it at that moment, the copy is held too, and the thread that would release
+it does not exist in the worker. Nobody can. Main's own lock is released a little later, as
+always, which is why main never shows what is wrong.
+
+The thread need not be yours: it may be a library's, one that saves, reports, prefetches or talks
+to a cloud store. Python's own locks are cared for: `logging`, `threading` and the standard
+streams make theirs anew in the child (`os.register_at_fork`).
+
+Remedy: give each worker a lock of its own, and with it a new state of what the lock guards, which
+the thread may have left half changed: in `worker_init_fn`, or for a library of yours in
+`os.register_at_fork`. Where the lock is not yours, start the workers while no thread is at work, or
+do not fork: spawn and forkserver copy no locks. `timeout=` only turns the hang into an error.
+
+Seen in: pytorch#1355, pytorch#75147, s3fs#369.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
+from dltutor.failures.sign import Says
+
+
+class Cache:
+    """Keeps what was computed once; any thread may use it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.kept: dict[str, list[int]] = {}
+
+    def get(self, key: str, compute: Callable[[str], list[int]]) -> list[int]:
+        with self.lock:
+            if key not in self.kept:
+                self.kept[key] = compute(key)
+            return self.kept[key]
+
+    def save(self, file: io.RawIOBase) -> None:
+        with self.lock:
+            pickle.dump(self.kept, file)
+
+
+CACHE = Cache()
+
+
+class Sentences(Dataset[torch.Tensor]):
+    """Sentences as numbers; the cache spares the second epoch the work."""
+
+    def __init__(self, sentences: list[str]) -> None:
+        self.sentences = sentences
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(CACHE.get(self.sentences[index], self.tokenize))
+
+    def tokenize(self, sentence: str) -> list[int]:
+        return [ord(letter) for letter in sentence]
+
+
+def own_cache(worker_id: int) -> None:
+    """Give a worker a cache with a lock that nobody holds."""
+    global CACHE
+    CACHE = Cache()
+
+
+class SlowDisk(io.BytesIO):
+    """A file that takes its time: until the workers are forked.
+
+    With a large cache the writing lasts long enough by itself, now and then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing = threading.Event()
+        self.forked = threading.Event()
+
+    def write(self, data: Any) -> int:
+        self.writing.set()
+        self.forked.wait()
+        return super().write(data)
+
+
+def train(loader: DataLoader[Any]) -> None:
+    """Start an epoch while a thread saves the cache of the one before."""
+    disk = SlowDisk()
+    saver = threading.Thread(target=CACHE.save, args=(disk,))
+    saver.start()
+    try:
+        disk.writing.wait()
+        batches = iter(loader)
+        disk.forked.set()
+        for _ in batches:
+            pass
+    finally:
+        disk.forked.set()
+        saver.join()
+
+
+SENTENCES: Final = [f"sentence {number:02}" for number in range(16)]
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Let the workers use the cache that they find."""
+    return Case(load(Sentences(SENTENCES), workers, start_method), train)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Give each worker a cache of its own."""
+    loader = load(Sentences(SENTENCES), workers, start_method, worker_init_fn=own_cache)
+    return Case(loader, train)
+
+
+FAILURE: Final = Failure(
+    name="held_lock",
+    lesson="07",
+    symptom="the epoch does not start, without an error: a worker stands in a line that takes a "
+    "lock",
+    cause="fork copies a lock that a thread holds, and not the thread that would release it.",
+    remedy="Make locks anew in each worker (worker_init_fn, os.register_at_fork), or do not fork.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("hung", ("in get: with self.lock:",)),
+    start_methods=("fork",),
+    texts=(r"use of fork\(\) may lead to deadlocks in the child",),
+    deadline=3,
+)

@@ -1,0 +1,92 @@
+"""The loop keeps a little of every batch, and with it all of every batch.
+
+Symptom: memory grows by a batch with every step, in the main process, although the loop keeps one
+picture or one number of each. The workers stay as they are, and no process of yours shows it as
+private memory: it is shared memory, and open descriptors, one for each tensor kept. The end is
+`No space left on device`, `Too many open files`, or the kernel's out-of-memory killer.
+
+Mechanism: a batch arrives as a piece of shared memory and a descriptor for it. `images[0]` and
+`labels[0]` are views: they share the storage of the batch, and the storage cannot go while a view
+of it is kept. `loss` is worse if it is kept with its graph: the graph keeps the batch, and all
+that the model computed from it.
+
+Remedy: keep numbers, with `.item()`, and copies, with `.clone()`. Detach first what has a graph.
+
+Seen in: lepard#12 (a meter that kept losses with their graphs), pytorch#973 (the descriptors).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.gauge import Gauge, no_proc
+from dltutor.failures.sign import Costs, Finding
+
+Sample = tuple[torch.Tensor, int]
+
+
+class Pictures(Dataset[Sample]):
+    """Pictures of noise in ten classes."""
+
+    def __len__(self) -> int:
+        return 320
+
+    def __getitem__(self, index: int) -> Sample:
+        random = torch.Generator().manual_seed(index)
+        return torch.rand(3, 64, 64, generator=random), index % 10
+
+
+def keep_views(loader: DataLoader[Sample]) -> Finding:
+    """Keep the first picture and the first label of each batch, to show them later."""
+    gauge = Gauge()
+    examples = []
+    for images, labels in loader:
+        examples.append((images[0], labels[0]))
+    return _held(gauge, len(examples))
+
+
+def keep_copies(loader: DataLoader[Sample]) -> Finding:
+    """Keep a copy of the picture, and the label as a number."""
+    gauge = Gauge()
+    examples = []
+    for images, labels in loader:
+        examples.append((images[0].clone(), labels[0].item()))
+    return _held(gauge, len(examples))
+
+
+def _held(gauge: Gauge, kept: int) -> Finding:
+    return Finding(gauge.shared(), f"MB of shared memory for {kept} pictures kept")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Keep views of each batch."""
+    return Case(_loader(workers, start_method), keep_views)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Keep copies of what is wanted."""
+    return Case(_loader(workers, start_method), keep_copies)
+
+
+def _loader(workers: int, start_method: str) -> DataLoader[Sample]:
+    return DataLoader(
+        Pictures(),
+        batch_size=16,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="kept_batches",
+    lesson="10",
+    symptom="memory grows by a batch with every step, in the main process",
+    cause="A view of a batch keeps the storage of the whole batch, in shared memory.",
+    remedy="Keep numbers with .item() and copies with .clone().",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(5),
+    absent=no_proc,
+)

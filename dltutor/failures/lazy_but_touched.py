@@ -1,0 +1,106 @@
+"""The file is opened late, in `__getitem__`, and still shared: the main process was there first.
+
+Symptom: wrong samples, silently, although the file is opened in __getitem__.
+
+Mechanism: "open it on first use" means that every worker opens its own file, as long as the first
+use is in a worker. `dataset[0]` in the main process, to print a shape, to draw a sample, to
+measure a mean or in the dataset's own `__init__`, opens it there. The workers find `self.file`
+set, do not open their own, and read at one shared position (see `shared_file_offset`). Remove the
+line that prints the shape, and the samples are right. Under `spawn` and `forkserver` the same line
+ends the loader at the start: `TypeError: cannot pickle '_io.BufferedReader' object`.
+
+Remedy: remember which process opened the file and open it again in another one; leave it out of
+what is pickled. The worker closes its copy of the descriptor, which leaves the main process's own
+open. (With a database do not close what you inherited: that says goodbye for the main process.)
+
+Seen in: VisCy#417 (its `__init__` reads the windows), h5py in stable-worldmodel#194.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.records import (
+    LENGTH,
+    SIZE,
+    count_wrong,
+    decode,
+    open_slowly,
+    shared_records,
+)
+from dltutor.failures.sign import Counts
+
+
+class LazyRecords(Dataset[torch.Tensor]):
+    """Records in a file that is opened when the first one is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file: io.BufferedReader | None = None
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.file is None:
+            self.file = open_slowly(self.path)
+        self.file.seek(index * SIZE)
+        return decode(self.file.read(SIZE))
+
+
+class OwnRecords(LazyRecords):
+    """The same, and a process that finds another one's file opens its own."""
+
+    opened_by: int | None = None
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.file is not None and self.opened_by != os.getpid():
+            self.file.close()
+            self.file = None
+        self.opened_by = os.getpid()
+        return super().__getitem__(index)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "file": None}
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", touched: bool = True) -> Case:
+    """Open on first use, and look at one sample before the first epoch."""
+    return _case(LazyRecords(shared_records()), workers, start_method, touched)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", touched: bool = True) -> Case:
+    """Open on first use in each process."""
+    return _case(OwnRecords(shared_records()), workers, start_method, touched)
+
+
+def _case(dataset: LazyRecords, workers: int, start_method: str, touched: bool) -> Case:
+    if touched:
+        assert dataset[0].shape == (SIZE // 4,)
+    loader = DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, count_wrong)
+
+
+FAILURE = Failure(
+    name="lazy_but_touched",
+    lesson="05",
+    symptom="wrong samples, silently, although the file is opened in __getitem__",
+    cause="The main process took a sample before the workers started, and they inherit its file.",
+    remedy="Key the handle by os.getpid(), and drop it in __getstate__.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(LENGTH // 16),
+    start_methods=("fork",),
+)

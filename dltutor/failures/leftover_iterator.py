@@ -1,0 +1,132 @@
+"""After an error that you caught, the workers live on, and later stop the program for a while.
+
+Symptom: the workers are still alive after an error was caught, with `try: for batch in loader: ...
+except ValueError:`, and hold their memory. Later, at any line, the program stands still for 5 s
+for each worker. Or a log fills with `AssertionError: can only test a child process`, below
+`Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__`.
+
+NOTE [ Who Holds The Iterator ]
+
+Torch raises a worker's exception from a function that keeps it in a local variable: exception ->
+traceback -> frames -> exception, a cycle, and one of the frames is a method of the iterator. No
+reference count falls to zero, so the iterator and its workers live until the cyclic garbage
+collector happens to run. It then closes the queues before the iterator can use them to tell the
+workers to leave; each is waited for, for 5 s, and terminated.
+
+If the program forks meanwhile (the next loader's workers, for example), the child inherits the
+iterator. When it is collected there, it asks after workers that are not the child's: `can only
+test a child process`. This is noise, printed from `__del__`, and harmless to the data. It is often
+blamed on tqdm, which is one of the things that hold an iterator.
+
+Remedy: catch what may happen to a sample in the worker (as here), so that the loop ends by itself.
+Where you must catch what a worker raised, take its traceback away: `error.with_traceback(None)`
+frees the iterator at once, and the workers with it. Log the error before that.
+
+Seen in: no public report of the stall found; measured here, on torch 2.13. The noise:
+pytorch#149837, transformers#25785, fastai#1990, optuna#5024.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from multiprocessing import active_children
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.readings import make_readings
+from dltutor.failures.sign import Counts, Finding
+from dltutor.failures.tolerant import Tolerant, collate_tolerant
+
+Sample = tuple[torch.Tensor, int]
+
+
+class Readings(Dataset[Sample]):
+    """Readings and their labels."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Sample:
+        reading = json.loads(self.paths[index].read_text())
+        return torch.tensor([float(value) for value in reading["values"]]), reading["label"]
+
+
+def train(loader: DataLoader[Any]) -> Finding:
+    """An epoch that a bad value may end early, and how many of its workers are alive then."""
+    others = set(active_children())
+    try:
+        for _ in loader:
+            pass
+    except ValueError:
+        pass
+    return _alive(others)
+
+
+def train_and_let_go(loader: DataLoader[Any]) -> Finding:
+    """The same; of what it caught it keeps no traceback."""
+    others = set(active_children())
+    try:
+        for _ in loader:
+            pass
+    except ValueError as error:
+        error.with_traceback(None)
+    return _alive(others)
+
+
+def _alive(others: set[Any]) -> Finding:
+    workers = set(active_children()) - others
+    return Finding(len(workers), "workers alive after the epoch")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Catch what a worker raised, and go on."""
+    return Case(_loader(Readings(_paths()), workers, start_method), train)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Catch it in the worker."""
+    dataset = Tolerant(Readings(_paths()), ValueError)
+    return Case(_loader(dataset, workers, start_method, collate_tolerant), train_and_let_go)
+
+
+def _paths() -> Sequence[Path]:
+    return make_readings('{"values": ["2.25", "n/a", "9.0"], "label": 0}')
+
+
+def _loader(
+    dataset: Dataset[Any], workers: int, start_method: str, collate_fn: Any = None
+) -> DataLoader[Any]:
+    return DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        collate_fn=collate_fn,
+    )
+
+
+FAILURE = Failure(
+    name="leftover_iterator",
+    lesson="03",
+    symptom="the workers are still alive after an error was caught / AssertionError: can only test "
+    "a child process",
+    cause="A caught exception of a worker is in a cycle with the iterator. Workers live until the "
+    "garbage collector runs, which then waits 5 s for each.",
+    remedy="Catch in the worker what may happen to a sample; take the traceback of what you catch "
+    "in the loop away with error.with_traceback(None).",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(2),
+    texts=(
+        r"can only test a child process",
+        r"Exception ignored in: <function _MultiProcessingDataLoaderIter\.__del__",
+    ),
+)

@@ -1,0 +1,102 @@
+"""Each step asks for `next(iter(loader))`, and starts the workers anew for one batch.
+
+Symptom: a step takes as long as starting the workers: a tenth of a second, or several seconds
+under spawn. Processes named `pt_data_worker` come and go. Without `shuffle` the loss falls quickly
+to nothing: every step trains on the same first batch.
+
+Mechanism: `iter(loader)` begins a new epoch. It makes a sampler's iterator, two queues and
+`num_workers` processes; they load `num_workers * prefetch_factor` batches, of which one is used.
+Then the iterator has no reference left and all of it is ended. `persistent_workers=True` keeps the
+processes, and each step still begins a new epoch, throws away what was prefetched, and gets the
+first batch.
+
+Remedy: make one iterator and take every batch from it. For a loop that counts steps, a generator
+that begins the next epoch when one ends: `while True: yield from loader`.
+
+Seen in: pytorch#1917, pytorch#9985 (processes were started faster than they ended).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Costs, Finding
+
+STEPS = 3
+
+
+def new_iterator_each_step(loader: DataLoader[Any]) -> Finding:
+    """A few steps of training, with a clock. The first starts workers in any case."""
+    seconds = []
+    for _ in range(STEPS):
+        began = time.perf_counter()
+        next(iter(loader))
+        seconds.append(time.perf_counter() - began)
+    return _finding(seconds)
+
+
+def one_iterator(loader: DataLoader[Any]) -> Finding:
+    """The same steps, each with the next batch."""
+    batches = endless(loader)
+    seconds = []
+    for _ in range(STEPS):
+        began = time.perf_counter()
+        next(batches)
+        seconds.append(time.perf_counter() - began)
+    return _finding(seconds)
+
+
+def endless(loader: DataLoader[Any]) -> Iterator[Any]:
+    """Epoch after epoch."""
+    while True:
+        yield from loader
+
+
+def _finding(seconds: list[float]) -> Finding:
+    return Finding(1000 * min(seconds[1:]), "ms at least for a further step")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", shuffle: bool = True) -> Case:
+    """Begin an epoch at each step.
+
+    Args:
+        workers: The number of workers.
+        start_method: Their start method.
+        shuffle: Without it each step gets the same batch.
+    """
+    return Case(_loader(workers, start_method, shuffle), consume=new_iterator_each_step)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", shuffle: bool = True) -> Case:
+    """Begin an epoch when one has ended."""
+    return Case(_loader(workers, start_method, shuffle), consume=one_iterator)
+
+
+def _loader(workers: int, start_method: str, shuffle: bool) -> DataLoader[Any]:
+    return DataLoader(
+        TensorDataset(torch.arange(512.0)),
+        batch_size=32,
+        shuffle=shuffle,
+        generator=torch.Generator().manual_seed(0),
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="loader_per_step",
+    lesson="13",
+    symptom="a step takes as long as starting the workers",
+    cause="next(iter(loader)) begins a new epoch: it starts all workers, takes one batch and ends "
+    "them.",
+    remedy="Make one iterator and take every batch from it.",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(4),
+)

@@ -1,0 +1,119 @@
+"""Under forkserver the error does not say what a worker died of.
+
+Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly`, some 5 s after the
+death, below a bare `_queue.Empty`; no signal, no exit code.
+
+Mechanism: under fork and spawn a worker is a child of the main process, which the kernel tells of
+its death (SIGCHLD); torch asks how it died and puts that into the error. Under forkserver, the
+default on Linux from Python 3.14 on, it is a child of the server. Main is told nothing. Torch
+looks every 5 s, while it waits for a batch, whether the workers live, and raises with what the wait
+ended with: an empty queue. The same is true of a loop in a thread other than the main one.
+
+Remedy: the exit code is still known to multiprocessing. Remember the workers when the loop starts
+(`multiprocessing.active_children()`), and on such an error read the `exitcode` of each: a negative
+number is minus the signal, -9 for SIGKILL.
+
+Seen in: no public report found; measured here, on torch 2.13. MC-GAN#19 shows the same bare
+`_queue.Empty` on Windows.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Counts, Finding
+
+
+class Waves(Dataset[Any]):
+    """Pieces of a sine wave."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> Any:
+        return np.sin(np.arange(16) + 16 * index)
+
+
+def train(loader: DataLoader[Any]) -> Finding:
+    """An epoch that loses a worker, and whether the error says what it died of."""
+    named = False
+    try:
+        for _ in lose_a_worker(loader, []):
+            pass
+    except RuntimeError as error:
+        said = f"{error} {error.__cause__} {error.__context__}"
+        named = "killed by signal" in said or "exit code" in said
+    return _unnamed(named)
+
+
+def train_and_ask_the_workers(loader: DataLoader[Any]) -> Finding:
+    """The same epoch; what the worker died of is asked of the worker."""
+    named = False
+    workers: list[BaseProcess] = []
+    try:
+        for _ in lose_a_worker(loader, workers):
+            pass
+    except RuntimeError:
+        named = any(worker.exitcode == -signal.SIGKILL for worker in workers)
+    return _unnamed(named)
+
+
+def lose_a_worker(loader: DataLoader[Any], workers: list[BaseProcess]) -> Iterator[Any]:
+    """Iterate a loader, fill the list with its workers, and have one of them killed."""
+    others = set(active_children())
+    batches = iter(loader)
+    workers += sorted(set(active_children()) - others, key=lambda worker: worker.pid or 0)
+    yield next(batches)
+    os.kill(workers[0].pid or 0, signal.SIGKILL)  # as the OOM killer does
+    yield from batches
+
+
+def _unnamed(named: bool) -> Finding:
+    return Finding(0 if named else 1, "of 1 deaths without a cause")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Read in the error what a worker died of."""
+    return Case(_loader(workers, start_method), train)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Ask the worker."""
+    return Case(_loader(workers, start_method), train_and_ask_the_workers)
+
+
+def _loader(workers: int, start_method: str) -> DataLoader[Any]:
+    return DataLoader(
+        Waves(),
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        # Arrays travel in the pipe. Of a tensor only a handle does, and fetching it from a dead
+        # worker fails earlier and in another way: see `misleading_exit`.
+        collate_fn=np.stack,
+    )
+
+
+FAILURE = Failure(
+    name="lost_cause",
+    lesson="03",
+    symptom="RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly, below a bare "
+    "_queue.Empty: no signal, no exit code",
+    cause="Under forkserver a worker is not a child of the main process. Nobody tells main of a "
+    "death, and torch's error holds an empty queue in place of the cause.",
+    remedy="Remember the workers when the loop starts; when it fails, read the exitcode of each.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(1),
+    start_methods=("forkserver",),
+    texts=(r"_queue\.Empty .*DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly",),
+)

@@ -1,0 +1,153 @@
+"""An exception of two arguments arrives as a RuntimeError, and `except MyError` does not match.
+
+Symptom: `RuntimeError: Caught MyError in DataLoader worker process 0.`, although the loop stands
+in `try: ... except MyError:`. With `num_workers=0` it is caught.
+
+NOTE [ What Arrives Of An Exception ]
+
+The worker sends the type of the exception and its traceback as text. The main process calls the
+type with that text as its only argument and raises the result. A class whose `__init__` needs two
+arguments cannot be called so, and torch raises a RuntimeError in its place. The text is complete;
+the type is gone, and with it every `except` that asks for it. It happens to classes of your own
+and to `json.JSONDecodeError`, `UnicodeDecodeError`, `subprocess.CalledProcessError` and
+`urllib.error.HTTPError`.
+
+A class with an attribute `message` of its own (not of the object's) is called with
+`message=text`. If it does not take that, you see `TypeError: MyError.__init__() got an unexpected
+keyword argument 'message'`, and nothing of the original error.
+
+Remedy: let exceptions that leave a dataset take one argument, the text, and say everything in it:
+attributes do not travel. Then `except` matches, at the price of the whole batch. If the loop is to
+go on, catch the error in the worker, where it still has its type, and hand the reason over with
+the batch: that costs the one sample.
+
+Seen in: pytorch#11633, pytorch#25522, pytorch#34130, pytorch#44631. Before
+pytorch#58131 (2021) such an exception ended in `TypeError: __init__() missing 1 required positional
+argument`, without the original traceback.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.readings import make_readings
+from dltutor.failures.sign import Says
+from dltutor.failures.tolerant import Tolerant, collate_tolerant
+
+Sample = tuple[torch.Tensor, int]
+
+
+class BadReading(Exception):
+    """A file lacks something."""
+
+    def __init__(self, path: Path, missing: str) -> None:
+        super().__init__(f"{path.name} has no {missing}")
+        self.path = path
+        self.missing = missing
+
+
+class DescribedBadReading(BadReading):
+    """The same, with a description for all."""
+
+    message = "a reading cannot be used"
+
+
+class Readings(Dataset[Sample]):
+    """Readings and their labels."""
+
+    def __init__(self, paths: Sequence[Path], error: type[BadReading] = BadReading) -> None:
+        self.paths = paths
+        self.error = error
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Sample:
+        path = self.paths[index]
+        reading = json.loads(path.read_text())
+        if "label" not in reading:
+            raise self.error(path, "label")
+        return torch.tensor(reading["values"]), reading["label"]
+
+
+class UnusableReading(Exception):
+    """Takes one argument, the text. Torch can make another one of it."""
+
+
+class TellingReadings(Readings):
+    """The same readings. What they raise arrives with its type, with and without workers."""
+
+    def __getitem__(self, index: int) -> Sample:
+        try:
+            return super().__getitem__(index)
+        except BadReading as bad:
+            raise UnusableReading(f"sample {index}: {bad}") from bad
+
+
+def train(loader: DataLoader[Any]) -> str:
+    """An epoch that ends early if a reading is bad."""
+    try:
+        for _ in loader:
+            pass
+    except (BadReading, UnusableReading) as bad:
+        return f"ended early: {bad}"
+    return "complete"
+
+
+def broken(
+    *, workers: int = 2, start_method: str = "fork", error: type[BadReading] = BadReading
+) -> Case:
+    """Raise an exception of two arguments in a worker; the loop is ready for it."""
+    return Case(_loader(Readings(_paths(), error), workers, start_method), train)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", arrives: bool = False) -> Case:
+    """Catch it in the worker and hand over the reason; or let it arrive, with one argument."""
+    if arrives:
+        return Case(_loader(TellingReadings(_paths()), workers, start_method), train)
+    dataset = Tolerant(Readings(_paths()), BadReading)
+    return Case(_loader(dataset, workers, start_method, collate_tolerant), train)
+
+
+def _paths() -> Sequence[Path]:
+    return make_readings('{"values": [2.25, 4.5, 9.0]}')
+
+
+def _loader(
+    dataset: Dataset[Any], workers: int, start_method: str, collate_fn: Any = None
+) -> DataLoader[Any]:
+    return DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        collate_fn=collate_fn,
+    )
+
+
+FAILURE = Failure(
+    name="lost_exception_type",
+    lesson="02",
+    symptom="RuntimeError: Caught MyError in DataLoader worker process 0, and `except MyError` "
+    "does not match / TypeError: MyError.__init__() got an unexpected keyword argument 'message'",
+    cause="The main process makes a new exception from a text alone. A class that needs more than "
+    "one argument cannot be made so, and becomes a RuntimeError.",
+    remedy="Raise exceptions that take one text, or catch them in the worker and hand the reason "
+    "over with the batch.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("raised", ("RuntimeError: Caught BadReading in DataLoader worker process",)),
+    texts=(
+        r"RuntimeError: Caught (?!RuntimeError)[A-Z]\w+ in DataLoader worker process",
+        r"in reraise .*TypeError: \S*__init__\(\) missing \d+ required positional argument",
+        r"in reraise .*TypeError: \S*__init__\(\) got an unexpected keyword argument 'message'",
+        r"TypeError: \w+\.__init__\(\) got an unexpected keyword argument 'message'",
+    ),
+)

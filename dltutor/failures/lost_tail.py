@@ -1,0 +1,104 @@
+"""drop_last drops a batch for each worker, and with enough workers the whole epoch.
+
+Symptom: an IterableDataset with drop_last=True loses samples with workers that it does not lose
+without; with a small one the loop may run no step at all.
+
+Mechanism: an IterableDataset is batched in the workers. Each fills batches from its own part of
+the stream, and each drops what is left over, so up to `workers * (batch_size - 1)` samples go
+instead of `batch_size - 1`. Of 48 samples in batches of 16: none lost with no workers, 16 with
+two, all 48 with four, since no worker has 16. A map-style dataset is batched in the main process
+and drops once.
+
+Remedy: deal out whole batches instead of samples: let the dataset build them, and give the loader
+`batch_size=None`. Then the order does not depend on the number of workers either. It costs
+a pass over all samples in every worker: what is cheap (reading a line) is done for all, what is
+dear (decoding) only for your own. Or do without `drop_last`, where the model bears short batches:
+then there may be one for each worker.
+
+Seen in: pytorch#33413 (open since 2020), detectron2#5035.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Counts, Finding
+
+LENGTH, BATCH = 48, 16
+
+
+class Stream(IterableDataset[torch.Tensor]):
+    """A stream of samples; of n workers each takes every n-th."""
+
+    def __init__(self, length: int = LENGTH) -> None:
+        self.length = length
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        worker = get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        for number in range(first, self.length, step):
+            yield torch.tensor(number)
+
+
+class BatchedStream(IterableDataset[torch.Tensor]):
+    """The same stream in whole batches; of n workers each takes every n-th batch."""
+
+    def __init__(self, length: int = LENGTH) -> None:
+        self.length = length
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        worker = get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        return islice(self._batches(), first, None, step)
+
+    def _batches(self) -> Iterator[torch.Tensor]:
+        numbers = iter(range(self.length))
+        while len(batch := list(islice(numbers, BATCH))) == BATCH:
+            yield torch.tensor(batch)
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch; the stream fills whole batches, so nothing need be lost."""
+    seen = {number for batch in loader for number in batch.tolist()}
+    return Finding(LENGTH - len(seen), f"of {LENGTH} samples lost")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Deal out samples, and drop what is left in each worker."""
+    return _case(Stream(), BATCH, workers, start_method)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Deal out batches."""
+    return _case(BatchedStream(), None, workers, start_method)
+
+
+def _case(
+    dataset: IterableDataset[torch.Tensor], batch_size: int | None, workers: int, start_method: str
+) -> Case:
+    loader = DataLoader(
+        dataset,
+        batch_size=batch_size,
+        drop_last=batch_size is not None,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, train)
+
+
+FAILURE = Failure(
+    name="lost_tail",
+    lesson="12",
+    symptom="an IterableDataset with drop_last=True loses samples with workers that it does not "
+    "lose without",
+    cause="A stream is batched in the workers, and each of them drops its own unfinished batch.",
+    remedy="Let the dataset build whole batches and deal those out, with batch_size=None.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(BATCH),
+)

@@ -1,0 +1,195 @@
+"""The dataset's thread was started in main, and a forked worker does not have it.
+
+Symptom: the epoch does not start, without an error: a worker stands in `future.result()` (of an
+executor) or in `queue.get()` (of a thread that reads ahead). From a queue the first samples
+still come, the same ones from every worker, and then no more.
+
+Mechanism: fork copies the memory of main, and the one thread that called it. The executor in the
+worker is a copy that believes its thread to be there. It puts the work into its queue, starts no
+other thread, and nobody takes the work out. The same for a thread that fills a queue: what was in
+the queue is there, in every worker, and nothing follows. Under spawn and forkserver such a
+dataset cannot be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object`, an error instead
+of a hang (see `unpicklable_handle`).
+
+Remedy: make executors and threads once in each process, where they are used, and leave them out of
+the pickle. Clients of cloud stores (s3fs, gcsfs) keep such a thread: make the client in the
+worker as well, or do not fork.
+
+Seen in: s3fs#369, gcsfs#379, Samudra#660.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from queue import Queue
+from typing import Any, Final, Literal
+
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+from dltutor.failures.contract import Case, Consume, Failure
+from dltutor.failures.loaders import load
+from dltutor.failures.per_process import PerProcess
+from dltutor.failures.sign import Says
+
+Kind = Literal["executor", "reader"]
+
+PAIRS: Final = 16
+SIZE: Final = 8  # bytes of a file
+
+
+class Pairs(Dataset[torch.Tensor]):
+    """An image and its mask, read at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.images = sorted(folder.glob("*.image"))
+        self.thread = ThreadPoolExecutor(max_workers=1)
+        self.masks = list(self.thread.map(self.find_mask, self.images))
+
+    def find_mask(self, image: Path) -> Path:
+        return image.with_suffix(".mask").resolve(strict=True)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        mask = self.thread.submit(self.masks[index].read_bytes)
+        image = self.images[index].read_bytes()
+        return torch.tensor([list(image), list(mask.result())])
+
+
+class OwnThreadPairs(Pairs):
+    """The same, with an executor that each process makes for itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.images = sorted(folder.glob("*.image"))
+        self.masks = [self.find_mask(image) for image in self.images]
+        self.executor = PerProcess(partial(ThreadPoolExecutor, max_workers=1))
+
+    @property
+    def thread(self) -> ThreadPoolExecutor:  # type: ignore[override]
+        """The executor of this process."""
+        return self.executor.get()
+
+
+class ReadAhead(IterableDataset[torch.Tensor]):
+    """The images one after the other; a thread keeps the next four ready."""
+
+    def __init__(self, folder: Path) -> None:
+        self.images = sorted(folder.glob("*.image"))
+        self.ready: Queue[torch.Tensor | None] = Queue(maxsize=4)
+        self.reader = threading.Thread(target=self.read, args=(self.ready,))
+        self.reader.start()
+
+    def read(self, ready: Queue[torch.Tensor | None], first: int = 0, step: int = 1) -> None:
+        for path in islice(self.images, first, None, step):
+            ready.put(torch.tensor(list(path.read_bytes())))
+        ready.put(None)
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        while (image := self.ready.get()) is not None:
+            yield image
+
+    def close(self) -> None:
+        """End the thread."""
+        while self.reader.is_alive():
+            while not self.ready.empty():
+                self.ready.get()
+            self.reader.join(0.01)
+
+
+class ReadAheadInWorker(ReadAhead):
+    """The same, with a thread in each worker, which reads the worker's own share."""
+
+    def __init__(self, folder: Path) -> None:
+        self.images = sorted(folder.glob("*.image"))
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        worker = get_worker_info()
+        share = (worker.id, worker.num_workers) if worker else (0, 1)
+        ready: Queue[torch.Tensor | None] = Queue(maxsize=4)
+        threading.Thread(target=self.read, args=(ready, *share)).start()
+        while (image := ready.get()) is not None:
+            yield image
+
+
+def read_all(loader: DataLoader[Any]) -> None:
+    """Run an epoch over a ReadAhead once four images are ready, as they soon are."""
+    dataset: Any = loader.dataset
+    try:
+        while not dataset.ready.full():
+            time.sleep(0.001)
+        for _ in loader:
+            pass
+    finally:
+        dataset.close()
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "executor") -> Case:
+    """Make the thread in main.
+
+    Args:
+        workers: The number of workers.
+        start_method: "fork", "spawn" or "forkserver".
+        kind: "executor", or "reader" for a thread that fills a queue; it ends with the loop.
+    """
+    make, loop = _KINDS[kind][0]
+    return Case(load(make(pairs_folder()), workers, start_method), loop)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", kind: Kind = "executor") -> Case:
+    """Make it in each process that uses it.
+
+    Args:
+        workers: The number of workers.
+        start_method: "fork", "spawn" or "forkserver".
+        kind: "executor" or "reader".
+    """
+    make, loop = _KINDS[kind][1]
+    return Case(load(make(pairs_folder()), workers, start_method), loop)
+
+
+_Made = tuple[Any, Consume | None]
+_KINDS: Final[dict[Kind, tuple[_Made, _Made]]] = {
+    "executor": ((Pairs, None), (OwnThreadPairs, None)),
+    "reader": ((ReadAhead, read_all), (ReadAheadInWorker, None)),
+}
+
+
+@cache
+def pairs_folder() -> Path:
+    """A folder with 16 images and their masks, of eight bytes each."""
+    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for number in range(PAIRS):
+        (folder / f"{number:02}.image").write_bytes(bytes([number] * SIZE))
+        (folder / f"{number:02}.mask").write_bytes(bytes([number % 2] * SIZE))
+    return folder
+
+
+FAILURE: Final = Failure(
+    name="lost_thread",
+    lesson="07",
+    symptom="the epoch does not start, without an error: a worker stands in `future.result()` / "
+    "`queue.get()`",
+    cause="fork copies an executor or a queue, and not the thread that works for it.",
+    remedy="Make threads once in each process that uses them, and leave them out of the pickle.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("hung", ("in __getitem__: return torch.tensor([list(image), list(mask.result())])",)),
+    start_methods=("fork",),
+    texts=(
+        r"concurrent/futures/_base\.py.{0,20}line \d+.{0,4}in result",
+        r"queue\.py.{0,20}line \d+.{0,4}in get\b",
+    ),
+    deadline=3,
+)

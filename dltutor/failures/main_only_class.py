@@ -1,0 +1,87 @@
+"""The dataset's class was defined in a notebook cell, and the worker has no such class.
+
+Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly` before the first
+batch, and on stderr, once for each worker, `AttributeError: Can't get attribute 'Squares' on
+<module '__main__' (built-in)>`. In a notebook that stderr may be in the terminal of the server.
+
+Mechanism: a pickle does not hold a class, it holds the class's module and name. Of a class from a
+cell that is `__main__.Squares`. Main can write that down, so nothing fails where the worker is
+started. A worker of spawn or forkserver is a new interpreter; its `__main__` is another one, in
+which the cell was never run. It fails while it unpickles its dataset, dies with exit code 1,
+and cannot report through torch, whose worker loop it has not reached. The same holds for a
+`collate_fn`, a transform or a `worker_init_fn` from a cell, and for a class defined below `if
+__name__ == "__main__":`. Under fork the worker has main's memory, and with it the class.
+
+Remedy: put the class into a file (in a notebook `%%writefile squares.py`), and import it.
+
+Seen in: pytorch#87016, deep-person-reid#341, LibAUC#60.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any, Final
+
+import torch
+from torch.utils.data import Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
+from dltutor.failures.sign import Says
+
+
+class Squares(Dataset[torch.Tensor]):
+    """The square numbers."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(index**2)
+
+
+def define_in_cell(source: str, name: str) -> Any:
+    """Run source code as a notebook cell does, and return the class that it leaves in `__main__`.
+
+    Args:
+        source: The code of the class.
+        name: The name of the class.
+    """
+    cell: dict[str, Any] = {"__name__": "__main__", "torch": torch, "Dataset": Dataset}
+    exec(source, cell)
+    setattr(sys.modules["__main__"], name, cell[name])
+    return cell[name]
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Define the class in `__main__`, as a cell does."""
+    from_cell = define_in_cell(inspect.getsource(Squares), "Squares")
+    return Case(load(from_cell(16), workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Import the same class from a module."""
+    return Case(load(Squares(16), workers, start_method))
+
+
+FAILURE: Final = Failure(
+    name="main_only_class",
+    lesson="06",
+    symptom="AttributeError: Can't get attribute 'Squares' on <module '__main__' (built-in)> / "
+    "DataLoader worker (pid(s) 4711) exited unexpectedly",
+    cause="A pickle names the class, it does not hold it. The worker's `__main__` has none.",
+    remedy="Put the class, the transform or the collate_fn into a file and import it.",
+    broken=broken,
+    fixed=fixed,
+    # The server of forkserver writes to where it was started: only the exit code is certain.
+    sign=Says(
+        "worker died",
+        ("AttributeError: Can't get attribute 'Squares' on <module '__m", "ended with exit code 1"),
+    ),
+    start_methods=("spawn", "forkserver"),
+    texts=(r"Can't get attribute '\w+' on <module '__(mp_)?main__'",),
+)

@@ -1,0 +1,149 @@
+"""A worker calls `sys.exit`, and the main process complains of a file that does not exist.
+
+Symptom: `FileNotFoundError: [Errno 2] No such file or directory` without the name of a file, or
+`ConnectionResetError: [Errno 104] Connection reset by peer`, `ConnectionRefusedError` or
+`EOFError`, from `rebuild_storage_fd`. All files are there.
+
+NOTE [ Which File Was Not Found ]
+
+A worker catches `Exception`. SystemExit, which `sys.exit` and `argparse` raise, is none: the
+worker ends, in good order, and removes its temporary files. One of these is a socket in
+`/tmp/pymp-...`: a batch on its way is no data, but a handle for shared memory that the main
+process fetches through this socket when it unpickles the batch. Batches that the worker finished
+earlier are still on their way, so main asks a socket that is gone. This is the file. How far the
+clean-up has come decides which of the errors you see; if nothing is on its way, torch says
+`exited unexpectedly`, with the exit code.
+
+How to tell it from a file that is missing: there is no "Caught FileNotFoundError in DataLoader
+worker process", `error.filename` is None, and the traceback ends in `multiprocessing`.
+
+Remedy: look at stderr for the worker's last words. Turn an exit into an error where it is made;
+where that is not yours, catch SystemExit in the dataset and raise something with the sample's
+name. The same errors after another death (see `dead_worker`) mean: look for the death first.
+
+Seen in: pytorch#28950, pytorch#1551, mmagic#508, mmpretrain#472, Pytorch-UNet#517 (the errors;
+of other deaths).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.readings import make_readings
+from dltutor.failures.sign import Says
+from dltutor.failures.tolerant import Tolerant, collate_tolerant
+
+CHANNELS = 16
+Sample = dict[str, Any]
+
+
+def read(path: Path) -> Any:
+    """Read one file. Written for the command line, where it ends the program with a message."""
+    try:
+        return json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        sys.exit(f"{path.name}: {error}")
+
+
+class Readings(Dataset[Sample]):
+    """Readings, each with the responses of a bank of filters."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Sample:
+        reading = read(self.paths[index])
+        values = torch.tensor(reading["values"])
+        responses = [values * channel for channel in range(CHANNELS)]
+        return {"responses": responses, "label": reading["label"]}
+
+
+class UnreadableReading(ValueError):
+    """A file is no reading."""
+
+
+class RaisingReadings(Readings):
+    """The same readings; an exit becomes an error that names the sample."""
+
+    def __getitem__(self, index: int) -> Sample:
+        try:
+            return super().__getitem__(index)
+        except SystemExit as exit:
+            raise UnreadableReading(f"sample {index}: {exit}") from exit
+
+
+def keep(samples: list[Sample]) -> list[Sample]:
+    """A batch is the list of its samples."""
+    return samples
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Use a function that exits."""
+    return Case(_loader(Readings(_paths()), workers, start_method, keep))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", arrives: bool = False) -> Case:
+    """Turn the exit into a reason that comes with the batch; or into an error that arrives."""
+    dataset = RaisingReadings(_paths())
+    if arrives:
+        return Case(_loader(dataset, workers, start_method, keep))
+    tolerant = Tolerant(dataset, UnreadableReading)
+    return Case(_loader(tolerant, workers, start_method, collate_tolerant))
+
+
+def _paths() -> Sequence[Path]:
+    return make_readings('{"values": [2.25, 4.5')
+
+
+def _loader(
+    dataset: Dataset[Any], workers: int, start_method: str, collate_fn: Any
+) -> DataLoader[Any]:
+    return DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        collate_fn=collate_fn,
+    )
+
+
+FAILURE = Failure(
+    name="misleading_exit",
+    lesson="03",
+    symptom="FileNotFoundError: [Errno 2] No such file or directory, without a file name / "
+    "ConnectionResetError: [Errno 104] Connection reset by peer / EOFError",
+    cause="sys.exit in a worker ends it in good order. Its batches on the way can no longer be "
+    "fetched: the socket that serves them is the file that is not found.",
+    remedy="Look for the worker's last words on stderr. Turn the exit into an error that names the "
+    "sample.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says(
+        "worker died",
+        (
+            "FileNotFoundError: [Errno 2]",
+            "ConnectionResetError: ",
+            "ConnectionRefusedError: ",
+            "EOFError: ",
+        ),
+    ),
+    texts=(
+        r"(rebuild_storage_fd|resource_sharer|rebuild_handle).*FileNotFoundError: \[Errno 2\] No "
+        r"such file or directory(?!:)",
+        r"(rebuild_storage_fd|resource_sharer|rebuild_handle).*Connection(Reset|Refused)Error",
+        r"(rebuild_storage_fd|resource_sharer|rebuild_handle).*EOFError",
+        r"FileNotFoundError: \[Errno 2\] No such file or directory(?!:)",
+        r"SystemExit: \d",
+    ),
+)

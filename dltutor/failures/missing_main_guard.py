@@ -1,0 +1,147 @@
+"""The script starts its workers without `if __name__ == "__main__":`.
+
+Symptom: `RuntimeError: An attempt has been made to start a new process before the current process
+has finished its bootstrapping phase`, on stderr, once for each worker; in main `RuntimeError:
+DataLoader worker (pid(s) 4711) exited unexpectedly`.
+
+NOTE [ Your Script Is Run Again ]
+
+A worker of spawn or forkserver is a new interpreter. To be able to unpickle what the script
+defines, it first runs the script, as a module named `__mp_main__`. Whatever stands at the
+script's top level happens again: the imports, the loading of the data, and the loop, which asks
+for workers of its own. multiprocessing refuses that, the worker dies with exit code 1, and main
+sees a worker that is gone. The message is right, and it is the worker's, not main's. What
+stands below `if __name__ == "__main__":` is not run again.
+
+Under fork nothing is run again, so the guard is not missed until the script meets macOS, Windows
+or Python 3.14. A notebook has no file to run again: it has the trouble of `main_only_class`.
+
+Remedy: imports, functions and classes at the top level, the rest in a `main()` that is called
+below the guard. It also saves each worker the loading of the data.
+
+Seen in: pytorchTutorial#3, ChineseNRE#41, C-3-Framework#30.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
+from dltutor.failures.sign import Says
+
+UNGUARDED: Final = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+dataset = TensorDataset(torch.arange(16))
+loader = DataLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context="{method}")
+for batch in loader:
+    print(batch)
+"""
+
+GUARDED: Final = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    dataset = TensorDataset(torch.arange(16))
+    loader = DataLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context="{method}")
+    for batch in loader:
+        print(batch)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Iterate the loader of a script that has no guard."""
+    return _case(script(UNGUARDED, start_method), workers, start_method)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Iterate the loader of a script that has one."""
+    return _case(script(GUARDED, start_method), workers, start_method)
+
+
+@cache
+def script(text: str, start_method: str) -> Path:
+    """Write a script to a file of its own, removed when Python exits.
+
+    Args:
+        text: UNGUARDED or GUARDED.
+        start_method: How the script starts its workers.
+    """
+    folder = tempfile.mkdtemp(prefix="dltutor-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "train.py"
+    path.write_text(text.format(method=start_method))
+    return path
+
+
+@contextmanager
+def started_as(path: Path) -> Iterator[None]:
+    """Make this process one that was started as `python PATH`, to the workers it starts.
+
+    The script's own code is run by the workers alone, as they would run it anyway.
+    """
+    main = ModuleType("__main__")
+    main.__file__ = str(path)
+    ours = sys.modules["__main__"]
+    sys.modules["__main__"] = main
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = ours
+
+
+def _case(path: Path, workers: int, start_method: str) -> Case:
+    # The loader of the script, in this process, so that it can be observed.
+    loader = load(TensorDataset(torch.arange(16)), workers, start_method)
+    return Case(loader, partial(_run, path))
+
+
+def _run(path: Path, loader: DataLoader[Any]) -> None:
+    with started_as(path):
+        for _ in loader:
+            pass
+
+
+FAILURE: Final = Failure(
+    name="missing_main_guard",
+    lesson="06",
+    symptom="RuntimeError: An attempt has been made to start a new process before the current "
+    "process has finished its bootstrapping phase / DataLoader worker (pid(s) 4711) exited "
+    "unexpectedly",
+    cause="A new worker runs the script again, loop and all, before it does anything else.",
+    remedy='Put everything but imports, functions and classes below `if __name__ == "__main__":`.',
+    broken=broken,
+    fixed=fixed,
+    # The server of forkserver writes to where it was started: only the exit code is certain.
+    sign=Says(
+        "worker died",
+        (
+            "RuntimeError: An attempt has been made to start a new process before",
+            "ended with exit code 1",
+        ),
+    ),
+    start_methods=("spawn", "forkserver"),
+    texts=(
+        r"attempt has been made to start a new process before the current process has finished",
+    ),
+)

@@ -1,0 +1,115 @@
+"""A sample is changed in place, and the stored one with it: each epoch scales it again.
+
+Symptom: data changes from epoch to epoch, and training with num_workers=0 gives another result
+than with workers.
+
+NOTE [ Three Histories Of One Array ]
+
+`x = self.data[i]` of an array or a tensor is a view, not a copy. `x *= 2`, `x -= mean`,
+`x.clamp_()` and a transform with `inplace=True` write through it into the dataset. What that does
+depends on whose dataset it is and how long it lives:
+
+- no workers: the main process's own; it is scaled again in each epoch (2, 4, 8, ...);
+- fresh workers: a copy each, thrown away after the epoch (2, 2, 2). The fault is there and cannot
+  be seen, and taking the workers away in order to debug brings it out;
+- persistent workers: a copy each, kept (2, 4, 8), and with shuffling each sample by another
+  factor, since a worker changes only those samples that it loads itself.
+
+Under `spawn` and `forkserver` a tensor is not copied to the workers but moved to shared memory:
+then even fresh workers change the tensor of the main process, and each other's.
+
+Remedy: make a new array: `x = self.data[i] * 2`, or `.clone()` and `.copy()` before transforms
+that you did not write. In a test, ask for the same sample twice and compare.
+
+Seen in: pycls#21 (hidden by fresh workers, found with `num_workers=0`), vision#680, doctr#840.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Counts, Finding
+
+LENGTH, WIDTH, EPOCHS = 32, 8, 2
+
+
+class Spectra(Dataset[torch.Tensor]):
+    """Spectra in memory, scaled to the detector's gain."""
+
+    gain = 2
+
+    def __init__(self, *, as_numpy: bool = True) -> None:
+        data = torch.arange(1.0, LENGTH + 1).repeat_interleave(WIDTH).reshape(LENGTH, WIDTH)
+        self.data = data.numpy() if as_numpy else data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        spectrum = self.data[index]
+        spectrum *= self.gain
+        return torch.as_tensor(spectrum)
+
+
+class UntouchedSpectra(Spectra):
+    """The same, scaled into a new array."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.as_tensor(self.data[index] * self.gain)
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """Two epochs; each sample must be twice what was stored."""
+    wanted = Spectra.gain * torch.arange(1.0, LENGTH + 1)
+    wrong = 0
+    for _ in range(EPOCHS):
+        came = torch.cat(list(loader))
+        wrong += int((came != wanted[:, None]).any(dim=1).sum())
+    return Finding(wrong, f"of {EPOCHS * LENGTH} samples wrong")
+
+
+def broken(
+    *,
+    workers: int = 2,
+    start_method: str = "fork",
+    persistent: bool = True,
+    as_numpy: bool = True,
+) -> Case:
+    """Scale what is stored."""
+    return _case(Spectra(as_numpy=as_numpy), workers, start_method, persistent)
+
+
+def fixed(
+    *,
+    workers: int = 2,
+    start_method: str = "fork",
+    persistent: bool = True,
+    as_numpy: bool = True,
+) -> Case:
+    """Scale a copy."""
+    return _case(UntouchedSpectra(as_numpy=as_numpy), workers, start_method, persistent)
+
+
+def _case(dataset: Spectra, workers: int, start_method: str, persistent: bool) -> Case:
+    loader = DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        persistent_workers=persistent and workers > 0,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, train)
+
+
+FAILURE = Failure(
+    name="mutated_in_place",
+    lesson="04",
+    symptom="data changes from epoch to epoch / training with num_workers=0 gives another result",
+    cause="A sample is a view of the stored data, and an operation in place changes both.",
+    remedy="Make a new array, or copy before what works in place.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(LENGTH),
+)

@@ -1,0 +1,80 @@
+"""Two nested loops over one loader with persistent workers: the outer one ends early, silently.
+
+Symptom: the outer loop ends after its first batch. Nothing is raised, nothing is said. With
+`persistent_workers=False`, or with no workers, the same code does all its rounds.
+
+Mechanism: a loader with `persistent_workers=True` has one iterator, and `iter(loader)` resets that
+one and returns it again. Both loops hold the same object. The inner loop puts it back to the
+start, uses it up and ends; the outer loop asks it for the next batch, and is told that there are
+no more. Nested loops are rarely written as such: it is a validation on the training loader in the
+middle of an epoch, statistics for a normalisation, or `next(iter(loader))` for a picture to log.
+
+Remedy: a loader for each loop. They may share the dataset; each has its own workers.
+
+Seen in: torchrec#2327 (a pipeline that told its epochs apart by their iterators); the nested loop
+itself in no public report found; measured here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Counts, Finding
+
+BATCHES = 4
+
+
+def compare(rows: DataLoader[Any], columns: DataLoader[Any]) -> Finding:
+    """Compare every batch with every batch, for a matrix of similarities."""
+    blocks = []
+    for (row,) in rows:
+        for (column,) in columns:
+            blocks.append(row @ column.T)
+    return Finding(BATCHES**2 - len(blocks), f"of {BATCHES**2} blocks missing")
+
+
+def with_itself(loader: DataLoader[Any]) -> Finding:
+    """The loop with one loader."""
+    return compare(loader, loader)
+
+
+def with_another(loader: DataLoader[Any]) -> Finding:
+    """The loop with two."""
+    return compare(loader, _loader(loader.num_workers, loader.multiprocessing_context))
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Loop over a loader inside a loop over it."""
+    return Case(_loader(workers, start_method), consume=with_itself)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Loop over a second one."""
+    return Case(_loader(workers, start_method), consume=with_another)
+
+
+def _loader(workers: int, context: Any) -> DataLoader[Any]:
+    return DataLoader(
+        TensorDataset(torch.eye(8 * BATCHES)),
+        batch_size=8,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        multiprocessing_context=context if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="nested_persistent",
+    lesson="13",
+    symptom="the outer loop ends after its first batch",
+    cause="A loader with persistent workers has one iterator. The inner loop resets it and uses "
+    "it up.",
+    remedy="Use a loader of its own for each loop.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(BATCHES * (BATCHES - 1)),
+)

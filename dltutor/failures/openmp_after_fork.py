@@ -1,0 +1,123 @@
+"""Main has computed with several threads, and a forked worker that does the same hangs.
+
+Symptom: the epoch does not start, without an error; a worker stands in a tensor operation that
+works in main, and uses no CPU. The loader worked until somebody called `torch.set_num_threads`
+in the worker.
+
+Mechanism: torch shares one large operation among threads of OpenMP. GNU's library (libgomp, in
+the wheels from PyPI) keeps those threads for the next operation. fork copies the list of the
+threads, not the threads: at its first parallel operation the worker hands them work and waits for
+them. torch therefore sets each worker to one thread, which needs no other. `torch.set_num_threads`
+in a `worker_init_fn` or a dataset undoes that, and so does a library with an OpenMP of its own
+(OpenCV built with GNU OpenMP). If main never ran a parallel operation, or runs its first one later,
+all is well: the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP
+start anew after a fork.
+
+Remedy: leave a worker at its one thread and take more workers instead. If a worker must have
+threads: spawn or forkserver.
+
+Seen in: pytorch#45198 (OpenCV), pytorch#1838, pytorch#75147.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
+from dltutor.failures.sign import Says
+
+THREADS: Final = 2
+
+
+class Standardized(Dataset[torch.Tensor]):
+    """Images less their mean, by their deviation, and made small."""
+
+    def __init__(self, images: torch.Tensor) -> None:
+        self.images = images
+        self.mean, self.deviation = torch.tensor(0.0), torch.tensor(1.0)
+
+    def measure(self) -> None:
+        self.mean, self.deviation = self.images.mean(), self.images.std()
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        standardized = (self.images[index] - self.mean) / self.deviation
+        return standardized[::16, ::16]
+
+
+def use_threads(worker_id: int) -> None:
+    """Let a worker compute with as many threads as main."""
+    torch.set_num_threads(THREADS)
+
+
+def train(loader: DataLoader[Any]) -> None:
+    """Measure the images with several threads, then run the epoch."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(THREADS)
+    try:
+        loader.dataset.measure()  # type: ignore[attr-defined]
+        for _ in loader:
+            pass
+    finally:
+        torch.set_num_threads(before)
+
+
+IMAGES: Final = (8, 256, 256)
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Let each worker use two threads."""
+    images = torch.arange(float(torch.tensor(IMAGES).prod())).reshape(IMAGES)
+    loader = load(Standardized(images), workers, start_method, worker_init_fn=use_threads)
+    return Case(loader, train)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Leave each worker at its one thread."""
+    images = torch.arange(float(torch.tensor(IMAGES).prod())).reshape(IMAGES)
+    return Case(load(Standardized(images), workers, start_method), train)
+
+
+def absent() -> str | None:
+    """Say so if torch does not compute with GNU's OpenMP."""
+    if "parallel backend: OpenMP" not in torch.__config__.parallel_info():
+        return "torch computes without OpenMP here"
+    # The files behind the names: conda has a libgomp.so.1 that is a link to LLVM's library.
+    loaded = openmp_libraries(Path("/proc/self/maps").read_text())
+    if not any(name.startswith("libgomp") for name in loaded):
+        return f"torch computes with {', '.join(loaded) or 'an OpenMP of its own'} here, not GNU's"
+    return None
+
+
+def openmp_libraries(maps: str) -> list[str]:
+    """The OpenMP libraries that a process has loaded, such as `libgomp.so.1`.
+
+    Args:
+        maps: The text of its `/proc/PID/maps`.
+    """
+    return sorted(set(re.findall(r"/(lib(?:gomp|iomp5|omp)\b[^/\s]*)$", maps, re.MULTILINE)))
+
+
+FAILURE: Final = Failure(
+    name="openmp_after_fork",
+    lesson="07",
+    symptom="the epoch does not start, without an error: a worker stands in a tensor operation "
+    "that works in main",
+    cause="GNU OpenMP hands work to threads that main had and fork did not copy.",
+    remedy="Leave a worker at one thread (torch sets it so), or do not fork.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("hung", ("in __getitem__: standardized = (self.images[index] - self.mean)",)),
+    start_methods=("fork",),
+    texts=(r"OMP: Warning #190", r"Forking a process while a parallel region is active"),
+    deadline=3,
+    absent=absent,
+)

@@ -1,0 +1,178 @@
+"""A killed run leaves its batches in `/dev/shm`, and they stay there until the machine restarts.
+
+Symptom: `/dev/shm` is full of files named `torch_*` that belong to no running process; sooner or
+later a run fails that has done nothing wrong, with `No space left on device`.
+
+NOTE [ Who Cleans Up ]
+
+With the sharing strategy `file_descriptor`, the default on Linux, a segment loses its name as soon
+as it is made. It lives as long as somebody has it open, and the kernel frees it however they end.
+
+With `file_system` the name is what is sent, so it must stay. Somebody has to unlink it: torch
+starts a process for that, `torch_shm_manager`, which notices when the processes it serves are gone.
+If main is killed, the manager cleans up. If the manager is killed as well, nobody does. That is
+what ends a whole job at once: `docker kill`, a batch system, the out-of-memory killer of a cgroup.
+A container's own `/dev/shm` goes with the container; that of the host, with `--ipc=host`, stays.
+
+The managers make themselves leaders of sessions of their own. A signal to the process group of the
+run (`kill -9 -PGID`, Ctrl-C in a terminal) does not reach them: those leave nothing behind.
+
+Remedy: keep the default strategy and have fewer tensors alive (see `too_many_open_files`), or a
+higher limit. Where it has to be `file_system`, look into `/dev/shm` before a run and remove what
+belongs to nobody: the number after `torch_` is the pid of the process that made it.
+
+Seen in: pytorch#17499, pytorch-lightning#2352, pytorch#30225 (`could not unlink the shared memory
+file`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+import torch.multiprocessing
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Counts, Finding
+
+BATCHES = 5
+SHM = Path("/dev/shm")
+PATIENCE = 5.0  # seconds for killed processes to be gone
+
+Init = Callable[[int], None]
+
+
+class Numbers(Dataset[torch.Tensor]):
+    """The numbers from 0, in 5 batches of 8."""
+
+    def __len__(self) -> int:
+        return 8 * BATCHES
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(float(index))
+
+
+def share_by_name(worker: int) -> None:
+    """What stops "Too many open files", as its message advises. Every process needs it."""
+    torch.multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
+
+
+def make_loader(workers: int, start_method: str, init: Init | None) -> DataLoader[torch.Tensor]:
+    """The loader of the run, and of the Case that kills it."""
+    return DataLoader(
+        Numbers(),
+        batch_size=8,
+        num_workers=workers,
+        worker_init_fn=init,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+def train(workers: int, start_method: str, strategy: str) -> None:
+    """The run that is going to be killed. When it has all batches in hand it says so, and waits.
+
+    Args:
+        workers: The number of workers.
+        start_method: Their start method.
+        strategy: The sharing strategy.
+    """
+    init = share_by_name if strategy == "file_system" else None
+    if init is not None:
+        init(0)
+    iterator = iter(make_loader(workers, start_method, init))
+    batches = [next(iterator) for _ in range(BATCHES)]
+    print("has", len(batches), "batches", flush=True)
+    sys.stdin.readline()
+
+
+def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
+    """Start `train` in an interpreter of its own, kill all its processes, see what is left.
+
+    Args:
+        loader: Says how many workers, and started how.
+        strategy: The sharing strategy.
+    """
+    context = loader.multiprocessing_context
+    method = context.get_start_method() if context is not None else ""
+    command = f"import {__name__} as run; run.train({loader.num_workers}, {method!r}, {strategy!r})"
+    with tempfile.TemporaryDirectory(prefix="dltutor-") as folder:
+        run = subprocess.Popen(
+            [sys.executable, "-c", command],
+            env=os.environ | {"TMPDIR": folder},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # where Python's resource tracker complains
+        )
+        with run:
+            assert run.stdout is not None
+            if not run.stdout.readline():
+                raise RuntimeError(f"the run ended by itself, with exit code {run.wait()}")
+            killed = kill_all(folder)
+    left = [path for path in SHM.glob("torch_*") if int(path.name.split("_")[1]) in killed]
+    for path in left:
+        path.unlink()
+    return Finding(len(left), f"of {BATCHES} segments left")
+
+
+def kill_all(folder: str) -> set[int]:
+    """Kill the processes that have this temporary folder, whoever their parents are.
+
+    Returns:
+        Their pids.
+    """
+    processes = [each for each in psutil.process_iter() if _temporary_folder(each) == folder]
+    # The managers first, since nothing here kills all in one instant as the kernel does. Python's
+    # resource tracker may live: it ends by itself and removes semaphores, and no segments.
+    processes.sort(key=lambda process: process.name() != "torch_shm_manager")
+    for process in processes:
+        if "resource_tracker" not in " ".join(process.cmdline()):
+            process.kill()
+    psutil.wait_procs(processes, timeout=PATIENCE)
+    return {process.pid for process in processes}
+
+
+def _temporary_folder(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get("TMPDIR")
+    except psutil.Error:  # gone, or somebody else's
+        return None
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Kill a run that shares its batches by name."""
+    loader = make_loader(workers, start_method, share_by_name)
+    return Case(loader, consume=partial(kill_a_run, strategy="file_system"))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Kill a run that shares them by descriptor."""
+    loader = make_loader(workers, start_method, None)
+    return Case(loader, consume=partial(kill_a_run, strategy="file_descriptor"))
+
+
+FAILURE = Failure(
+    name="orphaned_segments",
+    lesson="11",
+    symptom="/dev/shm is full of files named torch_* that belong to no running process",
+    cause="With the sharing strategy file_system the batches have names, and torch_shm_manager, "
+    "which removes them, was killed together with the run.",
+    remedy="Keep the sharing strategy file_descriptor and fewer tensors alive. Where it has to be "
+    "file_system, clear /dev/shm before a run.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(BATCHES),
+    texts=(
+        r"could not unlink the shared memory file",
+        r"torch_shm_manager",
+    ),
+    limits={"shm": "64M"},
+)

@@ -1,0 +1,129 @@
+"""Each worker computes with as many threads as there are cores, and all of them wait.
+
+Symptom: more threads make it slower: every core is at 100 %, and the epoch takes several times as
+long as with one thread for each worker.
+
+NOTE [ Threads Times Workers ]
+
+Two workers with a thread for each of two cores are four threads for two cores. OpenMP, which torch
+computes with, parts every operation among its threads and lets those that are done wait for the
+last. They wait by spinning: asking again and again, for some milliseconds, at full speed. That is
+quickest while every thread has a core of its own. When there are too few, the threads that wait
+spin away the very time that the last one needs.
+
+torch knows: it gives each worker one thread, whatever main has. It takes a
+`torch.set_num_threads(os.cpu_count())` in a `worker_init_fn`, or a library with threads of its own
+to undo that: OpenBLAS under numpy and OpenCV start with a thread for each core in each worker. In
+a container `os.cpu_count()` is also the wrong number: it counts the machine's cores and not those
+that the container may use.
+
+Remedy: workers times threads no more than cores. Leave the workers at torch's one thread, and tell
+the others: `OPENBLAS_NUM_THREADS=1` and `OMP_NUM_THREADS=1` before Python starts,
+`cv2.setNumThreads(0)` in `worker_init_fn`. With more workers than cores torch warns (`Our
+suggested max number of worker in current system is`); for workers that compute, heed it.
+
+Seen in: pytorch#82219, returnn#1780, fish-speech#102.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from typing import Any
+
+import psutil
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Costs, Finding
+
+BATCHES = 3
+ROUNDS = 20
+
+
+class Augmented(Dataset[torch.Tensor]):
+    """Pictures of noise, whose light and contrast are changed in steps."""
+
+    def __len__(self) -> int:
+        return 2 * BATCHES
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        random = torch.Generator().manual_seed(index)
+        picture = torch.rand(3, 200, 200, generator=random)
+        for _ in range(ROUNDS):
+            picture = picture.sub(0.5).mul(1.1).add(0.5).clamp(0, 1)
+        return picture.mean((1, 2))
+
+
+def use_every_core(worker: int) -> None:
+    """Have a worker compute with a thread for each core."""
+    torch.set_num_threads(os.cpu_count() or 1)
+
+
+def count_cpu_time(loader: DataLoader[Any]) -> Finding:
+    """The training loop. It asks what its second epoch cost: in the first the workers start."""
+    for _ in loader:
+        pass
+    before = _cpu_seconds()
+    for _ in loader:
+        pass
+    return Finding(1000 * (_cpu_seconds() - before), "ms of CPU time in all workers")
+
+
+def _cpu_seconds() -> float:
+    # Of the cores' time, not of the clock's: how long threads spin on depends on chance, and
+    # where the cores have other work to do all of it takes longer.
+    return sum(_cpu_seconds_of(worker.pid or 0) for worker in multiprocessing.active_children())
+
+
+def _cpu_seconds_of(pid: int) -> float:
+    if sys.platform == "linux":  # its clock as clock_getcpuclockid gives it; psutil has 10 ms steps
+        return time.clock_gettime(~pid << 3 | 2)
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Give each worker all the cores."""
+    return Case(_loader(workers, start_method, use_every_core), consume=count_cpu_time)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Leave each worker its one thread."""
+    return Case(_loader(workers, start_method, None), consume=count_cpu_time)
+
+
+def _loader(workers: int, start_method: str, init: Any) -> DataLoader[torch.Tensor]:
+    return DataLoader(
+        Augmented(),
+        batch_size=2,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        worker_init_fn=init,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+def one_core() -> str | None:
+    """Say so where there is only one core: a worker cannot have more threads than cores then."""
+    return "this machine has one core" if (os.cpu_count() or 1) < 2 else None
+
+
+FAILURE = Failure(
+    name="oversubscribed",
+    lesson="13",
+    symptom="more threads make it slower",
+    cause="Each worker has as many threads as there are cores. Those that wait spin on the cores "
+    "that the others need.",
+    remedy="Workers times threads no more than cores: torch's one thread for each worker, and "
+    "OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1, cv2.setNumThreads(0).",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(2),
+    texts=(r"This DataLoader will create \d+ worker processes in total",),
+    limits={},  # a main process that has computed with OpenMP before would make the forked hang
+    absent=one_core,
+)

@@ -1,0 +1,154 @@
+"""A thread of main draws a figure while the workers are forked, and the workers draw too.
+
+Symptom: the epoch does not start, or not every time; a worker stands in `savefig` or
+`canvas.draw`, below it `matplotlib/figure.py`: `with self._render_lock`.
+
+Mechanism: matplotlib is not safe for threads, and protects itself with one lock for all figures of
+the process, held while one is drawn. A live chart redraws all the time, so the lock is held at
+many a moment; fork at such a moment copies the held lock into the worker, without the thread that
+would release it (`held_lock`). If the worker draws, a spectrogram or a page of text as
+its sample, it waits for ever.
+
+Remedy: draw in the main thread, between batches; or draw what is live in another process, or in the
+browser. A dataset that renders need not use matplotlib: Pillow has no such lock. Where both must
+be, start the workers by spawn or forkserver.
+
+Seen in: fdtdx#56; a chart of this course, before it was drawn in the browser.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
+from dltutor.failures.sign import Says
+
+
+class Curves(Dataset[torch.Tensor]):
+    """Pictures of curves, drawn when they are asked for."""
+
+    def __init__(self, curves: torch.Tensor) -> None:
+        self.curves = curves
+
+    def __len__(self) -> int:
+        return len(self.curves)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        axes = new_axes(0.32, 0.32)
+        axes.plot(self.curves[index])
+        axes.figure.canvas.draw()
+        return torch.tensor(bytearray(axes.figure.canvas.buffer_rgba()))
+
+
+class Chart:
+    """The curve of an epoch so far."""
+
+    def __init__(self) -> None:
+        self.axes = new_axes(2, 1)
+        [self.line] = self.axes.plot([])
+        self.means: list[float] = []
+
+    def draw(self) -> None:
+        self.line.set_data(range(len(self.means)), self.means)
+        self.axes.relim()
+        self.axes.autoscale_view()
+        self.axes.figure.canvas.draw()
+
+
+def new_axes(width: float, height: float) -> Any:
+    """Axes that fill a figure, on a canvas of its own, as programs without a screen make them.
+
+    Args:
+        width: In inches of 100 pixels.
+        height: Likewise.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    canvas = FigureCanvasAgg(Figure(figsize=(width, height), dpi=100))
+    axes = canvas.figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()  # matplotlib would keep the files of the fonts open
+    return axes
+
+
+def draw_in_thread(loader: DataLoader[Any]) -> None:
+    """Run an epoch, while a thread draws the chart of the one before."""
+    chart = Chart()
+    chart.means = [0.4, 0.6, 0.2]
+    drawing, forked = threading.Event(), threading.Event()
+
+    def wait(image: Any, dpi: float) -> tuple[Any, int, int]:
+        # Stretches one drawing until the workers are forked. A chart that is drawn all the time is
+        # being drawn at that moment as a rule, and this one always.
+        drawing.set()
+        forked.wait()
+        return image, 0, 0
+
+    chart.line.set_agg_filter(wait)
+    thread = threading.Thread(target=chart.draw)
+    thread.start()
+    try:
+        drawing.wait()
+        batches = iter(loader)
+        forked.set()
+        for _ in batches:
+            pass
+    finally:
+        forked.set()
+        thread.join()
+
+
+def draw_between_batches(loader: DataLoader[Any]) -> None:
+    """Run an epoch, with a chart that the main thread draws."""
+    chart = Chart()
+    for batch in loader:
+        chart.means.append(float(batch.float().mean()))
+        chart.draw()
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Draw the chart in a thread."""
+    return Case(_loader(workers, start_method), draw_in_thread)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Draw it in the main thread, between batches."""
+    return Case(_loader(workers, start_method), draw_between_batches)
+
+
+def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
+    new_axes(1, 1)  # imports matplotlib, which at its first time looks for fonts, for seconds
+    curves = torch.outer(torch.arange(1, 9), torch.linspace(0, 6, 64)).sin()
+    return load(Curves(curves), workers, start_method)
+
+
+def absent() -> str | None:
+    """Say so if this matplotlib draws without a lock."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    if not hasattr(Figure, "_render_lock"):
+        return f"matplotlib {matplotlib.__version__} draws without a lock"
+    return None
+
+
+FAILURE: Final = Failure(
+    name="plot_in_thread",
+    lesson="07",
+    symptom="the epoch does not start, or not every time: a worker stands in `savefig` or "
+    "`canvas.draw`",
+    cause="A thread held matplotlib's one drawing lock when the workers were forked.",
+    remedy="Draw in the main thread, between batches, or in another process.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("hung", ("in __getitem__: axes.figure.canvas.draw()",)),
+    start_methods=("fork",),
+    texts=(r"with self\._render_lock", r"matplotlib/figure\.py.*in draw_wrapper"),
+    deadline=3,
+    absent=absent,
+)

@@ -1,0 +1,116 @@
+"""Batches that are loaded ahead fill shared memory before the first one has been used.
+
+Symptom: `/dev/shm` fills up, or memory runs out, as soon as the loop starts, and more with every
+worker; a larger `prefetch_factor` or `batch_size` makes it worse. No process has grown: the memory
+is counted as shared, and `htop` shows it in no column of its own.
+
+NOTE [ The Budget ]
+
+Each worker is asked for `prefetch_factor` batches at the start, and for one more whenever the loop
+takes one. A finished batch lies in shared memory until the loop takes it. While the model works on
+one batch, the others are made, so that soon
+
+    (num_workers * prefetch_factor + 1) * bytes of a batch
+
+lie in shared memory, the last one being yours. It is a bound, no leak: a slow loop does not raise
+it. The bytes count as they travel: a picture of one byte for each value takes four times as much
+once it has been turned into float32.
+
+Remedy: work the product out before you choose its factors. Keep `prefetch_factor=2`, the default,
+unless the loop is seen to wait; more only evens out batches that take unequal times. Send bytes and
+turn them into floats in the loop, where the model is.
+
+Seen in: pytorch#62066 (5 GB batches, as many workers as cores), pytorch#44528.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.gauge import MEGABYTE, Gauge, no_proc
+from dltutor.failures.recordings import shared_recordings
+from dltutor.failures.sign import Costs, Finding
+
+_LONGEST: Final = 10.0  # seconds
+
+
+class Recordings(Dataset[torch.Tensor]):
+    """Recordings as numbers between -1 and 1."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(np.load(self.paths[index])) / 2**15
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """Take batch after batch, the first as slowly as a model that is being compiled.
+
+    Returns:
+        The most MB that batches held in shared memory.
+    """
+    gauge = Gauge()
+    held = []
+    for step, batch in enumerate(loader):
+        if step == 0:
+            _be_slow(gauge, budget(loader, batch.nbytes))
+        held.append(gauge.shared())
+    return Finding(max(held), "MB of batches in shared memory")
+
+
+def budget(loader: DataLoader[Any], batch: int) -> int:
+    """Bytes that a loader may come to hold in shared memory, with batches of so many bytes."""
+    return (loader.num_workers * (loader.prefetch_factor or 0) + 1) * batch
+
+
+def _be_slow(gauge: Gauge, budget: int) -> None:
+    # As long as the workers need to load ahead what they may: on a busy machine that varies.
+    until = time.monotonic() + _LONGEST
+    while gauge.shared() < budget / MEGABYTE and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", prefetch_factor: int = 16) -> Case:
+    """Load far ahead, to be on the safe side."""
+    return Case(_loader(workers, start_method, prefetch_factor), train)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", prefetch_factor: int = 2) -> Case:
+    """Load two batches ahead with each worker."""
+    return Case(_loader(workers, start_method, prefetch_factor), train)
+
+
+def _loader(workers: int, start_method: str, prefetch_factor: int) -> DataLoader[torch.Tensor]:
+    options: dict[str, Any] = {"prefetch_factor": prefetch_factor} if workers else {}
+    return DataLoader(
+        Recordings(shared_recordings(160, 60_000)),
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        **options,
+    )
+
+
+FAILURE = Failure(
+    name="prefetch_budget",
+    lesson="08",
+    symptom="`/dev/shm` fills up, or memory runs out, as soon as the loop starts",
+    cause="Each worker loads `prefetch_factor` batches ahead, and all of them lie in shared memory "
+    "until the loop takes them.",
+    remedy="Work out num_workers * prefetch_factor * bytes of a batch before choosing; keep "
+    "prefetch_factor=2 and send bytes instead of floats.",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(4),
+    absent=no_proc,
+)

@@ -1,0 +1,127 @@
+"""Samples of different length cannot be stacked, and the message depends on their order.
+
+Symptom: `RuntimeError: stack expects each tensor to be equal size, but got [3] at entry 0 and [4]
+at entry 1`, or, only with workers, `RuntimeError: Trying to resize storage that is not resizable`.
+
+NOTE [ Two Texts For One Mistake ]
+
+Without workers, `default_collate` calls `torch.stack`, which names the shapes. In a worker it
+first allocates shared memory for the batch, as many elements as the samples have together, and
+then views it as `len(batch)` samples of the shape of the first. If the first sample is larger than
+the average, that view needs more than was allocated, and the error is about storage: nothing
+tells of shapes. If it is not, the view fits, and you get the message of `torch.stack`. With
+shuffling the text changes from run to run.
+
+Remedy: pad in a collate function and hand over the lengths, or cut to one length in
+`__getitem__`. The padding is data to whatever comes next: it needs the lengths, or a mask.
+
+Seen in: BasicPBC#3 (both texts), anomalib#1855, litData#472, carla_garage#12.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Says
+
+Sample = tuple[torch.Tensor, int]
+First = Literal["long", "short"]
+
+
+class Clips(Dataset[Sample]):
+    """Clips of sound, each as long as it is, and who speaks."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Sample:
+        sound = torch.from_numpy(np.load(self.paths[index]))
+        return sound / sound.abs().max(), index % 3
+
+
+def collate_clips(samples: list[Sample]) -> dict[str, torch.Tensor]:
+    """Pad with zeros to the longest of the batch.
+
+    Returns:
+        `sounds` (batch, longest), `lengths` (batch), `speakers` (batch).
+    """
+    sounds, speakers = zip(*samples, strict=True)
+    return {
+        "sounds": pad_sequence(list(sounds), batch_first=True),
+        "lengths": torch.tensor([len(sound) for sound in sounds]),
+        "speakers": torch.tensor(speakers),
+    }
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", first: First = "long") -> Case:
+    """Leave clips of different length to the default collate function."""
+    return Case(_loader(first, workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", first: First = "long") -> Case:
+    """Pad them, and hand over their lengths."""
+    return Case(_loader(first, workers, start_method, collate_clips))
+
+
+@cache
+def _paths() -> tuple[Path, ...]:
+    folder = tempfile.mkdtemp(prefix="dltutor-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    rng = np.random.default_rng(2)
+    paths = [Path(folder) / f"{number:02}.npy" for number in range(16)]
+    for number, path in enumerate(paths):
+        np.save(path, rng.normal(size=100 + 10 * number).astype(np.float32))
+    return tuple(paths)
+
+
+def _loader(
+    first: First, workers: int, start_method: str, collate_fn: Any = None
+) -> DataLoader[Any]:
+    return DataLoader(
+        Clips(_paths()[::-1] if first == "long" else _paths()),
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        collate_fn=collate_fn,
+    )
+
+
+FAILURE = Failure(
+    name="ragged_batch",
+    lesson="02",
+    symptom="RuntimeError: stack expects each tensor to be equal size / RuntimeError: Trying to "
+    "resize storage that is not resizable",
+    cause="Samples of a batch differ in shape. In a worker, a first sample that is larger than the "
+    "average fails earlier, with another message.",
+    remedy="Pad in a collate function and hand over the lengths, or cut to one length.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says(
+        "raised",
+        (
+            "RuntimeError: Trying to resize storage that is not resizable",
+            "RuntimeError: stack expects each tensor to be equal size",
+        ),
+    ),
+    texts=(
+        r"stack expects each tensor to be equal size",
+        r"Trying to resize storage that is not resizable",
+        r"invalid argument 0: Sizes of tensors must match except in dimension",
+        r"each element in list of batch should be of equal size",
+    ),
+)

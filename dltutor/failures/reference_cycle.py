@@ -1,0 +1,139 @@
+"""Samples that are long used stay in memory, because they refer to themselves.
+
+Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again.
+With bad luck it is out before it falls. A `gc.collect()` in `__getitem__` cures it.
+
+Mechanism: a recording knows its channels, and each channel knows its recording. When the sample is
+done, no count of references drops to zero, so the recording and its bytes stay until the cyclic
+garbage collector runs. The collector counts objects, not bytes: it runs after hundreds of new
+containers (700 by default), whether each holds ten bytes or ten megabytes. Exceptions that were
+caught and kept, trees whose nodes know their parent, and callbacks that are bound methods of their
+owner make cycles too.
+
+Remedy: break the cycle: the part gets what it needs of the whole, or a `weakref.ref` to it. This is
+the one case in which `gc.collect()` helps; it then costs a walk over all objects for each sample.
+
+Seen in: no public report found; measured here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.gauge import Gauge
+from dltutor.failures.recordings import shared_recordings
+from dltutor.failures.sign import Costs, Finding
+
+
+class Channel:
+    """Every second number of a recording."""
+
+    def __init__(self, recording: Recording, number: int) -> None:
+        self.recording = recording
+        self.number = number
+
+    def loudness(self) -> float:
+        numbers = np.frombuffer(self.recording.content, np.int16)[self.number :: 2]
+        return float(np.abs(numbers.astype(np.float32)).mean())
+
+
+class Recording:
+    """A file, and its channels."""
+
+    def __init__(self, path: str) -> None:
+        self.content = Path(path).read_bytes()
+        self.channels = [Channel(self, 0), Channel(self, 1)]
+
+
+class ChannelOfBytes:
+    """Every second number of what a recording contains."""
+
+    def __init__(self, content: bytes, number: int) -> None:
+        self.content = content
+        self.number = number
+
+    def loudness(self) -> float:
+        numbers = np.frombuffer(self.content, np.int16)[self.number :: 2]
+        return float(np.abs(numbers.astype(np.float32)).mean())
+
+
+class RecordingWithoutCycle:
+    """A file, and its channels, which know its bytes only."""
+
+    def __init__(self, path: str) -> None:
+        self.content = Path(path).read_bytes()
+        self.channels = [ChannelOfBytes(self.content, 0), ChannelOfBytes(self.content, 1)]
+
+
+class Recordings(Dataset[torch.Tensor]):
+    """How loud the channels of each recording are."""
+
+    made: type[Recording] | type[RecordingWithoutCycle] = Recording
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        recording = self.made(self.paths[index])
+        return torch.tensor([channel.loudness() for channel in recording.channels])
+
+
+class RecordingsWithoutCycles(Recordings):
+    """The same; a recording goes when it is done with."""
+
+    made = RecordingWithoutCycle
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch.
+
+    Returns:
+        The MB by which each worker grew after its first batch, at the most.
+    """
+    gauge = Gauge()
+    private = [gauge.private() for _batch in loader]
+    return Finding(max(private) - private[0], "MB that each worker grew by")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Channels that know their recording."""
+    return Case(_loader(Recordings(_paths()), workers, start_method), train)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Channels that know the bytes."""
+    return Case(_loader(RecordingsWithoutCycles(_paths()), workers, start_method), train)
+
+
+def _paths() -> tuple[str, ...]:
+    return shared_recordings(120, 200_000)
+
+
+def _loader(dataset: Recordings, workers: int, start_method: str) -> DataLoader[torch.Tensor]:
+    return DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="reference_cycle",
+    lesson="10",
+    symptom="each worker's memory rises by hundreds of megabytes, falls all at once, rises again",
+    cause="A sample holds its parts and each part the sample. Only the garbage collector frees "
+    "them, and it counts objects, not bytes.",
+    remedy="Break the cycle: give the part what it needs, or a weak reference to the whole.",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(3),
+)

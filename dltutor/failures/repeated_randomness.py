@@ -1,0 +1,116 @@
+"""Every worker draws the same random numbers, and so does every epoch.
+
+Symptom: the same random augmentation in all workers; noise, crops and masks repeat from worker to
+worker and from epoch to epoch. No error; the loss looks a little better than it should.
+
+NOTE [ Which Generators Torch Reseeds ]
+
+torch seeds three generators in each worker with a new seed for each epoch plus the worker's
+number: its own global one, `random`, and since torch 1.9 the global one of numpy. It cannot know
+yours. A `numpy.random.default_rng(0)`, `random.Random(0)` or `torch.Generator` made in `__init__`
+or at module level is copied to every worker with its state: all workers start at the same place
+in the same sequence, whatever the start method. Fresh workers are copied anew from the main
+process, whose generator never moves, so the next epoch repeats as well; persistent workers go on,
+but still side by side.
+
+`worker_init_fn=lambda i: np.random.seed(i)`, an old recipe, now does harm: it replaces the seed
+that is new in each epoch by one that never is.
+
+Remedy: make the generator in `__getitem__`, from a seed, the epoch and the index:
+`default_rng((seed, epoch, index))`, at some tens of microseconds each. Then a sample does not
+depend on which worker draws it, nor on how many there are, and a run can be repeated with another
+`num_workers`. The epoch must reach the workers (see `stale_epoch`).
+
+Seen in: pytorch#5059 (the global numpy generator, mended by pytorch#56488 in torch 1.9); own
+generators as before, the proposal pytorch#107131 was not merged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Counts, Finding
+
+LENGTH, EPOCHS = 32, 2
+
+
+class NoisySignals(Dataset[torch.Tensor]):
+    """Signals with fresh noise, reproducible by a seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.signals = np.zeros((LENGTH, 4))
+        self.rng = np.random.default_rng(seed)
+
+    def set_epoch(self, epoch: int) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return len(self.signals)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(self.signals[index] + self.rng.normal(size=4))
+
+
+class SeededSignals(NoisySignals):
+    """The same; the noise depends on seed, epoch and index, and on nothing else."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.seed = seed
+        self.epoch = torch.tensor(0).share_memory_()  # type: ignore[no-untyped-call]
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch.fill_(epoch)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        rng = np.random.default_rng((self.seed, int(self.epoch), index))
+        return torch.from_numpy(self.signals[index] + rng.normal(size=4))
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """Two epochs. The signals are zero, so what comes is the noise: none may come twice."""
+    dataset: Any = loader.dataset
+    drawn: list[tuple[float, ...]] = []
+    for epoch in range(EPOCHS):
+        dataset.set_epoch(epoch)
+        drawn += [tuple(noise.tolist()) for batch in loader for noise in batch]
+    return Finding(len(drawn) - len(set(drawn)), f"of {EPOCHS * LENGTH} draws seen before")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = False) -> Case:
+    """Draw from a generator made in `__init__`."""
+    return _case(NoisySignals(), workers, start_method, persistent)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = False) -> Case:
+    """Draw from a generator made of seed, epoch and index."""
+    return _case(SeededSignals(), workers, start_method, persistent)
+
+
+def _case(dataset: NoisySignals, workers: int, start_method: str, persistent: bool) -> Case:
+    loader = DataLoader(
+        dataset,
+        batch_size=8,
+        num_workers=workers,
+        persistent_workers=persistent and workers > 0,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, train)
+
+
+FAILURE = Failure(
+    name="repeated_randomness",
+    lesson="12",
+    symptom="the same random augmentation in all workers",
+    cause="A generator of your own is copied to each worker with its state, and torch reseeds only "
+    "the global ones.",
+    remedy="Make the generator in __getitem__, from a seed, the epoch and the index.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(EPOCHS * LENGTH * 3 // 4),
+)

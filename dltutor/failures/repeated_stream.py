@@ -1,0 +1,110 @@
+"""Every worker reads the whole stream, and every sample comes once for each worker.
+
+Symptom: an IterableDataset returns duplicate data with num_workers > 1; an epoch is twice as long
+with two workers. At times `UserWarning: Length of IterableDataset ... was reported to be`.
+
+Mechanism: with a map-style dataset the main process deals the indices out. An IterableDataset has
+none: each worker gets a copy of it and iterates that, from the first sample to the last. Torch's
+warning is little help. It appears only if the dataset has a `__len__` and somebody called
+`len(loader)`, and it compares the number of batches that came with the number of samples that were
+promised: from `batch_size=2` on, twice the data passes unnoticed.
+
+Remedy: ask `get_worker_info()` in `__iter__` and take every n-th sample, or every n-th file where
+there are many (each worker then opens and reads only its own). Between several machines deal out
+by rank as well. The order of the samples changes with the number of workers.
+
+Seen in: pytorch#30599, finetrainers#394, MatchZoo-py#169 (30 workers: 30 times), zarrdataset#11.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Counts, Finding
+
+LENGTH = 64
+
+
+class Events(IterableDataset[int]):
+    """Events of a log, one JSON object on each line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[int]:
+        with self.path.open() as lines:
+            for line in lines:
+                yield json.loads(line)["event"]
+
+
+class DealtEvents(Events):
+    """The same events; of n workers each takes every n-th."""
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        with self.path.open() as lines:
+            for line in islice(lines, first, None, step):
+                yield json.loads(line)["event"]
+
+
+@cache
+def shared_log() -> Path:
+    """The log that the cases of this process share."""
+    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    log = folder / "events.jsonl"
+    log.write_text("".join(json.dumps({"event": number}) + "\n" for number in range(LENGTH)))
+    return log
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch; no event may come twice."""
+    seen = [event for batch in loader for event in batch.tolist()]
+    return Finding(len(seen) - len(set(seen)), f"of {len(seen)} samples seen before")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Read the whole log in every worker."""
+    return _case(Events(shared_log()), workers, start_method)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Deal the lines out."""
+    return _case(DealtEvents(shared_log()), workers, start_method)
+
+
+def _case(dataset: Events, workers: int, start_method: str) -> Case:
+    loader = DataLoader(
+        dataset,
+        batch_size=8,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, train)
+
+
+FAILURE = Failure(
+    name="repeated_stream",
+    lesson="12",
+    symptom="an IterableDataset returns duplicate data with num_workers > 1 / an epoch is twice as "
+    "long with two workers",
+    cause="Each worker iterates a copy of its own, and nobody has told it which part is its part.",
+    remedy="Ask get_worker_info() in __iter__, and take every n-th sample or file.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(LENGTH),
+    texts=(r"Length of IterableDataset .* was reported to be",),
+    ordered=False,
+)

@@ -1,0 +1,99 @@
+"""One buffer is filled for each sample, and samples change after they were delivered.
+
+Symptom: with workers, and with automatic batching off (batch_size=None), the same sample comes
+again and again, or a sample holds the data of the next one. With `num_workers=0` all is right.
+
+NOTE [ When A Sample Is Finished ]
+
+A worker does not send a tensor when you yield it. It puts it in a queue, and a thread of the
+worker pickles it some time later. Pickling moves the tensor's memory, in place, to shared memory:
+from then on the worker's buffer and what the main process receives are the same bytes. The worker
+goes on meanwhile and reads the next sample into them. A numpy buffer is copied when it is
+pickled: there only the race with the thread is left, and a few samples of hundreds are wrong.
+
+With `batch_size=8` the batch is built in the worker by `torch.stack`, which copies. But it copies
+after all eight have been drawn, so that a batch holds the last sample eight times: with and
+without workers.
+
+Remedy: yield a copy, `buffer.clone()`, or read each sample into new memory. In `__getitem__` the
+same holds for a buffer kept in `self`.
+
+Seen in: no public report found; measured here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.records import LENGTH, SIZE, shared_records
+from dltutor.failures.sign import Counts, Finding
+
+
+class Frames(IterableDataset[torch.Tensor]):
+    """Raw frames of a recording, read into a buffer that was allocated once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        worker = get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        frame = torch.empty(SIZE // 4, dtype=torch.int32)
+        with self.path.open("rb") as file:
+            for number in range(first, LENGTH, step):
+                file.seek(number * SIZE)
+                file.readinto(frame.numpy().data)
+                yield frame
+
+
+class ClonedFrames(Frames):
+    """The same frames, each in memory of its own."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        for frame in super().__iter__():
+            yield frame.clone()
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch; every number of a frame must be the frame's own."""
+    wrong = 0
+    for number, frame in enumerate(loader):
+        wrong += bool((frame != number).any())
+    return Finding(wrong, f"of {LENGTH} samples wrong")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Yield the buffer."""
+    return _case(Frames(shared_records()), workers, start_method)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Yield a copy of it."""
+    return _case(ClonedFrames(shared_records()), workers, start_method)
+
+
+def _case(dataset: Frames, workers: int, start_method: str) -> Case:
+    loader = DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, train)
+
+
+FAILURE = Failure(
+    name="reused_buffer",
+    lesson="04",
+    symptom="the same sample comes again and again / a sample holds the data of the next one",
+    cause="A worker fills the buffer anew while its last content is still on its way to you.",
+    remedy="Yield a copy of the buffer, or use new memory for each sample.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(LENGTH // 8),
+)

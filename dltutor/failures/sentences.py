@@ -1,0 +1,55 @@
+"""Sentences of different lengths, as word numbers: what many small tensors are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+Sample = tuple[torch.Tensor, int]
+Listed = tuple[list[torch.Tensor], torch.Tensor]
+Packed = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+_LONGEST = 20
+_VOCABULARY = 5000
+CLASSES = 4
+
+
+class Sentences(Dataset[Sample]):
+    """Sentences of 1 to 20 words, each with its class.
+
+    Args:
+        length: How many.
+    """
+
+    def __init__(self, length: int) -> None:
+        random = np.random.default_rng(0)
+        self.offsets = np.cumsum([0, *random.integers(1, _LONGEST + 1, length)])
+        self.words = random.integers(0, _VOCABULARY, self.offsets[-1])
+        self.labels = random.integers(0, CLASSES, length)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Sample:
+        words = self.words[self.offsets[index] : self.offsets[index + 1]]
+        return torch.tensor(words), int(self.labels[index])
+
+
+def as_list(samples: Sequence[Sample]) -> Listed:
+    """A tensor for each sentence, and one for the classes."""
+    return [words for words, _ in samples], torch.tensor([label for _, label in samples])
+
+
+def packed(samples: Sequence[Sample]) -> Packed:
+    """All words in one tensor, where in it each sentence begins, and the classes.
+
+    `torch.nn.EmbeddingBag` takes the first two as they are; `torch.tensor_split(words,
+    offsets[1:])` gives the sentences back, without a copy.
+    """
+    sentences = [words for words, _ in samples]
+    lengths = torch.tensor([0, *map(len, sentences[:-1])])
+    labels = torch.tensor([label for _, label in samples])
+    return torch.cat(sentences), lengths.cumsum(0), labels

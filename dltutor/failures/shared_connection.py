@@ -1,0 +1,91 @@
+"""Two workers ask over one connection, and each gets answers that belong to the other.
+
+Symptom: wrong samples, silently, from a database, a cache or an HTTP service; protocol errors such
+as `http.client.BadStatusLine`, or a hang, where answers differ in length.
+
+Mechanism: a connection that was made before the workers started is one connection of the kernel,
+however many processes hold a descriptor of it. W0 sends a question, W1 sends another, the server
+answers both in turn, and whoever reads first takes the first answer. The bytes are sound; they
+are somebody else's.
+
+A file cannot be pickled, so `spawn` stops a dataset that holds one. A plain socket can: Python's
+multiprocessing hands its descriptor on. So a client that keeps only a socket is shared under every
+start method. Clients that hold a lock, a buffered file or TLS are refused with a `TypeError`.
+
+Remedy: keep the address in the dataset, and connect in the process that asks. Leave the connection
+out of what is pickled. Well-kept clients (redis-py) look at the pid themselves; read whether
+yours does. It costs one connection for each worker: count them against the server's limit.
+
+Seen in: redis-py#790 ("Request A's response returning as Request B's response"), phpredis#1642,
+QuickAnnotator#130 (PostgreSQL, in DataLoader workers).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.per_process import PerProcess
+from dltutor.failures.records import count_wrong
+from dltutor.failures.sign import Counts
+from dltutor.failures.store import Store, start_server
+
+LENGTH = 64
+
+
+class Embeddings(Dataset[torch.Tensor]):
+    """Embeddings, asked for one by one."""
+
+    def __init__(self) -> None:
+        self.store = Store(start_server(owner=self))
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.store.get(index))
+
+
+class OwnConnectionEmbeddings(Embeddings):
+    """The same, over a connection of each process's own."""
+
+    def __init__(self) -> None:
+        self.connected = PerProcess(partial(Store, start_server(owner=self)))
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.connected.get().get(index))
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Connect once, for all workers."""
+    return _case(Embeddings(), workers, start_method)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Connect in each worker."""
+    return _case(OwnConnectionEmbeddings(), workers, start_method)
+
+
+def _case(dataset: Embeddings, workers: int, start_method: str) -> Case:
+    loader = DataLoader(
+        dataset,
+        batch_size=2,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, count_wrong)
+
+
+FAILURE = Failure(
+    name="shared_connection",
+    lesson="05",
+    symptom="wrong samples, silently, from a database, a cache or an HTTP service",
+    cause="All workers read the answers from the one connection that was made before they started.",
+    remedy="Keep the address in the dataset, and connect in the process that asks.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(LENGTH // 16),
+)

@@ -1,0 +1,185 @@
+"""Two workers read one open file, and each is given what the other one asked for.
+
+Symptom: wrong samples, silently, with more than one worker; no worker or one worker reads right.
+From a zip archive that is sound: `zipfile.BadZipFile: Bad magic number for file header`, `Bad
+CRC-32 for file` or `File name in directory ... and header ... differ`.
+
+NOTE [ One Position For All ]
+
+A file opened before a fork is one open file of the kernel, and the kernel keeps one read position
+for it. Each worker has a Python file object of its own, with its own descriptor, but all of them
+lead to this one position. W0 seeks to its record; before it reads, W1 seeks to another; W0 reads
+there. A lock inside `zipfile` or `tarfile` does not help: it too is copied, one for each process.
+
+A zip archive carries checksums and notices. A tar archive and a plain file do not: the sample is
+whatever stood there.
+
+Small files hide it: what fits into the buffer of the file object (8 KB) needs no second read. A
+fast disk nearly hides it: of thousands of records a few are wrong. The disk of this case needs
+4 ms for a read, as a busy one does, so that the race is lost in every run.
+
+Only `fork` hands the open file on. `spawn` and `forkserver` refuse at the start: `TypeError:
+cannot pickle '_io.BufferedReader' object`.
+
+Remedy: open the file in the process that reads it; in `__getitem__` or `worker_init_fn`, not in
+`__init__` (and see `lazy_but_touched`). It costs one descriptor for each worker, and an archive's
+table of contents is read once for each. For a plain file `os.pread` is as good: it takes the
+position as an argument, so one descriptor serves all workers, but under `spawn` it has to be
+opened again all the same.
+
+Seen in: mxnet#10628, VisCy#417 (2026: a zip store); with HDF5 files of that time pytorch#1919 and
+pytorch#11887.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.per_process import PerProcess
+from dltutor.failures.records import (
+    LENGTH,
+    SIZE,
+    Kind,
+    count_wrong,
+    decode,
+    open_slowly,
+    shared_records,
+)
+from dltutor.failures.sign import Counts
+
+
+class Archive(Protocol):
+    """Gives a record by its number."""
+
+    def read(self, number: int) -> bytes: ...
+
+
+class PlainFile:
+    """Records of one size, one after the other."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def read(self, number: int) -> bytes:
+        self.file.seek(number * SIZE)
+        return self.file.read(SIZE)
+
+
+class Zip:
+    """Records in a zip archive."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.zip = zipfile.ZipFile(file)
+
+    def read(self, number: int) -> bytes:
+        return self.zip.read(str(number))
+
+
+class Tar:
+    """Records in a tar archive."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.tar = tarfile.TarFile(fileobj=file)
+        self.members = self.tar.getmembers()
+
+    def read(self, number: int) -> bytes:
+        member = self.tar.extractfile(self.members[number])
+        assert member is not None
+        return member.read()
+
+
+ARCHIVES: dict[str, Any] = {"file": PlainFile, "zip": Zip, "tar": Tar}
+
+
+def open_archive(kind: Kind, path: Path) -> Archive:
+    """Open an archive of records."""
+    archive: Archive = ARCHIVES[kind](open_slowly(path))
+    return archive
+
+
+class Records(Dataset[torch.Tensor]):
+    """Records in a file that stays open."""
+
+    def __init__(self, kind: Kind, path: Path) -> None:
+        self.archive = open_archive(kind, path)
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return decode(self.archive.read(index))
+
+
+class OwnRecords(Records):
+    """The same records, from a file that each process opens for itself."""
+
+    def __init__(self, kind: Kind, path: Path) -> None:
+        self.opened = PerProcess(partial(open_archive, kind, path))
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return decode(self.opened.get().read(index))
+
+
+class PositionedRecords(Dataset[torch.Tensor]):
+    """The same records, of a plain file, read without a seek. For `fork` only."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = open_slowly(path)
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return decode(os.pread(self.file.fileno(), SIZE, index * SIZE))
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "file") -> Case:
+    """Open the file once, for all workers."""
+    return _case(Records(kind, shared_records(kind)), workers, start_method)
+
+
+def fixed(
+    *, workers: int = 2, start_method: str = "fork", kind: Kind = "file", positioned: bool = False
+) -> Case:
+    """Open it in each worker; or, `positioned`, read a plain file with `os.pread`."""
+    path = shared_records(kind)
+    dataset = PositionedRecords(path) if positioned else OwnRecords(kind, path)
+    return _case(dataset, workers, start_method)
+
+
+def _case(dataset: Dataset[torch.Tensor], workers: int, start_method: str) -> Case:
+    loader = DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, count_wrong)
+
+
+FAILURE = Failure(
+    name="shared_file_offset",
+    lesson="05",
+    symptom="wrong samples, silently, with more than one worker / zipfile.BadZipFile: Bad magic "
+    "number for file header",
+    cause="All workers move the one read position of a file that was opened before the fork.",
+    remedy="Open the file in the process that reads it, or read a plain one with os.pread.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(LENGTH // 16),
+    start_methods=("fork",),
+    texts=(
+        r"Bad magic number for file header",
+        r"Bad CRC-32 for file",
+        r"File name in directory .* and header .* differ",
+    ),
+)

@@ -1,0 +1,162 @@
+"""`/dev/shm` is too small for the batches that are on their way, and there is no space left.
+
+Symptom: `RuntimeError: unable to allocate shared memory(shm) for file </torch_...>: No space left
+on device (28)`, with hundreds of gigabytes free on every disk. Before torch 2.10: `Unexpected bus
+error encountered in worker. This might be caused by insufficient shared memory (shm)`, and
+`killed by signal: Bus error`. With a collate function of your own: no error, the loop hangs.
+
+NOTE [ Where Batches Travel ]
+
+A tensor does not go from worker to main through a pipe. Its bytes lie in shared memory, a file in
+`/dev/shm` that both sides map, and only a descriptor is sent. `/dev/shm` is a file system in
+memory with a size of its own: half the machine's memory on most, 64 MB in a Docker container. It
+has to hold `num_workers * prefetch_factor` batches, and the one that your loop holds.
+
+`default_collate` in a worker builds the batch in shared memory from the start. Where that fails,
+it fails in your worker's own thread: the exception comes to main like any other. A collate
+function of your own (`list`, `torch.stack`) builds the batch in ordinary memory, and the thread
+that feeds the queue moves it over later. Where that fails, the traceback goes to the worker's
+stderr, the batch is lost, and main waits for it for ever.
+
+Until 2.9 torch made the file without reserving its pages. The first write into a page that was
+not to be had ended the worker: SIGBUS, the "bus error". Since 2.10 it reserves them
+(`posix_fallocate`, pytorch#161910), and the answer is an error.
+
+Remedy: at home in a container, give it more (`docker run --shm-size=8g`, or `--ipc=host`). In the
+loader, count: batch bytes times `num_workers * prefetch_factor + 2`. Send bytes as bytes and let
+the loop make floats of them, a quarter of the size; lower `prefetch_factor` before `batch_size`.
+A collate function that returns numpy arrays needs no shared memory at all, but its bytes are
+pickled and copied through a pipe: several times slower for large batches.
+
+Seen in: pytorch#5040, pytorch#2244, pytorch#16979, pytorch#108861; pytorch#176069 (the reason
+given in the new message may be wrong).
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Says
+
+SIDE = 512
+LENGTH = 48
+
+
+class Slices(Dataset[torch.Tensor]):
+    """The slices of a scan, one file with all of them, as numbers between 0 and 1."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        grey = np.load(self.path, mmap_mode="r")[index]
+        return torch.from_numpy(np.array(grey)).float() / 255
+
+
+class ByteSlices(Slices):
+    """The slices as the file has them: a byte for each pixel."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(np.array(np.load(self.path, mmap_mode="r")[index]))
+
+
+def as_arrays(samples: list[torch.Tensor]) -> np.ndarray[Any, Any]:
+    """The batch as a numpy array, which does not go through `/dev/shm`."""
+    return np.stack([sample.numpy() for sample in samples])
+
+
+def normalise(loader: DataLoader[Any]) -> None:
+    """The training loop of `ByteSlices`: it makes the numbers itself."""
+    for batch in loader:
+        torch.as_tensor(batch).float().div_(255)
+
+
+COLLATE: dict[str, Callable[[list[torch.Tensor]], Any]] = {
+    "default": default_collate,
+    "list": list,
+    "numpy": as_arrays,
+}
+
+
+@cache
+def shared_scan() -> Path:
+    """A scan that the cases of this process share, with as many slices as `Slices` has."""
+    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    random = np.random.default_rng(0)
+    scan = random.integers(0, 256, (LENGTH, SIDE, SIDE), dtype=np.uint8)
+    np.save(folder / "scan.npy", scan)
+    return folder / "scan.npy"
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
+    """Batches of 16 MB, four of them prefetched.
+
+    Args:
+        workers: The number of workers.
+        start_method: Their start method.
+        collate: "default" raises; "list" hangs; "numpy" does without shared memory.
+    """
+    return Case(_loader(Slices(shared_scan()), workers, start_method, COLLATE[collate], prefetch=2))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
+    """Batches of 4 MB with as many slices, two of them prefetched."""
+    dataset = ByteSlices(shared_scan())
+    return Case(
+        _loader(dataset, workers, start_method, COLLATE[collate], prefetch=1), consume=normalise
+    )
+
+
+def _loader(
+    dataset: Dataset[torch.Tensor],
+    workers: int,
+    start_method: str,
+    collate_fn: Callable[[list[torch.Tensor]], Any],
+    prefetch: int,
+) -> DataLoader[Any]:
+    return DataLoader(
+        dataset,
+        batch_size=16,
+        collate_fn=collate_fn,
+        num_workers=workers,
+        prefetch_factor=prefetch if workers else None,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="shm_exhausted",
+    lesson="11",
+    symptom="RuntimeError: unable to allocate shared memory(shm) for file </torch_...>: No space "
+    "left on device (28) / Unexpected bus error encountered in worker",
+    cause="The batches on their way to main lie in /dev/shm, and together they are larger than it.",
+    remedy="Give the container a larger /dev/shm. Send smaller batches: bytes as bytes, and a "
+    "lower prefetch_factor.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("raised", ("unable to allocate shared memory(shm) for file",)),
+    texts=(
+        r"unable to allocate shared memory ?\(shm\)",
+        r"</torch_\S+>: No space left on device",
+        r"unexpected bus error encountered in worker",
+        r"might be caused by insufficient shared memory",
+        r"killed by signal: Bus error",
+    ),
+    limits={"shm": "24M"},
+    deadline=10,
+)

@@ -1,0 +1,121 @@
+"""A StopIteration out of `__getitem__` ends the epoch early, and nothing says so.
+
+Symptom: the epoch ends early without an error: fewer samples than `len(dataset)`, with any number
+of workers. The loss looks well, and some samples are never seen.
+
+Mechanism: `next(label for name, label in labels if name == wanted)` raises StopIteration where
+nothing matches. To a worker that is an exception like others: it is sent to the main process and
+raised there, inside `__next__` of the loader's iterator. There, StopIteration means that the loop
+is over. (Out of a generator it comes as a RuntimeError: PEP 479.) For an IterableDataset it means
+that this worker has no more.
+
+Remedy: look things up in a dict, which raises KeyError, or write `next(..., None)` and handle the
+None. Find samples without a label before the epoch. Count what the loop gets, and compare it with
+the length of the dataset.
+
+Seen in: no public report found; measured here. A neighbour: pytorch#82732, where an IndexError
+ends `for sample in dataset`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.readings import SPOILT, make_readings
+from dltutor.failures.sign import Counts, Finding
+
+Sample = tuple[torch.Tensor, str]
+
+
+class LabelledReadings(Dataset[Sample]):
+    """Readings, with the labels that `labels.csv` gives them."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = list(paths)
+        with (paths[0].parent / "labels.csv").open(newline="") as file:
+            self.labels = [(name, label) for name, label in csv.reader(file)]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Sample:
+        path = self.paths[index]
+        values = torch.tensor(json.loads(path.read_text())["values"])
+        label = next(label for name, label in self.labels if name == path.name)
+        return values, label
+
+
+class VerifiedReadings(LabelledReadings):
+    """The same, without those that have no label.
+
+    Attributes:
+        unlabelled: The files set aside.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__(paths)
+        self.label_of = dict(self.labels)
+        self.unlabelled = [path for path in self.paths if path.name not in self.label_of]
+        self.paths = [path for path in self.paths if path.name in self.label_of]
+
+    def __getitem__(self, index: int) -> Sample:
+        path = self.paths[index]
+        values = torch.tensor(json.loads(path.read_text())["values"])
+        return values, self.label_of[path.name]
+
+
+def count_missed(loader: DataLoader[Any]) -> Finding:
+    """An epoch, and how many of the dataset's samples it did not see."""
+    expected = len(loader.dataset)  # type: ignore[arg-type]
+    seen = sum(len(labels) for _, labels in loader)
+    return Finding(expected - seen, f"of {expected} samples never delivered")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Look for a label that is not there with next()."""
+    return Case(_loader(LabelledReadings(_paths()), workers, start_method), count_missed)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Set aside, before the epoch, what has no label."""
+    return Case(_loader(VerifiedReadings(_paths()), workers, start_method), count_missed)
+
+
+@cache
+def _paths() -> Sequence[Path]:
+    paths = make_readings()
+    labelled = [path for number, path in enumerate(paths) if number != SPOILT]
+    with (paths[0].parent / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows((path.name, f"kind {i % 3}") for i, path in enumerate(labelled))
+    return paths
+
+
+def _loader(dataset: LabelledReadings, workers: int, start_method: str) -> DataLoader[Sample]:
+    return DataLoader(
+        dataset,
+        batch_size=2,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="silent_stop",
+    lesson="02",
+    symptom="the epoch ends early without an error: fewer samples than len(dataset)",
+    cause="next() without a match raises StopIteration in `__getitem__`. It is raised again in the "
+    "loader's iterator, where it ends the loop.",
+    remedy="Look up in a dict, or write next(..., None) and handle it. Count what the loop gets.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(8),
+)

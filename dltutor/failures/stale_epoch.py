@@ -1,0 +1,104 @@
+"""Workers that live on do not see the new epoch: every epoch is cropped like the first.
+
+Symptom: set_epoch has no effect with persistent_workers=True; augmentation, curriculum or crop
+never change. No error, no warning.
+
+Mechanism: a worker gets its copy of the dataset when it starts. With fresh workers that is once an
+epoch, so an attribute set before the epoch arrives by accident of timing. Persistent workers start
+once: `dataset.set_epoch(1)` changes the copy of the main process, and nobody reads that one. The
+samplers are not concerned, they run in the main process.
+
+Remedy: keep the epoch in memory that all processes share. A tensor of one number does:
+`torch.tensor(0).share_memory_()`, written by the main process only, so it needs no lock. Set it
+between epochs, before the loader is iterated: workers fetch ahead as soon as it is. A
+`multiprocessing.Value` of the start method's context does the same.
+
+Seen in: pytorch#97326, datasets#6673, starVLA#470 (27 % of the frames were never drawn).
+`persistent_workers` exists since torch 1.7.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Counts, Finding
+
+CLIPS, EPOCHS, CROP = 16, 4, 32
+
+
+class Clips(Dataset[torch.Tensor]):
+    """Long recordings, of which each epoch hears another stretch."""
+
+    def __init__(self) -> None:
+        self.clips = torch.arange(CLIPS * 1000).reshape(CLIPS, 1000)
+        self.epoch = torch.tensor(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = torch.tensor(epoch)
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        start = (index * 31 + int(self.epoch) * CROP) % (1000 - CROP)
+        return self.clips[index, start : start + CROP]
+
+
+class SharedEpochClips(Clips):
+    """The same, with the epoch where the workers can see it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epoch.share_memory_()  # type: ignore[no-untyped-call]
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch.fill_(epoch)
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """Four epochs; each sample is compared with what the main process makes of it."""
+    dataset: Any = loader.dataset
+    wrong = 0
+    for epoch in range(EPOCHS):
+        dataset.set_epoch(epoch)
+        wanted = torch.stack([dataset[index] for index in range(len(dataset))])
+        came = torch.cat(list(loader))
+        wrong += int((came != wanted).any(dim=1).sum())
+    return Finding(wrong, f"of {EPOCHS * CLIPS} samples wrong")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
+    """Set the epoch as an attribute of the dataset."""
+    return _case(Clips(), workers, start_method, persistent)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
+    """Set the epoch in shared memory."""
+    return _case(SharedEpochClips(), workers, start_method, persistent)
+
+
+def _case(dataset: Clips, workers: int, start_method: str, persistent: bool) -> Case:
+    loader = DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        persistent_workers=persistent and workers > 0,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, train)
+
+
+FAILURE = Failure(
+    name="stale_epoch",
+    lesson="04",
+    symptom="set_epoch has no effect with persistent_workers=True",
+    cause="A persistent worker keeps the copy of the dataset that it started with.",
+    remedy="Keep the epoch in a shared tensor, and set it before the loader is iterated.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts((EPOCHS - 1) * CLIPS),
+)

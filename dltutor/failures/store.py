@@ -1,0 +1,93 @@
+"""A store of embeddings on this machine: a server in its own process, and its client.
+
+The server is this file, run as a script: it needs nothing but Python's standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import socketserver
+import struct
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from typing import Any, Final
+
+WIDTH: Final = 16  # numbers in an embedding
+LATENCY: Final = 0.002  # seconds for an answer: a network, and so a race that is lost in every run
+
+_QUESTION = struct.Struct("<q")
+_ANSWER = struct.Struct(f"<{WIDTH}f")
+
+Address = tuple[str, int]
+
+
+class Store:
+    """Asks the server over one connection: a key is sent, an embedding comes back.
+
+    Args:
+        address: Host and port.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.connection = socket.create_connection(address)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def get(self, key: int) -> tuple[float, ...]:
+        """The embedding of a key: here, the key again and again."""
+        self.connection.sendall(_QUESTION.pack(key))
+        return _ANSWER.unpack(self.connection.recv(_ANSWER.size, socket.MSG_WAITALL))
+
+    def __del__(self) -> None:
+        if hasattr(self, "connection"):
+            self.connection.close()
+
+
+def start_server(owner: object) -> Address:
+    """Start a server that ends with its owner, and at the latest with this process.
+
+    Returns:
+        Where it listens, on the loopback interface.
+    """
+    server = subprocess.Popen(
+        [sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    weakref.finalize(owner, _stop, server, os.getpid())
+    assert server.stdout is not None
+    return ("127.0.0.1", int(server.stdout.readline()))
+
+
+def _stop(server: subprocess.Popen[bytes], started_by: int) -> None:
+    if os.getpid() == started_by:  # not in a worker, which has inherited the owner
+        server.kill()
+        server.communicate()
+
+
+class _Answers(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while question := self.request.recv(_QUESTION.size, socket.MSG_WAITALL):
+            time.sleep(LATENCY)
+            (key,) = _QUESTION.unpack(question)
+            self.request.sendall(_ANSWER.pack(*[key] * WIDTH))
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # a client that was killed in the middle of a question
+
+
+def _serve() -> None:
+    server = _Server(("127.0.0.1", 0), _Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_address[1], flush=True)
+    sys.stdin.read()  # ends when the process that started this one does
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,80 @@
+"""A batch is a list of many small tensors, and sending them takes longer than making them.
+
+Symptom: with workers the epoch is many times slower than with none; the workers are busy, the GPU
+waits, and a profile of main shows `rebuild_storage_fd`, `recv_handle` and sockets.
+
+NOTE [ The Price of a Tensor ]
+
+A tensor travels in three parts: a message with its shape and its stride, a segment of shared
+memory that the worker makes, and a descriptor of it, for which main connects to a socket of the
+worker, asks, and is answered. That takes half a millisecond whether the tensor holds one number
+or a million. A batch of three tensors does not feel it. A batch of 128 sentences, each its own
+tensor, pays 128 times.
+
+Objects with tensors as attributes, nested dicts of tensors and lists of boxes are the same thing.
+
+Remedy: one packed tensor with offsets for each kind of thing, in `collate_fn`. The model may take
+that as it is (`torch.nn.EmbeddingBag`, nested tensors); otherwise `torch.tensor_split` gives the
+pieces back in the loop, as views, at no cost worth naming. Or pad to one rectangle.
+
+Seen in: pytorch#123439, pytorch#11201, rf-detr#1399.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sentences import Sentences, as_list, packed
+from dltutor.failures.sign import Costs, Finding
+
+BATCH = 128
+BATCHES = 12
+
+
+def time_a_batch(loader: DataLoader[Any]) -> Finding:
+    """The training loop, with a clock for its second epoch: in the first the workers start."""
+    for _ in loader:
+        pass
+    began = time.perf_counter()
+    for _ in loader:
+        pass
+    seconds = time.perf_counter() - began
+    return Finding(1000 * seconds / BATCHES, "ms for a batch")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """A tensor for each sentence."""
+    return Case(_loader(workers, start_method, as_list), consume=time_a_batch)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """A tensor for all sentences of a batch."""
+    return Case(_loader(workers, start_method, packed), consume=time_a_batch)
+
+
+def _loader(workers: int, start_method: str, collate_fn: Any) -> DataLoader[Any]:
+    return DataLoader(
+        Sentences(BATCH * BATCHES),
+        batch_size=BATCH,
+        collate_fn=collate_fn,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="tiny_tensors",
+    lesson="13",
+    symptom="with workers the epoch is many times slower than with none",
+    cause="Each tensor of a batch is sent on its own, with a segment of shared memory and a "
+    "descriptor, however small it is.",
+    remedy="Pack what belongs together into one tensor with offsets, in collate_fn.",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(4),
+)

@@ -1,0 +1,106 @@
+"""Every tensor of a batch is an open file in main, and the loop keeps one of each batch.
+
+Symptom: `RuntimeError: Too many open files. Communication with the workers is no longer possible`,
+some hundred batches into the epoch, or only in the validation loop. Older: `RuntimeError: received
+0 items of ancdata`, `OSError: [Errno 24] Too many open files`. With one batch of more tensors than
+may be open: the loop hangs.
+
+NOTE [ One Tensor, One Descriptor ]
+
+A worker sends a tensor as a piece of shared memory, and with the sharing strategy
+`file_descriptor`, the default on Linux, main gets an open descriptor of it. It is closed when the
+last reference to the tensor goes. A loop that appends the labels of each batch to a list, to look
+at all of them after the epoch, keeps one descriptor for every batch. A process may usually have
+1024.
+
+One batch alone can be too much: a collate function that returns a list of 500 tensors needs 500
+descriptors on both sides. Then it is the worker that fails, in the thread that feeds its queue. The
+traceback goes to stderr, the batch is lost, and main waits for ever.
+
+Remedy: keep a copy, `labels.clone()`, or what you want to know of it (`labels.tolist()`): a copy
+lies in ordinary memory. Send few tensors: all sentences of a batch in one, with offsets. Then, if
+it is still needed, raise the limit (`ulimit -n`). The advice in the message, the sharing strategy
+`file_system`, comes last: see `orphaned_segments`.
+
+Seen in: pytorch#973, pytorch#11201, DEIMv2#93 (2025, with the older text).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sentences import CLASSES, Sentences, as_list, packed
+from dltutor.failures.sign import Says
+
+LENGTH = 800
+
+
+def count_classes(loader: DataLoader[Any]) -> list[int]:
+    """How many sentences of each class there are, counted at the end of the epoch."""
+    seen = []
+    for *_, labels in loader:
+        seen.append(labels)
+    return torch.bincount(torch.cat(seen), minlength=CLASSES).tolist()
+
+
+def count_classes_of_copies(loader: DataLoader[Any]) -> list[int]:
+    """The same, keeping copies."""
+    seen = []
+    for *_, labels in loader:
+        seen.append(labels.clone())
+    return torch.bincount(torch.cat(seen), minlength=CLASSES).tolist()
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
+    """A list of tensors for each batch, and a loop that keeps the labels.
+
+    Args:
+        workers: The number of workers.
+        start_method: Their start method.
+        batch_size: 4 keeps too many batches; 200 are too many tensors in one.
+    """
+    loader = _loader(workers, start_method, batch_size, as_list)
+    return Case(loader, consume=count_classes)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
+    """Three tensors for each batch, and a loop that keeps copies."""
+    loader = _loader(workers, start_method, batch_size, packed)
+    return Case(loader, consume=count_classes_of_copies)
+
+
+def _loader(workers: int, start_method: str, batch_size: int, collate_fn: Any) -> DataLoader[Any]:
+    return DataLoader(
+        Sentences(LENGTH),
+        batch_size=batch_size,
+        collate_fn=collate_fn,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="too_many_open_files",
+    lesson="11",
+    symptom="RuntimeError: Too many open files. Communication with the workers is no longer "
+    "possible / RuntimeError: received 0 items of ancdata / OSError: [Errno 24] Too many open "
+    "files",
+    cause="Each tensor that came from a worker is an open descriptor for as long as anything "
+    "refers to it. The loop keeps a tensor of every batch.",
+    remedy="Keep copies (clone) instead of the tensors of a batch. Pack many tensors into one.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("raised", ("Too many open files. Communication with the workers",)),
+    texts=(
+        r"too many open files",
+        r"received \d+ items of ancdata",
+        r"communication with the workers is no longer possible",
+        r"change the sharing strategy by calling",
+    ),
+    limits={"open_files": 128},
+    deadline=15,
+)

@@ -1,0 +1,130 @@
+"""A batch that cannot be pickled is dropped without a word to the loop, which waits for ever.
+
+Symptom: the loop hangs. A worker has written `TypeError: cannot pickle 'sqlite3.Row' object`
+(or `'generator'`, `'dict_keys'`, `'_io.BufferedReader'`), or `RuntimeError: Cowardly refusing to
+serialize non-leaf tensor which requires_grad`, to stderr, below `multiprocessing/queues.py, in
+_feed`.
+
+Mechanism: the worker gives the finished batch to a queue, and a thread of the queue pickles it.
+If that fails, the thread prints a traceback and drops the batch. The worker has long gone on; it
+is alive, so the main process sees no reason to stop waiting. Without workers nothing is pickled,
+and the same loop works. The default collate function lets such objects not through; one of your
+own does, and so does `batch_size=None`.
+
+Remedy: hand over tensors, numbers, strings, and lists and dicts of these. Turn a row into a dict,
+a view into a list, and `detach()` what a model made. Test it in the main process, where it takes
+milliseconds: `pickle.dumps(collate_fn([dataset[0]]))` raises what the queue's thread would print
+(only a tensor that requires grad passes it). Give the loader a `timeout=`.
+
+Seen in: pytorch#142884, pytorch_geometric#3143.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Says
+
+
+class Measurements(Dataset[Any]):
+    """Rows of a database, each with the tensor made of its values."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with closing(sqlite3.connect(path)) as database:
+            self.ids = [id for (id,) in database.execute("SELECT id FROM measured ORDER BY id")]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> Any:
+        row = self.fetch(self.ids[index])
+        return torch.tensor([row["low"], row["high"]]), row
+
+    def fetch(self, id: int) -> Any:
+        with closing(sqlite3.connect(self.path)) as database:
+            database.row_factory = sqlite3.Row
+            return database.execute("SELECT * FROM measured WHERE id = ?", (id,)).fetchone()
+
+
+class PlainMeasurements(Measurements):
+    """The same, each row as a dict."""
+
+    def __getitem__(self, index: int) -> Any:
+        values, row = super().__getitem__(index)
+        return values, dict(row)
+
+
+def collate_with_rows(samples: list[Any]) -> Any:
+    """Join the tensors, and keep the rows beside them."""
+    values, rows = zip(*samples, strict=True)
+    return torch.stack(values), rows
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", timeout: float = 0) -> Case:
+    """Hand over rows as the database driver makes them."""
+    return Case(_loader(Measurements(_database()), workers, start_method, timeout))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Hand over dicts."""
+    return Case(_loader(PlainMeasurements(_database()), workers, start_method))
+
+
+@cache
+def _database() -> Path:
+    folder = tempfile.mkdtemp(prefix="dltutor-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "measured.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE measured (id INTEGER, place TEXT, low REAL, high REAL)")
+        rows = [(id, f"place {id % 3}", id / 4, id / 2) for id in range(16)]
+        database.executemany("INSERT INTO measured VALUES (?, ?, ?, ?)", rows)
+    return path
+
+
+def _loader(
+    dataset: Measurements, workers: int, start_method: str, timeout: float = 0
+) -> DataLoader[Any]:
+    return DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        collate_fn=collate_with_rows,
+        timeout=timeout,
+    )
+
+
+FAILURE = Failure(
+    name="unpicklable_batch",
+    lesson="02",
+    symptom="the loop hangs: a batch was dropped / TypeError: cannot pickle 'sqlite3.Row' object / "
+    "RuntimeError: Cowardly refusing to serialize non-leaf tensor which requires_grad",
+    cause="A batch holds something that cannot be pickled. The queue's thread prints that and "
+    "drops the batch; the worker lives, and the main process waits.",
+    remedy="Hand over tensors, numbers, strings, lists and dicts. Try to pickle one batch in the "
+    "main process, and give the loader a timeout.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("hung", ("TypeError: cannot pickle 'sqlite3.Row' object",)),
+    texts=(
+        r"in _feed .*cannot pickle '[\w.]+' object",
+        r"Can't (pickle|get) local (object|attribute)",
+        r"in _feed .*can't pickle [\w.]+ objects",
+        r"in _feed .*PicklingError: Can't pickle ",
+        r"Cowardly refusing to serialize non-leaf tensor which requires_grad",
+    ),
+    deadline=3,
+)

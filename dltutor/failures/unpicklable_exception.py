@@ -1,0 +1,123 @@
+"""An exception whose class cannot be pickled never arrives, and the loop waits for ever.
+
+Symptom: the loop hangs. A worker has written `AttributeError: Can't pickle local object` or
+`PicklingError: Can't pickle <class ...>: attribute lookup ... failed` to stderr, below
+`multiprocessing/queues.py, in _feed`.
+
+Mechanism: the worker sends the class of the exception to the main process, by name. A class made
+inside a function, or by some C and Rust extensions, cannot be found by its name. The message is
+pickled in a thread of the queue, after the worker has handed it over: the thread prints its own
+error and drops the message. The worker waits for more work, the main process for the batch.
+With `num_workers=0` the exception is raised as it should be.
+
+Remedy: define exception classes at module level. For a class that you cannot change, catch the
+error in the worker and raise your own, or hand over the reason with the batch. Give the loader a
+`timeout=`: it turns a wait without end into `RuntimeError: DataLoader timed out`.
+
+Seen in: safetensors#492, pytorch#142884.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.readings import make_readings
+from dltutor.failures.sign import Says
+from dltutor.failures.tolerant import Tolerant, collate_tolerant
+
+Sample = tuple[torch.Tensor, int]
+
+
+def parse(text: str) -> Sample:
+    """Read one reading."""
+
+    class Unreadable(ValueError):
+        pass
+
+    try:
+        reading = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"not a reading: {text[:20]!r}") from error
+    return torch.tensor(reading["values"]), reading["label"]
+
+
+class Readings(Dataset[Sample]):
+    """Readings and their labels."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Sample:
+        return parse(self.paths[index].read_text())
+
+
+class UnreadableReading(ValueError):
+    """A file is no reading. Found under this name in every process."""
+
+
+class NamedReadings(Readings):
+    """The same readings; what they raise can be pickled, and names the file."""
+
+    def __getitem__(self, index: int) -> Sample:
+        try:
+            return super().__getitem__(index)
+        except ValueError as error:
+            raise UnreadableReading(f"{self.paths[index].name}: {error}") from error
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Raise an exception whose class lives inside a function."""
+    return Case(_loader(Readings(_paths()), workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", arrives: bool = False) -> Case:
+    """Hand over the reason with the batch; or let the exception arrive, from module level."""
+    dataset = NamedReadings(_paths())
+    if arrives:
+        return Case(_loader(dataset, workers, start_method))
+    tolerant = Tolerant(dataset, UnreadableReading)
+    return Case(_loader(tolerant, workers, start_method, collate_tolerant))
+
+
+def _paths() -> Sequence[Path]:
+    return make_readings("<html>404 Not Found</html>\n")
+
+
+def _loader(
+    dataset: Dataset[Any], workers: int, start_method: str, collate_fn: Any = None
+) -> DataLoader[Any]:
+    return DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+        collate_fn=collate_fn,
+    )
+
+
+FAILURE = Failure(
+    name="unpicklable_exception",
+    lesson="02",
+    symptom="the loop hangs: a worker raised / AttributeError: Can't pickle local object",
+    cause="The class of the exception cannot be found by its name. The queue's thread fails to "
+    "pickle it, prints that, and drops the message.",
+    remedy="Define exceptions at module level, and give the loader a timeout.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("hung", ("Can't pickle local object", "Can't get local object")),
+    texts=(
+        r"Can't (pickle|get) local (object|attribute)",
+        r"in _feed .*PicklingError: Can't pickle <class '\S*(Error|Exception|Unreadable)'>",
+    ),
+    deadline=3,
+)

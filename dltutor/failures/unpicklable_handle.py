@@ -1,0 +1,243 @@
+"""The dataset holds something that belongs to its process, and cannot be sent to a worker.
+
+Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lock'`,
+`'generator'`, `'sqlite3.Connection'`; of a lambda `AttributeError: Can't pickle local object`.
+It is raised in main, before the first batch, where the loop asks for its iterator. Recent torch
+adds a warning: `Got pickle error when attempting to start a worker Process`.
+
+Mechanism: under fork a worker is a copy of main, and whatever the dataset holds is there: nothing
+is pickled, and nothing complains. Under spawn and forkserver a worker is a new interpreter. The
+dataset travels to it as a pickle, and what only means something inside one process - an open
+file, a lock, a generator, a connection - has none. So one and the same script works on Linux up
+to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where forkserver is
+the default.
+
+Remedy: keep what says how to get the handle (a path, a query, a named function instead of a
+lambda), and open it in each process that uses it. Drop it in `__getstate__`, so that a dataset
+that was used before the epoch travels as well. Keep the process id beside it: then a forked
+worker, too, opens its own (see `lazy_but_touched`).
+
+Seen in: pytorch#51836, pytorch#22131, pytorch#22585, torchgeo-bench#273.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import torch
+from torch.utils.data import Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
+from dltutor.failures.sign import Says
+
+Kind = Literal["file", "lock", "generator", "lambda", "sqlite"]
+
+RECORDS: Final = 16
+SIZE: Final = 8  # bytes of a record
+
+
+class Records(Dataset[torch.Tensor]):
+    """Records of a file, each read at its own position."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.handle = self.open()
+
+    def open(self) -> Any:
+        return (self.folder / "records.bin").open("rb")
+
+    def __len__(self) -> int:
+        return RECORDS
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return to_tensor(os.pread(self.handle.fileno(), SIZE, index * SIZE))
+
+    def __del__(self) -> None:
+        close(self.handle)
+
+
+class OwnHandle:
+    """For a dataset with `open`: calls it once in each process, and sends no handle anywhere."""
+
+    open: Callable[[], Any]
+    opened: tuple[int, Any] | None = None  # by which process, and what
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def handle(self) -> Any:
+        """The handle of this process."""
+        if self.opened is None or self.opened[0] != os.getpid():
+            self.opened = (os.getpid(), self.open())
+        return self.opened[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "opened"}
+
+    def __del__(self) -> None:
+        if self.opened is not None:
+            close(self.opened[1])
+
+
+class Rows(Records):
+    """The same records, as rows of a database."""
+
+    def open(self) -> Any:
+        return sqlite3.connect(self.folder / "records.db")
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        query = "SELECT record FROM records WHERE number = ?"
+        return to_tensor(self.handle.execute(query, (index,)).fetchone()[0])
+
+
+class Guarded(Records):
+    """The same records, read by one thread at a time."""
+
+    def open(self) -> Any:
+        return threading.Lock()
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with self.handle:
+            return to_tensor((self.folder / "records.bin").read_bytes()[index * SIZE :][:SIZE])
+
+
+class Streamed(Records):
+    """The same records, read one after the other, as far as they are asked for."""
+
+    read: tuple[torch.Tensor, ...] = ()
+
+    def open(self) -> Iterator[bytes]:
+        data = (self.folder / "records.bin").read_bytes()
+        return (data[start : start + SIZE] for start in range(0, len(data), SIZE))
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        while len(self.read) <= index:
+            self.read += (to_tensor(next(self.handle)),)
+        return self.read[index]
+
+
+class Scaled(Records):
+    """The same records, scaled by a function."""
+
+    def open(self) -> Any:
+        return lambda record: record / 255
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        data = (self.folder / "records.bin").read_bytes()
+        return torch.as_tensor(self.handle(to_tensor(data[index * SIZE :][:SIZE])))
+
+
+# With `OwnHandle` in front, `open` is called where the handle is used, not in `__init__`.
+class OwnRecords(OwnHandle, Records):
+    """Records of a file that each process opens for itself."""
+
+
+class OwnRows(OwnHandle, Rows):
+    """Rows of a database to which each process connects for itself."""
+
+
+class OwnGuarded(OwnHandle, Guarded):
+    """Records under a lock of each process."""
+
+
+class OwnStreamed(OwnHandle, Streamed):
+    """Records that each process reads from the start."""
+
+
+class OwnScaled(OwnHandle, Scaled):
+    """Records scaled by a function that each process makes."""
+
+
+KINDS: Final[dict[Kind, tuple[type[Records], type[Records]]]] = {
+    "file": (Records, OwnRecords),
+    "lock": (Guarded, OwnGuarded),
+    "generator": (Streamed, OwnStreamed),
+    "lambda": (Scaled, OwnScaled),
+    "sqlite": (Rows, OwnRows),
+}
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "file") -> Case:
+    """Open the handle in main, and keep it in the dataset.
+
+    Args:
+        workers: The number of workers.
+        start_method: "fork", "spawn" or "forkserver".
+        kind: What the dataset holds.
+    """
+    return Case(load(KINDS[kind][0](records_folder()), workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork", kind: Kind = "file") -> Case:
+    """Open it in each process that uses it.
+
+    Args:
+        workers: The number of workers.
+        start_method: "fork", "spawn" or "forkserver".
+        kind: What the dataset holds.
+    """
+    return Case(load(KINDS[kind][1](records_folder()), workers, start_method))
+
+
+def to_tensor(record: bytes) -> torch.Tensor:
+    """The bytes of a record."""
+    return torch.tensor(list(record))
+
+
+def close(handle: Any) -> None:
+    """Close a handle that can be closed."""
+    if hasattr(handle, "close"):
+        handle.close()
+
+
+@cache
+def records_folder() -> Path:
+    """A folder with the same records in a file and in a database."""
+    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    records = [bytes(range(number, number + SIZE)) for number in range(RECORDS)]
+    (folder / "records.bin").write_bytes(b"".join(records))
+    connection = sqlite3.connect(folder / "records.db")
+    connection.execute("CREATE TABLE records (number INTEGER PRIMARY KEY, record BLOB)")
+    connection.executemany("INSERT INTO records VALUES (?, ?)", enumerate(records))
+    connection.commit()
+    connection.close()
+    return folder
+
+
+FAILURE: Final = Failure(
+    name="unpicklable_handle",
+    lesson="06",
+    symptom="TypeError: cannot pickle '_io.BufferedReader' object / "
+    "AttributeError: Can't pickle local object",
+    cause="The dataset travels to a new interpreter as a pickle, and a handle has none.",
+    remedy="Open the handle once in each process that uses it, and drop it in __getstate__.",
+    broken=broken,
+    fixed=fixed,
+    sign=Says("raised", ("TypeError: cannot pickle '_io.BufferedReader' object",)),
+    start_methods=("spawn", "forkserver"),
+    texts=(
+        r"Got pickle error when attempting to start a worker Process",
+        r"cannot pickle '_io\.\w+' (object|instances)",
+        r"cannot pickle '_?thread\.\w+' (object|instances)",
+        r"cannot pickle 'generator' (object|instances)",
+        r"cannot pickle 'sqlite3\.Connection' (object|instances)",
+        r"cannot pickle '\w*Environment' (object|instances)",
+        r"h5py objects cannot be pickled",
+        r"Can't (pickle|get) local (object|attribute)",
+        r"Can't (get|pickle) local object '\S*<lambda>'",
+        r"Can't pickle <function \S*<lambda>",
+        r"h5py objects cannot be pickled",
+    ),
+)

@@ -1,0 +1,101 @@
+"""A sample is a small part of a large tensor, and the whole of it is sent along.
+
+Symptom: `/dev/shm` fills up although every sample is small: a shape of a few thousand numbers, and
+megabytes for each. Only without collation (`batch_size=None`, or a `collate_fn` that makes a list),
+and only with workers.
+
+Mechanism: slicing a tensor makes a view: the same storage, another shape. What a worker sends is
+the storage, moved into shared memory, and where in it the view lies. `default_collate` would have
+copied the numbers into a new tensor; without it nothing does. Each sample then costs as much as the
+recording it was cut from, for as long as anybody keeps the sample. Where the large tensor is an
+attribute of the dataset, a forked worker moves all of it into shared memory with the first sample,
+once for each worker.
+
+Remedy: `clone()` what was cut out, before it is returned. In the loop, compare
+`sample.untyped_storage().nbytes()` with `sample.nbytes`: they should be equal.
+
+Seen in: no public report found; measured here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.gauge import Gauge, no_proc
+from dltutor.failures.recordings import shared_recordings
+from dltutor.failures.sign import Costs, Finding
+
+WINDOW = 4_000  # numbers
+
+
+class Excerpts(Dataset[torch.Tensor]):
+    """The middle of each recording."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        recording = torch.from_numpy(np.load(self.paths[index]))
+        start = (len(recording) - WINDOW) // 2
+        return recording[start : start + WINDOW]
+
+
+class CopiedExcerpts(Excerpts):
+    """The same, without the recording around it."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(index).clone()
+
+
+def collect(loader: DataLoader[torch.Tensor]) -> Finding:
+    """Keep every excerpt of the epoch.
+
+    Returns:
+        The MB of shared memory that this keeps.
+    """
+    gauge = Gauge()
+    excerpts = list(loader)
+    return Finding(gauge.shared(), f"MB of shared memory for {len(excerpts)} excerpts")
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Return a slice."""
+    return Case(_loader(Excerpts(_paths()), workers, start_method), collect)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Return a copy of the slice."""
+    return Case(_loader(CopiedExcerpts(_paths()), workers, start_method), collect)
+
+
+def _paths() -> tuple[str, ...]:
+    return shared_recordings(24, 500_000)
+
+
+def _loader(dataset: Excerpts, workers: int, start_method: str) -> DataLoader[torch.Tensor]:
+    return DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+
+
+FAILURE = Failure(
+    name="view_of_a_giant",
+    lesson="08",
+    symptom="`/dev/shm` fills up although every sample is small",
+    cause="A slice shares the storage of the tensor that it was cut from, and a worker sends the "
+    "whole storage.",
+    remedy="Return a clone() of the slice.",
+    broken=broken,
+    fixed=fixed,
+    sign=Costs(10),
+    absent=no_proc,
+)

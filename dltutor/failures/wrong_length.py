@@ -1,0 +1,109 @@
+"""`__len__` says too little, and the rest of the data is never seen.
+
+Symptom: samples at the end are never used, silently; or, where `__len__` says too much,
+`IndexError: index 64 is out of bounds for dimension 0 with size 64` in the last batch.
+
+Mechanism: of a map-style dataset the loader asks two things: how many, and which. The sampler
+draws from `range(len(dataset))` and believes it. Too small a number is never noticed: nothing
+fails, the epoch is shorter. Too large a number asks for samples that are not there. What happens
+then is up to `__getitem__`: an IndexError; a slice that ends early, too short to be stacked unless
+it is alone in its batch; or, with `index % n`, silently a sample that was already there.
+
+A stream's `__len__` is used for `len(loader)` only, that is, for progress bars and learning rate
+schedules. The epoch ends when the stream does, whatever it says; torch warns if more samples come
+than it said, and never if fewer do.
+
+Remedy: one source of truth: compute once which samples exist, and let `__len__` and `__getitem__`
+both ask that. In a test, compare the samples of an epoch with what you know must be there.
+
+Seen in: minGPT#31 (one too few), torchvision#211 (a length written down by hand).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.contract import Case, Failure
+from dltutor.failures.sign import Counts, Finding
+
+Kind = Literal["short", "long"]
+
+WINDOWS, WIDTH, STRIDE = 64, 32, 16
+
+
+class Windows(Dataset[torch.Tensor]):
+    """Windows of a recording, each overlapping half of the one before."""
+
+    def __init__(self, recording: torch.Tensor) -> None:
+        self.recording = recording
+        self.windows = recording.unfold(0, WIDTH, STRIDE)
+
+    def __len__(self) -> int:
+        return len(self.recording) // WIDTH
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.windows[index]
+
+
+class TooManyWindows(Windows):
+    """The same windows, counted by where they start."""
+
+    def __len__(self) -> int:
+        return len(self.recording) // STRIDE
+
+
+class CountedWindows(Windows):
+    """The same windows, as many as there are."""
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+
+def train(loader: DataLoader[torch.Tensor]) -> Finding:
+    """One epoch; a window is known by its first number."""
+    seen = {int(window[0]) for batch in loader for window in batch}
+    missing = set(range(0, WINDOWS * STRIDE, STRIDE)) - seen
+    return Finding(len(missing), f"of {WINDOWS} samples never seen")
+
+
+def recording() -> torch.Tensor:
+    """A recording of 64 windows."""
+    return torch.arange((WINDOWS - 1) * STRIDE + WIDTH)
+
+
+def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "short") -> Case:
+    """Say a length that forgets the overlap, or (`long`) the last window's width."""
+    dataset = TooManyWindows(recording()) if kind == "long" else Windows(recording())
+    return _case(dataset, workers, start_method)
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Say how many windows there are to take."""
+    return _case(CountedWindows(recording()), workers, start_method)
+
+
+def _case(dataset: Dataset[torch.Tensor], workers: int, start_method: str) -> Case:
+    loader = DataLoader(
+        dataset,
+        batch_size=8,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )
+    return Case(loader, train)
+
+
+FAILURE = Failure(
+    name="wrong_length",
+    lesson="12",
+    symptom="samples at the end are never used, silently / IndexError: index 64 is out of bounds "
+    "for dimension 0 with size 64",
+    cause="The sampler believes __len__, which was computed apart from what __getitem__ can give.",
+    remedy="Compute once which samples exist, and let __len__ and __getitem__ both ask that.",
+    broken=broken,
+    fixed=fixed,
+    sign=Counts(WINDOWS // 2),
+    texts=(r"IndexError: index \d+ is out of bounds for (dimension|axis) 0 with size",),
+)

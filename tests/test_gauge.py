@@ -1,0 +1,66 @@
+"""A Gauge reads the memory of the workers and batches that come after it, and of no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from datasets import Numbers, load
+
+from dltutor.failures.gauge import MEGABYTE, Gauge, no_proc
+
+pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
+
+
+class Megabytes(Numbers):
+    """Tensors of a million bytes."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((1_000_000,), index, dtype=torch.uint8)
+
+
+class Hoard(Numbers):
+    """Each worker keeps fifty million bytes more from its first sample on."""
+
+    hoard = b""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.hoard = self.hoard or bytes(range(250)) * 200_000
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn", "forkserver"])
+def test_what_workers_keep_is_read_under_every_start_method(
+    start_method: str, nothing_left_behind: Callable[..., None]
+) -> None:
+    most = {}
+    for dataset in (Numbers(), Hoard()):
+        gauge = Gauge()
+        most[type(dataset)] = max(gauge.private() for _ in load(dataset, start_method))
+    assert most[Hoard] - most[Numbers] == pytest.approx(50, abs=20)
+
+
+def test_workers_that_were_there_before_are_not_counted() -> None:
+    earlier = iter(load(Hoard(), persistent_workers=True))
+    next(earlier)
+    gauge = Gauge()
+    later = iter(load(Numbers(), num_workers=1))
+    assert len(gauge._workers()) == 1
+    del earlier, later
+
+
+def test_without_workers_main_is_read() -> None:
+    gauge = Gauge()
+    before = gauge.private()
+    kept = bytes(range(250)) * 40_000
+    assert gauge.private() - before == pytest.approx(len(kept) / MEGABYTE, abs=2)
+
+
+def test_batches_on_their_way_and_batches_kept_are_counted_once() -> None:
+    gauge = Gauge()
+    kept = list(load(Megabytes(length=8)))
+    assert gauge.shared() == pytest.approx(8, rel=0.01)
+    assert Gauge().shared() == 0, "what is kept already is another's"
+    kept.clear()
+    assert gauge.shared() == 0

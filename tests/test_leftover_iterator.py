@@ -1,0 +1,92 @@
+"""Workers that outlive a caught error, what they do to the program later, and how not to."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
+
+import pytest
+from torch.utils.data import _utils
+
+from dltutor.failures import leftover_iterator
+from dltutor.failures.leftover_iterator import train, train_and_let_go
+from dltutor.failures.sign import Finding
+
+# All this without observe(), which holds every iterator itself.
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
+
+@pytest.fixture(autouse=True)
+def collected_when_we_say() -> Iterator[None]:
+    """No collection but ours."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+def terminated(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """The workers that torch terminated, having waited for them in vain."""
+    pids: list[int | None] = []
+    terminate = BaseProcess.terminate
+
+    def terminate_and_tell(process: BaseProcess) -> None:
+        pids.append(process.pid)
+        terminate(process)
+
+    monkeypatch.setattr(BaseProcess, "terminate", terminate_and_tell)
+    return pids
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Torch waits for a worker to leave for this many seconds, in place of 5."""
+    assert _utils.MP_STATUS_CHECK_INTERVAL == 5
+    monkeypatch.setattr(_utils, "MP_STATUS_CHECK_INTERVAL", 0.5)
+    return 0.5
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_workers_live_until_a_collection_waits_for_each_in_vain(
+    workers: int, terminated: list[int | None], impatient: float
+) -> None:
+    found = train(leftover_iterator.broken(workers=workers).loader)
+    assert found == Finding(workers, "workers alive after the epoch")
+    left = {worker.pid for worker in active_children()}
+    began = time.perf_counter()
+    gc.collect()
+    assert time.perf_counter() - began >= workers * impatient
+    assert set(terminated) == left
+    assert len(left) == workers
+
+
+def test_without_its_traceback_the_error_holds_nothing(terminated: list[int | None]) -> None:
+    found = train_and_let_go(leftover_iterator.broken().loader)
+    assert found == Finding(0, "workers alive after the epoch")
+    gc.collect()
+    assert not terminated
+
+
+def collect_and_tell() -> None:
+    sys.unraisablehook = sys.__unraisablehook__  # pytest has its own
+    with open(2, "w", closefd=False) as sys.stderr:
+        gc.collect()
+
+
+def test_a_child_that_inherits_the_iterator_complains_of_workers_that_are_not_its_own(
+    capfd: pytest.CaptureFixture[str], impatient: float
+) -> None:
+    train(leftover_iterator.broken(workers=1).loader)
+    child = multiprocessing.get_context("fork").Process(target=collect_and_tell)
+    child.start()
+    child.join()
+    gc.collect()
+    written = capfd.readouterr().err
+    assert "AssertionError: can only test a child process" in written
+    assert "_MultiProcessingDataLoaderIter.__del__" in written

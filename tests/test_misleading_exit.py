@@ -1,0 +1,45 @@
+"""An exit in a worker is read as a missing file; turned into an error it names the sample."""
+
+from __future__ import annotations
+
+import pytest
+
+from dltutor.failures import misleading_exit
+from dltutor.observation import observe
+
+pytestmark = [
+    pytest.mark.usefixtures("nothing_left_behind"),
+    # A batch that cannot be fetched has torch open ten temporary files, to see whether it can. The
+    # notice of the worker's death may come just then.
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def test_the_error_names_no_file_and_the_last_words_do() -> None:
+    observation = observe(misleading_exit.broken().loader)
+    assert observation.end == "worker died"
+    assert [worker.exitcode for worker in observation.workers] == [1, None]
+    assert "009.json" not in observation.raw
+    assert "multiprocessing/" in observation.raw
+    assert observation.stderr.startswith("009.json: Expecting ',' delimiter")
+
+
+def test_without_workers_the_program_ends_with_its_message() -> None:
+    observation = observe(misleading_exit.broken(workers=0).loader)
+    [(kind, message), *_] = observation.chain
+    assert (observation.end, kind) == ("raised", "SystemExit")
+    assert message.startswith("009.json: ")
+
+
+def test_turned_into_an_error_it_arrives_and_names_the_sample() -> None:
+    observation = observe(misleading_exit.fixed(arrives=True).loader)
+    [(kind, message)] = observation.chain
+    assert (observation.end, kind) == ("raised", "UnreadableReading")
+    assert "sample 9: 009.json: Expecting" in message
+
+
+def test_handed_over_it_costs_one_sample() -> None:
+    reasons = [each for _, reasons in misleading_exit.fixed(workers=0).loader for each in reasons]
+    assert len(reasons) == 1
+    assert reasons[0].startswith("sample 9: UnreadableReading: sample 9: 009.json")

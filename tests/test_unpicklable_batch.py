@@ -1,0 +1,85 @@
+"""A batch that cannot be pickled is dropped; the main process can find out beforehand."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from datasets import Numbers, as_list
+from torch.utils.data import DataLoader
+
+from dltutor.failures import unpicklable_batch
+from dltutor.observation import observe
+
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
+
+class Made(Numbers):
+    """Samples that `make` made of numbers."""
+
+    def __init__(self, make: Callable[[float], Any]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(float(index))
+
+
+def count_up(number: float) -> Any:
+    yield number
+
+
+def keys(number: float) -> Any:
+    return {"number": number}.keys()
+
+
+def with_grad(number: float) -> torch.Tensor:
+    return torch.ones(2, requires_grad=True) * number
+
+
+def pickle_one(loader: DataLoader[Any]) -> None:
+    assert loader.collate_fn is not None
+    pickle.dumps(loader.collate_fn([loader.dataset[0]]))
+
+
+def test_without_workers_it_works() -> None:
+    observation = observe(unpicklable_batch.broken(workers=0).loader)
+    assert (observation.end, observation.samples) == ("finished", 16)
+
+
+def test_a_timeout_turns_the_wait_into_an_error() -> None:
+    observation = observe(unpicklable_batch.broken(timeout=0.5).loader)
+    assert observation.end == "raised"
+    assert observation.chain[0] == ("RuntimeError", "DataLoader timed out after 0.5 seconds")
+
+
+def test_the_main_process_can_find_out_beforehand() -> None:
+    with pytest.raises(TypeError, match=r"cannot pickle 'sqlite3\.Row' object"):
+        pickle_one(unpicklable_batch.broken().loader)
+    pickle_one(unpicklable_batch.fixed().loader)
+
+
+def test_only_a_tensor_that_requires_grad_is_not_found_out() -> None:
+    pickle_one(DataLoader(Made(with_grad), collate_fn=as_list))
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (count_up, "cannot pickle 'generator' object"),
+        (keys, "cannot pickle 'dict_keys' object"),
+        (with_grad, "Cowardly refusing to serialize non-leaf tensor which requires_grad"),
+    ],
+)
+def test_other_things_that_a_batch_of_ones_own_may_hold(
+    make: Callable[[float], Any], told: str
+) -> None:
+    loader = DataLoader(
+        Made(make), num_workers=1, collate_fn=as_list, multiprocessing_context="fork", timeout=0.5
+    )
+    observation = observe(loader)
+    assert observation.chain[0][1].startswith("DataLoader timed out")
+    assert told in observation.stderr
