@@ -65,14 +65,16 @@ def _rows(failures: Iterable[Failure]) -> Iterator[str]:
 
 def _seen(text: str) -> str:
     # An error message as it stands in a terminal; other symptoms are prose.
-    if re.match(r"\w+(Error|Exception|Warning|Exit|Interrupt)\b", text):
+    if re.match(r"\w+(Error|Exception|Warning|Exit|Interrupt)\b", text) and "`" not in text:
         return f"`{text}`".replace("|", "\\|")
     return _prose(text)
 
 
 def _prose(text: str) -> str:
-    # What stands between < and > would be taken for HTML.
-    return re.sub(r"([|*_])", r"\\\1", text).replace("<", "&lt;")
+    # Outside of code, what stands between < and > would be taken for HTML, and _ for emphasis.
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([*_])", r"\\\1", part).replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts).replace("|", "\\|")
 
 
 def main() -> int:

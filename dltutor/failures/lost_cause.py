@@ -115,5 +115,8 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Counts(1),
     start_methods=("forkserver",),
-    texts=(r"_queue\.Empty .*DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly",),
+    texts=(
+        r"_queue\.Empty .*DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly",
+        r"exited unexpectedly.*queue\.Empty",
+    ),
 )
