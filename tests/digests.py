@@ -34,11 +34,21 @@ class Delivered:
 
     def __init__(self, ordered: bool) -> None:
         self.ordered = ordered
+        self.complete = False
+        """Whether the first iterator came to its end."""
         self._got: list[Any] = []
 
     def __call__(self, loader: DataLoader[Any]) -> None:
-        for batch in loader:
-            self._got += [digest(batch)] if self.ordered else _values(batch)
+        for _ in self.tap(loader):
+            pass
+
+    def tap(self, loader: DataLoader[Any]) -> Any:
+        """The loader for another training loop: its first iterator is written down."""
+        return _Tapped(loader, self)
+
+    def keep(self, batch: Any) -> None:
+        """Write a batch down."""
+        self._got += [digest(batch)] if self.ordered else _values(batch)
 
     def all(self) -> list[Any]:
         """What came."""
@@ -48,3 +58,43 @@ class Delivered:
 def _values(batch: Any) -> Iterable[Any]:
     assert isinstance(batch, torch.Tensor) and batch.dim() == 1, "unordered: see Failure.ordered"
     return batch.tolist()
+
+
+class _Tapped:
+    """A loader whose first iterator writes down what passes."""
+
+    def __init__(self, loader: DataLoader[Any], delivered: Delivered) -> None:
+        self._loader = loader
+        self._delivered: Delivered | None = delivered
+
+    def __iter__(self) -> Any:
+        delivered, self._delivered = self._delivered, None
+        iterator = iter(self._loader)
+        return iterator if delivered is None else _TappedIterator(iterator, delivered)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+class _TappedIterator:
+    def __init__(self, iterator: Any, delivered: Delivered) -> None:
+        self._iterator = iterator
+        self._delivered = delivered
+
+    def __iter__(self) -> _TappedIterator:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            self._delivered.complete = True
+            raise
+        self._delivered.keep(batch)
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)

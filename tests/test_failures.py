@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 from digests import Delivered, digest
+from torch.utils.data import DataLoader
 
-from dltutor.failures import CATALOGUE, NAMES, Failure, Says
-from dltutor.observation import observe
+from dltutor.failures import CATALOGUE, NAMES, Costs, Failure, Says
+from dltutor.observation import Observation, observe
 from dltutor.reproduce import reproduce
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -44,15 +45,43 @@ def delivered_alone(failure: Failure) -> list[Any]:
 
 
 @under(shows=True)
-def test_the_broken_case_shows_its_sign_and_the_fixed_one_does_not(
+def test_broken_it_shows_its_sign_and_fixed_it_delivers_what_it_does_without_workers(
     failure: Failure, start_method: str, nothing_left_behind: Callable[..., None]
 ) -> None:
-    if reason := failure.absent():
-        pytest.skip(reason)
-    broken = reproduce(failure, start_method=start_method)
-    fixed = reproduce(failure, fixed=True, start_method=start_method)
-    assert failure.sign.shown(broken, fixed), f"{broken}\n{broken.result}\n{fixed}\n{fixed.result}"
-    assert fixed.end == "finished" and not fixed.chain, fixed
+    delivered = Delivered(failure.ordered)
+    reason = failure.absent()
+    if reason is None:
+        broken = reproduce(failure, start_method=start_method)
+        fixed = run_fixed(failure, start_method, delivered)
+        told = f"{broken}\n{broken.result}\n{fixed}\n{fixed.result}"
+        assert failure.sign.shown(broken, fixed), told
+        assert fixed.end == "finished" and not fixed.chain, fixed
+    if not delivered.complete:
+        delivered = Delivered(failure.ordered)
+        case = failure.fixed(workers=2, start_method=start_method)
+        fixed = observe(case.loader, consume=delivered, deadline=60)
+        assert fixed.end == "finished", fixed
+        living = {None} if case.loader.persistent_workers else {0}
+        assert {worker.exitcode for worker in fixed.workers} <= living
+    assert not fixed.stderr
+    assert delivered.all() == delivered_alone(failure) != []
+    if reason is not None:
+        pytest.skip(f"broken was not run: {reason}")
+
+
+def run_fixed(failure: Failure, start_method: str, delivered: Delivered) -> Observation:
+    """The fixed case, with what its own loop gets written down on the way where that is possible:
+    not in a child interpreter, and not where it would cost the time that is measured.
+    """
+    case = failure.fixed(workers=2, start_method=start_method)
+    if failure.limits is not None or isinstance(failure.sign, Costs):
+        return reproduce(failure, fixed=True, start_method=start_method)
+    loop = case.consume
+
+    def consume(loader: DataLoader[Any]) -> object:
+        return delivered(loader) if loop is None else loop(delivered.tap(loader))
+
+    return observe(case.loader, consume=consume, deadline=60)
 
 
 @under(shows=False)
@@ -62,20 +91,6 @@ def test_under_another_start_method_the_broken_case_does_not_show_its_sign(
     broken = reproduce(failure, start_method=start_method)
     fixed = reproduce(failure, fixed=True, start_method=start_method)
     assert not failure.sign.shown(broken, fixed), broken
-
-
-@under(shows=True)
-def test_the_fixed_case_delivers_what_it_does_without_workers(
-    failure: Failure, start_method: str, nothing_left_behind: Callable[..., None]
-) -> None:
-    delivered = Delivered(failure.ordered)
-    case = failure.fixed(workers=2, start_method=start_method)
-    observation = observe(case.loader, consume=delivered, deadline=60)
-    assert observation.end == "finished", observation
-    assert not observation.stderr
-    ended = {None} if case.loader.persistent_workers else {0}  # persistent ones live on till then
-    assert {worker.exitcode for worker in observation.workers} <= ended
-    assert delivered.all() == delivered_alone(failure) != []
 
 
 @every_failure
@@ -101,11 +116,11 @@ def test_the_texts_of_a_failure_are_patterns_that_match_something(failure: Failu
 def test_the_module_of_a_failure_is_its_reference_page(failure: Failure) -> None:
     module = import_module(f"dltutor.failures.{failure.name}")
     assert module.FAILURE is failure
-    told = " ".join(module.__doc__.split())
+    told = " ".join(module.__doc__.replace("`", "").split())
     for word in ("Symptom: ", "Remedy: ", "Seen in: "):
         assert word in told
     for text in failure.symptom.split(" / "):
-        assert text.partition(": ")[0] in told
+        assert text.replace("`", "").partition(": ")[0] in told
 
 
 @every_failure

@@ -7,8 +7,8 @@ NOTE [ The Price of a Tensor ]
 
 A tensor travels in three parts: a message with its shape and its stride, a segment of shared
 memory that the worker makes, and a descriptor of it, for which main connects to a socket of the
-worker, asks, and is answered. That takes some tenths of a millisecond, whether it holds one number
-or a million. A batch of three tensors does not feel it. A batch of 128 sentences, each its own
+worker, asks, and is answered. That takes some tenths of a millisecond, for one number as for a
+million. A batch of three tensors does not feel it. A batch of 128 sentences, each its own
 tensor, pays 128 times.
 
 Objects with tensors as attributes, nested dicts of tensors and lists of boxes are the same thing.
