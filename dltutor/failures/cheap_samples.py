@@ -26,6 +26,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Costs, Finding
 
 LENGTH = 10_000
@@ -52,12 +53,7 @@ def time_an_epoch(loader: DataLoader[Any]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Have the rows collected one by one, in workers."""
-    loader = DataLoader(
-        measurements(),
-        batch_size=BATCH,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    loader = load(measurements(), workers, start_method, batch_size=BATCH)
     return Case(loader, consume=time_an_epoch)
 
 

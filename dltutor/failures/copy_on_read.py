@@ -28,11 +28,8 @@ Seen in: pytorch#13246, pytorch#20433, dlio_benchmark#165, referit3d#5.
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import struct
-import tempfile
 import weakref
 from collections.abc import Sequence
 from functools import cache
@@ -45,7 +42,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.folders import own_folder
 from dltutor.failures.gauge import Gauge
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Costs, Finding
 
 ListedAs = Literal["list", "dicts", "object_array", "pandas"]
@@ -246,8 +245,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork", kind: StoredAs = "pac
 @cache
 def shared_captions(count: int = 300_000) -> Path:
     """A file of captions that the cases of this process share; removed at its end."""
-    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder()
     path = folder / "captions.txt"
     lines = (f"{n:06}.jpg shows {n * 7919 % count} birds above a lake\n" for n in range(count))
     path.write_text("".join(lines))
@@ -255,13 +253,13 @@ def shared_captions(count: int = 300_000) -> Path:
 
 
 def _loader(dataset: Dataset[str], workers: int, start_method: str) -> DataLoader[str]:
-    return DataLoader(
+    return load(
         dataset,
+        workers,
+        start_method,
         batch_size=1000,
         shuffle=True,
         generator=torch.Generator().manual_seed(0),
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
     )
 
 

@@ -30,15 +30,12 @@ mmsegmentation#2085.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import faulthandler
 import multiprocessing
 import os
-import shutil
 import signal
 import struct
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -48,6 +45,8 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.folders import own_folder
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Says
 
 How = Literal["killed", "segfault", "abort", "exit"]
@@ -129,9 +128,8 @@ def fixed(*, workers: int = 2, start_method: str = "fork", how: How = "killed") 
 
 @cache
 def _paths() -> tuple[Path, ...]:
-    folder = tempfile.mkdtemp(prefix="dltutor-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    paths = tuple(Path(folder) / f"{number:02}.frame" for number in range(16))
+    folder = own_folder()
+    paths = tuple(folder / f"{number:02}.frame" for number in range(16))
     for number, path in enumerate(paths):
         pixels = bytes((number + i) % 256 for i in range(64))
         path.write_bytes(struct.pack("<I", 64 if number != 9 else 2**31) + pixels)
@@ -139,15 +137,7 @@ def _paths() -> tuple[Path, ...]:
 
 
 def _loader(dataset: Frames, workers: int, start_method: str) -> DataLoader[np.ndarray]:
-    return DataLoader(
-        dataset,
-        batch_size=2,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-        # Arrays travel in the pipe. Of a tensor only a handle does, and fetching it from a dead
-        # worker may fail before the death is noticed: see `misleading_exit`.
-        collate_fn=np.stack,
-    )
+    return load(dataset, workers, start_method, batch_size=2, collate_fn=np.stack)
 
 
 FAILURE = Failure(

@@ -30,6 +30,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
 from dltutor.failures.gauge import Gauge
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Costs, Finding
 
 
@@ -91,12 +92,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    return DataLoader(
-        Boxes(),
-        batch_size=2,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    return load(Boxes(), workers, start_method, batch_size=2)
 
 
 FAILURE = Failure(

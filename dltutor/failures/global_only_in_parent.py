@@ -19,9 +19,6 @@ course's sources has the sample, and says that it may hang: it does not.
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -30,6 +27,7 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.folders import own_folder
 from dltutor.failures.loaders import load
 from dltutor.failures.sign import Says
 
@@ -87,9 +85,8 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 @cache
 def embeddings_file() -> Path:
     """The file with a table of 32 embeddings."""
-    folder = tempfile.mkdtemp(prefix="dltutor-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / "embeddings.pt"
+    folder = own_folder()
+    path = folder / "embeddings.pt"
     torch.save(torch.arange(32 * 4).reshape(32, 4), path)
     return path
 

@@ -28,6 +28,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor.failures.contract import Case, Consume, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Counts, Finding
 
 LENGTH, MISSING = 64, 8
@@ -124,12 +125,7 @@ def fixed(
 
 
 def _case(dataset: Readings, consume: Consume, workers: int, start_method: str) -> Case:
-    loader = DataLoader(
-        dataset,
-        batch_size=8,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    loader = load(dataset, workers, start_method, batch_size=8)
     return Case(loader, consume)
 
 

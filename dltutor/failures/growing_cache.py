@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
 from dltutor.failures.gauge import Gauge
+from dltutor.failures.loaders import load
 from dltutor.failures.recordings import shared_recordings
 from dltutor.failures.sign import Costs, Finding
 
@@ -117,14 +118,14 @@ def _paths() -> tuple[str, ...]:
 
 
 def _loader(dataset: Recordings, workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    return DataLoader(
+    return load(
         dataset,
+        workers,
+        start_method,
         batch_size=4,
         shuffle=True,
         generator=torch.Generator().manual_seed(0),
-        num_workers=workers,
         persistent_workers=workers > 0,
-        multiprocessing_context=start_method if workers else None,
     )
 
 

@@ -21,10 +21,7 @@ Seen in: pytorch#105203, pytorch#135409, pytorch#78798.
 
 from __future__ import annotations
 
-import atexit
 import re
-import shutil
-import tempfile
 import time
 from functools import cache
 from pathlib import Path
@@ -34,6 +31,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.folders import own_folder
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Costs, Finding
 
 LENGTH = 32
@@ -61,8 +60,7 @@ class Texts(Dataset[torch.Tensor]):
 @cache
 def shared_texts() -> Path:
     """31 letters of a few kB and a book of 6 MB, which the cases of this process share."""
-    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder()
     random = np.random.default_rng(0)
     for number in range(LENGTH):
         words = [f"w{word}" for word in random.integers(0, 10_000, 500)]
@@ -94,14 +92,14 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _loader(workers: int, start_method: str, in_order: bool) -> DataLoader[torch.Tensor]:
-    return DataLoader(
+    return load(
         Texts(shared_texts()),
+        workers,
+        start_method,
         batch_size=BATCH,
-        num_workers=workers,
         prefetch_factor=1 if workers else None,
         persistent_workers=workers > 0,
         in_order=in_order,
-        multiprocessing_context=start_method if workers else None,
     )
 
 

@@ -38,6 +38,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
 from dltutor.failures.gauge import Gauge
+from dltutor.failures.loaders import load
 from dltutor.failures.recordings import shared_recordings
 from dltutor.failures.sign import Costs, Finding
 
@@ -128,13 +129,7 @@ def _loader(
     start_method: str,
     worker_init_fn: Callable[[int], None] | None = None,
 ) -> DataLoader[torch.Tensor]:
-    return DataLoader(
-        dataset,
-        batch_size=1,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-        worker_init_fn=worker_init_fn,
-    )
+    return load(dataset, workers, start_method, batch_size=1, worker_init_fn=worker_init_fn)
 
 
 def reuses_memory() -> str | None:

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
 from dltutor.failures.gauge import Gauge, no_proc
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Costs, Finding
 
 Sample = tuple[torch.Tensor, int]
@@ -71,12 +72,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _loader(workers: int, start_method: str) -> DataLoader[Sample]:
-    return DataLoader(
-        Pictures(),
-        batch_size=16,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    return load(Pictures(), workers, start_method, batch_size=16)
 
 
 FAILURE = Failure(

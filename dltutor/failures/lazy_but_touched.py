@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.records import (
     LENGTH,
     SIZE,
@@ -84,12 +85,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork", touched: bool = True)
 def _case(dataset: LazyRecords, workers: int, start_method: str, touched: bool) -> Case:
     if touched:
         assert dataset[0].shape == (SIZE // 4,)
-    loader = DataLoader(
-        dataset,
-        batch_size=4,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    loader = load(dataset, workers, start_method, batch_size=4)
     return Case(loader, count_wrong)
 
 

@@ -26,6 +26,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Costs, Finding
 
 STEPS = 3
@@ -79,13 +80,13 @@ def fixed(*, workers: int = 2, start_method: str = "fork", shuffle: bool = True)
 
 
 def _loader(workers: int, start_method: str, shuffle: bool) -> DataLoader[Any]:
-    return DataLoader(
+    return load(
         TensorDataset(torch.arange(512.0)),
+        workers,
+        start_method,
         batch_size=32,
         shuffle=shuffle,
         generator=torch.Generator().manual_seed(0),
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
     )
 
 

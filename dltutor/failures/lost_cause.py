@@ -30,6 +30,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Counts, Finding
 
 
@@ -92,15 +93,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _loader(workers: int, start_method: str) -> DataLoader[Any]:
-    return DataLoader(
-        Waves(),
-        batch_size=4,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-        # Arrays travel in the pipe. Of a tensor only a handle does, and fetching it from a dead
-        # worker fails earlier and in another way: see `misleading_exit`.
-        collate_fn=np.stack,
-    )
+    return load(Waves(), workers, start_method, batch_size=4, collate_fn=np.stack)
 
 
 FAILURE = Failure(

@@ -37,6 +37,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.readings import make_readings
 from dltutor.failures.sign import Says
 from dltutor.failures.tolerant import Tolerant, collate_tolerant
@@ -123,13 +124,7 @@ def _paths() -> Sequence[Path]:
 def _loader(
     dataset: Dataset[Any], workers: int, start_method: str, collate_fn: Any = None
 ) -> DataLoader[Any]:
-    return DataLoader(
-        dataset,
-        batch_size=4,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-        collate_fn=collate_fn,
-    )
+    return load(dataset, workers, start_method, batch_size=4, collate_fn=collate_fn)
 
 
 FAILURE = Failure(

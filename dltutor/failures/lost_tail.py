@@ -27,6 +27,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Counts, Finding
 
 LENGTH, BATCH = 48, 16
@@ -81,12 +82,8 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 def _case(
     dataset: IterableDataset[torch.Tensor], batch_size: int | None, workers: int, start_method: str
 ) -> Case:
-    loader = DataLoader(
-        dataset,
-        batch_size=batch_size,
-        drop_last=batch_size is not None,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
+    loader = load(
+        dataset, workers, start_method, batch_size=batch_size, drop_last=batch_size is not None
     )
     return Case(loader, train)
 

@@ -20,9 +20,6 @@ Seen in: s3fs#369, gcsfs#379, Samudra#660.
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -37,6 +34,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from dltutor.failures.contract import Case, Consume, Failure
+from dltutor.failures.folders import own_folder
 from dltutor.failures.loaders import load
 from dltutor.failures.per_process import PerProcess
 from dltutor.failures.sign import Says
@@ -168,8 +166,7 @@ _KINDS: Final[dict[Kind, tuple[_Made, _Made]]] = {
 @cache
 def pairs_folder() -> Path:
     """A folder with 16 images and their masks, of eight bytes each."""
-    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder()
     for number in range(PAIRS):
         (folder / f"{number:02}.image").write_bytes(bytes([number] * SIZE))
         (folder / f"{number:02}.mask").write_bytes(bytes([number % 2] * SIZE))

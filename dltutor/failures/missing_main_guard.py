@@ -24,10 +24,7 @@ Seen in: pytorchTutorial#3, ChineseNRE#41, C-3-Framework#30.
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -39,6 +36,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.folders import own_folder
 from dltutor.failures.loaders import load
 from dltutor.failures.sign import Says
 
@@ -87,9 +85,8 @@ def script(text: str, start_method: str) -> Path:
         text: UNGUARDED or GUARDED.
         start_method: How the script starts its workers.
     """
-    folder = tempfile.mkdtemp(prefix="dltutor-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / "train.py"
+    folder = own_folder()
+    path = folder / "train.py"
     path.write_text(text.format(method=start_method))
     return path
 

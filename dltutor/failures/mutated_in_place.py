@@ -30,6 +30,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Counts, Finding
 
 LENGTH, WIDTH, EPOCHS = 32, 8, 2
@@ -93,12 +94,8 @@ def fixed(
 
 
 def _case(dataset: Spectra, workers: int, start_method: str, persistent: bool) -> Case:
-    loader = DataLoader(
-        dataset,
-        batch_size=4,
-        num_workers=workers,
-        persistent_workers=persistent and workers > 0,
-        multiprocessing_context=start_method if workers else None,
+    loader = load(
+        dataset, workers, start_method, batch_size=4, persistent_workers=persistent and workers > 0
     )
     return Case(loader, train)
 

@@ -42,6 +42,7 @@ import torch.multiprocessing
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Counts, Finding
 
 BATCHES = 5
@@ -68,13 +69,7 @@ def share_by_name(worker: int) -> None:
 
 def make_loader(workers: int, start_method: str, init: Init | None) -> DataLoader[torch.Tensor]:
     """The loader of the run, and of the Case that kills it."""
-    return DataLoader(
-        Numbers(),
-        batch_size=8,
-        num_workers=workers,
-        worker_init_fn=init,
-        multiprocessing_context=start_method if workers else None,
-    )
+    return load(Numbers(), workers, start_method, batch_size=8, worker_init_fn=init)
 
 
 def train(workers: int, start_method: str, strategy: str) -> None:

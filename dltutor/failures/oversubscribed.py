@@ -38,6 +38,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Costs, Finding
 
 BATCHES = 3
@@ -97,13 +98,13 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _loader(workers: int, start_method: str, init: Any) -> DataLoader[torch.Tensor]:
-    return DataLoader(
+    return load(
         Augmented(),
+        workers,
+        start_method,
         batch_size=2,
-        num_workers=workers,
         persistent_workers=workers > 0,
         worker_init_fn=init,
-        multiprocessing_context=start_method if workers else None,
     )
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import csv
-import shutil
 import struct
-import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +11,8 @@ from typing import Final
 
 import numpy as np
 from PIL import Image, ImageDraw
+
+from dltutor.failures.folders import own_folder
 
 CLASSES: Final = ("circle", "square", "triangle")
 SIDE: Final = 64  # pixels
@@ -70,8 +69,7 @@ def make_pictures(
     if per_class < 1:
         raise ValueError(f"per_class must be 1 or more pictures, got {per_class}")
     if folder is None:
-        folder = tempfile.mkdtemp(prefix="dltutor-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        folder = own_folder()
     root = Path(folder)
     try:
         _write(root, per_class, spoilt, np.random.default_rng(seed))

@@ -34,6 +34,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
 from dltutor.failures.gauge import MEGABYTE, Gauge, no_proc
+from dltutor.failures.loaders import load
 from dltutor.failures.recordings import shared_recordings
 from dltutor.failures.sign import Costs, Finding
 
@@ -92,12 +93,8 @@ def fixed(*, workers: int = 2, start_method: str = "fork", prefetch_factor: int 
 
 def _loader(workers: int, start_method: str, prefetch_factor: int) -> DataLoader[torch.Tensor]:
     options: dict[str, Any] = {"prefetch_factor": prefetch_factor} if workers else {}
-    return DataLoader(
-        Recordings(shared_recordings(160, 60_000)),
-        batch_size=4,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-        **options,
+    return load(
+        Recordings(shared_recordings(160, 60_000)), workers, start_method, batch_size=4, **options
     )
 
 

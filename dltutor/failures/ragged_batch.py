@@ -20,9 +20,6 @@ Seen in: BasicPBC#3 (both texts), anomalib#1855, litData#472, carla_garage#12.
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -34,6 +31,8 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.folders import own_folder
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Says
 
 Sample = tuple[torch.Tensor, int]
@@ -80,10 +79,9 @@ def fixed(*, workers: int = 2, start_method: str = "fork", first: First = "long"
 
 @cache
 def _paths() -> tuple[Path, ...]:
-    folder = tempfile.mkdtemp(prefix="dltutor-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder()
     rng = np.random.default_rng(2)
-    paths = [Path(folder) / f"{number:02}.npy" for number in range(16)]
+    paths = [folder / f"{number:02}.npy" for number in range(16)]
     for number, path in enumerate(paths):
         np.save(path, rng.normal(size=100 + 10 * number).astype(np.float32))
     return tuple(paths)
@@ -92,11 +90,11 @@ def _paths() -> tuple[Path, ...]:
 def _loader(
     first: First, workers: int, start_method: str, collate_fn: Any = None
 ) -> DataLoader[Any]:
-    return DataLoader(
+    return load(
         Clips(_paths()[::-1] if first == "long" else _paths()),
+        workers,
+        start_method,
         batch_size=4,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
         collate_fn=collate_fn,
     )
 

@@ -41,6 +41,7 @@ from torch import distributed
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Counts, Finding
 
 Kind = Literal["order", "padding"]
@@ -211,13 +212,7 @@ def _case(
     workers: int,
     start_method: str,
 ) -> Case:
-    loader: Loader = DataLoader(
-        Numbers(),
-        batch_size=8,
-        sampler=samplers[0],
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    loader: Loader = load(Numbers(), workers, start_method, batch_size=8, sampler=samplers[0])
     return Case(loader, partial(on_two_ranks, loop=loop, judge=judge, other=samplers[1]))
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from dltutor.failures.folders import own_folder
 
 COUNT: Final = 16
 SPOILT: Final = 9  # the number of the spoilt reading
@@ -24,9 +23,8 @@ def make_readings(spoilt: str | None = None) -> tuple[Path, ...]:
     Returns:
         The files, in order. Each holds three `values` and a `label`.
     """
-    folder = tempfile.mkdtemp(prefix="dltutor-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    paths = tuple(Path(folder) / f"{number:03}.json" for number in range(COUNT))
+    folder = own_folder()
+    paths = tuple(folder / f"{number:03}.json" for number in range(COUNT))
     for number, path in enumerate(paths):
         reading = {"values": [number / 4, number / 2, float(number)], "label": number % 3}
         path.write_text(json.dumps(reading))

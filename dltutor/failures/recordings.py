@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from functools import cache
-from pathlib import Path
 
 import numpy as np
+
+from dltutor.failures.folders import own_folder
 
 
 @cache
@@ -22,8 +20,7 @@ def shared_recordings(count: int, length: int) -> tuple[str, ...]:
     Returns:
         The paths of the `.npy` files.
     """
-    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder()
     random = np.random.default_rng(0)
     paths = [folder / f"recording_{number:03}.npy" for number in range(count)]
     for path in paths:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import io
 import os
-import shutil
 import tarfile
-import tempfile
 import time
 import zipfile
 from functools import cache
@@ -18,6 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.failures.folders import own_folder
 from dltutor.failures.sign import Finding
 
 Kind = Literal["file", "zip", "tar"]
@@ -67,8 +65,7 @@ def open_slowly(path: Path) -> io.BufferedReader:
 @cache
 def shared_records(kind: Kind = "file") -> Path:
     """The records that the cases of this process share, in one file or archive."""
-    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder()
     path = folder / f"records.{kind}"
     records = [np.full(SIZE // 4, number, dtype="<i4").tobytes() for number in range(2 * LENGTH)]
     if kind == "file":

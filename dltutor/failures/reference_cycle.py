@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
 from dltutor.failures.gauge import Gauge
+from dltutor.failures.loaders import load
 from dltutor.failures.recordings import shared_recordings
 from dltutor.failures.sign import Costs, Finding
 
@@ -118,12 +119,7 @@ def _paths() -> tuple[str, ...]:
 
 
 def _loader(dataset: Recordings, workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    return DataLoader(
-        dataset,
-        batch_size=4,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    return load(dataset, workers, start_method, batch_size=4)
 
 
 FAILURE = Failure(

@@ -18,10 +18,7 @@ Seen in: pytorch#30599, finetrainers#394, MatchZoo-py#169 (30 workers: 30 times)
 
 from __future__ import annotations
 
-import atexit
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -31,6 +28,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.folders import own_folder
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Counts, Finding
 
 LENGTH = 64
@@ -62,8 +61,7 @@ class DealtEvents(Events):
 @cache
 def shared_log() -> Path:
     """The log that the cases of this process share."""
-    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder()
     log = folder / "events.jsonl"
     log.write_text("".join(json.dumps({"event": number}) + "\n" for number in range(LENGTH)))
     return log
@@ -86,12 +84,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _case(dataset: Events, workers: int, start_method: str) -> Case:
-    loader = DataLoader(
-        dataset,
-        batch_size=8,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    loader = load(dataset, workers, start_method, batch_size=8)
     return Case(loader, train)
 
 

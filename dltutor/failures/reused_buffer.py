@@ -30,6 +30,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.records import LENGTH, SIZE, shared_records
 from dltutor.failures.sign import Counts, Finding
 
@@ -78,12 +79,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _case(dataset: Frames, workers: int, start_method: str) -> Case:
-    loader = DataLoader(
-        dataset,
-        batch_size=None,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    loader = load(dataset, workers, start_method, batch_size=None)
     return Case(loader, train)
 
 

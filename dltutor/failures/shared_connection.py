@@ -25,9 +25,10 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.per_process import PerProcess
 from dltutor.failures.records import count_wrong
 from dltutor.failures.sign import Counts
@@ -70,12 +71,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _case(dataset: Embeddings, workers: int, start_method: str) -> Case:
-    loader = DataLoader(
-        dataset,
-        batch_size=2,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    loader = load(dataset, workers, start_method, batch_size=2)
     return Case(loader, count_wrong)
 
 

@@ -41,9 +41,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.per_process import PerProcess
 from dltutor.failures.records import (
     LENGTH,
@@ -157,12 +158,7 @@ def fixed(
 
 
 def _case(dataset: Dataset[torch.Tensor], workers: int, start_method: str) -> Case:
-    loader = DataLoader(
-        dataset,
-        batch_size=4,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    loader = load(dataset, workers, start_method, batch_size=4)
     return Case(loader, count_wrong)
 
 

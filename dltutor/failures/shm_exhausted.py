@@ -34,9 +34,6 @@ given in the new message may be wrong).
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -47,6 +44,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.folders import own_folder
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Says
 
 SIDE = 512
@@ -95,8 +94,7 @@ COLLATE: dict[str, Callable[[list[torch.Tensor]], Any]] = {
 @cache
 def shared_scan() -> Path:
     """A scan that the cases of this process share, with as many slices as `Slices` has."""
-    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder()
     random = np.random.default_rng(0)
     scan = random.integers(0, 256, (LENGTH, SIDE, SIDE), dtype=np.uint8)
     np.save(folder / "scan.npy", scan)
@@ -129,13 +127,13 @@ def _loader(
     collate_fn: Callable[[list[torch.Tensor]], Any],
     prefetch: int,
 ) -> DataLoader[Any]:
-    return DataLoader(
+    return load(
         dataset,
+        workers,
+        start_method,
         batch_size=16,
         collate_fn=collate_fn,
-        num_workers=workers,
         prefetch_factor=prefetch if workers else None,
-        multiprocessing_context=start_method if workers else None,
     )
 
 

@@ -30,6 +30,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.readings import SPOILT, make_readings
 from dltutor.failures.sign import Counts, Finding
 
@@ -100,12 +101,7 @@ def _paths() -> Sequence[Path]:
 
 
 def _loader(dataset: LabelledReadings, workers: int, start_method: str) -> DataLoader[Sample]:
-    return DataLoader(
-        dataset,
-        batch_size=2,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    return load(dataset, workers, start_method, batch_size=2)
 
 
 FAILURE = Failure(

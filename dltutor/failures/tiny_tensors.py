@@ -28,6 +28,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sentences import Sentences, as_list, packed
 from dltutor.failures.sign import Costs, Finding
 
@@ -57,13 +58,13 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _loader(workers: int, start_method: str, collate_fn: Any) -> DataLoader[Any]:
-    return DataLoader(
+    return load(
         Sentences(BATCH * BATCHES),
+        workers,
+        start_method,
         batch_size=BATCH,
         collate_fn=collate_fn,
-        num_workers=workers,
         persistent_workers=workers > 0,
-        multiprocessing_context=start_method if workers else None,
     )
 
 

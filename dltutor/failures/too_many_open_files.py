@@ -33,6 +33,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sentences import CLASSES, Sentences, as_list, packed
 from dltutor.failures.sign import Says
 
@@ -74,12 +75,8 @@ def fixed(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) 
 
 
 def _loader(workers: int, start_method: str, batch_size: int, collate_fn: Any) -> DataLoader[Any]:
-    return DataLoader(
-        Sentences(LENGTH),
-        batch_size=batch_size,
-        collate_fn=collate_fn,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
+    return load(
+        Sentences(LENGTH), workers, start_method, batch_size=batch_size, collate_fn=collate_fn
     )
 
 

@@ -21,10 +21,7 @@ Seen in: pytorch#142884, pytorch_geometric#3143.
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import sqlite3
-import tempfile
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -34,6 +31,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.folders import own_folder
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Says
 
 
@@ -84,9 +83,8 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 @cache
 def _database() -> Path:
-    folder = tempfile.mkdtemp(prefix="dltutor-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / "measured.sqlite"
+    folder = own_folder()
+    path = folder / "measured.sqlite"
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE measured (id INTEGER, place TEXT, low REAL, high REAL)")
         rows = [(id, f"place {id % 3}", id / 4, id / 2) for id in range(16)]
@@ -97,13 +95,8 @@ def _database() -> Path:
 def _loader(
     dataset: Measurements, workers: int, start_method: str, timeout: float = 0
 ) -> DataLoader[Any]:
-    return DataLoader(
-        dataset,
-        batch_size=4,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-        collate_fn=collate_with_rows,
-        timeout=timeout,
+    return load(
+        dataset, workers, start_method, batch_size=4, collate_fn=collate_with_rows, timeout=timeout
     )
 
 

@@ -22,11 +22,8 @@ Seen in: pytorch#51836, pytorch#22131, pytorch#22585, torchgeo-bench#273.
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -37,6 +34,7 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.folders import own_folder
 from dltutor.failures.loaders import load
 from dltutor.failures.sign import Says
 
@@ -204,8 +202,7 @@ def close(handle: Any) -> None:
 @cache
 def records_folder() -> Path:
     """A folder with the same records in a file and in a database."""
-    folder = Path(tempfile.mkdtemp(prefix="dltutor-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder()
     records = [bytes(range(number, number + SIZE)) for number in range(RECORDS)]
     (folder / "records.bin").write_bytes(b"".join(records))
     connection = sqlite3.connect(folder / "records.db")

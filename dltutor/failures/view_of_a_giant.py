@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
 from dltutor.failures.gauge import Gauge, no_proc
+from dltutor.failures.loaders import load
 from dltutor.failures.recordings import shared_recordings
 from dltutor.failures.sign import Costs, Finding
 
@@ -79,12 +80,7 @@ def _paths() -> tuple[str, ...]:
 
 
 def _loader(dataset: Excerpts, workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    return DataLoader(
-        dataset,
-        batch_size=None,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    return load(dataset, workers, start_method, batch_size=None)
 
 
 FAILURE = Failure(

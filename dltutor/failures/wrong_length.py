@@ -27,6 +27,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
+from dltutor.failures.loaders import load
 from dltutor.failures.sign import Counts, Finding
 
 Kind = Literal["short", "long"]
@@ -86,12 +87,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _case(dataset: Dataset[torch.Tensor], workers: int, start_method: str) -> Case:
-    loader = DataLoader(
-        dataset,
-        batch_size=8,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    loader = load(dataset, workers, start_method, batch_size=8)
     return Case(loader, train)
 
 
