@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import signal
 import sys
 import threading
@@ -100,17 +99,28 @@ def _shared_memory() -> set[str]:
 
 
 def _shared_memory_of_others() -> set[str]:
-    """Names in /dev/shm that a process outside our own family has mapped."""
+    """Names in /dev/shm that a process outside our own family has mapped or open."""
     me = psutil.Process()
     family = {me.pid, *(child.pid for child in me.children(recursive=True))}
-    found: set[str] = set()
+    theirs: set[int] = set()
     for pid in set(psutil.pids()) - family:
         try:
+            # A semaphore is mapped under the name that it had first: its inode stays the same.
             maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+            theirs.update(int(line.split()[4]) for line in maps.splitlines() if "/dev/shm/" in line)
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                if os.readlink(descriptor).startswith("/dev/shm/"):
+                    theirs.add(descriptor.stat().st_ino)
         except OSError:
             continue
-        found.update(re.findall(r"/dev/shm/(\S+)", maps))
-    return found
+    return {name for name in _shared_memory() if _inode(f"/dev/shm/{name}") in theirs}
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
 
 
 @pytest.fixture

@@ -174,9 +174,9 @@ def test_a_text_that_is_none_of_these_names_nothing(text: str) -> None:
     assert explain(text) == ()
 
 
-def test_every_failure_mode_that_says_something_is_found_by_its_own_symptom() -> None:
+def test_every_failure_mode_that_raises_is_found_by_its_own_symptom() -> None:
     for failure in CATALOGUE:
-        if failure.texts:
+        if failure.texts and "Error: " in failure.symptom:
             assert failure.name in names(failure.symptom), failure.name
 
 
