@@ -51,7 +51,12 @@ def test_each_picture_shows_its_own_curve() -> None:
 
 
 def test_no_font_is_left_open() -> None:
+    before = fonts_held()  # by a figure of another test
     case = plot_in_thread.fixed(workers=0)
     observe(case.loader, consume=case.consume, deadline=20)
+    assert fonts_held() == before
+
+
+def fonts_held() -> list[str]:
     held = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
-    assert not [path for path in held if FONTS in path]
+    return sorted(path for path in held if FONTS in path)

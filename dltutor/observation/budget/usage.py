@@ -49,7 +49,9 @@ class Lookout:
         """
         main = os.getpid()
         started = self._reader.descendants([main]) - self._others if workers else set()
-        held = _held([main, *started])
+        # Twice: while a batch is handed on, its file may move to a descriptor that was listed as
+        # free, and leave one that is not looked at yet.
+        held = _held([main, *started]) | _held([main, *started])
         new = sum(size for file, size in held.items() if file not in self._held_before)
         once = sum(self._memory(pid) for pid in started - workers)
         rest = sum(self._memory(pid) for pid in {main} | (started & workers))
