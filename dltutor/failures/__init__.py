@@ -70,7 +70,6 @@ NAMES: Final[tuple[str, ...]] = (
     "cheap_samples",
     "loader_per_step",
     "head_of_line",
-    "oversubscribed",
     "nested_persistent",
 )
 
