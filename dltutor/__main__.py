@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from textwrap import fill
 
 from dltutor.explain import explain
-from dltutor.failures import CATALOGUE, Failure
+from dltutor.failures import CATALOGUE, START_METHODS, Failure
 from dltutor.observation import Observation
 from dltutor.observation.confinement.confine import CannotConfine
 from dltutor.reproduce import reproduce
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("name", metavar="NAME", help="as `list` prints it")
     show.add_argument(
         "--start-method",
-        choices=("fork", "spawn", "forkserver"),
+        choices=START_METHODS,
         help="default: the first one under which the failure shows",
     )
     search = commands.add_parser("explain", help="name the failure modes behind an error message")

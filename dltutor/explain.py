@@ -44,14 +44,15 @@ def explain(log: str) -> tuple[Match, ...]:
         for failure in CATALOGUE
     }
     shared = [pattern for matched in found.values() for pattern in matched]
-    matches: list[tuple[float, int, Match]] = []
+    matches: list[tuple[float, Match]] = []
     for failure in CATALOGUE:
         matched = found[failure.name]
         weight = sum(len(words) / shared.count(pattern) for pattern, words in matched.items())
         if matched:
             words = tuple(sorted(set(matched.values()), key=len, reverse=True))
-            matches.append((-weight, len(matches), Match(failure, words)))
-    return tuple(match for _, _, match in sorted(matches, key=lambda each: each[:2]))
+            matches.append((weight, Match(failure, words)))
+    matches.sort(key=lambda each: -each[0])  # the order of the lessons where it is equal
+    return tuple(match for _, match in matches)
 
 
 @cache

@@ -15,13 +15,11 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 
-from dltutor.failures import NAMES, Failure
+from dltutor.failures import NAMES, START_METHODS, Failure
 from dltutor.reproduce import reproduce
-
-METHODS = ("fork", "spawn", "forkserver")
 
 
 def main() -> int:
@@ -29,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: the whole catalogue")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each (default 1)")
-    parser.add_argument("--start-methods", default=",".join(METHODS), metavar="A,B")
+    parser.add_argument("--start-methods", default=",".join(START_METHODS), metavar="A,B")
     parser.add_argument("--load", action="store_true", help="keep every core busy meanwhile")
     parser.add_argument("--tell", action="store_true", help="print each Observation")
     arguments = parser.parse_args()
@@ -39,7 +37,7 @@ def main() -> int:
     failed = 0
     print("| entry | start method | s | broken | fixed | runs failed |")
     print("| --- | --- | --- | --- | --- | --- |")
-    with _busy() if arguments.load else _quiet():
+    with _busy() if arguments.load else nullcontext():
         for failure in failures:
             for method in arguments.start_methods.split(","):
                 failed += _row(failure, method, arguments.runs, arguments.tell)
@@ -80,11 +78,6 @@ def _busy() -> Iterator[None]:
         for process in load:
             process.kill()
             process.join()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    yield
 
 
 def _work(parent: int) -> None:

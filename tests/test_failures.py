@@ -14,11 +14,9 @@ import torch
 from digests import Delivered, digest
 from torch.utils.data import DataLoader
 
-from dltutor.failures import CATALOGUE, NAMES, Costs, Failure, Says
+from dltutor.failures import CATALOGUE, NAMES, START_METHODS, Costs, Failure, Says
 from dltutor.observation import Observation, observe
 from dltutor.reproduce import reproduce
-
-METHODS = ("fork", "spawn", "forkserver")
 
 every_failure = pytest.mark.parametrize("failure", CATALOGUE, ids=lambda failure: failure.name)
 
@@ -30,7 +28,7 @@ def under(shows: bool) -> pytest.MarkDecorator:
         [
             pytest.param(failure, method, id=f"{failure.name}-{method}")
             for failure in CATALOGUE
-            for method in METHODS
+            for method in START_METHODS
             if (method in failure.start_methods) == shows
         ],
     )
@@ -73,9 +71,9 @@ def run_fixed(failure: Failure, start_method: str, delivered: Delivered) -> Obse
     """The fixed case, with what its own loop gets written down on the way where that is possible:
     not in a child interpreter, and not where it would cost the time that is measured.
     """
-    case = failure.fixed(workers=2, start_method=start_method)
     if failure.limits is not None or isinstance(failure.sign, Costs):
         return reproduce(failure, fixed=True, start_method=start_method)
+    case = failure.fixed(workers=2, start_method=start_method)
     loop = case.consume
 
     def consume(loader: DataLoader[Any]) -> object:
@@ -100,7 +98,7 @@ def test_every_field_of_a_failure_is_filled(failure: Failure) -> None:
         assert text and text == text.strip(), field
     assert failure.name.isidentifier()
     assert failure.lesson.isdigit() and len(failure.lesson) == 2
-    assert set(failure.start_methods) <= set(METHODS) and failure.start_methods
+    assert set(failure.start_methods) <= set(START_METHODS) and failure.start_methods
     assert all(field.endswith(".") for field in (failure.cause, failure.remedy))
     if isinstance(failure.sign, Says):
         assert failure.texts, "what it says must be found by `explain`"

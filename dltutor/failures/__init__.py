@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Final
 
-from dltutor.failures.contract import Case, Consume, Failure
+from dltutor.failures.contract import START_METHODS, Case, Consume, Failure
 from dltutor.failures.pictures import make_pictures
 from dltutor.failures.sign import Costs, Counts, Finding, Says, Sign
 
@@ -80,6 +80,7 @@ CATALOGUE: Final[tuple[Failure, ...]] = tuple(
 
 __all__ = [
     "CATALOGUE",
+    "START_METHODS",
     "Case",
     "Consume",
     "Costs",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from torch.utils.data import DataLoader
 
 from dltutor.failures.sign import Sign
+
+#: How multiprocessing can start a worker on Linux.
+START_METHODS: Final = ("fork", "spawn", "forkserver")
 
 Consume = Callable[["DataLoader[Any]"], object]
 
@@ -74,7 +77,7 @@ class Failure:
     broken: MakeCase
     fixed: MakeCase
     sign: Sign
-    start_methods: tuple[str, ...] = ("fork", "spawn", "forkserver")
+    start_methods: tuple[str, ...] = START_METHODS
     texts: tuple[str, ...] = ()
     limits: Mapping[str, int | str] | None = None
     deadline: float = 30

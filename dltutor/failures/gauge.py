@@ -6,9 +6,10 @@ import gc
 import multiprocessing
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
+from torch.utils.data import DataLoader
 
 MEGABYTE: Final = 1e6
 
@@ -50,6 +51,17 @@ class Gauge:
                 except OSError:  # closed meanwhile
                     continue
         return sizes
+
+
+def growth(loader: DataLoader[Any], epochs: int = 1) -> float:
+    """Run some epochs.
+
+    Returns:
+        The MB by which each worker grew after its first batch, at the most.
+    """
+    gauge = Gauge()
+    private = [gauge.private() for _ in range(epochs) for _batch in loader]
+    return max(private) - private[0]
 
 
 def no_proc() -> str | None:

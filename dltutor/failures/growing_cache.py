@@ -28,7 +28,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
-from dltutor.failures.gauge import Gauge
+from dltutor.failures.gauge import growth
 from dltutor.failures.loaders import load
 from dltutor.failures.recordings import shared_recordings
 from dltutor.failures.sign import Costs, Finding
@@ -84,17 +84,8 @@ class BoundedRecordings(Recordings):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Three epochs.
-
-    Returns:
-        The MB by which each worker grew after its first batch.
-    """
-    gauge = Gauge()
-    private = []
-    for _ in range(EPOCHS):
-        for _batch in loader:
-            private.append(gauge.private())
-    return Finding(max(private) - private[0], f"MB that each worker grew by in {EPOCHS} epochs")
+    """Three epochs, and how much each worker grew in them."""
+    return Finding(growth(loader, EPOCHS), f"MB that each worker grew by in {EPOCHS} epochs")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:

@@ -37,7 +37,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.contract import Case, Failure
-from dltutor.failures.gauge import Gauge
+from dltutor.failures.gauge import growth
 from dltutor.failures.loaders import load
 from dltutor.failures.recordings import shared_recordings
 from dltutor.failures.sign import Costs, Finding
@@ -91,14 +91,8 @@ def return_freed_memory(worker_id: int) -> None:
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch.
-
-    Returns:
-        The MB by which each worker grew after its first batch, at the most.
-    """
-    gauge = Gauge()
-    private = [gauge.private() for _batch in loader]
-    return Finding(max(private) - private[0], "MB that each worker grew by")
+    """One epoch, and how much each worker grew in it."""
+    return Finding(growth(loader), "MB that each worker grew by")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
