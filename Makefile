@@ -27,7 +27,7 @@ lab: $(MADE) ## open the course in JupyterLab, at the first lesson; installs fir
 	$(PY) -m jupyterlab --ip=127.0.0.1 --allow-root --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_ARGS)
 
 test: lint ## everything that CI runs: lint, then the tests, the notebooks among them
-	$(PY) -m pytest -n 2 --dist loadfile $(TEST_ARGS)
+	$(PY) -m pytest -n 3 --dist loadfile $(TEST_ARGS)
 
 notebooks: $(MADE) ## run the solved notebooks again, make the learner's from them, and the cheat sheet
 	$(PY) scripts/notebooks.py

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dltutor.failures import Failure
+from dltutor.failures import Case, Failure
 from dltutor.observation import Observation, confine, observe
 
 STARTING: Final = 10.0  # seconds more for workers that import torch first
 _MINUTE: Final = 60.0
+_PATIENCE: Final = 4  # times as long, where workers had not even started
 
 
 def reproduce(
@@ -37,5 +38,19 @@ def reproduce(
         return confine(
             make, deadline=deadline, workers=workers, start_method=start_method, **limits
         )
-    case = make(workers=workers, start_method=start_method)
+    observation = _observe(make(workers=workers, start_method=start_method), deadline)
+    if _still_starting(observation):
+        case = make(workers=workers, start_method=start_method)
+        observation = _observe(case, _PATIENCE * deadline)
+    return observation
+
+
+def _observe(case: Case, deadline: float) -> Observation:
     return observe(case.loader, consume=case.consume, deadline=deadline)
+
+
+def _still_starting(observation: Observation) -> bool:
+    # On a busy machine a new interpreter takes long, and its silence is not the failure's.
+    return observation.end == "hung" and any(
+        worker.exitcode is None and worker.stack is None for worker in observation.workers
+    )

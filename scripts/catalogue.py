@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from multiprocessing import forkserver
 
 from dltutor.failures import NAMES, START_METHODS, Failure
 from dltutor.reproduce import reproduce
@@ -34,6 +35,9 @@ def main() -> int:
     failures: list[Failure] = [
         import_module(f"dltutor.failures.{name}").FAILURE for name in arguments.names or NAMES
     ]
+    # A fork server that has torch starts workers as quickly as fork does.
+    forkserver.set_forkserver_preload(["dltutor.failures"])
+    forkserver.ensure_running()  # before the first run: what a run starts it ends
     failed = 0
     print("| entry | start method | s | broken | fixed | runs failed |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -137,6 +137,11 @@ MESSAGES: list[tuple[str, set[str]]] = [
         "len(dataloader)), but 9 samples have been fetched.",
         {"repeated_stream", "wrong_length"},
     ),
+    (
+        "UserWarning: This DataLoader will create 3 worker processes in total. Our suggested max "
+        "number of worker in current system is 2",
+        {"oversubscribed"},
+    ),
 ]
 
 NONE_OF_THESE = [

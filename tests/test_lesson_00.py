@@ -17,8 +17,9 @@ import pytest
 from nbformat import NotebookNode
 from torch.utils.data import Dataset
 
-from dltutor.exercises import Outcome, check, lesson_00, pairs
-from dltutor.exercises.pairs import Pairs
+from dltutor.exercises import Outcome, check, lesson_00
+from dltutor.exercises.lesson_00 import pairs
+from dltutor.exercises.lesson_00.pairs import Pairs
 from dltutor.observation import Observation, machine
 from notebooks import NOTEBOOKS, read
 

@@ -16,9 +16,9 @@ from answers.lesson_01 import VerifiedReadings
 from PIL import Image, ImageFile
 
 from dltutor.exercises import Outcome, check, lesson_01
-from dltutor.exercises.pictures_task import fresh_pictures
-from dltutor.exercises.readings import Readings, make_readings
-from dltutor.exercises.readings_task import fresh_readings
+from dltutor.exercises.lesson_01.pictures_task import fresh_pictures
+from dltutor.exercises.lesson_01.readings import Readings, make_readings
+from dltutor.exercises.lesson_01.readings_task import fresh_readings
 from dltutor.failures import corrupt_images, make_pictures
 from dltutor.failures.corrupt_images import Pictures, VerifiedPictures
 from dltutor.failures.pictures import SIDE, SPOILERS

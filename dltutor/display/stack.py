@@ -17,6 +17,7 @@ from dltutor.observation.memory.timeline import Timeline
 MB: Final = 1 << 20  # as everywhere in the course
 _MOST_LAYERS: Final = 8  # workers drawn one by one; more are drawn as one
 _NEAR: Final = 0.5  # the limit is drawn once this part of it is in use
+_ABOVE_LIMIT: Final = 15  # points over the limit where a death is named, clear of its name
 _LINE: Final = 0.075  # the height of a label, of the axes' height
 
 
@@ -73,22 +74,23 @@ def draw_stack(axes: Axes, drawn: Stack, timeline: Timeline, top: float) -> None
         top: The highest total to leave room for, in MB.
     """
     axes.set_ylabel(f"{drawn.kind} in MB")
+    limit = (timeline.limits.memory or 0) / MB
+    near = top > _NEAR * limit > 0
     if drawn.layers:
         colours = [colour_of_layer(label) for label in drawn.layers]
         axes.stackplot(drawn.seconds, *drawn.layers.values(), colors=colours, linewidth=0)
         axes.plot(drawn.seconds, drawn.total, "--", color=TEXT, linewidth=1.2)
-        _mark_deaths(axes, drawn, timeline)
+        _mark_deaths(axes, drawn, timeline, limit if near else None)
     else:
         reasons = [fill(note, 32) for note in ("nothing was recorded", *timeline.notes)]
         text = "\n".join(reasons)
         axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
-    limit = (timeline.limits.memory or 0) / MB
-    if top > _NEAR * limit > 0:
+    if near:
         axes.axhline(limit, color=ALARM, linewidth=1.2)
         place = axes.get_yaxis_transform()
         axes.text(0.01, limit, f"limit {size(limit * MB)}\n", va="center", transform=place)
         top = max(top, limit)
-    axes.set_ylim(0, 1.2 * top or 1)
+    axes.set_ylim(0, (1.3 if near else 1.2) * top or 1)
     axes.margins(x=0.01)
 
 
@@ -113,7 +115,7 @@ def _label(axes: Axes, height: float, label: str, value: float, colour: str) -> 
     return height + _LINE * axes.get_ylim()[1]
 
 
-def _mark_deaths(axes: Axes, drawn: Stack, timeline: Timeline) -> None:
+def _mark_deaths(axes: Axes, drawn: Stack, timeline: Timeline, limit: float | None) -> None:
     for life in timeline.lives:
         if life.died and life.rows.stop > life.rows.start:
             last = float(timeline.seconds[life.rows][-1])
@@ -122,8 +124,8 @@ def _mark_deaths(axes: Axes, drawn: Stack, timeline: Timeline) -> None:
             axes.plot(last, height, "X", color=ALARM, markersize=10, markeredgecolor="white")
             axes.annotate(
                 f"{life.role} {life.died}",
-                (last, height),
-                (4 if late else -4, 9),
+                (last, height if limit is None else limit),
+                (4 if late else -4, 9 if limit is None else _ABOVE_LIMIT),
                 textcoords="offset points",
                 ha="right" if late else "left",
             )

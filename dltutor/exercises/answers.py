@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dis
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from torch.utils.data import Dataset
 
-from dltutor.exercises.outcome import Result, error_in_your_code
+from dltutor.exercises.outcome import Result, error_in_your_code, not_yet
 from dltutor.observation import Frame, Observation, errors
 from dltutor.observation.record import said, tidy
 
@@ -23,6 +23,11 @@ class Unfit(Exception):
     def __init__(self, result: Result) -> None:
         super().__init__(str(result))
         self.result = result
+
+
+def wrong(text: str) -> NoReturn:
+    """Say what is wrong with an answer that runs."""
+    raise Unfit(not_yet(text[0].upper() + text[1:]))
 
 
 def a_class(answer: Any, *, methods: tuple[str, ...] = ("__len__", "__getitem__")) -> type:
@@ -48,6 +53,13 @@ def a_class(answer: Any, *, methods: tuple[str, ...] = ("__len__", "__getitem__"
 def same_code(one: type, other: type) -> bool:
     """Whether two classes do the same, name for name: comments and layout do not count."""
     return _code_of(one) == _code_of(other)
+
+
+def same_function(one: object, other: object) -> bool:
+    """Whether two things are functions that do the same, as `same_code` has it for classes."""
+    if not (isinstance(one, FunctionType) and isinstance(other, FunctionType)):
+        return False
+    return _steps(one.__code__) == _steps(other.__code__)
 
 
 # Where a name was imported in the same file, Python calls its functions with other instructions

@@ -70,6 +70,7 @@ NAMES: Final[tuple[str, ...]] = (
     "cheap_samples",
     "loader_per_step",
     "head_of_line",
+    "oversubscribed",
     "nested_persistent",
 )
 

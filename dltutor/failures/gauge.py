@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+from multiprocessing import context
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +14,25 @@ import psutil
 from torch.utils.data import DataLoader
 
 MEGABYTE: Final = 1e6
+
+
+class _Starting:
+    """Stands in for a worker that is being spawned: a tensor is then sent by its descriptor."""
+
+    def DupFd(self, fd: int) -> int:
+        return fd
+
+    def duplicate_for_child(self, fd: int) -> int:
+        return fd
+
+
+def sent_to_spawned(dataset: object) -> int:
+    """The bytes that a spawned worker is sent for a dataset; what is in `/dev/shm` is not."""
+    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]
+    try:
+        return len(ForkingPickler.dumps(dataset))
+    finally:
+        context.set_spawning_popen(None)
 
 
 class Gauge:

@@ -59,13 +59,13 @@ class Texts(Dataset[torch.Tensor]):
 
 @cache
 def shared_texts() -> Path:
-    """31 letters of a few kB and a book of 6 MB, which the cases of this process share."""
+    """31 letters of a few kB and a book of 18 MB, which the cases of this process share."""
     folder = own_folder()
     random = np.random.default_rng(0)
     for number in range(LENGTH):
         words = [f"w{word}" for word in random.integers(0, 10_000, 500)]
         letter = "\n".join(" ".join(words[i : i + 10]) for i in range(0, 500, 10)) + "\n"
-        text = letter * 2000 if number == LONG else letter
+        text = letter * 6000 if number == LONG else letter
         (folder / f"{number:03}.txt").write_text(text, encoding="utf-8")
     return folder
 

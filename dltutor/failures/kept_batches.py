@@ -7,8 +7,8 @@ private memory: it is shared memory, and open descriptors, one for each tensor k
 
 Mechanism: a batch arrives as a piece of shared memory and a descriptor for it. `images[0]` and
 `labels[0]` are views: they share the storage of the batch, and the storage cannot go while a view
-of it is kept. `loss` is worse if it is kept with its graph: the graph keeps the batch, and all
-that the model computed from it.
+of it is kept. A loss that never saw `backward()`, as in a validation, is worse: its graph keeps the
+batch, and all that the model computed from it. `backward()` frees what the graph has kept.
 
 Remedy: keep numbers, with `.item()`, and copies, with `.clone()`. Detach first what has a graph.
 

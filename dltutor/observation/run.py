@@ -26,6 +26,7 @@ from dltutor.observation.worker_setup import (
 )
 
 _GRACE: Final = 1.0  # seconds for a worker to end by itself, or to be found dead
+_LAST_STEPS: Final = 5.0  # seconds for a worker that has closed its socket to be dead
 _STDERR_KEPT: Final = 64_000  # bytes, the last ones
 
 
@@ -127,7 +128,7 @@ class Run:
         """Whether a worker has died, giving a dying one the time to be dead."""
         if not self.processes():
             return False
-        wait([process.sentinel for process in self.processes()], timeout=_GRACE)
+        wait([process.sentinel for process in self.processes()], timeout=_LAST_STEPS)
         return any(exit_code(process) is not None for process in self.processes())
 
     def waits_for_the_dead(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from answers import WrongFixes
-from dltutor.exercises.pairs import Pairs
+from dltutor.exercises.lesson_00.pairs import Pairs
 
 
 class RoundInACircle(Pairs):

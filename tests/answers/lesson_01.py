@@ -13,7 +13,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 from torch.utils.data import DataLoader
 
 from answers import WrongFixes
-from dltutor.exercises.readings import AXES, STEPS, Readings
+from dltutor.exercises.lesson_01.readings import AXES, STEPS, Readings
 from dltutor.failures.corrupt_images import Pictures, VerifiedPictures
 
 

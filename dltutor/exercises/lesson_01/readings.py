@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from dltutor.exercises.fresh import write_list
+from dltutor.exercises.lesson_01.fresh import write_list
 
 CLASSES: Final = ("idle", "running", "worn")
 AXES: Final = 3

@@ -6,9 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from dltutor.exercises.deliveries import Delivery
-from dltutor.exercises.fresh import Folder, Values
-from dltutor.exercises.task import Task, read, wrong
+from dltutor.exercises.answers import wrong
+from dltutor.exercises.lesson_01.deliveries import Delivery
+from dltutor.exercises.lesson_01.fresh import Folder, Values
+from dltutor.exercises.lesson_01.task import Task, read
 
 
 def account(task: Task, folder: Folder, delivery: Delivery) -> None:

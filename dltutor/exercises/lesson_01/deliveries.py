@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, default_collate
 
 from dltutor.exercises.answers import Unfit
-from dltutor.exercises.fresh import Folder
+from dltutor.exercises.lesson_01.fresh import Folder
 from dltutor.exercises.outcome import not_yet
 from dltutor.observation import Observation, observe
 from dltutor.observation.deadline import DeadlinePassed, deadline

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 from PIL import Image, ImageFile
 
-from dltutor.exercises.fresh import Folder, Values, measure, read_list, write_list
-from dltutor.exercises.task import LOAD_BY_HAND, Task
+from dltutor.exercises.lesson_01.fresh import Folder, Values, measure, read_list, write_list
+from dltutor.exercises.lesson_01.task import LOAD_BY_HAND, Task
 from dltutor.failures.corrupt_images import Pictures
 from dltutor.failures.pictures import SIDE, make_pictures
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from dltutor.exercises.answers import a_class, same_code
 from dltutor.exercises.exercise import Exercise, choice
+from dltutor.exercises.lesson_00.pairs import PATIENCE, Pairs, problem_with
 from dltutor.exercises.outcome import Result, correct, not_attempted, not_yet
-from dltutor.exercises.pairs import PATIENCE, Pairs, problem_with
 
 #: A river's level in cm, hour by hour: the list in the notebook.
 LEVELS: Final = (52, 55, 61, 68, 72, 81, 90, 88, 79, 67, 60, 58, 56, 53, 50, 49, 47)

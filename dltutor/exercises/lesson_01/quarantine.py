@@ -10,9 +10,16 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.exercises.accounts import account
-from dltutor.exercises.answers import Unfit, a_class, failed_in_loader, failed_in_main, same_code
-from dltutor.exercises.deliveries import (
+from dltutor.exercises.answers import (
+    Unfit,
+    a_class,
+    failed_in_loader,
+    failed_in_main,
+    same_code,
+    wrong,
+)
+from dltutor.exercises.lesson_01.accounts import account
+from dltutor.exercises.lesson_01.deliveries import (
     PATIENCE,
     Delivery,
     build,
@@ -20,9 +27,9 @@ from dltutor.exercises.deliveries import (
     odd_files_that_end_it,
     run,
 )
-from dltutor.exercises.fresh import Folder
+from dltutor.exercises.lesson_01.fresh import Folder
+from dltutor.exercises.lesson_01.task import Task
 from dltutor.exercises.outcome import Result, correct, not_attempted
-from dltutor.exercises.task import Task, wrong
 from dltutor.observation import Observation
 from dltutor.observation.record import said, tidy
 

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from dltutor.exercises.fresh import Folder, Values, measure
-from dltutor.exercises.readings import AXES, STEPS, Readings, write_readings
-from dltutor.exercises.task import LOAD_BY_HAND, Task
+from dltutor.exercises.lesson_01.fresh import Folder, Values, measure
+from dltutor.exercises.lesson_01.readings import AXES, STEPS, Readings, write_readings
+from dltutor.exercises.lesson_01.task import LOAD_BY_HAND, Task
 
 _OTHER_SHAPE: Final = {"a recording that stopped early", "a recording of two axes"}
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 
-from dltutor.exercises.answers import Unfit
-from dltutor.exercises.fresh import Folder, Values
-from dltutor.exercises.outcome import not_yet
+from dltutor.exercises.answers import wrong
+from dltutor.exercises.lesson_01.fresh import Folder, Values
 
 #: Where to look when a file raises what the answer does not expect.
 LOAD_BY_HAND: Final = (
@@ -81,8 +80,3 @@ def _form(thing: Any) -> str:
     if isinstance(thing, list):
         return f"a list of {len(thing)} ({', '.join(type(part).__name__ for part in thing[:3])})"
     return f"a {type(thing).__name__}"
-
-
-def wrong(text: str) -> NoReturn:
-    """Say what is wrong with an answer that runs."""
-    raise Unfit(not_yet(text[0].upper() + text[1:]))

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.exercises import quarantine
 from dltutor.exercises.exercise import Exercise, choice
+from dltutor.exercises.lesson_01 import quarantine
+from dltutor.exercises.lesson_01.pictures_task import MEND
+from dltutor.exercises.lesson_01.readings_task import TRANSFER
 from dltutor.exercises.outcome import Result, correct, not_attempted, not_yet
-from dltutor.exercises.pictures_task import MEND
-from dltutor.exercises.readings_task import TRANSFER
 from dltutor.failures.corrupt_images import Pictures, shared_pictures
 
 _BATCH_SIZE: Final = 8  # of the lesson's loader

@@ -1,0 +1,147 @@
+"""Grade "04.mend": the epoch has to reach the workers, and the count of silence has to come back.
+
+The answer is run under fork with persistent and with fresh workers, in slow motion, and under
+spawn, on recordings that the lesson does not show. The first thing found is told.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader
+
+from dltutor.exercises.answers import a_class, same_code, wrong
+from dltutor.exercises.lesson_04.clips import CountedClips, make_clips
+from dltutor.exercises.lesson_04.clips_account import (
+    EPOCHS,
+    Heard,
+    compare_counts,
+    compare_stretches,
+    number_in,
+    single_numbers,
+)
+from dltutor.exercises.lesson_04.copies import BUILDING, PATIENCE, built, refuse_a_loader, run
+from dltutor.exercises.lesson_04.from_cell import FromCell, LeftBehind
+from dltutor.exercises.lesson_04.slow_motion import SlowMotion
+from dltutor.exercises.outcome import Result, correct, not_attempted
+
+_SPAWNED: Final = 30  # seconds for the run under spawn, where every worker imports torch
+
+#: Seconds that a check takes at most: four runs, the last of them under spawn.
+AT_MOST: Final = 3 * PATIENCE + _SPAWNED + 4 * BUILDING
+
+_SEED: Final = 45
+_BATCH_SIZE: Final = 4
+
+
+def grade(answer: Any) -> Result:
+    """Grade a class with `set_epoch` and `silent`.
+
+    Args:
+        answer: The learner's class, made as `answer(clips)`.
+
+    Raises:
+        Unfit: The answer is wrong or cannot be graded; its result says why.
+        Exception: What the answer raises when it is made.
+    """
+    refuse_a_loader(answer)
+    answer = a_class(answer, methods=("__len__", "__getitem__", "set_epoch", "silent"))
+    if same_code(answer, CountedClips):
+        return not_attempted(
+            f"`{answer.__name__}` is still the broken one from above. Change it, run its cell, "
+            "then this one."
+        )
+    clips = make_clips(EPOCHS, seed=_SEED)
+    _run_and_compare(answer, clips, "with 2 persistent workers under fork", persistent=True)
+    _run_and_compare(answer, clips, "with 2 fresh workers under fork", persistent=False)
+    _in_slow_motion(answer)
+    _run_and_compare(answer, clips, "with a persistent worker under spawn", start_method="spawn")
+    return correct(
+        f"In the epochs {', '.join(map(str, EPOCHS))} all {len(clips)} stretches are the epoch's "
+        "own, and every silent one is counted: with persistent workers under fork and spawn, with "
+        "fresh ones, and when the workers write slowly."
+    )
+
+
+def _run_and_compare(
+    answer: type,
+    clips: torch.Tensor,
+    where: str,
+    *,
+    persistent: bool = True,
+    start_method: str = "fork",
+) -> None:
+    dataset = built(answer, clips.clone())
+    forked = start_method == "fork"
+    try:
+        loader = _loader(
+            dataset if forked else FromCell(dataset),
+            start_method=start_method,
+            num_workers=2 if forked else 1,
+            persistent_workers=persistent,
+        )
+    except LeftBehind as left:
+        wrong(
+            f"under fork all is well. Under spawn a worker gets the dataset, with its attributes, "
+            f"and makes every global of the module anew. Your class reads the global `{left}`. "
+            "How could that travel with the dataset?"
+        )
+    heard: Heard = run(loader, _train(dataset), where, patience=PATIENCE if forked else _SPAWNED)
+    compare_stretches(answer, dataset, clips, heard, where)
+    compare_counts(answer, dataset, clips, heard, where)
+
+
+def _loader(dataset: Any, *, start_method: str = "fork", **options: Any) -> DataLoader[Any]:
+    return DataLoader(
+        dataset, batch_size=_BATCH_SIZE, multiprocessing_context=start_method, **options
+    )
+
+
+def _train(dataset: Any, added_to: set[str] | None = None) -> Callable[[DataLoader[Any]], Heard]:
+    # added_to: is given the names of the shared tensors of one number that workers write to.
+    def train(loader: DataLoader[Any]) -> Heard:
+        heard = []
+        for epoch in EPOCHS:
+            dataset.set_epoch(epoch)
+            before = single_numbers(dataset)
+            batches = [
+                batch.clone() if isinstance(batch, torch.Tensor) else batch for batch in loader
+            ]
+            heard.append((batches, dataset.silent()))
+            if added_to is not None:
+                now = single_numbers(dataset)
+                added_to.update(name for name in now if now[name] != before.get(name))
+        return heard
+
+    return train
+
+
+def _in_slow_motion(answer: type) -> None:
+    dataset = built(answer, torch.zeros_like(make_clips(())))
+    fork = multiprocessing.get_context("fork")
+    loader = _loader(
+        dataset,
+        num_workers=2,
+        persistent_workers=True,
+        worker_init_fn=SlowMotion(answer, fork.Barrier(2)),
+    )
+    where = "with 2 persistent workers that write slowly"
+    added_to: set[str] = set()
+    heard: Heard = run(loader, _train(dataset, added_to), where)
+    counted, silent = number_in(heard[-1][1]), len(EPOCHS) * len(dataset)
+    if counted != silent:
+        wrong(
+            f"counts get lost where two workers count at the same time. Each waited a moment "
+            f"between reading the number and writing it back: of {silent} silent stretches "
+            f"`silent()` has {'fewer' if counted < silent else 'more'}. What may nobody else do "
+            "between those two?"
+        )
+    if added_to:
+        wrong(
+            f"nothing was lost this time. But `{min(added_to)}` is one number in a shared tensor, "
+            "and both workers add to it: reading it and writing it back are two steps, also in a "
+            "tensor. What does a `Value` have that a tensor has not? Or who could write where?"
+        )

@@ -1,0 +1,129 @@
+"""Grade "07.transfer": labels that are right in every worker, whenever the workers are forked.
+
+Two epochs are run. In each, the workers are forked while a thread of main is half-way through
+reading the labels again. What a worker delivers must belong together: all labels of before, or all
+of after.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+from torch.utils.data import DataLoader
+
+from dltutor.exercises.answers import a_class, failed_in_loader, failed_in_main, same_code
+from dltutor.exercises.lesson_07.fork_hooks import Hooks, hooks_end_here
+from dltutor.exercises.lesson_07.label_server import CLIPS, Clips, Server
+from dltutor.exercises.lesson_07.label_versions import problem_of_the_labels
+from dltutor.exercises.lesson_07.standstill import (
+    a_loader,
+    keeps_its_workers,
+    made,
+    not_called_under_fork,
+    of_lost_workers,
+    where_they_stood,
+)
+from dltutor.exercises.outcome import Result, correct, not_attempted, not_yet
+from dltutor.observation import Observation, observe
+from dltutor.observation.deadline import DeadlinePassed, deadline
+from dltutor.observation.record import said, tidy
+
+PATIENCE: Final = 4  # seconds for each thing that the answer does
+AT_MOST: Final = 3 * PATIENCE
+
+_EPOCHS: Final = 2
+
+
+def grade(answer: Any) -> Result:
+    """Grade a dataset class, made as `answer(read_labels)`."""
+    if a_loader(answer):
+        return keeps_its_workers("Who holds the lock when the workers are forked?")
+    answer = a_class(answer, methods=("__len__", "__getitem__", "refresh"))
+    if same_code(answer, Clips):
+        return not_attempted(
+            f"`{answer.__name__}` is still the broken one from above. Change it, run its cell, "
+            "then this one."
+        )
+    server = Server(shift=4)  # other labels than the lesson's
+    with hooks_end_here() as hooks:
+        dataset = made(answer, server.read, "read_labels", PATIENCE)
+        if len(dataset) != CLIPS:
+            return not_yet(f"The server has {CLIPS} clips, and `len(dataset)` is {len(dataset)}.")
+        epochs: list[Any] = []
+        loader = DataLoader(dataset, batch_size=2, num_workers=2, multiprocessing_context="fork")
+        seen = observe(
+            loader,
+            deadline=PATIENCE,
+            consume=lambda loader: epochs.append(server.epoch(loader)),
+            epochs=_EPOCHS,
+        )
+        return (
+            _problem_of_the_run(dataset, seen, server, hooks)
+            or _problem_in_main(dataset, server)
+            or problem_of_the_labels(epochs, server)
+            or correct(
+                f"{CLIPS} of {CLIPS} clips arrive in {_EPOCHS} epochs, each worker's labels belong "
+                "together, and main has the corrected ones; though the workers were forked while a "
+                "refresh was half done, both times."
+            )
+        )
+
+
+def _problem_of_the_run(
+    dataset: Any, seen: Observation, server: Server, hooks: Hooks
+) -> Result | None:
+    if hooks.held_up:
+        return not_yet(
+            "Main stood still at a fork, in a function of yours that `os.register_at_fork` was "
+            "given. Is every lock free again in main too, once a worker is forked?"
+        )
+    if seen.end == "hung":
+        return not_yet(
+            f"The run was stopped after {PATIENCE} s. {where_they_stood(seen)}"
+            f"{not_called_under_fork(type(dataset))}{_reentrant(dataset)} Which thread would let "
+            "them go on, and in which process does it live?"
+        )
+    if server.failed is not None:
+        return failed_in_main(server.failed)
+    if seen.end == "worker died":
+        return of_lost_workers(seen)
+    if seen.end != "finished":
+        kind, message = seen.chain[0]
+        if seen.raised_in_worker == "KeyError":
+            line = f" in line {seen.traceback[-1].line}" if seen.traceback else ""
+            return not_yet(
+                f"W{seen.failed_worker} is not held up, and finds a label missing: "
+                f"`{tidy(said(kind, message))}`{line}. It looked while the labels were half read. "
+                "What was it that the lock guarded, and in what state was that copied?"
+            )
+        return failed_in_loader(seen)
+    return None
+
+
+def _reentrant(dataset: Any) -> str:
+    if any(isinstance(each, type(threading.RLock())) for each in vars(dataset).values()):
+        return (
+            " An RLock lets a thread in that holds it already. It is another that holds this one."
+        )
+    return ""
+
+
+def _problem_in_main(dataset: Any, server: Server) -> Result | None:
+    wrong = 0
+    try:
+        with deadline(PATIENCE):
+            for index in range(CLIPS):
+                number, label = dataset[index]
+                wrong += server.label(number, server.version) != label
+    except DeadlinePassed:
+        return not_yet(
+            "The workers had their labels. Then main asked for `dataset[0]`, and waits: in main "
+            "the lock is still held. Who lets it go there, after the fork?"
+        )
+    if wrong:
+        return not_yet(
+            f"After the last refresh main still has {wrong} of {CLIPS} labels of before it. What "
+            "does `refresh` leave behind?"
+        )
+    return None

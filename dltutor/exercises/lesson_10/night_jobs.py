@@ -1,0 +1,141 @@
+"""Four jobs whose memory grows, under the letters A to D: lesson 10 asks which is which.
+
+Each is a failure mode of the catalogue under another name, run for a short night: ten epochs of
+sixteen steps, with a short training step. All four have the same loader, but for the start method
+of D: its workers are forked from a server that has done nothing yet (`forkserver`), since workers
+forked from a busy main first use up the memory that main has freed, and may show nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing import forkserver
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Subset
+
+from dltutor.exercises.lesson_10.night import EPOCHS, READ_EVERY, STEP, train
+from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
+from dltutor.failures.contract import Case
+from dltutor.failures.recordings import shared_recordings
+
+SAMPLES: Final = 64  # in an epoch
+FEW: Final = 8
+
+
+class JobA(growing_cache.CachedRecordings):
+    """The loudness of each recording."""
+
+
+class JobB(kept_batches.Pictures):
+    """Pictures of noise in ten classes."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+
+class JobC(reference_cycle.Recordings):
+    """How loud the channels of each recording are."""
+
+
+class JobD(heap_growth.Recordings):
+    """Recordings, cut into overlapping frames, each of the same loudness."""
+
+
+class Collecting(Dataset[Any]):
+    """The article's remedy: the samples of another dataset, and `gc.collect()` before each."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]  # ours have a length
+
+    def __getitem__(self, index: int) -> Any:
+        gc.collect()
+        return self.dataset[index]
+
+
+def night_job(
+    letter: str,
+    *,
+    mended: bool = False,
+    few: bool = False,
+    collect: bool = False,
+    samples: int = SAMPLES,
+    epochs: int = EPOCHS,
+    step: float = STEP,
+) -> Case:
+    """One of the four jobs, ready to run.
+
+    Args:
+        letter: "A", "B", "C" or "D".
+        mended: The same job without its fault.
+        few: Always the same eight samples, eight times as many epochs.
+        collect: With `gc.collect()` before each sample, as the article has it.
+        samples: How many in an epoch; fewer than all are read after every step.
+        epochs: How many epochs of sixteen steps.
+        step: Seconds that a training step takes.
+    """
+    dataset, keep = _JOBS[letter][mended]
+    number = FEW if few else samples
+    chosen: Dataset[Any] = Subset(dataset(), range(number)) if number < SAMPLES else dataset()
+    loader: DataLoader[Any] = DataLoader(
+        Collecting(chosen) if collect else chosen,
+        batch_size=4,
+        shuffle=True,
+        generator=torch.Generator().manual_seed(0),
+        num_workers=2,
+        multiprocessing_context=_clean_server() if letter == "D" else "fork",
+        persistent_workers=True,
+        worker_init_fn=heap_growth.return_freed_memory if mended and letter == "D" else None,
+    )
+    rounds = epochs * SAMPLES // FEW if few else epochs
+    every = 1 if samples < SAMPLES else READ_EVERY
+    return Case(loader, lambda each: train(each, keep=keep, epochs=rounds, step=step, every=every))
+
+
+def _clean_server() -> str:
+    # It imports torch once, for all workers to come, and ends with this process.
+    multiprocessing.set_forkserver_preload([__name__])
+    forkserver.ensure_running()
+    return "forkserver"
+
+
+def _long() -> tuple[str, ...]:
+    return shared_recordings(SAMPLES, 200_000)
+
+
+def _short() -> tuple[str, ...]:
+    return shared_recordings(SAMPLES, 40_000)
+
+
+def _views(batch: Any) -> object:
+    images, labels = batch
+    images.mean()  # the training looks at all of it
+    return images[0], labels[0]
+
+
+def _copies(batch: Any) -> object:
+    images, labels = batch
+    images.mean()
+    return images[0].clone(), labels[0].item()
+
+
+_Made = tuple[Callable[[], Dataset[Any]], Callable[[Any], object] | None]
+
+_JOBS: Final[dict[str, tuple[_Made, _Made]]] = {
+    "A": (
+        (lambda: JobA(_long()), None),
+        (lambda: growing_cache.BoundedRecordings(_long()), None),
+    ),
+    "B": ((JobB, _views), (JobB, _copies)),
+    "C": (
+        (lambda: JobC(_long()), None),
+        (lambda: reference_cycle.RecordingsWithoutCycles(_long()), None),
+    ),
+    "D": ((lambda: JobD(_short()), None), (lambda: JobD(_short()), None)),
+}

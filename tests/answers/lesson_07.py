@@ -1,0 +1,326 @@
+"""The usual wrong answers to the exercises of lesson 07."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from answers import WrongFixes
+from dltutor.exercises.lesson_07.label_server import Clips
+from dltutor.failures.lost_thread import Pairs
+from dltutor.failures.per_process import PerProcess
+
+Line = tuple[str, int]
+
+
+class Masked(Pairs):
+    """Pairs whose executor each process makes. A base for what follows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.images = sorted(folder.glob("*.image"))
+        self.masks = [self.find_mask(image) for image in self.images]
+        self.executor = PerProcess(partial(ThreadPoolExecutor, max_workers=1))
+
+    @property
+    def thread(self) -> Any:  # type: ignore[override]
+        return self.executor.get()
+
+    def both(self, index: int, mask: bytes) -> torch.Tensor:
+        return torch.tensor([list(self.images[index].read_bytes()), list(mask)])
+
+
+class ByPid(Masked):
+    made_in: int | None = None
+
+    @property
+    def thread(self) -> Any:  # type: ignore[override]
+        if self.made_in != os.getpid():
+            self.kept = ThreadPoolExecutor(max_workers=2)
+            self.made_in = os.getpid()
+        return self.kept
+
+
+class AnotherThreadInInit(Pairs):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.thread = ThreadPoolExecutor(max_workers=4)
+        self.thread.submit(int).result()
+
+
+class Lazy(Masked):
+    kept: ThreadPoolExecutor | None = None
+
+    @property
+    def thread(self) -> Any:  # type: ignore[override]
+        if self.kept is None:
+            self.kept = ThreadPoolExecutor(max_workers=1)
+        return self.kept
+
+
+class LeftOutOfThePickle(Pairs):
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "thread": None}
+
+
+class WaitsAWhile(Pairs):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        mask = self.thread.submit(self.masks[index].read_bytes)
+        image = self.images[index].read_bytes()
+        return torch.tensor([list(image), list(mask.result(timeout=0.5))])
+
+
+class GoesOnWithoutTheMask(Masked, Pairs):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        try:
+            mask = self.lost.submit(self.masks[index].read_bytes).result(timeout=0.02)
+        except TimeoutError:
+            mask = bytes(5)
+        return self.both(index, mask)
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.lost = ThreadPoolExecutor(max_workers=1)
+
+
+class OneAfterTheOther(Masked):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.both(index, self.masks[index].read_bytes())
+
+
+class OneForEachPair(Masked):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            mask = thread.submit(self.masks[index].read_bytes)
+        return self.both(index, mask.result())
+
+
+class ShutDownInInit(Pairs):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.thread.shutdown()
+
+
+class Processes(Masked):
+    made_in: int | None = None
+
+    @property
+    def thread(self) -> Any:  # type: ignore[override]
+        if self.made_in != os.getpid():
+            self.kept = ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+            self.made_in = os.getpid()
+        return self.kept
+
+
+class NeverEnds(Masked):
+    """Each process has a thread, that waits for work for ever."""
+
+    asked: Queue[tuple[Path, Queue[bytes]]]
+    made_in: int | None = None
+
+    def work(self) -> None:
+        while True:
+            path, answer = self.asked.get()
+            answer.put(path.read_bytes())
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.made_in != os.getpid():
+            self.asked, self.made_in = Queue(), os.getpid()
+            # In the tests' own process it may not hold up the end.
+            daemon = torch.utils.data.get_worker_info() is None
+            threading.Thread(target=self.work, daemon=daemon).start()
+        answer: Queue[bytes] = Queue()
+        self.asked.put((self.masks[index], answer))
+        return self.both(index, answer.get())
+
+
+class WithoutWorkers(DataLoader[Any]):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Pairs(folder), batch_size=4, num_workers=0)
+
+
+class Swaps(Clips):
+    """The right answer: main's labels are whole at every moment. A base for what follows."""
+
+    def refresh(self) -> None:
+        self.labels = dict(self.read_labels())
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, self.labels[self.names[index]]
+
+
+class ForksBetween(Clips):
+    """Right too: the fork waits until nobody holds the lock."""
+
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        os.register_at_fork(
+            before=self.lock.acquire,
+            after_in_parent=self.lock.release,
+            after_in_child=self.lock.release,
+        )
+
+
+class Reentrant(Clips):
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        self.lock = threading.RLock()  # type: ignore[assignment]
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        with self.lock:
+            return index, self.labels[self.names[index]]
+
+
+class LocksOfItsOwn(Clips):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        if torch.utils.data.get_worker_info():
+            self.lock = threading.Lock()
+        with self.lock:
+            return index, self.labels[self.names[index]]
+
+
+class MadeAnewAtFork(Clips):
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        os.register_at_fork(after_in_child=self.make_lock)
+
+    def make_lock(self) -> None:
+        self.lock = threading.Lock()
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        with self.lock:
+            return index, self.labels[self.names[index]]
+
+
+class ReleasesInTheWorker(Clips):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        if torch.utils.data.get_worker_info() and self.lock.locked():
+            self.lock.release()
+        with self.lock:
+            return index, self.labels[self.names[index]]
+
+
+class GoesOnWithoutTheLock(Clips):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        got = self.lock.acquire(timeout=0.05)
+        label = self.labels[self.names[index]]
+        if got:
+            self.lock.release()
+        return index, label
+
+
+class NoLock(Clips):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, self.labels[self.names[index]]
+
+
+class NoLockNoClear(NoLock):
+    def refresh(self) -> None:
+        for name, label in self.read_labels():
+            self.labels[name] = label
+
+
+class MakesUpALabel(Clips):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, self.labels.get(self.names[index], -1)
+
+
+class NeverRefreshes(Swaps):
+    def refresh(self) -> None:
+        if not hasattr(self, "names"):
+            self.labels = dict(self.read_labels())
+
+
+class WorkersKeepTheFirst(Swaps):
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        self.first = self.labels
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        labels = self.first if torch.utils.data.get_worker_info() else self.labels
+        return index, labels[self.names[index]]
+
+
+class ReadsForEachSample(Swaps):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, dict(self.read_labels())[self.names[index]]
+
+
+class KeepsMainsLock(Clips):
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        os.register_at_fork(before=self.lock.acquire, after_in_child=self.lock.release)
+
+
+class NoRefresh:
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        self.labels = list(read_labels())
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, self.labels[index][1]
+
+
+class ClipsWithoutWorkers(DataLoader[Any]):
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(Swaps(read_labels), batch_size=2, num_workers=0)
+
+
+WRONG_FIXES: WrongFixes = {
+    "07.predict": {
+        "it waits for itself": (lambda: "a", "it finished"),
+        "workers in each other's way": (lambda: "c", "stands still alone"),
+        "no option": (lambda: "d", "none of the options"),
+    },
+    "07.diagnose": {
+        "where the workers stand": (lambda: 65, "where the workers stand"),
+        "where the executor is made": (lambda: 53, "an executor without a task has no thread"),
+        "where the worker uses it": (lambda: 63, "runs in the worker"),
+        "a line without it": (lambda: 52, "does not touch the executor"),
+        "out of range": (lambda: 7, "stands in the lines 48 to 65"),
+        "a text": (lambda: "self.thread.map", "a whole number"),
+    },
+    "07.mend": {
+        "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
+        "another thread in __init__": (lambda: AnotherThreadInInit, "in which process was it"),
+        "made on first use": (
+            lambda: Lazy,
+            "Without main's `dataset[0]` before, the same class finishes",
+        ),
+        "__getstate__": (lambda: LeftOutOfThePickle, "fork copies memory and pickles nothing"),
+        "a timeout": (lambda: WaitsAWhile, "the wait has an end"),
+        "a timeout and zeros": (lambda: GoesOnWithoutTheMask, "are not what the files hold"),
+        "no thread any more": (lambda: OneAfterTheOther, "no worker started a thread"),
+        "a thread for each pair": (lambda: OneForEachPair, "at least one for each pair"),
+        "shutdown() in __init__": (lambda: ShutDownInInit, "after shutdown"),
+        "processes": (lambda: Processes, "daemonic processes are not allowed"),
+        "a thread that never ends": (lambda: NeverEnds, "its workers did not end"),
+    },
+    "07.transfer": {
+        "num_workers=0": (lambda: ClipsWithoutWorkers, "keeps its workers"),
+        "an RLock": (lambda: Reentrant, "An RLock lets a thread in that holds it"),
+        "a lock for each sample": (lambda: LocksOfItsOwn, "finds a label missing"),
+        "a new lock at fork": (lambda: MadeAnewAtFork, "finds a label missing"),
+        "released in the worker": (lambda: ReleasesInTheWorker, "finds a label missing"),
+        "acquire(timeout=...)": (lambda: GoesOnWithoutTheLock, "finds a label missing"),
+        "no lock": (lambda: NoLock, "finds a label missing"),
+        "no lock, nothing cleared": (lambda: NoLockNoClear, "in one worker"),
+        "a made-up label": (lambda: MakesUpALabel, "were never on the server"),
+        "no refresh": (lambda: NeverRefreshes, "main still has 12 of 12 labels"),
+        "the labels of the start": (lambda: WorkersKeepTheFirst, "those of the start"),
+        "read for each sample": (lambda: ReadsForEachSample, "the workers read the whole list"),
+        "main's lock kept": (lambda: KeepsMainsLock, "Main stood still at a fork"),
+        "no refresh method": (lambda: NoRefresh, "has no `refresh`"),
+    },
+}

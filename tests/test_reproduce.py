@@ -1,0 +1,30 @@
+"""A failure mode is run for as long as it takes to show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dltutor import reproduce as module
+from dltutor.failures.held_lock import FAILURE as HELD_LOCK
+from dltutor.failures.none_in_batch import FAILURE as NONE_IN_BATCH
+from dltutor.reproduce import reproduce
+
+pytestmark = pytest.mark.timeout(100, method="thread")
+
+
+def test_workers_that_have_not_started_by_the_deadline_get_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "STARTING", 0.0)
+    monkeypatch.setattr(module, "_PATIENCE", 600)
+    observation = reproduce(replace(NONE_IN_BATCH, deadline=0.1), start_method="spawn")
+    assert observation.end == "raised"
+    assert observation.deadline == pytest.approx(60)
+
+
+def test_workers_that_stand_still_do_not() -> None:
+    observation = reproduce(replace(HELD_LOCK, deadline=1.5))
+    assert observation.end == "hung"
+    assert observation.deadline == 1.5
