@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from browser import CONTRAST, find_browser, jupyter, write_notebook
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from dltutor.display.chart import Chart
 
-pytestmark = [
-    pytest.mark.timeout(60, method="thread"),
-    # pytest-base-url 2.1, which comes with pytest-playwright, has such a fixture.
-    pytest.mark.filterwarnings(
-        "ignore:Session-scoped fixtures defined as instance:pytest.PytestRemovedIn10Warning"
-    ),
-]
+pytestmark = pytest.mark.timeout(60, method="thread")
 
 STATIC = Path(__file__).parent.parent / "dltutor" / "static"
 CHART = "[data-testid=dltutor-chart]"
@@ -30,8 +24,8 @@ MB = 1024  # rows count in kB
 READABLE = 4.5  # WCAG AA for small text
 
 
-@pytest.fixture(scope="session")
-def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
     path = find_browser()
     if path is None:
         reason = "no Chromium on this machine; on Debian: apt-get install chromium"
@@ -40,20 +34,18 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
         pytest.skip(reason)
     quiet = "--disable-background-networking --disable-component-update --disable-sync"
     flags = f"--headless --no-sandbox --disable-gpu --disable-quic --no-first-run {quiet}"
-    return {**browser_type_launch_args, "executable_path": path, "args": flags.split()}
-
-
-@pytest.fixture(scope="module")
-def browser(launch_browser: Callable[[], Browser]) -> Iterator[Browser]:
-    # pytest-playwright's own stays open to the end of all tests, and starts processes meanwhile.
-    browser = launch_browser()
-    yield browser
-    browser.close()
+    # Playwright's event loop runs in this thread until it is stopped, and no other can meanwhile:
+    # it must not outlive this module, as that of pytest-playwright does.
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=flags.split())
+        yield browser
+        browser.close()
 
 
 @pytest.fixture
-def browser_context_args(browser_context_args: dict[str, Any]) -> dict[str, Any]:
-    return {**browser_context_args, "viewport": {"width": 1100, "height": 1000}}
+def page(browser: Browser) -> Iterator[Page]:
+    with browser.new_context(viewport={"width": 1100, "height": 1000}) as context:
+        yield context.new_page()
 
 
 @pytest.fixture(autouse=True)
@@ -405,9 +397,7 @@ READY = """() => {
 
 
 @pytest.fixture(scope="module")
-def server(
-    browser_type_launch_args: object, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("server")
     write_notebook(folder / "nb.ipynb", *CELLS)
     with jupyter(folder) as address:
