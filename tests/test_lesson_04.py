@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from answers.lesson_04 import Mended, SharedEpoch, WithoutItsLock
+from answers.lesson_04 import CountInATensor, Mended, SharedEpoch, WithoutItsLock
 from torch.utils.data import DataLoader, get_worker_info
 
 from dltutor.exercises import Outcome, check, lesson_04
@@ -40,6 +40,20 @@ class WithSlots(SharedEpoch):
         return self.count.sum()
 
 
+class TensorAndLock(CountInATensor):
+    """The lock is there, and nobody takes it."""
+
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.lock = get_context("spawn").Lock()
+
+
+class TensorUnderItsLock(TensorAndLock):
+    def count_one(self) -> None:
+        with self.lock:
+            self.count.add_(1)
+
+
 class WithoutAnswer(Mended):
     def silent(self) -> Any:
         return None
@@ -55,10 +69,14 @@ class Numbered(Headlines):
                 self.vocabulary.setdefault(word, len(self.vocabulary))
 
 
-@pytest.mark.parametrize("answer", [Mended, WithSlots])
+@pytest.mark.parametrize("answer", [Mended, WithSlots, TensorUnderItsLock])
 def test_an_epoch_that_arrives_and_a_count_that_comes_back_are_correct(answer: type) -> None:
     result = check("04.mend", answer)
     assert result.outcome is Outcome.CORRECT, result
+
+
+def test_a_lock_that_nobody_takes_guards_nothing() -> None:
+    assert "one number in a shared tensor" in check("04.mend", TensorAndLock).text
 
 
 def test_a_vocabulary_made_beforehand_is_correct() -> None:
@@ -199,6 +217,12 @@ def test_a_global_that_holds_state_does_not_travel() -> None:
     exec(CELL, names)
     with pytest.raises(LeftBehind, match="SHARED"):
         FromCell(names["ReadsAGlobal"](torch.arange(4)))
+
+
+def test_a_global_is_no_matter_whose_name_is_that_of_an_attribute() -> None:
+    names: dict[str, Any] = {"__name__": "__main__", "numbers": torch.zeros(1), "plus": []}
+    exec(CELL, names)
+    FromCell(names["FromACell"](torch.arange(4)))
 
 
 def test_a_global_value_is_told_under_spawn() -> None:

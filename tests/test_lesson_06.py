@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from answers.lesson_06 import (
+    LOADED,
     NEVER_OPENS,
     OPENED,
     OPENS_AT_ONCE,
@@ -77,8 +78,22 @@ def test_records_that_travel_are_correct(answer: Callable[[], Path], says: str) 
     assert says in result.text
 
 
-def test_clips_that_travel_are_correct(nothing_left_behind: NothingLeft) -> None:
-    result = check("06.transfer", clips())
+NOISE_IN_INIT = (
+    LOADED,
+    LOADED + "        generator = torch.Generator().manual_seed(seed)\n"
+    "        self.noises = torch.randn(self.clips.shape, generator=generator)\n",
+)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [clips, lambda: clips(NOISE_IN_INIT, ("self.noise(clip, index)", "self.noises[index]"))],
+    ids=["a generator for each sample", "all noise made in __init__"],
+)
+def test_clips_that_travel_are_correct(
+    answer: Callable[[], Path], nothing_left_behind: NothingLeft
+) -> None:
+    result = check("06.transfer", answer())
     assert result.outcome is Outcome.CORRECT, result
     nothing_left_behind()
 

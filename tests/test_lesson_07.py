@@ -7,7 +7,6 @@ import inspect
 import os
 import re
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -86,7 +85,7 @@ class LocksThePlacing(Clips):
 
     def __init__(self, read_labels: Callable[[], Iterator[tuple[str, int]]]) -> None:
         super().__init__(read_labels)
-        os.register_at_fork(after_in_child=weakref.WeakMethod(self.make_lock))
+        os.register_at_fork(after_in_child=self.make_lock)
 
     def make_lock(self) -> None:
         self.lock = threading.Lock()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,33 @@ class SaysBad(VerifiedFrames):
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
         self.quarantined = dict.fromkeys(self.quarantined, "bad frame")
+
+
+class BareExitCodes(VerifiedFrames):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        codes = {"segfault": -signal.SIGSEGV, "exit": 3}
+        self.quarantined = dict.fromkeys(self.quarantined, codes[how])  # type: ignore[arg-type]
+
+
+class NumbersOfExits(VerifiedFrames):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        if how == "exit":
+            self.quarantined = dict.fromkeys(self.quarantined, 3)  # type: ignore[arg-type]
+
+
+class SignalsThemselves(VerifiedFrames):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        kept = dict.fromkeys(self.quarantined, signal.SIGSEGV)
+        self.quarantined = kept  # type: ignore[assignment]
+
+
+class AlwaysSaysTheSame(VerifiedFrames):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        self.quarantined = dict.fromkeys(self.quarantined, "SIGSEGV")
 
 
 class ReadsTheHeader(Frames):
@@ -287,7 +315,8 @@ WRONG_FIXES: WrongFixes = {
         "counted from 1": (lambda: 10, "count from 0"),
         "a frame of W1": (lambda: 2, "W1 did not die"),
         "a healthy frame of W0": (lambda: 12, "Try every frame in a process of its own"),
-        "a file name": (lambda: "09.frame", "is no index"),
+        "a file name": (lambda: "09.frame", "A `str` is no index"),
+        "a path": (lambda: PurePosixPath("/tmp/09.frame"), "A `PurePosixPath` is no index"),
         "out of range": (lambda: 16, "run from 0 to 15"),
     },
     "03.mend": {
@@ -304,6 +333,13 @@ WRONG_FIXES: WrongFixes = {
         "dropped without a word": (lambda: WithoutAWord, "vanish without a word"),
         "no quarantined": (lambda: NoQuarantine, "has no `quarantined`"),
         "one reason for all": (lambda: SaysBad, "the reason is `bad frame`"),
+        "the bare exit code": (lambda: BareExitCodes, "`signal.Signals(11).name`"),
+        "a bare exit code above 0": (lambda: NumbersOfExits, 'words: "exit code 3"'),
+        "a member of an enum": (lambda: SignalsThemselves, "its name, `.name`: SIGSEGV"),
+        "the same signal for all": (
+            lambda: AlwaysSaysTheSame,
+            "Under a decoder that exits, the right frames are set aside, and the reason is `SIG",
+        ),
         "the decoder's source read": (lambda: ReadsTheHeader, "`header promises too much`"),
         "an empty dataset": (lambda: NothingLeft, "No frame arrives"),
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),

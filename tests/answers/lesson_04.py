@@ -150,6 +150,11 @@ class CountInATensor(SharedEpoch):
         return int(self.count)
 
 
+class AnotherTensor(Mended):
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = torch.tensor(epoch).share_memory_()  # type: ignore[no-untyped-call]
+
+
 class OfFork(Mended):
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -314,6 +319,10 @@ WRONG_FIXES: WrongFixes = {
         "a multiprocessing.Lock around a copy": (lambda: ProcessLock, "What it guards is a copy"),
         "a Value without its lock": (lambda: WithoutItsLock, "Counts get lost"),
         "a shared tensor of one number": (lambda: CountInATensor, "one number in a shared tensor"),
+        "another shared tensor in each epoch": (
+            lambda: AnotherTensor,
+            "`epoch` is shared. But `set_epoch` puts another tensor in its place",
+        ),
         "a Value of fork": (lambda: OfFork, "belongs to fork"),
         "a threading.Lock too many": (lambda: HoldsAThreadLock, "cannot travel"),
         "the Value itself": (lambda: ValueItself, "returned a Synchronized"),

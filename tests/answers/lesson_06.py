@@ -158,6 +158,7 @@ WRONG_FIXES: WrongFixes = {
         "the random generator": (lambda: "rng", "`rng` travels"),
         "the logger": (lambda: "reader.log", "`reader.log` travels"),
         "the type": (lambda: "_thread.lock", "its type"),
+        "its name alone": (lambda: "turn", "Write the whole way, from an attribute of `tiles` on"),
         "without its beginning": (lambda: "cache.turn", "`Tiles` has no `cache`"),
         "a name that is not there": (lambda: "reader.handle", "`Reader` has no `handle`"),
         "no text": (lambda: 3, "got int"),
@@ -288,6 +289,14 @@ WRONG_FIXES: WrongFixes = {
         "no noise": (lambda: clips(("clip + 0.1 * self.noise(clip, index)", "clip")), "no noise"),
         "no scaling": (lambda: clips((SCALE, "        return clip\n")), "The loudest value of a"),
         "the seed alone": (lambda: clips((" + index", "")), "Samples 0 and 1 have the same noise"),
+        "the seed times the index": (
+            lambda: clips(("1000 * self.seed + index", "self.seed * index")),
+            "Seed 5 and seed 1005 give sample 0 the same noise",
+        ),
+        "the seed times the index, from 1": (
+            lambda: clips(("1000 * self.seed + index", "self.seed * (index + 1)")),
+            "With seed 0, samples 0 and 1 have the same noise",
+        ),
         "the index alone": (lambda: clips(("1000 * self.seed + ", "")), "give the same noise"),
         "num_workers=0": (
             lambda: clips(("class MyClips(Dataset)", "class MyClips(DataLoader)")),

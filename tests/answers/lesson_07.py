@@ -201,6 +201,12 @@ class MadeAnewAtFork(Clips):
             return index, self.labels[self.names[index]]
 
 
+class LocksAcrossProcesses(Clips):
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        self.lock = multiprocessing.get_context("fork").Lock()  # type: ignore[assignment]
+
+
 class ReleasesInTheWorker(Clips):
     def __getitem__(self, index: int) -> tuple[int, int]:
         if torch.utils.data.get_worker_info() and self.lock.locked():
@@ -232,6 +238,21 @@ class NoLockNoClear(NoLock):
 class MakesUpALabel(Clips):
     def __getitem__(self, index: int) -> tuple[int, int]:
         return index, self.labels.get(self.names[index], -1)
+
+
+class EmptyForAMoment(NoLock):
+    def refresh(self) -> None:
+        new = dict(self.read_labels())
+        with self.lock:
+            self.labels.clear()
+            self.labels.update(new)
+
+
+class LocksOneAssignment(Clips):
+    def refresh(self) -> None:
+        new = dict(self.read_labels())
+        with self.lock:
+            self.labels = new
 
 
 class NeverRefreshes(Swaps):
@@ -312,10 +333,13 @@ WRONG_FIXES: WrongFixes = {
         "an RLock": (lambda: Reentrant, "An RLock lets a thread in that holds it"),
         "a lock for each sample": (lambda: LocksOfItsOwn, "finds a label missing"),
         "a new lock at fork": (lambda: MadeAnewAtFork, "finds a label missing"),
+        "a lock between processes": (lambda: LocksAcrossProcesses, "holds across processes"),
         "released in the worker": (lambda: ReleasesInTheWorker, "finds a label missing"),
         "acquire(timeout=...)": (lambda: GoesOnWithoutTheLock, "finds a label missing"),
         "no lock": (lambda: NoLock, "finds a label missing"),
         "no lock, nothing cleared": (lambda: NoLockNoClear, "in one worker"),
+        "cleared and filled at once": (lambda: EmptyForAMoment, "main's labels are not whole"),
+        "a lock for one assignment": (lambda: LocksOneAssignment, "rare enough for a test"),
         "a made-up label": (lambda: MakesUpALabel, "were never on the server"),
         "no refresh": (lambda: NeverRefreshes, "main still has 12 of 12 labels"),
         "the labels of the start": (lambda: WorkersKeepTheFirst, "those of the start"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Final
 
 from dltutor.exercises.exercise import Exercise, choice
@@ -18,8 +19,10 @@ _WORKERS: Final = 2
 def _diagnose(answer: Any) -> Result:
     if answer is None or answer is ...:
         return not_attempted("set `culprit` to the index of the frame that ends its process.")
-    if isinstance(answer, bool) or not isinstance(answer, int):
-        return not_yet(f"{answer!r:.40} is no index. An index is one whole number, such as 3.")
+    if isinstance(answer, bool) or not isinstance(answer, Integral):
+        kind = type(answer).__name__
+        return not_yet(f"A `{kind}` is no index. An index is one whole number, such as 3.")
+    answer = int(answer)
     frames: Any = dead_worker.broken(how="segfault").loader.dataset
     if not 0 <= answer < len(frames):
         return not_yet(f"There is no frame {answer}: they run from 0 to {len(frames) - 1}.")
@@ -54,8 +57,8 @@ EXERCISES: Final = (
             {
                 "a": "`a`: look for the words `Original Traceback` in the raw message. There are "
                 "none: a killed process runs no line any more, so it cannot send a traceback.",
-                "b": "`b`: a `RuntimeError` made by main, with the signal and without a cause. "
-                "What the worker was doing died with it: read on.",
+                "b": "`b`: a `RuntimeError` made by main: it names the signal, and neither a line "
+                "of code nor a frame of the film. What the worker was doing died with it: read on.",
                 "c": "`c`: look at the title of the Observation. A worker died and the run ended "
                 "there. Nobody starts another one, and nobody takes over its batches.",
                 "d": "`d`: the loop did not wait for ever. The system tells main that a child has "

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections import Counter
+from typing import Final
 
 from dltutor.exercises.answers import wrong
 from dltutor.exercises.lesson_03.film import Film
 from dltutor.exercises.lesson_03.film_epoch import Epoch
 from dltutor.failures.dead_worker import How
+
+_WAY: Final = {"segfault": "segfaults", "exit": "exits"}
 
 
 def account(fresh: Film, how: How, epoch: Epoch) -> None:
@@ -61,11 +65,17 @@ def _rest_is_explained(fresh: Film, how: How, epoch: Epoch) -> None:
             f"{len(names & epoch.kept.keys())}: {len(lost)} vanish without a word. In which "
             "process was `quarantined` filled?"
         )
-    vague = [reason for reason in epoch.kept.values() if not _names_the_death(reason, how)]
-    if vague:
+    reasons = epoch.kept.values()
+    under = f"under a decoder that {_WAY[how]}, the right frames are set aside, and the reason is"
+    if vague := [str(reason) for reason in reasons if not _names_the_death(str(reason), how)]:
         wrong(
-            f"the right frames are set aside, and the reason is `{vague[0]:.40}`. What did the "
-            "process that tried the frame end with? Whoever reads it will look that up."
+            f"{under} `{vague[0]:.40}`. What did the process that tried the frame end with? "
+            "Whoever reads it will look that up."
+        )
+    if numbers := [reason for reason in reasons if isinstance(reason, int)]:
+        wrong(
+            f"{under} the number {int(numbers[0])}. Whoever reads the log wants "
+            f"{_in_words(numbers[0])}."
         )
 
 
@@ -77,3 +87,11 @@ def _invented(epoch: Epoch, film: Film) -> list[bytes]:
 def _names_the_death(reason: str, how: How) -> bool:
     pattern = r"SEGV|segmentation|\b11\b|\b139\b" if how == "segfault" else r"\b3\b"
     return re.search(pattern, reason, re.IGNORECASE) is not None
+
+
+def _in_words(number: int) -> str:
+    if isinstance(number, signal.Signals):
+        return f"its name, `.name`: {number.name}"
+    if number < 0:
+        return f"the name of the signal: `signal.Signals({-number}).name`"
+    return f'words: "exit code {number}"'

@@ -31,7 +31,8 @@ class Epoch:
         end: As in an Observation.
         fates: Of the workers, in words.
         length: What `__len__` promised.
-        kept: `quarantined`: name -> reason, or the name of its type where it is no dict.
+        kept: `quarantined`: name -> reason, or the name of its type where it is no dict. A reason
+            that is a number stays one; everything else is text.
         frames: The frames that came; no bytes for a None.
         error: What to tell of an exception, or None.
         kind: Its type and text.
@@ -40,7 +41,7 @@ class Epoch:
     end: str
     fates: str
     length: int
-    kept: dict[str, str] | str
+    kept: dict[str, str | int] | str
     frames: tuple[bytes, ...]
     error: Result | None
     kind: str
@@ -114,11 +115,14 @@ def _as_list(samples: list[Any]) -> list[Any]:
     return samples
 
 
-def _kept(dataset: Any) -> dict[str, str] | str:
+def _kept(dataset: Any) -> dict[str, str | int] | str:
     kept = getattr(dataset, "quarantined", None)
     if not isinstance(kept, dict):
         return type(kept).__name__
-    return {Path(str(name)).name: str(reason or "") for name, reason in kept.items()}
+    return {
+        Path(str(name)).name: reason if isinstance(reason, int) else str(reason or "")
+        for name, reason in kept.items()
+    }
 
 
 def _where(late: BaseException) -> str:

@@ -110,12 +110,13 @@ def _left(seen: Shift, every: range) -> str:
     if seen.exceptions:
         return (
             f"{left}. Your report holds exceptions. An exception holds its traceback, and that the "
-            "frames it went through; in one of them is the iterator. What of it do you need?"
+            "frames it went through; in one of them is the iterator. Which of these can you "
+            "take away?"
         )
     return (
         f"{left}. The report does not hold them. Torch's own frame does: it keeps the "
-        "exception that it raised, and the exception keeps its frames. Where can you cut that "
-        "circle?"
+        "exception that it raised, and the exception keeps its frames. No name of yours is in that "
+        "circle, so neither the text nor a `del` ends it. Where can you cut it?"
     )
 
 

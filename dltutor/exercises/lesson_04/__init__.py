@@ -128,8 +128,8 @@ EXERCISES: Final = (
         runs="two epochs with fresh and two with persistent workers",
         at_most=20,
         hints=(
-            "Take the table of three epochs, and ask for each column at which moment the workers "
-            "were started.",
+            "Take the table of three epochs, and ask for each row at which moment that worker was "
+            "started.",
             "A forked worker starts with what main's variable is at that moment, and adds its own "
             "4 in each epoch that it lives through. Main's variable is changed by main only.",
             "Fresh workers of epoch 1 are forked after main's 100: they end with 104. Persistent "

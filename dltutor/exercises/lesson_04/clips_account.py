@@ -43,8 +43,9 @@ def compare_stretches(
                 f"{where_it_is_kept(answer, dataset) or ' Which memory do both sides see?'}"
             )
         wrong(
-            f"{text}: they are those of epoch {others[0]}. Who counts the epochs in your class? A "
-            f"run that is resumed says `set_epoch({epoch})` and means it."
+            f"{text}: they are those of epoch {others[0]}. Who counts the epochs in your class? "
+            f"Main says `set_epoch({epoch})` and means it, and a resumed run begins with another "
+            "epoch than 0."
         )
 
 

@@ -124,16 +124,28 @@ def where_it_is_kept(answer: type, dataset: Any) -> str:
     for name, value in vars(dataset).items():
         if isinstance(value, torch.Tensor) and value.numel() == 1 and not shared(value):
             return f" `{name}.is_shared()` says False: each process has its own."
+        if isinstance(value, torch.Tensor) and name in _set_by(getattr(answer, "set_epoch", None)):
+            return (
+                f" `{name}` is shared. But `set_epoch` puts another tensor in its place, and the "
+                "workers look at the first one."
+            )
         if isinstance(value, _THREAD_LOCKS):
             return f" `{name}` is a lock for threads, and each process has its own of it, too."
         if isinstance(value, _LOCKS):
             return f" The lock `{name}` holds across processes. What it guards is a copy."
-    written = {step.argval for step in steps if step.opname == "STORE_ATTR"}
+    written = {name for function in functions for name in _set_by(function)}
     filled = {name for name, value in vars(answer).items() if isinstance(value, (dict, list, set))}
     of_class = (written | filled) & vars(answer).keys() - vars(dataset).keys() - {"__annotations__"}
     for name in sorted(of_class):
         return f" `{name}` belongs to the class, and each process has its own class."
     return ""
+
+
+def _set_by(function: Any) -> set[str]:
+    # The attributes that a function gives another object.
+    if not isinstance(function, FunctionType):
+        return set()
+    return {step.argval for step in dis.get_instructions(function) if step.opname == "STORE_ATTR"}
 
 
 def shared(tensor: torch.Tensor) -> bool:

@@ -8,6 +8,7 @@ its attributes travel as they would from a module. A global does not: a module w
 from __future__ import annotations
 
 import builtins
+import dis
 import marshal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -100,7 +101,7 @@ def _pack(thing: Any, within: tuple[Any, ...]) -> Any:
     if unknown := set(thing.__code__.co_freevars) - {"__class__"}:
         raise LeftBehind(min(unknown))
     reads = {}
-    for name in sorted({*_names_in(thing.__code__)} & thing.__globals__.keys()):
+    for name in sorted({*_globals_of(thing.__code__)} & thing.__globals__.keys()):
         value = thing.__globals__[name]
         if not (isinstance(value, (ModuleType, *_CONSTANTS)) or callable(value)):
             raise LeftBehind(name)
@@ -110,11 +111,14 @@ def _pack(thing: Any, within: tuple[Any, ...]) -> Any:
     return _Function(marshal.dumps(thing.__code__), defaults, reads)
 
 
-def _names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+def _globals_of(code: CodeType) -> Iterator[str]:
+    # Not `co_names`: it holds the names of attributes as well.
+    for step in dis.get_instructions(code):
+        if step.opname.endswith(("_GLOBAL", "_NAME")):
+            yield step.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names_in(constant)
+            yield from _globals_of(constant)
 
 
 def _unpack(packed: _Class, attributes: dict[str, Any]) -> FromCell:

@@ -52,7 +52,9 @@ def grade(answer: Any) -> Result:
     words = {word for headline in headlines for word in headline.split()}
     return correct(
         f"Each of {len(words)} words has one number in both workers and in every epoch, no two "
-        "have the same, and main reads all of them back with `vocabulary`."
+        "have the same, and main reads all of them back with `vocabulary`. (From a sorted list "
+        "they are the same in the next run, too. The order of a `set` is another in each run, "
+        "and a model that was saved would not know them again.)"
     )
 
 

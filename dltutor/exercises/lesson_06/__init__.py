@@ -34,8 +34,8 @@ def _diagnose(answer: Any) -> Result:
     for name in way.split("."):
         if not hasattr(thing, name):
             return not_yet(
-                f"There is no `{way}`: `{type(thing).__name__}` has no `{name}`. Start from "
-                "`vars(tiles)`, one dot for each step."
+                f"There is no `tiles.{way}`: `{type(thing).__name__}` has no `{name}`. Write the "
+                "whole way, from an attribute of `tiles` on, one dot for each step."
             )
         thing = getattr(thing, name)
     if way == _CULPRIT:
@@ -63,13 +63,12 @@ EXERCISES: Final = (
             "a",
             {
                 "a": "`a`: a `TypeError` in main. Look at what the Observation lacks: a row for "
-                "the workers. The first was not started, since its parcel could not be packed.",
+                "the workers. The first was not started, since its pickle could not be made.",
                 "b": "`b`: no worker died. The Observation has no row for workers at all: not one "
                 "was started. Dying comes later in this lesson, with other causes.",
                 "c": "`c`: `__init__` runs once, in main. What the worker gets is the finished "
                 "object, packed as a pickle, and the pickle is what failed.",
-                "d": "`d`: no batch came, wrong or right. Sharing one open file is what fork does "
-                "(lesson 05).",
+                "d": "`d`: no batch came, wrong or right. Sharing one open file is what fork does.",
             },
         ),
         hints=(

@@ -30,6 +30,7 @@ from dltutor.exercises.outcome import Result, correct, not_attempted
 _CLIPS: Final = 16
 _LENGTH: Final = 64
 _SEED: Final = 5
+_OTHER_SEED: Final = 1005
 
 
 class MyClips(Dataset[torch.Tensor]):
@@ -142,10 +143,22 @@ def _depends(dataset: Any) -> None:
 
 
 def _noise(mine: type, path: Path, alone: Samples) -> None:
-    for one, other in combinations(range(_CLIPS), 2):
-        if torch.equal(alone[one], alone[other]):
-            wrong(f"samples {one} and {other} have the same noise. What tells one from the other?")
+    _differ(alone)
     if not same(one_by_one(mine(path, _SEED)), alone):
         wrong("made again with the same seed, the dataset gives other noise.")
-    if same(one_by_one(mine(path, _SEED + 1000)), alone):
-        wrong(f"seed {_SEED} and seed {_SEED + 1000} give the same noise.")
+    another = one_by_one(mine(path, _OTHER_SEED))
+    if same(another, alone):
+        wrong(f"seed {_SEED} and seed {_OTHER_SEED} give the same noise.")
+    for index, pair in enumerate(zip(alone, another, strict=True)):
+        if torch.equal(*pair):
+            wrong(f"seed {_SEED} and seed {_OTHER_SEED} give sample {index} the same noise.")
+    _differ(one_by_one(mine(path, 0)), "with seed 0, ")
+
+
+def _differ(samples: Samples, where: str = "") -> None:
+    for one, other in combinations(range(_CLIPS), 2):
+        if torch.equal(samples[one], samples[other]):
+            wrong(
+                f"{where}samples {one} and {other} have the same noise. What tells one from the "
+                "other?"
+            )

@@ -105,7 +105,7 @@ def _travels(dataset: Any, what: str) -> bytes:
         wrong(
             f"{what} has no pickle: `{reason}`."
             + (f" It is in {names}. " if names else " ")
-            + "What belongs in the parcel, and what can be made on arrival?"
+            + "What belongs in the pickle, and what can be made on arrival?"
         )
     return pickled
 

@@ -119,8 +119,8 @@ def why_lost(dataset: Any) -> str:
     ]
     if new:
         return (
-            f"`__getstate__` makes a tensor, `{new[0]}`, for the parcel alone. It is freed when "
-            "the parcel is packed, before anybody opens it. What smaller thing says the same?"
+            f"`__getstate__` makes a tensor, `{new[0]}`, for the pickle alone. It is freed when "
+            "the pickle is made, before anybody unpacks it. What smaller thing says the same?"
         )
     if held:
         return (

@@ -114,7 +114,7 @@ EXERCISES: Final = (
             "In `refresh`, read into a new dict, and when it is complete put it in the place of "
             "the old one: one assignment. Who reads `self.labels` then needs no lock.",
         ),
-        runs="runs two epochs with 2 workers, forked while a refresh is half done",
+        runs="runs epochs with 2 workers, forked at one moment of a refresh after the other",
         at_most=corrected_labels.AT_MOST,
     ),
 )

@@ -1,13 +1,17 @@
 """Grade "07.transfer": labels that are right in every worker, whenever the workers are forked.
 
 Two epochs are run. In each, the workers are forked while a thread of main is half-way through
-reading the labels again. What a worker delivers must belong together: all labels of before, or all
-of after.
+reading the labels again. Then one epoch more for each line that a refresh comes to: the workers are
+forked just before it. What a worker delivers must belong together: all labels of before, or all of
+after.
 """
 
 from __future__ import annotations
 
+import linecache
 import threading
+from functools import partial
+from multiprocessing.synchronize import SemLock
 from typing import Any, Final
 
 from torch.utils.data import DataLoader
@@ -16,6 +20,7 @@ from dltutor.exercises.answers import a_class, failed_in_loader, failed_in_main,
 from dltutor.exercises.lesson_07.fork_hooks import Hooks, hooks_end_here
 from dltutor.exercises.lesson_07.label_server import CLIPS, Clips, Server
 from dltutor.exercises.lesson_07.label_versions import problem_of_the_labels
+from dltutor.exercises.lesson_07.line_by_line import lines_run
 from dltutor.exercises.lesson_07.standstill import (
     a_loader,
     keeps_its_workers,
@@ -30,7 +35,7 @@ from dltutor.observation.deadline import DeadlinePassed, deadline
 from dltutor.observation.record import said, tidy
 
 PATIENCE: Final = 4  # seconds for each thing that the answer does
-AT_MOST: Final = 3 * PATIENCE
+AT_MOST: Final = 5 * PATIENCE
 
 _EPOCHS: Final = 2
 
@@ -62,10 +67,12 @@ def grade(answer: Any) -> Result:
             _problem_of_the_run(dataset, seen, server, hooks)
             or _problem_in_main(dataset, server)
             or problem_of_the_labels(epochs, server)
+            or _problem_at_a_line(loader, epochs, server)
             or correct(
-                f"{CLIPS} of {CLIPS} clips arrive in {_EPOCHS} epochs, each worker's labels belong "
-                "together, and main has the corrected ones; though the workers were forked while a "
-                "refresh was half done, both times."
+                f"{CLIPS} of {CLIPS} clips arrive in {len(epochs)} epochs, each worker's labels "
+                "belong together, and main has the corrected ones; though the workers were forked "
+                f"while a refresh was half done, {_EPOCHS} times in the middle of the reading and "
+                "once before each of its lines."
             )
         )
 
@@ -93,11 +100,36 @@ def _problem_of_the_run(
         if seen.raised_in_worker == "KeyError":
             line = f" in line {seen.traceback[-1].line}" if seen.traceback else ""
             return not_yet(
-                f"W{seen.failed_worker} is not held up, and finds a label missing: "
-                f"`{tidy(said(kind, message))}`{line}. It looked while the labels were half read. "
-                "What was it that the lock guarded, and in what state was that copied?"
+                f"W{seen.failed_worker} goes on, and finds a label missing: "
+                f"`{tidy(said(kind, message))}`{line}. It looked while the labels were half read."
+                f"{_between_processes(dataset)} What was it that the lock guarded, and in what "
+                "state was that copied?"
             )
         return failed_in_loader(seen)
+    return None
+
+
+def _problem_at_a_line(loader: DataLoader[Any], epochs: list[Any], server: Server) -> Result | None:
+    cls = type(loader.dataset)
+    for place in lines_run(cls, loader.dataset.refresh):  # type: ignore[attr-defined]
+        seen = observe(loader, deadline=PATIENCE, consume=partial(server.epoch, before=place))
+        epochs += [seen.result] if seen.end == "finished" else []
+        code, line = place
+        forked = (
+            f"One thing more. The workers were forked when `{code.co_name}` had come to line "
+            f"{line}, `{linecache.getline(code.co_filename, line).strip()}`."
+        )
+        if seen.end == "hung":
+            return not_yet(
+                f"{forked} {where_they_stood(seen)} Main's thread holds the lock there, for a "
+                "moment: rare enough for a test to miss it, and some morning it is there. Who "
+                "reads one complete dict needs no lock."
+            )
+        if seen.end != "finished" or problem_of_the_labels(epochs, server):
+            return not_yet(
+                f"{forked} In that moment main's labels are not whole: one part is missing, or of "
+                "before. What could be done beforehand, so that one assignment is enough?"
+            )
     return None
 
 
@@ -106,6 +138,16 @@ def _reentrant(dataset: Any) -> str:
         return (
             " An RLock lets a thread in that holds it already. It is another that holds this one."
         )
+    return ""
+
+
+def _between_processes(dataset: Any) -> str:
+    for name, value in vars(dataset).items():
+        if isinstance(value, SemLock):
+            return (
+                f" The lock `{name}` holds across processes: the worker waits until main's refresh "
+                "is done. The labels that it reads then are its own copy, made before."
+            )
     return ""
 
 

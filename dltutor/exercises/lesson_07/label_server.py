@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader, Dataset
 
+from dltutor.exercises.lesson_07.line_by_line import Place, stopping_before
 from dltutor.exercises.lesson_07.tally import Tally
 
 Line = tuple[str, int]  # a clip's name and its label
@@ -60,6 +61,7 @@ class Server:
         self.failed: BaseException | None = None
         self._shift = shift
         self._main = os.getpid()
+        self._stop_before: Place | None = None
         self._half_done = threading.Event()
         self._forked = threading.Event()
         self._forked.set()
@@ -82,13 +84,19 @@ class Server:
                 self._pause()
             yield f"clip{number:02}", self.label(number, version)
 
-    def epoch(self, loader: DataLoader[Any]) -> list[Any]:
+    def epoch(self, loader: DataLoader[Any], before: Place | None = None) -> list[Any]:
         """Run an epoch whose workers are forked while a thread refreshes the labels.
+
+        Args:
+            loader: The loader.
+            before: Fork them when the refresh has come to this line of the dataset's class,
+                instead of half-way through the reading.
 
         Returns:
             The batches.
         """
         self.version += 1
+        self._stop_before = before
         self._half_done.clear()
         self._forked.clear()
         thread = threading.Thread(target=self._refresh, args=(loader.dataset,), daemon=True)
@@ -104,13 +112,19 @@ class Server:
 
     def _refresh(self, dataset: Any) -> None:
         try:
-            dataset.refresh()
+            if self._stop_before is None:
+                dataset.refresh()
+            else:
+                stopping_before(type(dataset), self._stop_before, self._stop, dataset.refresh)
         except BaseException as error:  # told by who started the thread
             self.failed = error
 
     def _pause(self) -> None:
-        if os.getpid() == self._main:
-            self._half_done.set()
-            self._forked.wait(_PAUSE)
-        else:
+        if os.getpid() != self._main:
             self._read_by_workers.add()
+        elif self._stop_before is None:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._half_done.set()
+        self._forked.wait(_PAUSE)
