@@ -53,6 +53,41 @@ class KeepsTheListToo(PackedCaptions):
         self.captions = Path(path).read_text().splitlines()
 
 
+class KeepsTheBoxesToo(PackedBoxes):
+    """It asks the list only how many there are."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.boxes = Boxes(path).boxes
+
+    def __getitem__(self, index: int) -> Any:
+        assert index < len(self.boxes)
+        return super().__getitem__(index)
+
+
+class FewNumbers(PackedBoxes):
+    """A list of counts: as many as there are images, and hardly any objects."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.counts = np.diff(self.starts).tolist()
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[self.starts[index] :][: self.counts[index]]
+
+
+class Nested(PackedBoxes):
+    """The boxes in a tensor of torch's own kind for rows of any number."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        boxes = [torch.from_numpy(super(Nested, self).__getitem__(n)) for n in range(len(self))]
+        self.nested = torch.nested.nested_tensor(boxes)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.nested[index].numpy()
+
+
 class FreezesAndStops(PackedCaptions):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
@@ -73,8 +108,16 @@ def test_every_way_without_python_objects_is_correct(
     assert result.text.startswith("30000 of 30000 samples are as before")
 
 
-def test_boxes_with_offsets_are_correct(nothing_left_behind: NothingLeft) -> None:
-    result = check("09.transfer", PackedBoxes)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    "answer",
+    [PackedBoxes, KeepsTheBoxesToo, FewNumbers, Nested],
+    ids=lambda answer: answer.__name__,
+)
+def test_boxes_of_any_number_without_python_objects_are_correct(
+    answer: type, nothing_left_behind: NothingLeft
+) -> None:
+    result = check("09.transfer", answer)
     assert result.outcome is Outcome.CORRECT, result
 
 

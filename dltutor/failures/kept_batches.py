@@ -12,7 +12,7 @@ batch, and all that the model computed from it. `backward()` frees what the grap
 
 Remedy: keep numbers, with `.item()`, and copies, with `.clone()`. Detach first what has a graph.
 
-Seen in: lepard#12 (a meter that kept losses with their graphs), pytorch#973 (the descriptors).
+Seen in: rabbityl/lepard#12 (a meter that kept losses and graphs), pytorch#973 (the descriptors).
 """
 
 from __future__ import annotations

@@ -203,6 +203,21 @@ class OnlyWithBoxes(PackedBoxes):
         self.starts = np.unique(self.starts)
 
 
+class EndsInAList(Dataset[Any]):
+    def __init__(self, path: str | Path) -> None:
+        listed = json.loads(Path(path).read_text())
+        self.ends = [0]
+        for boxes in listed:
+            self.ends.append(self.ends[-1] + len(boxes))
+        self.rows = np.array([row for boxes in listed for row in boxes], dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[self.ends[index] : self.ends[index + 1]]
+
+
 WRONG_FIXES: WrongFixes = {
     "09.predict": {
         "nobody writes": (lambda: "a", "Somebody writes for you"),
@@ -246,6 +261,7 @@ WRONG_FIXES: WrongFixes = {
         "a numpy object array": (lambda: BoxObjects, "dtype `object`: 40000 pointers"),
         "a list of small arrays": (lambda: SmallArrays, "a list of 40000 numpy arrays"),
         "a list of small tensors": (lambda: SmallTensors, "a list of 40000 tensors"),
+        "offsets in a list": (lambda: EndsInAList, "`ends` is a list of 40001 int objects"),
         "padded to the crowd": (lambda: Padded, "most of it is padding"),
         "the last box lost": (lambda: OneOff, "images are not as before"),
         "flat": (lambda: OfAllSizes, "with the shape (8,)"),

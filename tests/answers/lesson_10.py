@@ -196,6 +196,11 @@ def switches_off_for_good(model: Any, loader: Any) -> Any:
     return _validated(model, loader)
 
 
+def leaves_it_in_eval(model: Any, loader: Any) -> Any:
+    model.eval()
+    return _validated(model, loader)
+
+
 def freezes_the_model(model: Any, loader: Any) -> Any:
     model.requires_grad_(False)
     return _validated(model, loader)
@@ -272,6 +277,7 @@ WRONG_FIXES: WrongFixes = {
             lambda: switches_off_for_good,
             "still switched off after the validation",
         ),
+        "eval() to the end": (lambda: leaves_it_in_eval, "dropout and batch normalisation"),
         "a frozen model": (lambda: freezes_the_model, "require gradients after"),
         "no scans": (lambda: keeps_none, "0 of 16 hardest scans come back"),
         "another loss": (lambda: last_loss_only, "and should be"),

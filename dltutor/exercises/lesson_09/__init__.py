@@ -18,6 +18,7 @@ from dltutor.failures.copy_on_read import Captions, PackedCaptions
 _GROWING: Final = frozenset("ABE")
 _READ: Final = 16_000  # captions that each of the five is asked for
 _COUNT: Final = 60_000
+_PAGES: Final = "copied by pages of 4096 bytes, and there are some forty captions on a page"
 _ABOUT: Final = {
     "A": "A tuple cannot be changed, but its strings have a count all the same.",
     "B": "The array holds pointers. What they point to are the same strings as in the list.",
@@ -81,12 +82,13 @@ EXERCISES: Final = (
                 "a": "`a`: nobody writes to the list, and yet USS went up in both workers. "
                 "Somebody writes for you. Read on.",
                 "b": "`b`: each worker had one caption in seventeen, but memory is not copied by "
-                "captions. It is copied by pages of 4096 bytes, and there are some forty captions "
-                "on a page.",
+                f"captions. It is {_PAGES}.",
                 "c": "`c`: nearly the whole list, in each worker, for one caption in seventeen. "
-                "Now find out who writes.",
+                f"Memory is {_PAGES}: nearly every page has been read somewhere. Now find out who "
+                "writes.",
                 "d": "`d`: look at the first rows of the table: with the first batch each worker "
-                "had a few MB of its own. Under fork nothing is copied at the start.",
+                "had a few MB of its own, far less than the list. Under fork nothing is copied at "
+                "the start.",
             },
         ),
         hints=(

@@ -9,7 +9,7 @@ import numpy as np
 
 from dltutor.exercises.answers import Unfit, failed_in_loader
 from dltutor.exercises.lesson_09.growth import PATIENCE, Run
-from dltutor.exercises.lesson_09.keeping import cached_method
+from dltutor.exercises.lesson_09.keeping import Kept, cached_method
 from dltutor.exercises.outcome import not_yet
 from dltutor.observation import Frame
 
@@ -72,6 +72,15 @@ def say_why(
             "left to share. Can all of them read one?"
         )
     wrong(f"{fact} {kept or 'Which Python objects does a worker still touch for each sample?'}")
+
+
+def still_read(kept: Kept, grown: float) -> NoReturn:
+    """Tell of Python objects that are few enough to cost little here, and are read all the same."""
+    wrong(
+        f"little is left to mend. `{kept.name}` is {kept.what}, and the samples are made from "
+        "it. What does a worker write when it reads one? Here each worker grew by "
+        f"{grown:.0f} MB; with more of them it is more."
+    )
 
 
 def a_sample(sample: Any) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,17 +13,43 @@ import torch
 _OBJECTS = "What does a worker write when it reads one?"
 
 
-def python_objects_in(dataset: Any) -> str:
-    """Name the attribute that holds most of a dataset's Python objects, and what they are.
+@dataclass(frozen=True)
+class Kept:
+    """An attribute that holds about as many Python objects as there are samples, or more.
 
-    Returns:
-        A sentence or two; empty where no attribute holds as many objects as there are samples.
+    Args:
+        name: The attribute.
+        what: What it is, such as "a list of 100 str objects".
     """
+
+    name: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"`{self.name}` is {self.what}. {_OBJECTS}"
+
+
+def python_objects_in(dataset: Any) -> tuple[Kept, ...]:
+    """The attributes of a dataset that hold its Python objects, the largest first."""
     enough = len(dataset) // 2
-    for name, value in sorted(vars(dataset).items(), key=lambda item: _parts(item[1]) * -1):
-        if _parts(value) >= enough and (what := _what(value)):
-            return f"`{name}` is {what}. {_OBJECTS}"
-    return ""
+    items = sorted(vars(dataset).items(), key=lambda item: _parts(item[1]) * -1)
+    return tuple(
+        Kept(name, _what(value))
+        for name, value in items
+        if _parts(value) >= enough and _different(value) >= enough
+    )
+
+
+@contextmanager
+def emptied(dataset: Any, name: str) -> Iterator[None]:
+    """Have an attribute hold None in each of its places while the block runs."""
+    held = vars(dataset)
+    value = held[name]
+    held[name] = _hollow(value)
+    try:
+        yield
+    finally:
+        held[name] = value
 
 
 def array_bytes(dataset: Any) -> int:
@@ -41,6 +70,24 @@ def _parts(value: Any) -> int:
     if _is_pandas(value) or isinstance(value, (list, tuple, dict, set, frozenset)):
         return len(value)
     return int(value.size) if isinstance(value, np.ndarray) and value.dtype == object else 0
+
+
+def _different(value: Any) -> int:
+    # A list of the numbers 0 to 5 holds six objects, however long it is.
+    if _is_pandas(value):
+        return _parts(value)
+    held = value.flat if isinstance(value, np.ndarray) else value
+    return len({id(each) for each in (held.values() if isinstance(held, dict) else held)})
+
+
+def _hollow(value: Any) -> Any:
+    if isinstance(value, dict):
+        return dict.fromkeys(value)
+    if isinstance(value, np.ndarray):
+        return np.full(value.shape, None)
+    if isinstance(value, tuple):
+        return (None,) * len(value)
+    return [None] * len(value) if isinstance(value, list) else None
 
 
 def _what(value: Any) -> str:

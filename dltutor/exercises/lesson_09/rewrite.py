@@ -28,10 +28,16 @@ from dltutor.exercises.lesson_09.growth_reasons import (
     a_sample,
     say_how_it_ended,
     say_why,
+    still_read,
     too_slow,
     wrong,
 )
-from dltutor.exercises.lesson_09.keeping import array_bytes, cached_method, python_objects_in
+from dltutor.exercises.lesson_09.keeping import (
+    array_bytes,
+    cached_method,
+    emptied,
+    python_objects_in,
+)
 from dltutor.exercises.outcome import Result, correct, could_not_check, not_attempted
 from dltutor.observation import errors
 from dltutor.observation.deadline import DeadlinePassed, deadline
@@ -126,6 +132,7 @@ def _compare(task: Rewrite, answer: type, path: Path, collector: Collector) -> R
         )
     waste = array_bytes(dataset) / max(1, array_bytes(truth))
     kept = python_objects_in(dataset)
+    read = next((each for each in kept if _reads(task, dataset, truth, each.name)), None)
     frozen = gc.get_freeze_count() > collector.frozen
     stopped = collector.enabled and not gc.isenabled()
     del dataset
@@ -134,6 +141,7 @@ def _compare(task: Rewrite, answer: type, path: Path, collector: Collector) -> R
     if task.noun not in _broken_grew:  # it is no answer: once in a kernel is enough
         _broken_grew[task.noun] = measure(task.broken(path), task.read).more_than(ideal)
     grown, broken = run.more_than(ideal), _broken_grew[task.noun]
+    early = run.first - ideal.first
     if not broken > _LEAST:
         return could_not_check(
             f"the broken dataset grew by {broken:.0f} MB in each worker on this machine, too "
@@ -144,15 +152,21 @@ def _compare(task: Rewrite, answer: type, path: Path, collector: Collector) -> R
             f"each worker grew by {grown:.0f} MB while it read; by {broken:.0f} MB with the broken "
             "class."
         )
-        early = run.first - ideal.first
-        say_why(fact, answer, kept, frozen=frozen, stopped=stopped, early=early / broken)
+        told = str(kept[0]) if kept else ""
+        say_why(fact, answer, told, frozen=frozen, stopped=stopped, early=early / broken)
+    if read:
+        still_read(read, grown)
     if waste > _WASTE:
         wrong(
             f"the workers do not grow, but your arrays take {waste:.0f} times the bytes that the "
             "same data takes without gaps: most of it is padding, up to the longest. How can each "
             f"{task.noun} have its own length in one array?"
         )
-    rest = f" Main still pays for the objects, though: {kept.partition('. ')[0]}." if kept else ""
+    rest = ""
+    if kept:
+        rest = f" Main still pays for the objects, though: `{kept[0].name}` is {kept[0].what}."
+    elif grown > 1 and early > grown / 2:
+        rest = " Most of that came with the first batch, and no more after it."
     return correct(
         f"{run.compared} of {run.compared} samples are as before, read by 2 workers in random "
         f"order. Each grew by {grown:.0f} MB; with the broken class by {broken:.0f} MB.{rest}"
@@ -173,9 +187,8 @@ def _build(answer: type, path: Path) -> Any:
 def _compare_in_main(task: Rewrite, dataset: Any, truth: Sequence[Any]) -> None:
     if len(dataset) != len(truth):
         wrong(f"`len()` is {len(dataset)}, and the file holds {len(truth)} {task.noun}s.")
-    chosen = torch.randperm(len(truth), generator=torch.Generator().manual_seed(3))[:500].tolist()
     different = []
-    asked = [0, 1, 2, len(truth) - 1, *chosen]
+    asked = _some(truth)
     try:
         with deadline(PATIENCE):
             for index in asked:
@@ -193,3 +206,17 @@ def _compare_in_main(task: Rewrite, dataset: Any, truth: Sequence[Any]) -> None:
             f"{len(different)} of {len(asked)} {task.noun}s are not as before. Sample {index} "
             f"is {task.told(sample)}, and should be {task.told(truth[index])}."
         )
+
+
+def _some(truth: Sequence[Any]) -> list[int]:
+    chosen = torch.randperm(len(truth), generator=torch.Generator().manual_seed(3))[:500].tolist()
+    return [0, 1, 2, len(truth) - 1, *chosen]
+
+
+def _reads(task: Rewrite, dataset: Any, truth: Sequence[Any], name: str) -> bool:
+    """Whether the samples are not what they were once an attribute's objects are taken out."""
+    try:
+        with deadline(PATIENCE), emptied(dataset, name):
+            return not all(task.same(dataset[index], truth[index]) for index in _some(truth))
+    except (Exception, DeadlinePassed):
+        return True

@@ -53,7 +53,10 @@ def why_it_grew(dataset: Any, grown: float, collections: int, samples: int) -> s
             f"`del` takes away a name, not what it stood for, and {still}. Where else does the "
             "recording have a name?"
         )
-    return f"{still}. How many recordings does it keep by then, and what bounds their number?"
+    return (
+        f"{still}, and may grow by the size of 20 recordings. How many does it keep by then, and "
+        "what bounds their number?"
+    )
 
 
 def _cached_functions(dataset: Any) -> list[Any]:

@@ -38,7 +38,7 @@ def grade(answer: Any) -> Result:
         return not_attempted("`my_validate` is still the broken one. Change it, then run this.")
     model = validation.make_model(_SEED)
     loader = WatchedLoader(validation.scans_loader(_SEED), model)
-    grad_before = torch.is_grad_enabled()
+    grad_before, training_before = torch.is_grad_enabled(), _training(model)
 
     def run(_: DataLoader[Any]) -> Any:
         hooks = torch.autograd.graph.saved_tensors_hooks(loader.pack, lambda kept: kept.tensor)
@@ -71,6 +71,11 @@ def grade(answer: Any) -> Result:
             "nothing is kept, and the model cannot be trained any more: a parameter of it does not "
             "require gradients after the validation."
         )
+    if _training(model) != training_before:
+        wrong(
+            "nothing is kept. But the model is left in `eval()`: dropout and batch normalisation "
+            "stay switched off in the training that follows. Who switches them on again?"
+        )
     batches = len(loader)
     return correct(
         f"{batches} batches went by, and none was kept: no graph, no piece of shared memory. The "
@@ -87,6 +92,10 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _training(model: torch.nn.Module) -> list[bool]:
+    return [module.training for module in model.modules()]
 
 
 def _holding(function: Any) -> type:
@@ -107,6 +116,8 @@ def _result_is_right(result: Any) -> None:
         for one, other in zip(hardest, expected, strict=True)
     ]
     if not all(same):
+        if kinds := {type(one).__name__ for one in hardest if not isinstance(one, torch.Tensor)}:
+            wrong(f"a hardest scan is a {min(kinds)} now. It has to stay a tensor.")
         wrong(f"{same.count(False)} of {len(same)} hardest scans are not the tensors they were.")
     got = float(mean.detach() if isinstance(mean, torch.Tensor) else mean)
     if not abs(got - float(expected_mean)) < 1e-3:
@@ -128,7 +139,7 @@ def _nothing_is_kept(answer: Any, loader: WatchedLoader, collected: int) -> None
     kept = (
         f"after {steps} batches the graphs of {steps} losses are alive, {graphs:.0f} MB"
         if in_graphs
-        else f"the graphs are gone, and after {steps} batches {shared:.0f} MB of them "
+        else f"the graphs are gone, and after {steps} batches {shared:.0f} MB of their pictures "
         "are still in shared memory"
     )
     if collected >= steps:
