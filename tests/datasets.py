@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import multiprocessing
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -129,6 +131,18 @@ def write_much() -> None:
     for _ in range(64):
         os.write(2, b"all is well so far\n" * 3000)
     os.write(2, b"the last words\n")
+
+
+def die_in_a_transfer() -> None:
+    """Send main the beginning of a batch, and be killed: main waits for the rest of it."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != "_worker_loop":
+        frame = frame.f_back
+    assert frame is not None
+    pipe = frame.f_locals["data_queue"]._writer.fileno()
+    os.write(pipe, struct.pack("!i", 1000) + b"the first of a thousand bytes")
+    time.sleep(0.3)  # until main reads them
+    killed()
 
 
 def say_hello() -> None:

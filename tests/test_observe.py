@@ -97,6 +97,13 @@ def test_a_dead_worker_is_told_with_its_exit_code_and_signal(
     assert observation.failed_worker is None and observation.raised_in_worker is None
 
 
+def test_a_worker_that_dies_in_the_middle_of_a_batch_is_told_by_torch_as_ever() -> None:
+    # Main stands in the transfer, where the notice of the death is put off, but not for ever.
+    observation = observe(load(Numbers(datasets.die_in_a_transfer, at=0), num_workers=1))
+    assert observation.end == "worker died"
+    assert "exited unexpectedly" in observation.chain[0][1]
+
+
 def test_a_worker_that_sleeps_is_stopped_at_the_deadline_and_says_where_it_stood() -> None:
     observation = observe(load(Numbers(datasets.sleep)))
     assert observation.end == "hung"

@@ -59,6 +59,21 @@ def test_pss_is_joined_by_lines_while_the_same_processes_live() -> None:
     assert made.peak("pss") == 39
 
 
+def test_between_its_readings_pss_follows_the_private_memory() -> None:
+    # Five bytes are shared throughout; of ten pages that became private, eight did so early.
+    faults = [0, 8, 10, 10, 15]
+    made = timeline(
+        life(
+            "W0",
+            uss=[0, NAN, 10 * PAGE, NAN, NAN],
+            pss=[5, NAN, 10 * PAGE + 5, NAN, NAN],
+            rss=[90 * PAGE] * 5,
+            faults=[float(each) for each in faults],
+        )
+    )
+    np.testing.assert_allclose(made.pss_curve("W0"), [each * PAGE + 5 for each in faults])
+
+
 def test_pss_is_not_joined_across_a_birth_or_an_end() -> None:
     # Alone main holds 100. Shared with W0, each holds 50: at no time were there more than 100.
     main = life("main", pss=[100, NAN, 50, NAN, 100])

@@ -13,19 +13,24 @@ from typing import Any, Final
 from dltutor.observation.interrupts import in_plumbing
 
 _SOON: Final = 0.005  # seconds
+_PATIENCE: Final = 1.0  # seconds for a transfer to end; that of a worker that died in it never does
 
 
 class _Considerate:
-    """A handler that comes again a moment later if it would raise in the plumbing."""
+    """A handler that comes again a moment later if it would raise in the plumbing, for a while."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
         self._handler = handler
+        self._since: float | None = None  # when it was put off first
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
-        if in_plumbing(frame):
+        now = time.monotonic()
+        self._since = self._since or now
+        if in_plumbing(frame) and now < self._since + _PATIENCE:
             # Not a threading.Timer: what was interrupted may hold the lock that its start takes.
             _thread.start_new_thread(_again, (signum,))
         else:
+            self._since = None
             self._handler(signum, frame)
 
 

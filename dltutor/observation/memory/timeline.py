@@ -86,9 +86,11 @@ class Timeline:
     def pss_curve(self, role: str) -> Floats:
         """PSS of one role in every sample, also where it was not read.
 
-        As long as the same processes live, a straight line joins the readings. It never joins
-        readings before and after a process came or went: that moves the shares of all others.
-        NaN where a set of processes was too short-lived to be read.
+        Where it was read, the curve is what was read. In between it is `private_curve` and, on
+        top of it, the part that is shared with others: as long as the same processes live, a
+        straight line joins what was read of that. It never joins readings before and after a
+        process came or went, which moves the shares of all others. NaN where a set of processes
+        was too short-lived to be read.
         """
         return self._sum((life.rows, self._joined(life)) for life in self._of(role))
 
@@ -204,13 +206,15 @@ class Timeline:
 
     def _joined(self, life: Life) -> Floats:
         pss, seconds = life.values["pss"], self.seconds[life.rows]
+        private = np.nan_to_num(life.private)  # none of it where USS was never read
         curve = np.full(len(pss), math.nan)
         edges = {edge - life.first for each in self.lives for edge in each.edges}
         inner = sorted(edge for edge in edges if 0 < edge < len(pss))
         for start, stop in pairwise([0, *inner, len(pss)]):
             read = start + np.flatnonzero(~np.isnan(pss[start:stop]))
             if read.size:
-                curve[start:stop] = np.interp(seconds[start:stop], seconds[read], pss[read])
+                shares = np.interp(seconds[start:stop], seconds[read], (pss - private)[read])
+                curve[start:stop] = private[start:stop] + shares
         return curve
 
     def _steady(self, life: Life) -> NDArray[np.bool_]:
