@@ -1,7 +1,7 @@
 """A batch that cannot be pickled is dropped without a word to the loop, which waits for ever.
 
 Symptom: the loop hangs. A worker has written `TypeError: cannot pickle 'sqlite3.Row' object`
-(or `'generator'`, `'dict_keys'`, `'_io.BufferedReader'`), or `RuntimeError: Cowardly refusing to
+(or `'generator'`, `'_thread.lock'`, `'_io.BufferedReader'`), or `RuntimeError: Cowardly refusing to
 serialize non-leaf tensor which requires_grad`, to stderr, below `multiprocessing/queues.py, in
 _feed`.
 

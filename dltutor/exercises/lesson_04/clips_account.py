@@ -77,7 +77,7 @@ def compare_counts(
     """
     silent = 0
     for place, epoch in enumerate(EPOCHS):
-        silent += int((~stretches(clips, epoch).any(dim=1)).sum())
+        silent += _silent(clips, epoch)
         counted = number_in(heard[place][1])
         if counted == silent:
             continue
@@ -91,6 +91,21 @@ def compare_counts(
             f"{text} `silent()` says {counted}. It counts all of them since the dataset was made, "
             "each once."
         )
+
+
+def some_are_lost(clips: torch.Tensor, heard: Heard) -> bool:
+    """Whether fewer were counted than there were: not none, and not those of one epoch alone."""
+    silent = 0
+    for epoch, (_, said) in zip(EPOCHS, heard, strict=True):
+        silent += _silent(clips, epoch)
+        counted = number_in(said)
+        if counted < silent and counted not in (0, _silent(clips, epoch)):
+            return True
+    return False
+
+
+def _silent(clips: torch.Tensor, epoch: int) -> int:
+    return int((~stretches(clips, epoch).any(dim=1)).sum())
 
 
 def number_in(said: Any) -> int:
