@@ -65,7 +65,7 @@ def night_job(
     mended: bool = False,
     few: bool = False,
     collect: bool = False,
-    long: bool = False,
+    batch_size: int = 4,
     samples: int = SAMPLES,
     epochs: int = EPOCHS,
     step: float = STEP,
@@ -77,21 +77,17 @@ def night_job(
         mended: The same job without its fault.
         few: Always the same eight samples, eight times as many epochs.
         collect: With `gc.collect()` before each sample, as the article has it.
-        long: D reads longer recordings, one in a batch, so that a few dozen of them tell; of the
-            others as few tell anyway.
+        batch_size: How many samples in a batch.
         samples: How many in an epoch; fewer than all are read after every step.
         epochs: How many epochs of sixteen steps.
         step: Seconds that a training step takes.
     """
     dataset, keep = _JOBS[letter][mended]
-    longer = long and letter == "D"
-    if longer:
-        dataset = _longer_d
     number = FEW if few else samples
     chosen: Dataset[Any] = Subset(dataset(), range(number)) if number < SAMPLES else dataset()
     loader: DataLoader[Any] = DataLoader(
         Collecting(chosen) if collect else chosen,
-        batch_size=1 if longer else 4,  # /dev/shm may have 64 MB only
+        batch_size=batch_size,
         shuffle=True,
         generator=torch.Generator().manual_seed(0),
         num_workers=2,
@@ -117,10 +113,6 @@ def _long() -> tuple[str, ...]:
 
 def _short() -> tuple[str, ...]:
     return shared_recordings(SAMPLES, 40_000)
-
-
-def _longer_d() -> JobD:
-    return JobD(shared_recordings(SAMPLES, 100_000))
 
 
 def _views(batch: Any) -> object:
