@@ -33,7 +33,7 @@ TABLE: Final = HERE.parent / "benchmarks" / "notebooks.md"
 MEMORY: Final = "2G"
 SHM: Final = "64M"
 
-MOST_PSS: Final = 1500
+MOST_PSS: Final = 1200
 MOST_SHM: Final = 48
 """MB that a notebook may take: PSS of all its processes, and /dev/shm."""
 

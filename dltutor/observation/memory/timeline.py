@@ -122,7 +122,8 @@ class Timeline:
         if role is not None:
             return _highest(self.series(role, field))
         if field == "pss":
-            return _highest(self.total_pss())
+            # Of what was read: an estimate may go past all that there ever was.
+            return _highest(self._sum((life.rows, self._read_pss(life)) for life in self.lives))
         return _highest(self._sum((life.rows, life.values[field]) for life in self.lives))
 
     def growth(
@@ -205,16 +206,22 @@ class Timeline:
         return total
 
     def _joined(self, life: Life) -> Floats:
-        pss, seconds = life.values["pss"], self.seconds[life.rows]
         private = np.nan_to_num(life.private)  # none of it where USS was never read
-        curve = np.full(len(pss), math.nan)
+        return private + self._lines(life, life.values["pss"] - private)
+
+    def _read_pss(self, life: Life) -> Floats:
+        return self._lines(life, life.values["pss"])
+
+    def _lines(self, life: Life, readings: Floats) -> Floats:
+        # Straight lines between readings, never across the birth or the end of any process.
+        seconds = self.seconds[life.rows]
+        curve = np.full(len(readings), math.nan)
         edges = {edge - life.first for each in self.lives for edge in each.edges}
-        inner = sorted(edge for edge in edges if 0 < edge < len(pss))
-        for start, stop in pairwise([0, *inner, len(pss)]):
-            read = start + np.flatnonzero(~np.isnan(pss[start:stop]))
+        inner = sorted(edge for edge in edges if 0 < edge < len(readings))
+        for start, stop in pairwise([0, *inner, len(readings)]):
+            read = start + np.flatnonzero(~np.isnan(readings[start:stop]))
             if read.size:
-                shares = np.interp(seconds[start:stop], seconds[read], (pss - private)[read])
-                curve[start:stop] = private[start:stop] + shares
+                curve[start:stop] = np.interp(seconds[start:stop], seconds[read], readings[read])
         return curve
 
     def _steady(self, life: Life) -> NDArray[np.bool_]:
