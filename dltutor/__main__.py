@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -130,5 +131,15 @@ def _explain(log: str) -> int:
     return 0
 
 
+def _into_a_pipe() -> int:
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough; Python would complain once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_into_a_pipe())

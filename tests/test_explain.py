@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from typing import Any
@@ -249,7 +250,18 @@ def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture
     assert "usage: python -m dltutor" in capsys.readouterr().err
 
 
-def test_it_runs_as_a_module_and_can_be_piped_away() -> None:
+def test_who_reads_only_its_first_lines_sees_no_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)  # as `| head` does when it has seen enough
+    command = [sys.executable, "-m", "dltutor", "list"]
+    try:
+        done: Any = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=60)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_it_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "dltutor", "list"]
     done: Any = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout.startswith("01  corrupt_images")

@@ -1,4 +1,7 @@
-"""Looking at a learner's answer: is it a class, is it still the starter, where did it fail?"""
+"""Looking at a learner's answer: is it a class, is it still the starter, where did it fail?
+
+What all graders have in common; what only those of one lesson have is in the lesson's folder.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import dis
 from types import CodeType, FunctionType
 from typing import Any, Final, NoReturn
 
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
-from dltutor.exercises.outcome import Result, error_in_your_code, not_yet
+from dltutor.exercises.outcome import Result, error_in_your_code, not_attempted, not_yet
 from dltutor.observation import Frame, Observation, errors
+from dltutor.observation.deadline import DeadlinePassed, deadline
 from dltutor.observation.record import said, tidy
 
 
@@ -48,6 +52,69 @@ def a_class(answer: Any, *, methods: tuple[str, ...] = ("__len__", "__getitem__"
         if not callable(getattr(answer, method, None)):
             raise Unfit(error_in_your_code(f"`{answer.__name__}` has no `{method}`."))
     return answer
+
+
+def a_mended_class(
+    answer: Any,
+    starter: type,
+    *,
+    methods: tuple[str, ...] = ("__len__", "__getitem__"),
+    without_workers: str = "",
+) -> type:
+    """The answer, if it is a dataset's class with these methods that is no longer the starter.
+
+    Args:
+        answer: What the learner handed in.
+        starter: The broken class that they were given.
+        methods: What the class has to have.
+        without_workers: What a loader in the place of a class misses, as a sentence or a question.
+
+    Raises:
+        Unfit: It is not.
+    """
+    if _a_loader(answer):
+        wrong(
+            "that is a loader, with a `num_workers` of its own. The exercise keeps its workers and "
+            f"mends what they run: the dataset's class. {without_workers}".rstrip()
+        )
+    mended = a_class(answer, methods=methods)
+    if same_code(mended, starter):
+        text = f"`{mended.__name__}` is still the broken one from above."
+        raise Unfit(not_attempted(f"{text} Change it, run its cell, then this one."))
+    return mended
+
+
+def _a_loader(answer: Any) -> bool:
+    kind = answer if isinstance(answer, type) else type(answer)
+    return issubclass(kind, DataLoader)
+
+
+def made(
+    answer: type,
+    argument: object,
+    name: str,
+    *,
+    within: float,
+    question: str = "What does it wait for?",
+) -> Any:
+    """Make the dataset.
+
+    Args:
+        answer: Its class.
+        argument: What the class takes.
+        name: How the lesson calls the argument.
+        within: Seconds that it may take.
+        question: What to ask where it takes longer.
+
+    Raises:
+        Unfit: It takes longer.
+        Exception: Whatever the answer raises.
+    """
+    try:
+        with deadline(within):
+            return answer(argument)
+    except DeadlinePassed:
+        wrong(f"`{answer.__name__}({name})` was not ready after {within:g} s. {question}")
 
 
 def same_code(one: type, other: type) -> bool:

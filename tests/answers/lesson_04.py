@@ -306,7 +306,7 @@ WRONG_FIXES: WrongFixes = {
     "04.mend": {
         "num_workers=0": (clips_without_workers, "With `num_workers=0` there is one process"),
         "persistent_workers=False": (clips_with_fresh_workers, "keeps its persistent workers"),
-        "a class of loaders": (lambda: Loader, "a kind of loader"),
+        "a class of loaders": (lambda: Loader, "keeps its workers"),
         "a tensor that is not shared": (lambda: EpochInATensor, "`epoch.is_shared()` says False"),
         "a global": (lambda: EpochInAGlobal, "The global `EPOCH` is one for each process"),
         "a class attribute": (lambda: EpochInTheClass, "`shown` belongs to the class"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import index as whole_number
 from typing import Any, Final
 
-from dltutor.exercises.answers import a_class, same_code
+from dltutor.exercises.answers import a_mended_class
 from dltutor.exercises.exercise import Exercise, choice
 from dltutor.exercises.lesson_00.pairs import PATIENCE, Pairs, problem_with
 from dltutor.exercises.outcome import Result, correct, not_attempted, not_yet
@@ -41,12 +41,7 @@ def _read_off(answer: Any) -> Result:
 
 
 def _mend(answer: Any) -> Result:
-    dataset_class = a_class(answer)
-    if same_code(dataset_class, Pairs):
-        return not_attempted(
-            f"`{dataset_class.__name__}` is still the broken one from above. Change it, run its "
-            "cell, then this one."
-        )
+    dataset_class = a_mended_class(answer, Pairs)
     return (
         problem_with(dataset_class, LEVELS)
         or problem_with(dataset_class, _OTHER_LEVELS)

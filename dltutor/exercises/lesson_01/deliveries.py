@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch.utils.data import DataLoader, default_collate
 
-from dltutor.exercises.answers import Unfit
 from dltutor.exercises.lesson_01.fresh import Folder
-from dltutor.exercises.outcome import not_yet
 from dltutor.observation import Observation, observe
 from dltutor.observation.deadline import DeadlinePassed, deadline
 
@@ -34,21 +31,6 @@ class Delivery:
     dataset: Any
     observation: Observation
     epochs: tuple[list[Any], ...]
-
-
-def build(answer: type, root: Path) -> Any:
-    """Make the dataset.
-
-    Raises:
-        Unfit: It takes longer than `PATIENCE`.
-        Exception: Whatever the answer raises.
-    """
-    try:
-        with deadline(PATIENCE):
-            return answer(root)
-    except DeadlinePassed:
-        text = f"`{answer.__name__}(root)` was not ready after {PATIENCE} s. What does it wait for?"
-        raise Unfit(not_yet(text)) from None
 
 
 def run(dataset: Any, *, workers: int, epochs: int) -> Delivery:

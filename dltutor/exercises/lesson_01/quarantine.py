@@ -8,28 +8,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from torch.utils.data import DataLoader
-
 from dltutor.exercises.answers import (
     Unfit,
-    a_class,
+    a_mended_class,
     failed_in_loader,
     failed_in_main,
-    same_code,
+    made,
     wrong,
 )
 from dltutor.exercises.lesson_01.accounts import account
 from dltutor.exercises.lesson_01.deliveries import (
     PATIENCE,
     Delivery,
-    build,
     missing_samples,
     odd_files_that_end_it,
     run,
 )
 from dltutor.exercises.lesson_01.fresh import Folder
 from dltutor.exercises.lesson_01.task import Task
-from dltutor.exercises.outcome import Result, correct, not_attempted
+from dltutor.exercises.outcome import Result, correct
 from dltutor.observation import Observation
 from dltutor.observation.record import said, tidy
 
@@ -51,19 +48,7 @@ def grade(task: Task, answer: Any) -> Result:
         Unfit: The answer is wrong or cannot be graded; its result says why.
         Exception: What the answer raises when it is made, where no bad file is the reason.
     """
-    if isinstance(answer, DataLoader) or (
-        isinstance(answer, type) and issubclass(answer, DataLoader)
-    ):
-        wrong(
-            "that is a loader, with a `num_workers` of its own. The exercise keeps its workers and "
-            "mends what they run: the dataset's class."
-        )
-    answer = a_class(answer)
-    if same_code(answer, task.starter):
-        return not_attempted(
-            f"`{answer.__name__}` is still the broken one from above. Change it, run its cell, "
-            "then this one."
-        )
+    answer = a_mended_class(answer, task.starter)
     with task.fresh() as folder:
         _run_and_account(task, answer, folder, workers=0)
         try:
@@ -80,7 +65,7 @@ def grade(task: Task, answer: Any) -> Result:
 
 def _run_and_account(task: Task, answer: type, folder: Folder, *, workers: int) -> None:
     try:
-        dataset = build(answer, folder.root)
+        dataset = made(answer, folder.root, "root", within=PATIENCE)
     except Unfit:
         raise
     except Exception as error:

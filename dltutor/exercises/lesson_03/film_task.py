@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final, NoReturn
 
-from torch.utils.data import DataLoader
-
-from dltutor.exercises.answers import Unfit, a_class, same_code, wrong
+from dltutor.exercises.answers import Unfit, a_mended_class, wrong
 from dltutor.exercises.lesson_03 import film_epoch
 from dltutor.exercises.lesson_03.film import Film, fresh_film
 from dltutor.exercises.lesson_03.film_account import account
 from dltutor.exercises.lesson_03.film_epoch import PATIENCE, Epoch
-from dltutor.exercises.outcome import Result, correct, not_attempted
+from dltutor.exercises.outcome import Result, correct
 from dltutor.failures.dead_worker import Frames, How
 
 #: Seconds that a check takes at most.
@@ -27,19 +25,11 @@ def grade(answer: Any) -> Result:
     Raises:
         Unfit: The answer is wrong or cannot be graded; its result says why.
     """
-    if isinstance(answer, DataLoader) or (
-        isinstance(answer, type) and issubclass(answer, DataLoader)
-    ):
-        wrong(
-            "that is a loader, with a `num_workers` of its own. The exercise keeps its workers: "
-            "without them a deadly frame ends the training itself. Mend the dataset's class."
-        )
-    answer = a_class(answer)
-    if same_code(answer, Frames):
-        return not_attempted(
-            f"`{answer.__name__}` is still the broken one from above. Change it, run its cell, "
-            "then this one."
-        )
+    answer = a_mended_class(
+        answer,
+        Frames,
+        without_workers="Without workers a deadly frame ends the training itself.",
+    )
     with fresh_film() as fresh:
         for how in _WAYS:
             _account(answer, fresh, how, _epoch(answer, fresh, how))

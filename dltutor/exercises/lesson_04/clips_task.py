@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.exercises.answers import a_class, same_code, wrong
+from dltutor.exercises.answers import a_mended_class, made, wrong
 from dltutor.exercises.lesson_04.clips import CountedClips, make_clips
 from dltutor.exercises.lesson_04.clips_account import (
     EPOCHS,
@@ -24,11 +24,16 @@ from dltutor.exercises.lesson_04.clips_account import (
     single_numbers,
     some_are_lost,
 )
-from dltutor.exercises.lesson_04.copies import BUILDING, PATIENCE, built, refuse_a_loader, run
+from dltutor.exercises.lesson_04.copies import (
+    BUILDING,
+    PATIENCE,
+    refuse_a_loader,
+    run,
+)
 from dltutor.exercises.lesson_04.from_cell import FromCell, LeftBehind
 from dltutor.exercises.lesson_04.guarded import guarded
 from dltutor.exercises.lesson_04.slow_motion import SlowMotion
-from dltutor.exercises.outcome import Result, correct, not_attempted
+from dltutor.exercises.outcome import Result, correct
 
 _SPAWNED: Final = 30  # seconds for the run under spawn, where every worker imports torch
 
@@ -50,12 +55,8 @@ def grade(answer: Any) -> Result:
         Exception: What the answer raises when it is made.
     """
     refuse_a_loader(answer)
-    answer = a_class(answer, methods=("__len__", "__getitem__", "set_epoch", "silent"))
-    if same_code(answer, CountedClips):
-        return not_attempted(
-            f"`{answer.__name__}` is still the broken one from above. Change it, run its cell, "
-            "then this one."
-        )
+    methods = ("__len__", "__getitem__", "set_epoch", "silent")
+    answer = a_mended_class(answer, CountedClips, methods=methods)
     clips = make_clips(EPOCHS, seed=_SEED)
     _run_and_compare(answer, clips, "with 2 persistent workers under fork", persistent=True)
     _run_and_compare(answer, clips, "with 2 fresh workers under fork", persistent=False)
@@ -76,7 +77,7 @@ def _run_and_compare(
     persistent: bool = True,
     start_method: str = "fork",
 ) -> None:
-    dataset = built(answer, clips.clone())
+    dataset = made(answer, clips.clone(), "clips", within=BUILDING)
     forked = start_method == "fork"
     try:
         loader = _loader(
@@ -124,7 +125,7 @@ def _train(dataset: Any, added_to: set[str] | None = None) -> Callable[[DataLoad
 
 
 def _in_slow_motion(answer: type) -> None:
-    dataset = built(answer, torch.zeros_like(make_clips(())))
+    dataset = made(answer, torch.zeros_like(make_clips(())), "clips", within=BUILDING)
     fork = multiprocessing.get_context("fork")
     loader = _loader(
         dataset,
@@ -154,7 +155,7 @@ def _in_slow_motion(answer: type) -> None:
 
 def _under_a_lock(answer: type, name: str) -> bool:
     # A tensor's own step cannot be slowed down: so whether a worker waits for a lock is tried.
-    dataset = built(answer, torch.zeros_like(make_clips(())))
+    dataset = made(answer, torch.zeros_like(make_clips(())), "clips", within=BUILDING)
     started = multiprocessing.get_context("fork").Barrier(3)
     loader = _loader(dataset, num_workers=2, worker_init_fn=SlowMotion(answer, started))
     train = guarded(dataset, started, lambda: single_numbers(dataset)[name])

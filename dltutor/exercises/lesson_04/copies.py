@@ -17,7 +17,6 @@ from torch.utils.data import DataLoader
 
 from dltutor.exercises.answers import Unfit, failed_in_loader, wrong
 from dltutor.observation import observe
-from dltutor.observation.deadline import DeadlinePassed, deadline
 from dltutor.observation.record import said, tidy
 
 PATIENCE: Final = 7  # seconds for each run
@@ -33,7 +32,7 @@ def refuse_a_loader(answer: Any) -> None:
     """Say what a loader in the place of a class does.
 
     Raises:
-        Unfit: The answer is a loader, or a kind of loader.
+        Unfit: The answer is a loader.
     """
     if isinstance(answer, DataLoader) and answer.num_workers == 0:
         wrong(
@@ -45,22 +44,6 @@ def refuse_a_loader(answer: Any) -> None:
             "that is a loader. Fresh workers in each epoch would get a fresh copy; nothing they "
             "change comes back. The exercise keeps its persistent workers: mend the class."
         )
-    if isinstance(answer, type) and issubclass(answer, DataLoader):
-        wrong("that is a kind of loader. The exercise mends what the workers run: the dataset.")
-
-
-def built(answer: type, data: Any) -> Any:
-    """Make the dataset.
-
-    Raises:
-        Unfit: It takes longer than `BUILDING`.
-        Exception: Whatever the answer raises.
-    """
-    try:
-        with deadline(BUILDING):
-            return answer(data)
-    except DeadlinePassed:
-        wrong(f"`{answer.__name__}(...)` was not ready after {BUILDING} s. What does it wait for?")
 
 
 def run(

@@ -16,20 +16,22 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.exercises.answers import a_class, failed_in_loader, failed_in_main, same_code
+from dltutor.exercises.answers import (
+    a_mended_class,
+    failed_in_loader,
+    failed_in_main,
+    made,
+)
 from dltutor.exercises.lesson_07.fork_hooks import Hooks, hooks_end_here
 from dltutor.exercises.lesson_07.label_server import CLIPS, Clips, Server
 from dltutor.exercises.lesson_07.label_versions import problem_of_the_labels
 from dltutor.exercises.lesson_07.line_by_line import lines_run
 from dltutor.exercises.lesson_07.standstill import (
-    a_loader,
-    keeps_its_workers,
-    made,
     not_called_under_fork,
     of_lost_workers,
     where_they_stood,
 )
-from dltutor.exercises.outcome import Result, correct, not_attempted, not_yet
+from dltutor.exercises.outcome import Result, correct, not_yet
 from dltutor.observation import Observation, observe
 from dltutor.observation.deadline import DeadlinePassed, deadline
 from dltutor.observation.record import said, tidy
@@ -42,17 +44,15 @@ _EPOCHS: Final = 2
 
 def grade(answer: Any) -> Result:
     """Grade a dataset class, made as `answer(read_labels)`."""
-    if a_loader(answer):
-        return keeps_its_workers("Who holds the lock when the workers are forked?")
-    answer = a_class(answer, methods=("__len__", "__getitem__", "refresh"))
-    if same_code(answer, Clips):
-        return not_attempted(
-            f"`{answer.__name__}` is still the broken one from above. Change it, run its cell, "
-            "then this one."
-        )
+    answer = a_mended_class(
+        answer,
+        Clips,
+        methods=("__len__", "__getitem__", "refresh"),
+        without_workers="Who holds the lock when the workers are forked?",
+    )
     server = Server(shift=4)  # other labels than the lesson's
     with hooks_end_here() as hooks:
-        dataset = made(answer, server.read, "read_labels", PATIENCE)
+        dataset = made(answer, server.read, "read_labels", within=PATIENCE)
         if len(dataset) != CLIPS:
             return not_yet(f"The server has {CLIPS} clips, and `len(dataset)` is {len(dataset)}.")
         epochs: list[Any] = []

@@ -12,19 +12,21 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.exercises.answers import Unfit, a_class, failed_in_loader, same_code
+from dltutor.exercises.answers import (
+    Unfit,
+    a_mended_class,
+    failed_in_loader,
+    made,
+)
 from dltutor.exercises.lesson_07.fork_hooks import hooks_end_here
 from dltutor.exercises.lesson_07.fresh_pairs import PAIRS, fresh_pairs
 from dltutor.exercises.lesson_07.standstill import (
-    a_loader,
-    keeps_its_workers,
-    made,
     not_called_under_fork,
     of_lost_workers,
     where_they_stood,
 )
 from dltutor.exercises.lesson_07.started_threads import threads_counted
-from dltutor.exercises.outcome import Result, correct, not_attempted, not_yet
+from dltutor.exercises.outcome import Result, correct, not_yet
 from dltutor.failures.lost_thread import Pairs
 from dltutor.observation import Observation, observe
 from dltutor.observation.deadline import DeadlinePassed, deadline
@@ -37,14 +39,11 @@ _EPOCHS: Final = 2
 
 def grade(answer: Any) -> Result:
     """Grade a dataset class, made as `answer(folder)`."""
-    if a_loader(answer):
-        return keeps_its_workers("Without workers there is no fork: what does a fork leave behind?")
-    answer = a_class(answer)
-    if same_code(answer, Pairs):
-        return not_attempted(
-            f"`{answer.__name__}` is still the broken one from above. Change it, run its cell, "
-            "then this one."
-        )
+    answer = a_mended_class(
+        answer,
+        Pairs,
+        without_workers="Without workers there is no fork: what does a fork leave behind?",
+    )
     with fresh_pairs() as (folder, expected), hooks_end_here():
         dataset = _make_and_touch(answer, folder, expected)
         with threads_counted() as threads:
@@ -55,7 +54,7 @@ def grade(answer: Any) -> Result:
 
 
 def _make_and_touch(answer: type, folder: Path, expected: torch.Tensor) -> Any:
-    dataset = made(answer, folder, "folder", PATIENCE)
+    dataset = made(answer, folder, "folder", within=PATIENCE)
     try:
         with deadline(PATIENCE):
             length, first = len(dataset), torch.as_tensor(dataset[0])

@@ -2,42 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from torch.utils.data import DataLoader
-
-from dltutor.exercises.answers import Unfit
 from dltutor.exercises.outcome import Result, not_yet
 from dltutor.observation import Observation, Worker
-from dltutor.observation.deadline import DeadlinePassed, deadline
-
-
-def a_loader(answer: Any) -> bool:
-    """Whether an answer is a loader, or a class of loaders, in the place of a dataset's class."""
-    return isinstance(answer, DataLoader) or (
-        isinstance(answer, type) and issubclass(answer, DataLoader)
-    )
-
-
-def made(answer: type, argument: object, name: str, patience: float) -> Any:
-    """Make the dataset.
-
-    Args:
-        answer: Its class.
-        argument: What the class takes.
-        name: How the lesson calls the argument.
-        patience: Seconds that it may take.
-
-    Raises:
-        Unfit: It takes longer.
-        Exception: Whatever the answer raises.
-    """
-    try:
-        with deadline(patience):
-            return answer(argument)
-    except DeadlinePassed:
-        text = f"`{answer.__name__}({name})` was not ready after {patience:g} s."
-        raise Unfit(not_yet(f"{text} What does it wait for?")) from None
 
 
 def stuck_workers(seen: Observation) -> list[Worker]:
@@ -70,11 +36,3 @@ def of_lost_workers(seen: Observation) -> Result:
     """What to say of a run in which a worker died."""
     died = [str(worker) for worker in seen.workers if worker.exitcode is not None]
     return not_yet(f"{', '.join(died) or 'A worker died'}. What in your class ends a process?")
-
-
-def keeps_its_workers(reason: str) -> Result:
-    """What to say to who hands in a loader."""
-    return not_yet(
-        "That is a loader, with a `num_workers` of its own. The exercise keeps its workers and "
-        f"mends what they run: the dataset's class. {reason}"
-    )

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch.utils.data import DataLoader
 
-from dltutor.exercises.answers import a_class, same_code
+from dltutor.exercises.answers import a_mended_class, made
 from dltutor.exercises.lesson_09.growth import (
     PATIENCE,
     Collector,
@@ -38,7 +37,7 @@ from dltutor.exercises.lesson_09.keeping import (
     emptied,
     python_objects_in,
 )
-from dltutor.exercises.outcome import Result, correct, could_not_check, not_attempted
+from dltutor.exercises.outcome import Result, correct, could_not_check
 from dltutor.observation import errors
 from dltutor.observation.deadline import DeadlinePassed, deadline
 
@@ -92,20 +91,11 @@ def grade(task: Rewrite, answer: Any) -> Result:
         Unfit: The answer is wrong or cannot be graded; its result says why.
         Exception: What the answer raises when it is made.
     """
-    if isinstance(answer, DataLoader) or (
-        isinstance(answer, type) and issubclass(answer, DataLoader)
-    ):
-        wrong(
-            "that is a loader, with a `num_workers` of its own. Without workers nothing is copied, "
-            "and nothing is loaded in parallel. The exercise keeps its workers and mends what they "
-            "read: the dataset's class."
-        )
-    answer = a_class(answer)
-    if same_code(answer, task.broken):
-        return not_attempted(
-            f"`{answer.__name__}` is still the broken one from above. Change it, run its cell, "
-            "then this one."
-        )
+    answer = a_mended_class(
+        answer,
+        task.broken,
+        without_workers="Without workers nothing is copied, and nothing is loaded in parallel.",
+    )
     private_memory_is_known()
     collector = Collector.now()
     try:
@@ -174,14 +164,8 @@ def _compare(task: Rewrite, answer: type, path: Path, collector: Collector) -> R
 
 
 def _build(answer: type, path: Path) -> Any:
-    try:
-        with deadline(PATIENCE):
-            return answer(path)
-    except DeadlinePassed:
-        wrong(
-            f"`{answer.__name__}(path)` was not ready after {PATIENCE} s. Does it copy all of an "
-            "array for each line?"
-        )
+    question = "Does it copy all of an array for each line?"
+    return made(answer, path, "path", within=PATIENCE, question=question)
 
 
 def _compare_in_main(task: Rewrite, dataset: Any, truth: Sequence[Any]) -> None:
