@@ -57,7 +57,7 @@ def test_the_workers_live_until_a_collection_waits_for_each_in_vain(
     workers: int, terminated: list[int | None], impatient: float
 ) -> None:
     found = train(leftover_iterator.broken(workers=workers).loader)
-    assert found == Finding(workers, "workers alive after the epoch")
+    assert found == Finding(workers, f"of {workers} workers alive after the epoch")
     left = {worker.pid for worker in active_children()}
     began = time.perf_counter()
     gc.collect()
@@ -68,7 +68,7 @@ def test_the_workers_live_until_a_collection_waits_for_each_in_vain(
 
 def test_without_its_traceback_the_error_holds_nothing(terminated: list[int | None]) -> None:
     found = train_and_let_go(leftover_iterator.broken().loader)
-    assert found == Finding(0, "workers alive after the epoch")
+    assert found == Finding(0, "of 2 workers alive after the epoch")
     gc.collect()
     assert not terminated
 

@@ -68,7 +68,7 @@ def train(loader: DataLoader[Any]) -> Finding:
             pass
     except ValueError:
         pass
-    return _alive(others)
+    return _alive(others, loader.num_workers)
 
 
 def train_and_let_go(loader: DataLoader[Any]) -> Finding:
@@ -79,12 +79,12 @@ def train_and_let_go(loader: DataLoader[Any]) -> Finding:
             pass
     except ValueError as error:
         error.with_traceback(None)
-    return _alive(others)
+    return _alive(others, loader.num_workers)
 
 
-def _alive(others: set[Any]) -> Finding:
+def _alive(others: set[Any], of: int) -> Finding:
     workers = set(active_children()) - others
-    return Finding(len(workers), "workers alive after the epoch")
+    return Finding(len(workers), f"of {of} workers alive after the epoch")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
