@@ -17,16 +17,16 @@ from multiprocessing import forkserver
 from typing import Any, Final
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset
 
 from dltutor.exercises.lesson_10.night import EPOCHS, READ_EVERY, STEP, train
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
 from dltutor.failures.contract import Case
 from dltutor.failures.recordings import shared_recordings
 
-SAMPLES: Final = 64  # of each dataset
 STEPS: Final = 16  # in an epoch
 FEW: Final = 8
+_RECORDED: Final = 64  # files
 _IN_A_BATCH: Final = {"A": 4, "B": 4, "C": 4, "D": 1}
 
 
@@ -37,8 +37,11 @@ class JobA(growing_cache.CachedRecordings):
 class JobB(kept_batches.Pictures):
     """Pictures of noise in ten classes."""
 
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+
     def __len__(self) -> int:
-        return SAMPLES
+        return self.samples
 
 
 class JobC(reference_cycle.Recordings):
@@ -85,12 +88,12 @@ def night_job(
         epochs: How many epochs of sixteen steps.
         step: Seconds that a training step takes.
     """
-    dataset, keep = _JOBS[letter][mended]
+    make, keep = _JOBS[letter][mended]
     batch_size = _IN_A_BATCH[letter]
     number = FEW if few else samples or STEPS * batch_size
-    chosen: Dataset[Any] = Subset(dataset(), range(number)) if number < SAMPLES else dataset()
+    dataset = make(number)
     loader: DataLoader[Any] = DataLoader(
-        Collecting(chosen) if collect else chosen,
+        Collecting(dataset) if collect else dataset,
         batch_size=batch_size,
         shuffle=True,
         generator=torch.Generator().manual_seed(0),
@@ -111,12 +114,12 @@ def _clean_server() -> str:
     return "forkserver"
 
 
-def _long() -> tuple[str, ...]:
-    return shared_recordings(SAMPLES, 200_000)
+def _long(count: int) -> tuple[str, ...]:
+    return shared_recordings(_RECORDED, 200_000)[:count]
 
 
-def _short() -> tuple[str, ...]:
-    return shared_recordings(SAMPLES, 40_000)
+def _short(count: int) -> tuple[str, ...]:
+    return shared_recordings(_RECORDED, 40_000)[:count]
 
 
 def _views(batch: Any) -> object:
@@ -131,17 +134,17 @@ def _copies(batch: Any) -> object:
     return images[0].clone(), labels[0].item()
 
 
-_Made = tuple[Callable[[], Dataset[Any]], Callable[[Any], object] | None]
+_Made = tuple[Callable[[int], Dataset[Any]], Callable[[Any], object] | None]
 
 _JOBS: Final[dict[str, tuple[_Made, _Made]]] = {
     "A": (
-        (lambda: JobA(_long()), None),
-        (lambda: growing_cache.BoundedRecordings(_long()), None),
+        (lambda n: JobA(_long(n)), None),
+        (lambda n: growing_cache.BoundedRecordings(_long(n)), None),
     ),
     "B": ((JobB, _views), (JobB, _copies)),
     "C": (
-        (lambda: JobC(_long()), None),
-        (lambda: reference_cycle.RecordingsWithoutCycles(_long()), None),
+        (lambda n: JobC(_long(n)), None),
+        (lambda n: reference_cycle.RecordingsWithoutCycles(_long(n)), None),
     ),
-    "D": ((lambda: JobD(_short()), None), (lambda: JobD(_short()), None)),
+    "D": ((lambda n: JobD(_short(n)), None), (lambda n: JobD(_short(n)), None)),
 }
