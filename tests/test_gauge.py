@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
+import multiprocessing
 from collections.abc import Callable
+from multiprocessing.synchronize import Event
 
 import pytest
 import torch
 from datasets import Numbers, load
+from torch.utils.data import get_worker_info
 
-from dltutor.failures.gauge import MEGABYTE, Gauge, no_proc
+from dltutor.failures.gauge import MEGABYTE, Gauge, growth, no_proc
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
@@ -67,3 +71,25 @@ def test_batches_on_their_way_and_batches_kept_are_counted_once() -> None:
     assert Gauge().shared() == 0, "what is kept already is another's"
     kept.clear()
     assert gauge.shared() == 0
+
+
+def test_what_a_worker_takes_to_start_is_no_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    # W1 starts only when main has read the memory with the first batch, which is W0's.
+    first_was_read = multiprocessing.get_context("fork").Event()
+    read = Gauge.private
+
+    def read_and_tell(gauge: Gauge) -> float:
+        size = read(gauge)
+        first_was_read.set()
+        return size
+
+    monkeypatch.setattr(Gauge, "private", read_and_tell)
+    late = functools.partial(_start_late, first_was_read)
+    assert growth(load(Numbers(), worker_init_fn=late)) < 10
+    assert growth(load(Hoard(), num_workers=1)) < 10, "kept from the first sample on"
+
+
+def _start_late(first_was_read: Event, worker: int) -> None:
+    if worker == 1:
+        assert first_was_read.wait(20)
+        get_worker_info().dataset.hoard = bytes(range(250)) * 200_000

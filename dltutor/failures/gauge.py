@@ -78,11 +78,14 @@ def growth(loader: DataLoader[Any], epochs: int = 1) -> float:
     """Run some epochs.
 
     Returns:
-        The MB by which each worker grew after its first batch, at the most.
+        The MB by which each worker grew, at the most, after all of them had delivered their first
+        batch. A spawned one may still be importing torch when another delivers.
     """
     gauge = Gauge()
     private = [gauge.private() for _ in range(epochs) for _batch in loader]
-    return max(private) - private[0]
+    # Batches come in turn, one from each worker.
+    started = private[max(loader.num_workers - 1, 0) :]
+    return max(started) - started[0]
 
 
 def no_proc() -> str | None:
