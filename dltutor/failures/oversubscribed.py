@@ -40,7 +40,7 @@ from dltutor.failures.loaders import load
 from dltutor.failures.sign import Costs, Finding
 
 BATCHES = 4
-ROUNDS = 15
+ROUNDS = 4
 
 
 class Augmented(Dataset[torch.Tensor]):
@@ -55,7 +55,7 @@ class Augmented(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         random = torch.Generator().manual_seed(index)
-        picture = torch.rand(3, 1, 1, generator=random).expand(3, 800, 800)
+        picture = torch.rand(3, 1, 1, generator=random).expand(3, 1600, 1600)
         for _ in range(ROUNDS):
             picture = picture.sub(0.5).mul(1.1).add(0.5).clamp(0, 1)
         return picture.mean((1, 2))
