@@ -117,7 +117,7 @@ def until(condition: Callable[[], Any], seconds: float = 40) -> Any:
 @pytest.mark.usefixtures("cgroup")
 def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() -> None:
     seen = confine(confined_cases.growing, memory="300M")
-    assert seen.end == "worker died"
+    assert seen.end == "worker died", f"{seen}\n{seen.confinement}"
     died = seen.workers[0]
     assert (died.name, died.signal) == ("W0", "SIGKILL")
     assert seen.confinement is not None

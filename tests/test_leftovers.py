@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, get_context, resource_tracker
 from multiprocessing.queues import Queue
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -172,6 +172,32 @@ def test_a_segment_of_a_killed_worker_is_removed_and_that_of_another_is_not() ->
     finally:
         for name in names.keys() & segments():
             os.unlink(f"/dev/shm/{name}")
+
+
+def test_a_segment_of_a_process_that_the_loop_has_started_is_removed() -> None:
+    samples: list[Any] = []
+
+    def loop(loader: Any) -> int:
+        child = get_context("fork").Process(target=_make_a_segment)
+        child.start()
+        until = time.monotonic() + 15
+        while f"torch_{child.pid}_1_0" not in segments() and time.monotonic() < until:
+            time.sleep(0.01)
+        seen = len(samples)
+        while len(samples) < seen + 2 and time.monotonic() < until:  # one began after that
+            time.sleep(0.01)
+        child.kill()
+        child.join()
+        return child.pid or 0
+
+    found = observe(load(Numbers()), consume=loop, listeners=[samples.append])
+    assert found.end == "finished" and found.result
+    assert f"torch_{found.result}_1_0" not in segments()
+
+
+def _make_a_segment() -> None:
+    Path(f"/dev/shm/torch_{os.getpid()}_1_0").touch()
+    time.sleep(FOR_EVER)
 
 
 def test_with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on() -> None:

@@ -33,9 +33,11 @@ def nothing_left() -> Iterator[set[int]]:
     Children that lose their parent in the block become ours (on Linux), so that they are found.
 
     Yields:
-        A set for the pids of the workers: what they leave in `/dev/shm` is removed.
+        A set for the pids of workers, and of whatever else was started in the block: what they
+        leave in `/dev/shm` is removed.
     """
     before = set(_children())
+    others = {os.getpid(), *(child.pid for child in before)}
     sigchld = torch_internals.sigchld()
     strategy = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
     server, tracker = _forkserver(), _tracker()
@@ -58,7 +60,7 @@ def nothing_left() -> Iterator[set[int]]:
         # In a process that multiprocessing spawned, the tracker is the parent's and has no pid.
         if not had_tracker and tracker._pid is not None:
             tracker._stop()
-        _unlink_segments(pids)
+        _unlink_segments(pids - others)
         _adopt_orphans(subreaper)
         torch.multiprocessing.set_sharing_strategy(strategy)  # type: ignore[no-untyped-call]
         torch_internals.restore_sigchld(sigchld)

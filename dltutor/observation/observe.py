@@ -62,6 +62,8 @@ def observe(
         pids = clean_up.enter_context(nothing_left())
         recorder = Recorder(listeners=listeners)
         recorder.start()
+        # A loop may start loaders of its own: the recorder has seen their workers.
+        clean_up.callback(lambda: pids.update(recorder.pids))
         clean_up.callback(recorder.stop)
         run = Run(loader, folder, recorder, pids, interrupts)
         result, error = _drive(run, consume or _iterate, epochs, deadline, interrupts)

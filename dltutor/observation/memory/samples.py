@@ -179,6 +179,11 @@ class Collector:
             notes=(*notes, *self._missing()),
         )
 
+    @property
+    def pids(self) -> set[int]:
+        """The processes that were sampled so far."""
+        return {pid for pid, _ in self._lives.copy()}
+
     def _role(self, pid: int) -> str:
         return self.names.get(pid, "other")
 
@@ -199,7 +204,7 @@ class Collector:
         )
 
     def _missing(self) -> Iterator[str]:
-        sampled = {pid for pid, _ in self._lives}
+        sampled = self.pids
         if not self._columns["seconds"]:
             yield "no sample was taken"
         elif self._main not in sampled:
