@@ -129,22 +129,28 @@ def test_the_next_epochs_workers_are_lives_of_their_own() -> None:
 KEPT: list[int] = []
 
 
-def read_the_list() -> None:
+def read_the_list(read: multiprocessing.synchronize.Event) -> None:
     # A forked worker that only reads a list writes to it: it counts references.
     for item in KEPT:
         str(item)
+    read.set()
     time.sleep(30)
 
 
 def test_pages_that_a_forked_worker_copies_show_in_uss_and_faults_but_not_in_rss() -> None:
     KEPT.extend(range(10**6, 2 * 10**6))  # 32 MB of integers
     recorder, samples = started(period=0.05, memory_period=0.05, memory_budget=1.0)
-    worker = multiprocessing.get_context("fork").Process(target=read_the_list)
+    context = multiprocessing.get_context("fork")
+    read = context.Event()
+    worker = context.Process(target=read_the_list, args=(read,))
     worker.start()
     try:
         assert worker.pid is not None
         recorder.name(worker.pid, "W0")
-        until(lambda: has(samples, "W0") and (samples[-1].processes["W0"].private or 0) > 30 * MB)
+        # One sample reads memory and faults one after the other: they agree of a worker at rest.
+        assert read.wait(60)
+        taken = len(samples) + 1  # one may be under way
+        until(lambda: any(has([s], "W0") and s.processes["W0"].private for s in samples[taken:]))
         timeline = recorder.stop()
     finally:
         KEPT.clear()
