@@ -11,7 +11,6 @@ import argparse
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,9 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-import psutil
+from typing import Final
 
 import dltutor
 from dltutor.observation.confinement.confine import CannotConfine
@@ -102,7 +99,7 @@ def run(
         script = Path(name, "run.py")
         script.write_text(
             f"import sys\nsys.path.insert(0, {str(HERE)!r})\n"
-            f"import binder_limits\nbinder_limits.inside({request!r})\n"
+            f"import inside_limits\ninside_limits.run(**{request!r})\n"
         )
         memory, shm = (MEMORY, SHM) if limited else (None, None)
         try:
@@ -111,12 +108,13 @@ def run(
             print(f"Without a /dev/shm of its own: {refusal}", file=sys.stderr)
             seen = dltutor.confine(script, deadline=deadline, memory=memory)
         report = Path(request["report"])
-        found = json.loads(report.read_text()) if report.exists() else {"shm": math.nan, "left": []}
+        unknown = {"seconds": seen.seconds, "shm": math.nan, "left": []}  # it was killed
+        found = json.loads(report.read_text()) if report.exists() else unknown
     cores = ("one core: enforced by the kernel, with a cgroup",) if group else ()
     return Run(
         ended=seen.end,
         output=seen.stderr,
-        seconds=seen.seconds,
+        seconds=found["seconds"],
         pss=seen.timeline.peak("pss") / 1e6,
         shm=found["shm"] / 1e6,
         left=tuple(found["left"]),
@@ -146,47 +144,6 @@ def _one_core() -> Iterator[Path | None]:
             with suppress(OSError):
                 group.rmdir()
             time.sleep(0.01)
-
-
-def inside(request: dict[str, Any]) -> None:
-    """Run the command of a request, in the confined child, and write down what is seen there."""
-    if request["group"]:
-        Path(f"{request['group']}/cgroup.procs").write_text("0")
-    before = peak = _in_shm()
-    process = subprocess.Popen(
-        request["command"], cwd=request["folder"], env=request["environment"]
-    )
-    while process.poll() is None:
-        peak = max(peak, _in_shm())
-        time.sleep(0.05)
-    left = _left(request["environment"].get("DLTUTOR_HOME"), request["grace"])
-    Path(request["report"]).write_text(json.dumps({"shm": peak - before, "left": left}))
-    sys.exit(process.returncode)
-
-
-def _left(home: str | None, grace: float) -> list[str]:
-    until = time.monotonic() + grace
-    while (left := _processes_of(home)) and time.monotonic() < until:
-        time.sleep(0.2)
-    return [" ".join(process.info["cmdline"]) for process in left]
-
-
-def _processes_of(home: str | None) -> list[psutil.Process]:
-    return [
-        process
-        for process in psutil.process_iter(["environ", "cmdline", "status"])
-        if home
-        and (process.info["environ"] or {}).get("DLTUTOR_HOME") == home
-        and process.info["status"] != psutil.STATUS_ZOMBIE
-    ]
-
-
-def _in_shm() -> int:
-    try:
-        shm = os.statvfs("/dev/shm")
-    except OSError:
-        return 0
-    return (shm.f_blocks - shm.f_bfree) * shm.f_frsize
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ from dltutor.exercises.lesson_09.boxes import Boxes, PackedBoxes, write_boxes
 from dltutor.exercises.lesson_09.captions_task import MEND, fresh_captions
 from dltutor.exercises.lesson_09.growth import Collector, measure
 from dltutor.exercises.lesson_09.keeping import array_bytes
-from dltutor.failures.copy_on_read import (
+from dltutor.failures.captions import (
     Captions,
     PackedCaptions,
     SharedCaptions,

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from answers import WrongFixes
 from dltutor.exercises.lesson_09.boxes import Boxes, PackedBoxes
 from dltutor.exercises.lesson_09.captions_task import CaptionTuple
-from dltutor.failures.copy_on_read import (
+from dltutor.failures.captions import (
     CaptionObjects,
     Captions,
     FixedWidthCaptions,

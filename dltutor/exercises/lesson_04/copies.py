@@ -133,4 +133,4 @@ def _set_by(function: Any) -> set[str]:
 
 def shared(tensor: torch.Tensor) -> bool:
     """Whether a tensor lies in shared memory."""
-    return bool(tensor.is_shared())  # type: ignore[no-untyped-call]
+    return bool(tensor.is_shared())  # type: ignore[no-untyped-call]  # as torch has it

@@ -47,7 +47,7 @@ class MyClips(Dataset[torch.Tensor]):
     def __getitem__(self, index: int) -> torch.Tensor:
         clip = self.clips[index]
         noise = 0.1 * torch.randn(clip.shape, generator=self.generator)
-        return self.scale(clip + noise)  # type: ignore[no-any-return,no-untyped-call]
+        return self.scale(clip + noise)  # type: ignore[no-any-return,no-untyped-call]  # a lambda
 
 
 def write_clips(path: Path, count: int = _CLIPS) -> torch.Tensor:

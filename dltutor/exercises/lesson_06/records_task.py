@@ -40,7 +40,7 @@ class MyRecords(Dataset[torch.Tensor]):
     def __init__(self, path: str | Path, count: int) -> None:
         self.path = path
         self.count = count
-        self.handle = open(self.path, "rb")  # noqa: SIM115
+        self.handle = open(self.path, "rb")  # noqa: SIM115 - that is its fault
 
     def __len__(self) -> int:
         return self.count

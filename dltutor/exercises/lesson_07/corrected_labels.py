@@ -111,7 +111,7 @@ def _problem_of_the_run(
 
 def _problem_at_a_line(loader: DataLoader[Any], epochs: list[Any], server: Server) -> Result | None:
     cls = type(loader.dataset)
-    for place in lines_run(cls, loader.dataset.refresh):  # type: ignore[attr-defined]
+    for place in lines_run(cls, loader.dataset.refresh):  # type: ignore[attr-defined]  # theirs
         seen = observe(loader, deadline=PATIENCE, consume=partial(server.epoch, before=place))
         epochs += [seen.result] if seen.end == "finished" else []
         code, line = place

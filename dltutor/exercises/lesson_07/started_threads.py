@@ -24,7 +24,7 @@ def threads_counted() -> Iterator[Tally]:
     try:
         yield started
     finally:
-        threading.Thread.start = start  # type: ignore[method-assign]
+        threading.Thread.start = start  # type: ignore[method-assign]  # as it was
 
 
 def _passes_batches(thread: threading.Thread) -> bool:

@@ -13,7 +13,7 @@ from dltutor.exercises.lesson_09.boxes import TRANSFER
 from dltutor.exercises.lesson_09.captions_task import FIVE, MEND, fresh_captions
 from dltutor.exercises.lesson_09.growth import PATIENCE, Run, measure, private_memory_is_known
 from dltutor.exercises.outcome import Result, correct, could_not_check, not_attempted, not_yet
-from dltutor.failures.copy_on_read import Captions, PackedCaptions
+from dltutor.failures.captions import Captions, PackedCaptions
 
 _GROWING: Final = frozenset("ABE")
 _READ: Final = 16_000  # captions that each of the five is asked for

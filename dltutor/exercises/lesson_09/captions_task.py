@@ -12,7 +12,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from dltutor.exercises.lesson_09.rewrite import Rewrite
-from dltutor.failures.copy_on_read import (
+from dltutor.failures.captions import (
     CaptionDicts,
     CaptionObjects,
     Captions,

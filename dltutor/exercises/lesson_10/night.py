@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from dltutor.failures.gauge import MEGABYTE, Gauge
 
 EPOCHS: Final = 10
-STEP: Final = 0.01  # seconds of training
+STEP: Final = 0.005  # seconds of training
 READ_EVERY: Final = 4  # steps
 
 

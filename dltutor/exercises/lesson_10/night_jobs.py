@@ -28,6 +28,7 @@ STEPS: Final = 16  # in an epoch
 FEW: Final = 8
 _RECORDED: Final = 64  # files
 _IN_A_BATCH: Final = {"A": 4, "B": 4, "C": 4, "D": 1}
+_SAMPLES_TO_A_READING: Final = 4
 
 
 class JobA(growing_cache.CachedRecordings):
@@ -73,6 +74,7 @@ def night_job(
     few: bool = False,
     collect: bool = False,
     samples: int | None = None,
+    batch_size: int | None = None,
     epochs: int = EPOCHS,
     step: float = STEP,
 ) -> Case:
@@ -83,13 +85,17 @@ def night_job(
         mended: The same job without its fault.
         few: Always the same eight samples, and as many steps.
         collect: With `gc.collect()` before each sample, as the article has it.
-        samples: How many in an epoch, and a reading after every step; None for sixteen steps, and a
-            reading after every fourth.
+        samples: How many in an epoch; None for sixteen steps.
+        batch_size: None for four, and one in D.
         epochs: How many epochs of sixteen steps.
         step: Seconds that a training step takes.
+
+    Returns:
+        The job. It reads the memory after every fourth step; after every fourth sample where
+        `samples` are given, and with `few`, whose shape is not looked at, half as often.
     """
     make, keep = _JOBS[letter][mended]
-    batch_size = _IN_A_BATCH[letter]
+    batch_size = batch_size or _IN_A_BATCH[letter]
     number = FEW if few else samples or STEPS * batch_size
     dataset = make(number)
     loader: DataLoader[Any] = DataLoader(
@@ -103,7 +109,8 @@ def night_job(
         worker_init_fn=heap_growth.return_freed_memory if mended and letter == "D" else None,
     )
     rounds = epochs * STEPS * batch_size // FEW if few else epochs
-    every = 1 if samples else READ_EVERY
+    every = _SAMPLES_TO_A_READING // batch_size if samples else READ_EVERY
+    every = 2 * READ_EVERY if few else every
     return Case(loader, lambda each: train(each, keep=keep, epochs=rounds, step=step, every=every))
 
 

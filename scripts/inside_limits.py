@@ -1,0 +1,78 @@
+"""The part of `binder_limits` that runs inside the limits: it starts the command, and looks.
+
+It imports little, since what it takes counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import psutil
+
+
+def run(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    folder: str,
+    group: str | None,
+    report: str,
+    grace: float,
+) -> NoReturn:
+    """Run a command, write down what was seen, and exit as it did.
+
+    Args:
+        command: The program and its arguments.
+        environment: All of its environment. What it starts is known by the DLTUTOR_HOME in it.
+        folder: Where it runs.
+        group: The cgroup it runs in, or None.
+        report: The file for what was seen, in JSON: `seconds` that it took, `shm` as the most bytes
+            that lay in /dev/shm, and `left` as the command lines of what outlived it.
+        grace: Seconds for what it started to end.
+    """
+    if group:
+        Path(group, "cgroup.procs").write_text("0")
+    before = peak = _in_shm()
+    began = time.monotonic()
+    process = subprocess.Popen(command, cwd=folder, env=environment)
+    while process.poll() is None:
+        peak = max(peak, _in_shm())
+        time.sleep(0.05)
+    seconds = time.monotonic() - began
+    left = _left(environment.get("DLTUTOR_HOME"), grace)
+    found = {"seconds": seconds, "shm": peak - before, "left": left}
+    Path(report).write_text(json.dumps(found))
+    sys.exit(process.returncode)
+
+
+def _left(home: str | None, grace: float) -> list[str]:
+    until = time.monotonic() + grace
+    while (left := _processes_of(home)) and time.monotonic() < until:
+        time.sleep(0.2)
+    return [" ".join(process.info["cmdline"]) for process in left]
+
+
+def _processes_of(home: str | None) -> list[psutil.Process]:
+    """The processes with this DLTUTOR_HOME; `info` of each has its `cmdline`."""
+    return [
+        process
+        for process in psutil.process_iter(["environ", "cmdline", "status"])
+        if home
+        and (process.info["environ"] or {}).get("DLTUTOR_HOME") == home
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+def _in_shm() -> int:
+    try:
+        shm = os.statvfs("/dev/shm")
+    except OSError:
+        return 0
+    return (shm.f_blocks - shm.f_bfree) * shm.f_frsize
