@@ -109,8 +109,9 @@ def night_job(
         worker_init_fn=heap_growth.return_freed_memory if mended and letter == "D" else None,
     )
     rounds = epochs * STEPS * batch_size // FEW if few else epochs
-    every = _SAMPLES_TO_A_READING // batch_size if samples else READ_EVERY
-    every = 2 * READ_EVERY if few else every
+    every = 2 * READ_EVERY if few else READ_EVERY
+    if samples:
+        every = max(1, _SAMPLES_TO_A_READING // batch_size)
     return Case(loader, lambda each: train(each, keep=keep, epochs=rounds, step=step, every=every))
 
 
