@@ -108,14 +108,14 @@ def run(
             print(f"Without a /dev/shm of its own: {refusal}", file=sys.stderr)
             seen = dltutor.confine(script, deadline=deadline, memory=memory)
         report = Path(request["report"])
-        unknown = {"seconds": seen.seconds, "shm": math.nan, "left": []}  # it was killed
+        unknown = {"seconds": seen.seconds, "pss": math.nan, "shm": math.nan, "left": []}  # killed
         found = json.loads(report.read_text()) if report.exists() else unknown
     cores = ("one core: enforced by the kernel, with a cgroup",) if group else ()
     return Run(
         ended=seen.end,
         output=seen.stderr,
         seconds=found["seconds"],
-        pss=seen.timeline.peak("pss") / 1e6,
+        pss=found["pss"] / 1e6,
         shm=found["shm"] / 1e6,
         left=tuple(found["left"]),
         limits=(*cores, *(seen.confinement.limits if seen.confinement else ())),
@@ -192,8 +192,9 @@ _PAGE: Final = """\
 
 Made by `python scripts/binder_limits.py` on the machine that the other benchmarks ran on. Each
 solved notebook ran twice, as it is and within Binder's limits ({limits}). Seconds and MB; memory is
-the peak of PSS over all processes, that of nbconvert (some 90 MB), which runs the notebook,
-included. Cells that set limits of their own, with `confine`, have their own /dev/shm.
+the highest sum of PSS over all processes, read twice a second, that of nbconvert (some 90 MB),
+which runs the notebook, included. Cells that set limits of their own, with `confine`, have their
+own /dev/shm.
 
 | notebook | s | PSS | /dev/shm | s, limited | PSS, limited | /dev/shm, limited |
 | --- | --- | --- | --- | --- | --- | --- |

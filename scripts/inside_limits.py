@@ -12,9 +12,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import psutil
+
+PERIOD: Final = 0.5
+"""Seconds from one reading of PSS to the next: cells with eight workers take two or three."""
 
 
 def run(
@@ -33,41 +36,52 @@ def run(
         environment: All of its environment. What it starts is known by the DLTUTOR_HOME in it.
         folder: Where it runs.
         group: The cgroup it runs in, or None.
-        report: The file for what was seen, in JSON: `seconds` that it took, `shm` as the most bytes
-            that lay in /dev/shm, and `left` as the command lines of what outlived it.
+        report: The file for what was seen, in JSON: `seconds` that it took, `pss` and `shm` as the
+            most bytes that its processes had together and that lay in /dev/shm, and `left` as the
+            command lines of what outlived it.
         grace: Seconds for what it started to end.
     """
     if group:
         Path(group, "cgroup.procs").write_text("0")
-    before = peak = _in_shm()
-    began = time.monotonic()
+    home = environment["DLTUTOR_HOME"]
+    before = shm = _in_shm()
+    pss = 0
+    began = due = time.monotonic()
     process = subprocess.Popen(command, cwd=folder, env=environment)
     while process.poll() is None:
-        peak = max(peak, _in_shm())
+        shm = max(shm, _in_shm())
+        if time.monotonic() > due:
+            pss = max(pss, sum(map(_pss, _processes_of(home))))
+            due = time.monotonic() + PERIOD
         time.sleep(0.05)
     seconds = time.monotonic() - began
-    left = _left(environment.get("DLTUTOR_HOME"), grace)
-    found = {"seconds": seconds, "shm": peak - before, "left": left}
+    found = {"seconds": seconds, "pss": pss, "shm": shm - before, "left": _left(home, grace)}
     Path(report).write_text(json.dumps(found))
     sys.exit(process.returncode)
 
 
-def _left(home: str | None, grace: float) -> list[str]:
+def _left(home: str, grace: float) -> list[str]:
     until = time.monotonic() + grace
     while (left := _processes_of(home)) and time.monotonic() < until:
         time.sleep(0.2)
     return [" ".join(process.info["cmdline"]) for process in left]
 
 
-def _processes_of(home: str | None) -> list[psutil.Process]:
-    """The processes with this DLTUTOR_HOME; `info` of each has its `cmdline`."""
+def _processes_of(home: str) -> list[psutil.Process]:
     return [
         process
         for process in psutil.process_iter(["environ", "cmdline", "status"])
-        if home
-        and (process.info["environ"] or {}).get("DLTUTOR_HOME") == home
+        if (process.info["environ"] or {}).get("DLTUTOR_HOME") == home
         and process.info["status"] != psutil.STATUS_ZOMBIE
     ]
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        pss: int = process.memory_full_info().pss
+    except psutil.Error:  # it has ended
+        return 0
+    return pss
 
 
 def _in_shm() -> int:
