@@ -122,6 +122,23 @@ def test_private_memory_goes_on_with_the_faults_after_the_last_reading_but_not_a
     np.testing.assert_allclose(made.private_curve("W0"), expected)
 
 
+def test_what_main_shared_with_a_worker_is_its_own_from_the_workers_end_on_and_not_before() -> None:
+    # Main copies one page in each step; 200 pages are shared with W0 while that lives.
+    main = life(
+        "main",
+        uss=[80 * PAGE, NAN, NAN, NAN, 284 * PAGE],
+        pss=[180 * PAGE, NAN, NAN, NAN, 284 * PAGE],
+        faults=[0, 1, 2, 3, 4],
+        rss=[300 * PAGE] * 5,
+    )
+    worker = life("W0", uss=[0, NAN, NAN, NAN], pss=[100 * PAGE, NAN, NAN, NAN], ended=4.0)
+    made = timeline(main, worker)
+    own = [80, 81, 82, 83, 284]
+    np.testing.assert_allclose(made.private_curve("main"), [page * PAGE for page in own])
+    with_its_share = [180, 181, 182, 183, 284]
+    np.testing.assert_allclose(made.pss_curve("main"), [page * PAGE for page in with_its_share])
+
+
 def test_private_memory_is_joined_by_lines_where_faults_are_not_counted() -> None:
     made = timeline(life("W0", uss=[10, NAN, 20, NAN, 40], rss=[99] * 5))
     np.testing.assert_allclose(made.private_curve("W0"), [10, 15, 20, 30, 40])

@@ -28,7 +28,7 @@ def private_memory(uss: Floats, faults: Floats, rss: Floats) -> Floats:
     """
     read = np.flatnonzero(~np.isnan(uss))
     if not read.size:
-        return uss
+        return uss.copy()
     if np.isnan(faults).any():
         return np.interp(np.arange(len(uss)), read, uss[read])
     curve = np.interp(faults, faults[read], uss[read])

@@ -60,7 +60,7 @@ class Life:
         """The index of its first sample, and the one after its last."""
         return self.first, self.first + len(self.values["rss"])
 
-    @property
-    def private(self) -> Floats:
-        """Private memory in each of its samples; see `Timeline.private_curve`."""
-        return private_memory(self.values["uss"], self.values["faults"], self.values["rss"])
+    def private(self, samples: slice = slice(None)) -> Floats:
+        """Private memory in each of its samples, or in some; see `Timeline.private_curve`."""
+        uss, faults, rss = (self.values[field][samples] for field in ("uss", "faults", "rss"))
+        return private_memory(uss, faults, rss)

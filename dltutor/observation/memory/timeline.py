@@ -101,9 +101,11 @@ class Timeline:
         page that has become private (which follows USS within 3 % while copy-on-write pages are
         copied), scaled so that the curve meets the next reading: a process that frees and takes
         the same memory again has faults, too, and does not grow. Past the last reading the last
-        scale goes on. Bounded by RSS; NaN where USS was never read.
+        scale goes on. Nor does it go from a reading before a process came or went to one after,
+        where both are: what two processes share belongs to the one when the other ends, without
+        any fault. Bounded by RSS; NaN where USS was never read.
         """
-        return self._sum((life.rows, life.private) for life in self._of(role))
+        return self._sum((life.rows, self._private(life)) for life in self._of(role))
 
     def peak(self, field: Field | Literal["shm"], role: str | None = None) -> float:
         """The highest value of a field.
@@ -150,7 +152,7 @@ class Timeline:
             raise ValueError(f"per must be 'batch' or 'second', got {per!r}")
         found = [np.empty(0)]
         for life in self._of(role):
-            values = life.private if field == "uss" else life.values[field]
+            values = self._private(life) if field == "uss" else life.values[field]
             steady = self._steady(life) & ~np.isnan(values)
             along = self.batches if per == "batch" else self.seconds
             found.append(slopes(along[life.rows][steady].astype(float), values[steady]))
@@ -206,23 +208,36 @@ class Timeline:
         return total
 
     def _joined(self, life: Life) -> Floats:
-        private = np.nan_to_num(life.private)  # none of it where USS was never read
+        private = np.nan_to_num(self._private(life))  # none of it where USS was never read
         return private + self._lines(life, life.values["pss"] - private)
+
+    def _private(self, life: Life) -> Floats:
+        curve = life.private()
+        for piece in self._pieces(life):
+            if not np.isnan(life.values["uss"][piece]).all():
+                curve[piece] = life.private(piece)
+        return curve
 
     def _read_pss(self, life: Life) -> Floats:
         return self._lines(life, life.values["pss"])
 
     def _lines(self, life: Life, readings: Floats) -> Floats:
-        # Straight lines between readings, never across the birth or the end of any process.
+        # Straight lines between readings.
         seconds = self.seconds[life.rows]
         curve = np.full(len(readings), math.nan)
-        edges = {edge - life.first for each in self.lives for edge in each.edges}
-        inner = sorted(edge for edge in edges if 0 < edge < len(readings))
-        for start, stop in pairwise([0, *inner, len(readings)]):
-            read = start + np.flatnonzero(~np.isnan(readings[start:stop]))
+        for piece in self._pieces(life):
+            read = piece.start + np.flatnonzero(~np.isnan(readings[piece]))
             if read.size:
-                curve[start:stop] = np.interp(seconds[start:stop], seconds[read], readings[read])
+                curve[piece] = np.interp(seconds[piece], seconds[read], readings[read])
         return curve
+
+    def _pieces(self, life: Life) -> Iterator[slice]:
+        # Of its samples: from the birth or the end of any process to the next one.
+        length = len(life.values["rss"])
+        edges = {edge - life.first for each in self.lives for edge in each.edges}
+        inner = sorted(edge for edge in edges if 0 < edge < length)
+        for start, stop in pairwise([0, *inner, length]):
+            yield slice(start, stop)
 
     def _steady(self, life: Life) -> NDArray[np.bool_]:
         batches, seconds = self.batches[life.rows], self.seconds[life.rows]
