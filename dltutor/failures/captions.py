@@ -72,7 +72,7 @@ class CaptionFrame(Dataset[str]):
     """The captions in a column of a pandas table."""
 
     def __init__(self, path: str | Path) -> None:
-        import pandas as pd  # type: ignore[import-untyped, unused-ignore]
+        import pandas as pd  # type: ignore[import-untyped, unused-ignore]  # untyped or absent
 
         self.table = pd.DataFrame({"caption": Path(path).read_text().splitlines()}, dtype=object)
 

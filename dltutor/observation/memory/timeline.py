@@ -101,9 +101,9 @@ class Timeline:
         page that has become private (which follows USS within 3 % while copy-on-write pages are
         copied), scaled so that the curve meets the next reading: a process that frees and takes
         the same memory again has faults, too, and does not grow. Past the last reading the last
-        scale goes on. Nor does it go from a reading before a process came or went to one after,
-        where both are: what two processes share belongs to the one when the other ends, without
-        any fault. Bounded by RSS; NaN where USS was never read.
+        scale goes on. Where there was a reading between two comings or goings of any process, the
+        curve there is made of that alone: what two processes share becomes the one's own when the
+        other ends, without any fault. Bounded by RSS; NaN where USS was never read.
         """
         return self._sum((life.rows, self._private(life)) for life in self._of(role))
 
