@@ -5,9 +5,9 @@ sixteen steps, with a short training step. All four have the same loader, but fo
 D. Its workers are forked from a server that has done nothing yet (`forkserver`), since workers
 forked from a busy main first use up the memory that main has freed, and may show nothing. They fill
 the holes that imports have left in their heap, as a longer night would: where Python had to compile
-modules first, having no cached bytecode, 5 of 15 nights grew by half as much or not at all, and
-with it none of 31 did (glibc 2.36). And it has one sample in a batch: with four it grows once for
-each batch.
+modules first, having no cached bytecode, 5 of 15 nights grew by about half as much without it, and
+none of 31 with it (glibc 2.36). And it has one sample in a batch: with four it grows once for each
+batch.
 """
 
 from __future__ import annotations
