@@ -14,9 +14,9 @@ not find a freed block again when an aligned one is asked for (glibc bug 14581):
 new pages at the end of the heap. The heap shrinks only from its end, and there stands the newest.
 A forked worker first uses up what main has freed: beside a busy main it grows later.
 
-What also hides it is a recording that fits into one of the holes that the imports have left in the
-heap; it then takes nothing from the freed tensors, and some of these are found again. With 80 kB
-and holes of up to 96 kB made on purpose, 8 of 20 runs hardly grew; with 400 kB each of 20 did.
+Holes that a worker's heap has from the start can hide it, too: with holes of up to 96 kB made on
+purpose, and samples of 1.3 MB, 8 of 20 runs hardly grew with recordings of 80 kB, and each of 20
+did with 400 kB. With 800 kB and samples of 1.6 MB 5 of 20 did not: sizes alone do not decide it.
 
 Setting a threshold, by `mallopt` or `MALLOC_MMAP_THRESHOLD_`, ends its rise: large blocks have
 their own mappings for good.

@@ -25,7 +25,6 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.exercises.lesson_10.night import EPOCHS, READ_EVERY, STEP, train
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
 from dltutor.failures.contract import Case
-from dltutor.failures.heap_growth import return_freed_memory, reuses_memory
 from dltutor.failures.recordings import shared_recordings
 
 STEPS: Final = 16  # in an epoch
@@ -78,7 +77,7 @@ class Collecting(Dataset[Any]):
 
 def fill_holes(worker_id: int) -> None:
     """A `worker_init_fn`: takes what is free in the heap, where the heap is the one that grows."""
-    if reuses_memory():
+    if heap_growth.reuses_memory():
         return
     libc = ctypes.CDLL(None)
     libc.malloc.argtypes, libc.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
@@ -121,6 +120,7 @@ def night_job(
     batch_size = batch_size or _IN_A_BATCH[letter]
     number = FEW if few else samples or STEPS * batch_size
     dataset = make(number)
+    in_worker = heap_growth.return_freed_memory if mended else fill_holes
     loader: DataLoader[Any] = DataLoader(
         Collecting(dataset) if collect else dataset,
         batch_size=batch_size,
@@ -129,7 +129,7 @@ def night_job(
         num_workers=2,
         multiprocessing_context=_clean_server() if letter == "D" else "fork",
         persistent_workers=True,
-        worker_init_fn=(return_freed_memory if mended else fill_holes) if letter == "D" else None,
+        worker_init_fn=in_worker if letter == "D" else None,
     )
     rounds = epochs * STEPS * batch_size // FEW if few else epochs
     every = 2 * READ_EVERY if few else READ_EVERY
