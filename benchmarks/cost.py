@@ -19,9 +19,9 @@ import torch.utils.data  # noqa: F401  a process that trains has it loaded
 from measure import MB, Table, benchmark, cpu_seconds, until
 
 from dltutor.observation.memory import sampler
-from dltutor.observation.memory.readers import Proc
 from dltutor.observation.memory.recorder import Recorder, Sample
 from dltutor.observation.memory.sampler import Sampler
+from dltutor.system.process_memory import Proc
 
 _STRING = 464  # bytes of one string of the list: as the allocator rounds it
 _CHEAP, _FULL = 40, 9  # samples timed

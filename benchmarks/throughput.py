@@ -17,7 +17,7 @@ from work import KINDS, Loop, make_loader
 
 from dltutor import observe
 from dltutor.display.chart import Chart
-from dltutor.observation.observe import observe as observe_unseen
+from dltutor.observation.observing import observe as observe_unseen
 
 Run = dict[str, float]
 

@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dltutor.display.budget import budget as budget
+    from dltutor.display.budget_panel import budget as budget
     from dltutor.display.figure import compare as compare
-    from dltutor.exercises import check as check
-    from dltutor.exercises import hint as hint
-    from dltutor.exercises import progress as progress
+    from dltutor.display.live import monitor as monitor
+    from dltutor.display.live import observe as observe
+    from dltutor.display.live import watch as watch
     from dltutor.failures import CATALOGUE as CATALOGUE
-    from dltutor.instruments import monitor as monitor
-    from dltutor.instruments import observe as observe
-    from dltutor.instruments import watch as watch
+    from dltutor.lessons import check as check
+    from dltutor.lessons import hint as hint
+    from dltutor.lessons import progress as progress
     from dltutor.observation import Observation as Observation
     from dltutor.observation import confine as confine
     from dltutor.observation import machine as machine
@@ -26,16 +26,16 @@ __version__ = "0.1.0"
 _HOMES = {
     "CATALOGUE": "dltutor.failures",
     "Observation": "dltutor.observation",
-    "budget": "dltutor.display.budget",
-    "check": "dltutor.exercises",
+    "budget": "dltutor.display.budget_panel",
+    "check": "dltutor.lessons",
     "compare": "dltutor.display.figure",
     "confine": "dltutor.observation",
-    "hint": "dltutor.exercises",
+    "hint": "dltutor.lessons",
     "machine": "dltutor.observation",
-    "monitor": "dltutor.instruments",
-    "observe": "dltutor.instruments",
-    "progress": "dltutor.exercises",
-    "watch": "dltutor.instruments",
+    "monitor": "dltutor.display.live",
+    "observe": "dltutor.display.live",
+    "progress": "dltutor.lessons",
+    "watch": "dltutor.display.live",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]

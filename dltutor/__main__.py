@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from textwrap import fill
 
-from dltutor.explain import explain
+from dltutor.diagnosis.messages import explain
+from dltutor.diagnosis.reproduction import reproduce
 from dltutor.failures import CATALOGUE, START_METHODS, Failure
 from dltutor.observation import Observation
-from dltutor.observation.confinement.confine import CannotConfine
-from dltutor.reproduce import reproduce
+from dltutor.observation.confinement.confining import CannotConfine
 
 _WIDTH = 96
 

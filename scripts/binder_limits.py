@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 import dltutor
-from dltutor.observation.confinement.confine import CannotConfine
+from dltutor.observation.confinement.confining import CannotConfine
 from notebooks import CELL_TIMEOUT, kernel_environment, twins
 
 HERE: Final = Path(__file__).resolve().parent

@@ -19,8 +19,8 @@ from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from multiprocessing import forkserver
 
+from dltutor.diagnosis.reproduction import reproduce
 from dltutor.failures import NAMES, START_METHODS, Failure
-from dltutor.reproduce import reproduce
 
 
 def main() -> int:

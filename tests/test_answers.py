@@ -13,7 +13,7 @@ import pytest
 from answers import WrongFixes
 from portable import code_cells
 
-from dltutor.exercises import EXERCISES, Result, check
+from dltutor.lessons import EXERCISES, Result, check
 from notebooks import read, twins
 
 MODULES = sorted(path.stem for path in (Path(__file__).parent / "answers").glob("lesson_*.py"))

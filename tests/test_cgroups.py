@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dltutor.observation.confinement import cgroups
+from dltutor.system import cgroups
 
 MB = 1 << 20
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from datasets import Numbers, load, raise_error
 
-from dltutor.exercises import (
+from dltutor.lessons import (
     EXERCISES,
     CheckFailed,
     Exercise,
@@ -20,9 +20,9 @@ from dltutor.exercises import (
     hint,
     progress,
 )
-from dltutor.exercises.answers import Unfit, a_class, failed_in_loader, failed_in_main, same_code
-from dltutor.exercises.exercise import choice
-from dltutor.exercises.outcome import correct, not_yet
+from dltutor.lessons.kit.answers import Unfit, a_class, failed_in_loader, failed_in_main, same_code
+from dltutor.lessons.kit.exercise import choice
+from dltutor.lessons.kit.outcome import correct, not_yet
 from dltutor.observation import observe
 
 HINTS = ("Look there.", "It is this.", "Write `that`.")
@@ -74,11 +74,11 @@ def test_a_check_that_runs_nothing_announces_nothing(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("name", ["01.mned", "", None, 3, ["01.mend"], {}, Dataset])
+@pytest.mark.parametrize("name", ["01.mned", "", None, 3, ["01.fix"], {}, Dataset])
 def test_an_exercise_that_is_not_there_is_named_with_those_that_are(name: Any) -> None:
     result = check(name, 3)
     assert result.outcome is Outcome.COULD_NOT_CHECK
-    assert "there is no exercise" in result.text and "01.mend" in result.text
+    assert "there is no exercise" in result.text and "01.fix" in result.text
     assert "there is no exercise" in str(hint(name))
 
 

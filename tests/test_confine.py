@@ -22,10 +22,11 @@ import nobody
 import psutil
 import pytest
 
-from dltutor.observation.confinement import cgroups, kept
-from dltutor.observation.confinement.confine import CannotConfine, confine
+from dltutor.observation.confinement import kept
+from dltutor.observation.confinement.confining import CannotConfine, confine
+from dltutor.system import cgroups
 
-confine_module = sys.modules["dltutor.observation.confinement.confine"]
+confine_module = sys.modules["dltutor.observation.confinement.confining"]
 
 pytestmark = pytest.mark.timeout(60, method="thread")
 
@@ -180,7 +181,7 @@ AS_NOBODY = f"""
 import json, os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import confined_cases
-from dltutor.observation.confinement.confine import CannotConfine, confine
+from dltutor.observation.confinement.confining import CannotConfine, confine
 facts = {{"user": os.geteuid()}}
 try:
     seen = confine(confined_cases.large_batches, shm="64M")
@@ -219,7 +220,7 @@ NOT_PERMITTED = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import confined_cases
-from dltutor.observation.confinement.confine import CannotConfine, confine
+from dltutor.observation.confinement.confining import CannotConfine, confine
 try:
     confine(confined_cases.modest, shm="32M")
 except CannotConfine as refused:
@@ -510,7 +511,7 @@ def test_a_keeper_that_is_lost_takes_all_with_it(
 
 CALLER = """
 import sys
-from dltutor.observation.confinement.confine import confine
+from dltutor.observation.confinement.confining import confine
 confine(sys.argv[1], memory="100M", deadline=50)
 """
 

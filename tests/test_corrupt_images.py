@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from dltutor.failures.corrupt_images import Pictures, VerifiedPictures, shared_pictures
-from dltutor.failures.pictures import CLASSES, SIDE, SPOILERS, make_pictures
+from dltutor.failures.material.images import CLASSES, SIDE, SPOILERS, make_pictures
 
 # As datasets often do, the broken one leaves files of pictures that fail to be collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")

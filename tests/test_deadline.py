@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from dltutor.observation.deadline import DeadlinePassed, deadline
+from dltutor.observation.time_limits import DeadlinePassed, deadline
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dltutor.__main__ import main
-from dltutor.explain import explain
+from dltutor.diagnosis.messages import explain
 from dltutor.failures import CATALOGUE
 
 # Each with the failure modes of which one must come first.

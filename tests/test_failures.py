@@ -14,9 +14,9 @@ import torch
 from digests import Delivered, digest
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.reproduction import reproduce
 from dltutor.failures import CATALOGUE, NAMES, START_METHODS, Costs, Failure, Says
 from dltutor.observation import Observation, observe
-from dltutor.reproduce import reproduce
 
 every_failure = pytest.mark.parametrize("failure", CATALOGUE, ids=lambda failure: failure.name)
 

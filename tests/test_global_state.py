@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dltutor.failures import global_state
-from dltutor.failures.contract import Case
 from dltutor.failures.global_state import MISSING
+from dltutor.failures.kit.contract import Case
 from dltutor.observation import observe
 
 

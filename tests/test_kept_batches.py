@@ -10,8 +10,8 @@ import pytest
 import torch
 from datasets import load
 
-from dltutor.failures.gauge import Gauge, no_proc
 from dltutor.failures.kept_batches import Pictures
+from dltutor.failures.kit.gauge import Gauge, no_proc
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltutor.observation.confinement.kernel_log import KernelLog, kills
+from dltutor.system.kernel_log import KernelLog, kills
 
 # Records of /dev/kmsg (Linux 6.18), shortened.
 KMSG = """\

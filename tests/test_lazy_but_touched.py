@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dltutor.failures import lazy_but_touched
-from dltutor.failures.contract import Case
+from dltutor.failures.kit.contract import Case
 from dltutor.observation import observe
 
 

@@ -17,9 +17,9 @@ import pytest
 from nbformat import NotebookNode
 from torch.utils.data import Dataset
 
-from dltutor.exercises import Outcome, check, lesson_00
-from dltutor.exercises.lesson_00 import pairs
-from dltutor.exercises.lesson_00.pairs import Pairs
+from dltutor.lessons import Outcome, check, lesson_00
+from dltutor.lessons.lesson_00 import pairs
+from dltutor.lessons.lesson_00.pairs import Pairs
 from dltutor.observation import Observation, machine
 from notebooks import NOTEBOOKS, read
 
@@ -50,18 +50,18 @@ def text() -> str:
 def test_the_notebook_has_the_levels_and_the_starter_that_the_check_knows() -> None:
     defined = answer_in("pairs")
     assert tuple(defined["levels"]) == lesson_00.LEVELS
-    assert check("00.mend", defined["Pairs"]).outcome is Outcome.NOT_ATTEMPTED
+    assert check("00.fix", defined["Pairs"]).outcome is Outcome.NOT_ATTEMPTED
 
 
 def test_untouched_starters_are_not_attempted() -> None:
     assert check("00.predict", answer_in("predict")["prediction"]).outcome is Outcome.NOT_ATTEMPTED
     assert check("00.read", answer_in("read")["failing_index"]).outcome is Outcome.NOT_ATTEMPTED
-    assert check("00.mend", answer_in("mend")["Pairs"]).outcome is Outcome.NOT_ATTEMPTED
+    assert check("00.fix", answer_in("mend")["Pairs"]).outcome is Outcome.NOT_ATTEMPTED
 
 
 def test_the_solutions_are_correct() -> None:
     assert check("00.predict", answer_in("predict-solved")["prediction"]).outcome is Outcome.CORRECT
-    assert check("00.mend", answer_in("mend-solved")["Pairs"]).outcome is Outcome.CORRECT
+    assert check("00.fix", answer_in("mend-solved")["Pairs"]).outcome is Outcome.CORRECT
 
 
 def test_every_field_of_an_observation_is_explained() -> None:
@@ -170,7 +170,7 @@ class Misspelt(Mended):
 
 @pytest.mark.parametrize("answer", [Mended, BuiltBefore, NumpyPairs])
 def test_every_right_way_is_correct(answer: type, nothing_left_behind: Callable[..., None]) -> None:
-    result = check("00.mend", answer)
+    result = check("00.fix", answer)
     assert result.outcome is Outcome.CORRECT, result
     assert "16 of 16 pairs" in result.text
 
@@ -195,7 +195,7 @@ def test_an_answer_that_goes_wrong_otherwise_is_told_how(
     nothing_left_behind: Callable[..., None],
 ) -> None:
     monkeypatch.setattr(pairs, "PATIENCE", 1)
-    result = check("00.mend", answer)
+    result = check("00.fix", answer)
     assert result.outcome is outcome, result
     assert told in result.text
 

@@ -15,13 +15,13 @@ import torch
 from answers.lesson_01 import VerifiedReadings
 from PIL import Image, ImageFile
 
-from dltutor.exercises import Outcome, check, lesson_01
-from dltutor.exercises.lesson_01.pictures_task import fresh_pictures
-from dltutor.exercises.lesson_01.readings import Readings, make_readings
-from dltutor.exercises.lesson_01.readings_task import fresh_readings
 from dltutor.failures import corrupt_images, make_pictures
 from dltutor.failures.corrupt_images import Pictures, VerifiedPictures
-from dltutor.failures.pictures import SIDE, SPOILERS
+from dltutor.failures.material.images import SIDE, SPOILERS
+from dltutor.lessons import Outcome, check, lesson_01
+from dltutor.lessons.lesson_01.pictures_task import fresh_pictures
+from dltutor.lessons.lesson_01.readings import Readings, make_readings
+from dltutor.lessons.lesson_01.readings_task import fresh_readings
 from notebooks import NOTEBOOKS, read
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
@@ -57,7 +57,7 @@ class KillsItsWorker(VerifiedPictures):
 
 @pytest.mark.parametrize("answer", [VerifiedPictures, ResizesFirst, NamesWholePaths])
 def test_a_dataset_that_accounts_for_every_file_is_correct(answer: type) -> None:
-    result = check("01.mend", answer)
+    result = check("01.fix", answer)
     assert result.outcome is Outcome.CORRECT, result
     assert result.text.startswith("33 of 40 files can be used, and each arrives once")
 
@@ -68,16 +68,14 @@ def test_readings_that_are_accounted_for_are_correct() -> None:
     assert result.text.startswith("25 of 31 files can be used")
 
 
-@pytest.mark.parametrize(
-    ("exercise", "starter"), [("01.mend", Pictures), ("01.transfer", Readings)]
-)
+@pytest.mark.parametrize(("exercise", "starter"), [("01.fix", Pictures), ("01.transfer", Readings)])
 def test_an_untouched_starter_is_not_attempted(exercise: str, starter: type) -> None:
     assert check(exercise, starter).outcome is Outcome.NOT_ATTEMPTED
 
 
 @pytest.mark.parametrize(
     ("exercise", "cell", "name"),
-    [("01.mend", "mend", "MyPictures"), ("01.transfer", "transfer", "MyReadings")],
+    [("01.fix", "mend", "MyPictures"), ("01.transfer", "transfer", "MyReadings")],
 )
 def test_the_notebooks_starter_is_not_attempted_wherever_its_imports_are(
     exercise: str, cell: str, name: str
@@ -100,7 +98,7 @@ def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
 
 
 def test_an_object_in_place_of_its_class_is_told(tmp_path: Path) -> None:
-    result = check("01.mend", VerifiedPictures(make_pictures(tmp_path)))
+    result = check("01.fix", VerifiedPictures(make_pictures(tmp_path)))
     assert str(result) == (
         "Error in your code: the check takes the class itself, `VerifiedPictures`, "
         "not an object of it."
@@ -108,13 +106,13 @@ def test_an_object_in_place_of_its_class_is_told(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_exits_is_told_and_does_not_exit() -> None:
-    result = check("01.mend", Exits)
+    result = check("01.fix", Exits)
     assert result.outcome is Outcome.ERROR
     assert "SystemExit" in result.text
 
 
 def test_an_answer_that_kills_its_worker_is_told() -> None:
-    result = check("01.mend", KillsItsWorker)
+    result = check("01.fix", KillsItsWorker)
     assert result.outcome is Outcome.NOT_YET
     assert "killed by SIGKILL" in result.text
 
@@ -167,7 +165,7 @@ def test_pillows_switches_are_as_before(switch: bool, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", switch)
     before = Image.MAX_IMAGE_PIXELS
-    check("01.mend", TurnsThemAll)
+    check("01.fix", TurnsThemAll)
     assert switch == ImageFile.LOAD_TRUNCATED_IMAGES
     assert before == Image.MAX_IMAGE_PIXELS
 
@@ -176,7 +174,7 @@ def test_a_switch_turned_on_in_a_cell_is_found_in_a_class_that_does_not_mention_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-    result = check("01.mend", VerifiedPictures)
+    result = check("01.fix", VerifiedPictures)
     assert result.outcome is Outcome.NOT_YET
     assert "if a cell of yours turned it on, turn it off there" in result.text
 
@@ -184,9 +182,9 @@ def test_a_switch_turned_on_in_a_cell_is_found_in_a_class_that_does_not_mention_
 @pytest.mark.parametrize(
     ("exercise", "answer"),
     [
-        ("01.mend", VerifiedPictures),
-        ("01.mend", Exits),
-        ("01.mend", KillsItsWorker),
+        ("01.fix", VerifiedPictures),
+        ("01.fix", Exits),
+        ("01.fix", KillsItsWorker),
         ("01.transfer", VerifiedReadings),
         ("01.transfer", Pictures),
     ],

@@ -17,13 +17,14 @@ import pytest
 from answers.lesson_03 import Shards, WithoutAWord, keeps_texts
 from torch.utils.data import DataLoader
 
-from dltutor.exercises import Outcome, check, lesson_03
-from dltutor.exercises.lesson_03 import film_epoch
-from dltutor.exercises.lesson_03.apart import Say, run_apart
-from dltutor.exercises.lesson_03.film import fresh_film
-from dltutor.exercises.lesson_03.shards import make_shards, train
-from dltutor.failures import dead_worker, scans
+from dltutor.failures import dead_worker
 from dltutor.failures.dead_worker import Frames, How, VerifiedFrames, decode
+from dltutor.failures.material import scans
+from dltutor.lessons import Outcome, check, lesson_03
+from dltutor.lessons.lesson_03 import film_epoch
+from dltutor.lessons.lesson_03.apart import Say, run_apart
+from dltutor.lessons.lesson_03.film import fresh_film
+from dltutor.lessons.lesson_03.shards import make_shards, train
 from dltutor.observation import observe
 from dltutor.observation.record import fate
 from notebooks import NOTEBOOKS, read
@@ -59,7 +60,7 @@ class ByCommandLine(Frames):
 
 @pytest.mark.parametrize("answer", [VerifiedFrames, Numbers, ByCommandLine])
 def test_frames_that_are_tried_elsewhere_and_accounted_for_are_correct(answer: type) -> None:
-    result = check("03.mend", answer)
+    result = check("03.fix", answer)
     assert result.outcome is Outcome.CORRECT, result
     assert result.text.startswith("17 of 20 frames arrive, each once")
 
@@ -129,9 +130,7 @@ class Waits(VerifiedFrames):
 
 def test_a_class_that_is_never_ready_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(film_epoch, "PATIENCE", 0.5)
-    assert (
-        "What does it wait for, and how long does one frame take?" in check("03.mend", Waits).text
-    )
+    assert "What does it wait for, and how long does one frame take?" in check("03.fix", Waits).text
 
 
 def test_the_right_prediction_and_the_measured_frame_are_correct() -> None:
@@ -149,7 +148,7 @@ def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
 @pytest.mark.parametrize(
     ("exercise", "starter", "cells", "name"),
     [
-        ("03.mend", Frames, ("setup", "mend"), "MyFrames"),
+        ("03.fix", Frames, ("setup", "mend"), "MyFrames"),
         ("03.transfer", train, ("setup", "transfer"), "my_train"),
     ],
 )
@@ -170,7 +169,7 @@ def test_another_kind_of_answer_gets_a_clear_message() -> None:
     with fresh_film() as film:
         healthy = [path for path in film.paths if path.name not in film.deadly]
         made = VerifiedFrames(healthy, "exit")
-    assert "takes the class itself, `VerifiedFrames`" in check("03.mend", made).text
+    assert "takes the class itself, `VerifiedFrames`" in check("03.fix", made).text
     assert "takes the function itself" in check("03.transfer", VerifiedFrames).text
     assert "is no index" in check("03.diagnose", True).text
 
@@ -199,7 +198,7 @@ def test_the_untouched_loop_leaves_the_workers_of_each_failed_shard() -> None:
 
 
 def test_a_class_that_drops_frames_is_found_under_each_decoder() -> None:
-    result = check("03.mend", WithoutAWord)
+    result = check("03.fix", WithoutAWord)
     assert "20 frames, 17 arrive, and `quarantined` names 0" in result.text
 
 

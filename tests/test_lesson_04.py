@@ -11,13 +11,13 @@ import torch
 from answers.lesson_04 import CountInATensor, Mended, SharedEpoch, WithoutItsLock
 from torch.utils.data import DataLoader, get_worker_info
 
-from dltutor.exercises import Outcome, check, lesson_04
-from dltutor.exercises.lesson_04.clips import CROP, CountedClips, make_clips, stretches
-from dltutor.exercises.lesson_04.from_cell import FromCell, LeftBehind
-from dltutor.exercises.lesson_04.headlines import Headlines, make_headlines
-from dltutor.exercises.lesson_04.slow_motion import SlowMotion
-from dltutor.exercises.lesson_04.witness import Witness, counters
 from dltutor.failures import global_state
+from dltutor.lessons import Outcome, check, lesson_04
+from dltutor.lessons.lesson_04.clips import CROP, CountedClips, make_clips, stretches
+from dltutor.lessons.lesson_04.from_cell import FromCell, LeftBehind
+from dltutor.lessons.lesson_04.headlines import Headlines, make_headlines
+from dltutor.lessons.lesson_04.slow_motion import SlowMotion
+from dltutor.lessons.lesson_04.witness import Witness, counters
 from dltutor.observation import observe
 from notebooks import NOTEBOOKS, read
 
@@ -71,12 +71,12 @@ class Numbered(Headlines):
 
 @pytest.mark.parametrize("answer", [Mended, WithSlots, TensorUnderItsLock])
 def test_an_epoch_that_arrives_and_a_count_that_comes_back_are_correct(answer: type) -> None:
-    result = check("04.mend", answer)
+    result = check("04.fix", answer)
     assert result.outcome is Outcome.CORRECT, result
 
 
 def test_a_lock_that_nobody_takes_guards_nothing() -> None:
-    assert "one number in a shared tensor" in check("04.mend", TensorAndLock).text
+    assert "one number in a shared tensor" in check("04.fix", TensorAndLock).text
 
 
 def test_a_vocabulary_made_beforehand_is_correct() -> None:
@@ -92,7 +92,7 @@ def test_the_six_numbers_are_correct_and_the_global_is_as_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("exercise", "starter"), [("04.mend", CountedClips), ("04.transfer", Headlines)]
+    ("exercise", "starter"), [("04.fix", CountedClips), ("04.transfer", Headlines)]
 )
 def test_an_untouched_starter_is_not_attempted(exercise: str, starter: type) -> None:
     assert check(exercise, starter).outcome is Outcome.NOT_ATTEMPTED
@@ -103,7 +103,7 @@ def test_an_untouched_starter_is_not_attempted(exercise: str, starter: type) -> 
     [
         ("04.predict", "predict", "prediction"),
         ("04.diagnose", "diagnose", "held"),
-        ("04.mend", "mend", "MyClips"),
+        ("04.fix", "mend", "MyClips"),
         ("04.transfer", "transfer", "MyHeadlines"),
     ],
 )
@@ -134,16 +134,16 @@ def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
 
 
 def test_an_answer_without_set_epoch_is_told() -> None:
-    result = check("04.mend", Headlines)
+    result = check("04.fix", Headlines)
     assert str(result) == "Error in your code: `Headlines` has no `set_epoch`."
 
 
 def test_a_count_that_is_no_number_is_told() -> None:
-    assert "returned a NoneType" in check("04.mend", WithoutAnswer).text
+    assert "returned a NoneType" in check("04.fix", WithoutAnswer).text
 
 
 def test_a_check_leaves_nothing_behind(nothing_left_behind: NothingLeft) -> None:
-    check("04.mend", WithoutItsLock)
+    check("04.fix", WithoutItsLock)
     check("04.transfer", Numbered)
     nothing_left_behind()
 
@@ -230,14 +230,14 @@ def test_a_global_value_is_told_under_spawn() -> None:
     names["EPOCH"] = torch.tensor(0).share_memory_()  # type: ignore[no-untyped-call]
     changed = SOURCES["mend-solved"].replace("self.epoch.fill_", "EPOCH.fill_")
     exec(changed.replace("int(self.epoch)", "int(EPOCH)"), names)
-    result = check("04.mend", names["MyClips"])
+    result = check("04.fix", names["MyClips"])
     assert result.outcome is Outcome.NOT_YET
     assert "Your class reads the global `EPOCH`" in result.text
 
 
 def test_the_notebooks_solution_is_correct_though_its_class_stands_in_a_cell() -> None:
     names = notebook_names("setup", "mend-imports", "mend-solved")
-    result = check("04.mend", names["MyClips"])
+    result = check("04.fix", names["MyClips"])
     assert result.outcome is Outcome.CORRECT, result
 
 

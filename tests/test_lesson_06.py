@@ -22,10 +22,10 @@ from answers.lesson_06 import (
     records,
 )
 
-from dltutor.exercises import Outcome, check
-from dltutor.exercises.lesson_06.files import import_file
-from dltutor.exercises.lesson_06.tiles import Tiles
-from dltutor.exercises.lesson_06.travel import packed, without_pickle
+from dltutor.lessons import Outcome, check
+from dltutor.lessons.lesson_06.files import import_file
+from dltutor.lessons.lesson_06.tiles import Tiles
+from dltutor.lessons.lesson_06.travel import packed, without_pickle
 from notebooks import NOTEBOOKS, read
 
 NothingLeft = Callable[..., None]
@@ -72,7 +72,7 @@ def starter(cell: str, folder: Path) -> Path:
     ids=["opened late", "opened in each process", "opened on arrival", "rebuilt"],
 )
 def test_records_that_travel_are_correct(answer: Callable[[], Path], says: str) -> None:
-    result = check("06.mend", answer())
+    result = check("06.fix", answer())
     assert result.outcome is Outcome.CORRECT, result
     assert result.text.startswith("32 of 32 records arrive under fork and under spawn")
     assert says in result.text
@@ -98,7 +98,7 @@ def test_clips_that_travel_are_correct(
     nothing_left_behind()
 
 
-@pytest.mark.parametrize(("exercise", "cell"), [("06.mend", "mend"), ("06.transfer", "transfer")])
+@pytest.mark.parametrize(("exercise", "cell"), [("06.fix", "mend"), ("06.transfer", "transfer")])
 def test_the_file_of_an_untouched_starter_is_not_attempted(
     exercise: str, cell: str, tmp_path: Path
 ) -> None:
@@ -107,7 +107,7 @@ def test_the_file_of_an_untouched_starter_is_not_attempted(
 
 
 @pytest.mark.parametrize("answer", [None, ...])
-@pytest.mark.parametrize("exercise", ["06.predict", "06.diagnose", "06.mend", "06.transfer"])
+@pytest.mark.parametrize("exercise", ["06.predict", "06.diagnose", "06.fix", "06.transfer"])
 def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
     assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
 
@@ -130,7 +130,7 @@ def test_of_everything_in_the_tiles_only_the_lock_has_no_pickle() -> None:
 
 def test_a_check_leaves_nothing_behind(nothing_left_behind: NothingLeft) -> None:
     searched, modules = sys.path.copy(), set(sys.modules)
-    check("06.mend", records((STATE, "")))
+    check("06.fix", records((STATE, "")))
     check("06.transfer", kept_generator())
     assert sys.path == searched
     assert not {"my_records", "my_clips"} & (set(sys.modules) - modules)
@@ -141,7 +141,7 @@ def test_a_check_leaves_nothing_behind(nothing_left_behind: NothingLeft) -> None
 def test_the_start_method_that_a_file_chooses_is_taken_back() -> None:
     method = multiprocessing.get_start_method(allow_none=True)
     other = 'torch.multiprocessing.set_start_method("spawn", force=True)\nSIZE = 8'
-    assert check("06.mend", records(("SIZE = 8", other))).outcome is Outcome.NOT_YET
+    assert check("06.fix", records(("SIZE = 8", other))).outcome is Outcome.NOT_YET
     assert multiprocessing.get_start_method(allow_none=True) == method
 
 

@@ -16,11 +16,11 @@ import pytest
 import torch
 from answers.lesson_07 import ByPid, ForksBetween, Masked, NoLock, ShutDownInInit, Swaps
 
-from dltutor.exercises import Outcome, check
-from dltutor.exercises.lesson_07 import fork_hooks
-from dltutor.exercises.lesson_07.fork_hooks import hooks_end_here
-from dltutor.exercises.lesson_07.label_server import CLIPS, Clips, Server
 from dltutor.failures.lost_thread import Pairs
+from dltutor.lessons import Outcome, check
+from dltutor.lessons.lesson_07 import fork_hooks
+from dltutor.lessons.lesson_07.fork_hooks import hooks_end_here
+from dltutor.lessons.lesson_07.label_server import CLIPS, Clips, Server
 from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "07-the-loop-that-never-starts.ipynb"
@@ -98,7 +98,7 @@ class LocksThePlacing(Clips):
 
 @pytest.mark.parametrize("answer", [Masked, ByPid, InThreads, MadeAnewAtFork])
 def test_a_thread_in_each_process_is_correct(answer: type) -> None:
-    result = check("07.mend", answer)
+    result = check("07.fix", answer)
     assert result.outcome is Outcome.CORRECT, result
     assert result.text.startswith("14 of 14 pairs arrive in 2 epochs")
 
@@ -109,7 +109,7 @@ def test_labels_that_are_whole_at_every_fork_are_correct(answer: type) -> None:
     assert result.outcome is Outcome.CORRECT, result
 
 
-@pytest.mark.parametrize(("exercise", "starter"), [("07.mend", Pairs), ("07.transfer", Clips)])
+@pytest.mark.parametrize(("exercise", "starter"), [("07.fix", Pairs), ("07.transfer", Clips)])
 def test_an_untouched_starter_is_not_attempted(exercise: str, starter: type) -> None:
     assert check(exercise, starter).outcome is Outcome.NOT_ATTEMPTED
 
@@ -120,7 +120,7 @@ def cells() -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("exercise", "cell", "name"),
-    [("07.mend", "mend", "MyPairs"), ("07.transfer", "transfer", "MyClips")],
+    [("07.fix", "mend", "MyPairs"), ("07.transfer", "transfer", "MyClips")],
 )
 def test_the_notebooks_starter_is_not_attempted(exercise: str, cell: str, name: str) -> None:
     names: dict[str, Any] = {}
@@ -147,14 +147,14 @@ def test_the_lines_that_the_lesson_names_are_those_of_the_class() -> None:
 
 
 def test_an_object_in_place_of_its_class_is_told(tmp_path: Path) -> None:
-    result = check("07.mend", Masked(tmp_path))
+    result = check("07.fix", Masked(tmp_path))
     assert result.outcome is Outcome.ERROR
     assert "the class itself, `Masked`, not an object of it" in result.text
 
 
 @pytest.mark.parametrize(
     ("exercise", "answer"),
-    [("07.mend", Masked), ("07.mend", ShutDownInInit), ("07.transfer", NoLock)],
+    [("07.fix", Masked), ("07.fix", ShutDownInInit), ("07.transfer", NoLock)],
 )
 def test_a_check_leaves_nothing_behind(
     exercise: str, answer: type, nothing_left_behind: NothingLeft

@@ -14,21 +14,21 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.display.kinds import draw_kinds
-from dltutor.exercises import Outcome, check, lesson_09
-from dltutor.exercises.lesson_09 import rewrite
-from dltutor.exercises.lesson_09.boxes import Boxes, PackedBoxes, write_boxes
-from dltutor.exercises.lesson_09.captions_task import MEND, fresh_captions
-from dltutor.exercises.lesson_09.growth import Collector, measure
-from dltutor.exercises.lesson_09.keeping import array_bytes
-from dltutor.failures.captions import (
+from dltutor.display.live import watch
+from dltutor.failures.kit.gauge import sent_to_spawned
+from dltutor.failures.material.captions import (
     Captions,
     PackedCaptions,
     SharedCaptions,
     TensorCaptions,
     shared_captions,
 )
-from dltutor.failures.gauge import sent_to_spawned
-from dltutor.instruments import watch
+from dltutor.lessons import Outcome, check, lesson_09
+from dltutor.lessons.lesson_09 import rewrite
+from dltutor.lessons.lesson_09.boxes import Boxes, PackedBoxes, write_boxes
+from dltutor.lessons.lesson_09.captions_task import MEND, fresh_captions
+from dltutor.lessons.lesson_09.growth import Collector, measure
+from dltutor.lessons.lesson_09.keeping import array_bytes
 from notebooks import NOTEBOOKS, read
 
 NothingLeft = Callable[..., None]
@@ -103,7 +103,7 @@ class FreezesAndStops(PackedCaptions):
 def test_every_way_without_python_objects_is_correct(
     answer: type, nothing_left_behind: NothingLeft
 ) -> None:
-    result = check("09.mend", answer)
+    result = check("09.fix", answer)
     assert result.outcome is Outcome.CORRECT, result
     assert result.text.startswith("30000 of 30000 samples are as before")
 
@@ -122,14 +122,14 @@ def test_boxes_of_any_number_without_python_objects_are_correct(
 
 
 def test_a_list_that_stays_in_main_is_correct_and_mentioned() -> None:
-    result = check("09.mend", KeepsTheListToo)
+    result = check("09.fix", KeepsTheListToo)
     assert result.outcome is Outcome.CORRECT, result
     assert "Main still pays for the objects" in result.text
 
 
 def test_the_collector_is_put_back_as_it_was() -> None:
     before = Collector.now()
-    check("09.mend", FreezesAndStops)
+    check("09.fix", FreezesAndStops)
     assert Collector.now() == before
 
 
@@ -147,7 +147,7 @@ def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
 
 @pytest.mark.parametrize(
     ("exercise", "cell", "name", "broken"),
-    [("09.mend", "mend", "MyCaptions", Captions), ("09.transfer", "transfer", "MyBoxes", Boxes)],
+    [("09.fix", "mend", "MyCaptions", Captions), ("09.transfer", "transfer", "MyBoxes", Boxes)],
 )
 def test_the_notebooks_starter_is_the_broken_class_and_is_not_attempted(
     exercise: str, cell: str, name: str, broken: type
@@ -163,7 +163,7 @@ def test_the_notebooks_starter_is_the_broken_class_and_is_not_attempted(
 
 def test_a_machine_that_shows_no_copying_cannot_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(rewrite._broken_grew, MEND.noun, 0.5)
-    result = check("09.mend", PackedCaptions)
+    result = check("09.fix", PackedCaptions)
     assert result.outcome is Outcome.COULD_NOT_CHECK, result
 
 

@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from answers.lesson_10 import loads
 from torch.utils.data import DataLoader
 
-from dltutor.exercises import Outcome, check, lesson_10
-from dltutor.exercises.lesson_10 import validation
-from dltutor.exercises.lesson_10.held_memory import counted_collections, names_in
-from dltutor.exercises.lesson_10.night import Night, train
-from dltutor.exercises.lesson_10.night_curves import draw_mended, draw_nights
-from dltutor.exercises.lesson_10.night_jobs import night_job
-from dltutor.failures.gauge import no_proc
 from dltutor.failures.growing_cache import BoundedRecordings, CachedRecordings, Recordings
+from dltutor.failures.kit.gauge import no_proc
+from dltutor.lessons import Outcome, check, lesson_10
+from dltutor.lessons.lesson_10 import validation
+from dltutor.lessons.lesson_10.held_memory import counted_collections, names_in
+from dltutor.lessons.lesson_10.night import Night, train
+from dltutor.lessons.lesson_10.night_curves import draw_mended, draw_nights
+from dltutor.lessons.lesson_10.night_jobs import night_job
 from dltutor.observation import observe
 from notebooks import NOTEBOOKS, read
 
@@ -82,7 +82,7 @@ def with_a_graph_for_each(model: Any, loader: Any) -> Any:
 
 @pytest.mark.parametrize("dataset", [Recordings, BoundedRecordings, LastEight, ForgetsAll, Mapped])
 def test_workers_that_stay_small_are_correct(dataset: type[Recordings]) -> None:
-    result = check("10.mend", loads(dataset))
+    result = check("10.fix", loads(dataset))
     assert result.outcome is Outcome.CORRECT, result
     assert result.text.startswith("192 of 192 samples are right")
 
@@ -96,7 +96,7 @@ def test_a_validation_that_keeps_numbers_and_copies_is_correct(
 
 
 def test_an_untouched_starter_is_not_attempted() -> None:
-    assert check("10.mend", loads(CachedRecordings)).outcome is Outcome.NOT_ATTEMPTED
+    assert check("10.fix", loads(CachedRecordings)).outcome is Outcome.NOT_ATTEMPTED
     assert check("10.transfer", validation.validate).outcome is Outcome.NOT_ATTEMPTED
 
 
@@ -108,7 +108,7 @@ def test_the_notebooks_starters_are_the_broken_code() -> None:
     answers = {
         "10.predict": names["prediction"],
         "10.diagnose": names["causes"],
-        "10.mend": names["my_loader"],
+        "10.fix": names["my_loader"],
         "10.transfer": names["my_validate"],
     }
     for exercise, answer in answers.items():
@@ -118,11 +118,11 @@ def test_the_notebooks_starters_are_the_broken_code() -> None:
 
 @pytest.mark.parametrize("answer", [None, 3, BoundedRecordings, "my_loader"])
 def test_what_makes_no_loader_is_told(answer: Any) -> None:
-    assert check("10.mend", answer).outcome is Outcome.ERROR
+    assert check("10.fix", answer).outcome is Outcome.ERROR
 
 
 def test_a_function_that_returns_no_loader_is_told() -> None:
-    result = check("10.mend", lambda paths: BoundedRecordings(paths))
+    result = check("10.fix", lambda paths: BoundedRecordings(paths))
     assert result.outcome is Outcome.ERROR
     assert "returns a BoundedRecordings, not a DataLoader" in result.text
 
@@ -138,7 +138,7 @@ def test_an_answer_that_raises_is_told_where() -> None:
 
 def test_a_check_leaves_no_frozen_objects_behind() -> None:
     before = gc.get_freeze_count()
-    check("10.mend", loads(Recordings))
+    check("10.fix", loads(Recordings))
     assert gc.get_freeze_count() <= before
 
 

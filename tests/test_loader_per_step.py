@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures import loader_per_step
-from dltutor.failures.contract import MakeCase
+from dltutor.failures.kit.contract import MakeCase
 from dltutor.failures.loader_per_step import STEPS, endless
 from dltutor.observation import observe
 

@@ -11,7 +11,7 @@ from datasets import Numbers, load
 
 from dltutor.failures import lost_exception_type
 from dltutor.failures.lost_exception_type import DescribedBadReading
-from dltutor.failures.tolerant import Missing, collate_tolerant
+from dltutor.failures.material.tolerant import Missing, collate_tolerant
 from dltutor.observation import observe
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")

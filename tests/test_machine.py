@@ -16,7 +16,7 @@ import torch
 from fresh import run_fresh
 
 from dltutor.observation import Machine, machine
-from dltutor.observation.machine import size
+from dltutor.system.host import size
 
 THIS = Machine(
     cores=2,
@@ -37,7 +37,7 @@ THIS = Machine(
 @pytest.fixture
 def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # The package's name `machine` is the function.
-    monkeypatch.setattr(sys.modules["dltutor.observation.machine"], "_CGROUP", tmp_path)
+    monkeypatch.setattr(sys.modules["dltutor.system.host"], "_CGROUP", tmp_path)
     return tmp_path
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dltutor.exercises import Outcome, Result
-from dltutor.exercises.outcome import (
+from dltutor.lessons import Outcome, Result
+from dltutor.lessons.kit.outcome import (
     correct,
     could_not_check,
     error_in_your_code,

@@ -13,7 +13,7 @@ import pytest
 from fresh import run_fresh
 from PIL import Image, UnidentifiedImageError
 
-from dltutor.failures.pictures import CLASSES, SIDE, SPOILERS, draw, make_pictures
+from dltutor.failures.material.images import CLASSES, SIDE, SPOILERS, draw, make_pictures
 
 
 @pytest.fixture(scope="module")

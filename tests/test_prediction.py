@@ -16,8 +16,8 @@ from dltutor.observation.budget import usage
 from dltutor.observation.budget.prediction import Footprint, Prediction, predict
 from dltutor.observation.budget.room import Room, room
 from dltutor.observation.budget.settings import Settings
-from dltutor.observation.machine import Machine
-from dltutor.observation.memory.readers import Proc
+from dltutor.system.host import Machine
+from dltutor.system.process_memory import Proc
 
 MB = 1 << 20
 GB = 1 << 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dltutor.failures import prefetch_budget
-from dltutor.failures.gauge import MEGABYTE, no_proc
+from dltutor.failures.kit.gauge import MEGABYTE, no_proc
 from dltutor.failures.prefetch_budget import budget
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))

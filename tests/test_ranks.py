@@ -10,7 +10,7 @@ from torch import distributed
 from torch.utils.data import DistributedSampler
 
 from dltutor.failures import ranks
-from dltutor.failures.contract import Case
+from dltutor.failures.kit.contract import Case
 from dltutor.failures.ranks import LENGTH, Numbers, Share, counted_twice, same_order
 from dltutor.observation import observe
 

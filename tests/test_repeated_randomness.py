@@ -10,7 +10,7 @@ import torch
 from datasets import load
 
 from dltutor.failures import repeated_randomness
-from dltutor.failures.contract import Case
+from dltutor.failures.kit.contract import Case
 from dltutor.failures.repeated_randomness import LENGTH, NoisySignals, SeededSignals, train
 from dltutor.observation import observe
 

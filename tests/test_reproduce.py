@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dltutor import reproduce as module
+from dltutor.diagnosis import reproduction as module
+from dltutor.diagnosis.reproduction import reproduce
 from dltutor.failures.held_lock import FAILURE as HELD_LOCK
 from dltutor.failures.none_in_batch import FAILURE as NONE_IN_BATCH
-from dltutor.reproduce import reproduce
 
 pytestmark = pytest.mark.timeout(100, method="thread")
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from dltutor.observation.memory import sampler
-from dltutor.observation.memory.readers import DENIED, Proc, Psutil
 from dltutor.observation.memory.sampler import Sampler
+from dltutor.system.process_memory import DENIED, Proc, Psutil
 
 pytestmark = pytest.mark.timeout(60, method="thread")
 

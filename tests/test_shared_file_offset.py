@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dltutor.failures import shared_file_offset
-from dltutor.failures.contract import Case
-from dltutor.failures.per_process import PerProcess
-from dltutor.failures.records import Kind, open_slowly, shared_records
+from dltutor.failures.kit.contract import Case
+from dltutor.failures.kit.handles import PerProcess
+from dltutor.failures.material.records import Kind, open_slowly, shared_records
 from dltutor.observation import Observation, observe
 
 every_kind = pytest.mark.parametrize("kind", ["file", "zip", "tar"])

@@ -10,7 +10,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from dltutor.exercises import Outcome, store
+from dltutor.lessons import Outcome
+from dltutor.lessons.kit import store
 
 
 def test_at_first_there_is_none(own_home: Path) -> None:
@@ -19,11 +20,11 @@ def test_at_first_there_is_none(own_home: Path) -> None:
 
 
 def test_what_is_saved_is_there_for_the_next_kernel(own_home: Path) -> None:
-    store.save("01.mend", Outcome.NOT_YET)
+    store.save("01.fix", Outcome.NOT_YET)
     store.save("01.predict", Outcome.CORRECT)
-    assert store.load() == {"01.mend": Outcome.NOT_YET, "01.predict": Outcome.CORRECT}
+    assert store.load() == {"01.fix": Outcome.NOT_YET, "01.predict": Outcome.CORRECT}
     assert json.loads((own_home / "progress.json").read_text()) == {
-        "01.mend": "Not yet",
+        "01.fix": "Not yet",
         "01.predict": "Correct",
     }
     assert os.listdir(own_home) == ["progress.json"]
@@ -31,13 +32,13 @@ def test_what_is_saved_is_there_for_the_next_kernel(own_home: Path) -> None:
 
 def test_what_was_correct_stays_correct() -> None:
     for outcome in (Outcome.NOT_YET, Outcome.CORRECT, Outcome.ERROR):
-        store.save("01.mend", outcome)
-    assert store.load() == {"01.mend": Outcome.CORRECT}
+        store.save("01.fix", outcome)
+    assert store.load() == {"01.fix": Outcome.CORRECT}
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "3", '{"01.mend": "Splendid"}', '{"01.mend": ["Correct"]}', "\x00\xff"],
+    ["", "{", "[]", "3", '{"01.fix": "Splendid"}', '{"01.fix": ["Correct"]}', "\x00\xff"],
 )
 def test_a_file_that_cannot_be_read_counts_as_none_and_is_replaced(
     own_home: Path, text: str
@@ -45,15 +46,15 @@ def test_a_file_that_cannot_be_read_counts_as_none_and_is_replaced(
     own_home.mkdir()
     (own_home / "progress.json").write_bytes(text.encode("latin-1"))
     assert store.load() == {}
-    store.save("01.mend", Outcome.CORRECT)
-    assert store.load() == {"01.mend": Outcome.CORRECT}
+    store.save("01.fix", Outcome.CORRECT)
+    assert store.load() == {"01.fix": Outcome.CORRECT}
 
 
 def test_a_label_that_is_not_known_costs_only_its_own_exercise(own_home: Path) -> None:
     own_home.mkdir()
-    text = '{"01.mend": "Correct", "99.new": "Splendid"}'
+    text = '{"01.fix": "Correct", "99.new": "Splendid"}'
     (own_home / "progress.json").write_text(text)
-    assert store.load() == {"01.mend": Outcome.CORRECT}
+    assert store.load() == {"01.fix": Outcome.CORRECT}
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(
@@ -62,14 +63,14 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(
     (tmp_path / "file").touch()
     monkeypatch.setenv("DLTUTOR_HOME", str(tmp_path / "file" / "home"))
     with pytest.raises(OSError, match="file"):
-        store.save("01.mend", Outcome.CORRECT)
+        store.save("01.fix", Outcome.CORRECT)
     assert store.load() == {}
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.save("01.mend", Outcome.CORRECT)
+    store.save("01.fix", Outcome.CORRECT)
 
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
@@ -79,7 +80,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         store.save("01.transfer", Outcome.CORRECT)
     monkeypatch.undo()
     monkeypatch.setenv("DLTUTOR_HOME", str(own_home))
-    assert store.load() == {"01.mend": Outcome.CORRECT}
+    assert store.load() == {"01.fix": Outcome.CORRECT}
     assert os.listdir(own_home) == ["progress.json"]
 
 
@@ -93,5 +94,5 @@ def test_without_a_home_of_its_own_it_uses_the_users_data_folder(
 
 
 def test_the_file_belongs_to_the_learner_alone(own_home: Path) -> None:
-    store.save("01.mend", Outcome.CORRECT)
+    store.save("01.fix", Outcome.CORRECT)
     assert stat.S_IMODE((own_home / "progress.json").stat().st_mode) == 0o600

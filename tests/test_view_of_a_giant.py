@@ -7,7 +7,7 @@ import torch
 from datasets import Numbers, load
 
 from dltutor.failures import view_of_a_giant
-from dltutor.failures.gauge import Gauge, no_proc
+from dltutor.failures.kit.gauge import Gauge, no_proc
 from dltutor.failures.view_of_a_giant import WINDOW
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dltutor.observation.machine import machine
 from dltutor.observation.memory.recorder import Sample
 from dltutor.observation.memory.timeline import Timeline
+from dltutor.system.host import machine
 
 if TYPE_CHECKING:
     from dltutor.display.chart import Chart

@@ -3,9 +3,9 @@
 from importlib import import_module
 from typing import Final
 
-from dltutor.failures.contract import START_METHODS, Case, Consume, Failure
-from dltutor.failures.pictures import make_pictures
-from dltutor.failures.sign import Costs, Counts, Finding, Says, Sign
+from dltutor.failures.kit.contract import START_METHODS, Case, Consume, Failure
+from dltutor.failures.kit.sign import Costs, Counts, Finding, Says, Sign
+from dltutor.failures.material.images import make_pictures
 
 #: The modules of the failure modes, in the order of the lessons that teach them.
 NAMES: Final[tuple[str, ...]] = (

@@ -33,11 +33,10 @@ from typing import Literal
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.captions import LISTED, STORED, shared_captions
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.gauge import Gauge
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Costs, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.gauge import Gauge
+from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.material.captions import LISTED, STORED, shared_captions
 
 ListedAs = Literal["list", "dicts", "object_array", "pandas"]
 StoredAs = Literal["packed", "fixed_width", "tensor", "shared_memory"]

@@ -35,9 +35,9 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.pictures import SIDE, make_pictures
-from dltutor.failures.sign import Says
+from dltutor.failures.kit.contract import Case, Failure
+from dltutor.failures.kit.sign import Says
+from dltutor.failures.material.images import SIDE, make_pictures
 
 Sample = tuple[torch.Tensor, int]
 

@@ -28,10 +28,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.gauge import Gauge
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Costs, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.gauge import Gauge
+from dltutor.failures.kit.sign import Costs, Finding
 
 
 class Boxes(Dataset[torch.Tensor]):

@@ -24,9 +24,8 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Says
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Says
 
 
 class Noisy(Dataset[torch.Tensor]):

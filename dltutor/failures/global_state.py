@@ -27,9 +27,8 @@ from typing import Any, Literal
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from dltutor.failures.contract import Case, Consume, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Counts, Finding
+from dltutor.failures.kit.contract import Case, Consume, Failure, load
+from dltutor.failures.kit.sign import Counts, Finding
 
 LENGTH, MISSING = 64, 8
 

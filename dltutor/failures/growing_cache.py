@@ -27,11 +27,10 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.gauge import growth
-from dltutor.failures.loaders import load
-from dltutor.failures.recordings import shared_recordings
-from dltutor.failures.sign import Costs, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.gauge import growth
+from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.material.readings import shared_recordings
 
 EPOCHS = 3
 

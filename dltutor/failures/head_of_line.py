@@ -30,10 +30,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.folders import own_folder
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Costs, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.kit.sign import Costs, Finding
 
 LENGTH = 32
 BATCH = 2

@@ -26,9 +26,9 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.records import (
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Counts
+from dltutor.failures.material.records import (
     LENGTH,
     SIZE,
     count_wrong,
@@ -36,7 +36,6 @@ from dltutor.failures.records import (
     open_slowly,
     shared_records,
 )
-from dltutor.failures.sign import Counts
 
 
 class LazyRecords(Dataset[torch.Tensor]):

@@ -37,11 +37,10 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.readings import make_readings
-from dltutor.failures.sign import Counts, Finding
-from dltutor.failures.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.material.readings import make_readings
+from dltutor.failures.material.tolerant import Tolerant, collate_tolerant
 
 Sample = tuple[torch.Tensor, int]
 

@@ -33,11 +33,9 @@ from typing import Any, Final, Literal
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from dltutor.failures.contract import Case, Consume, Failure
-from dltutor.failures.folders import own_folder
-from dltutor.failures.loaders import load
-from dltutor.failures.per_process import PerProcess
-from dltutor.failures.sign import Says
+from dltutor.failures.kit.contract import Case, Consume, Failure, load
+from dltutor.failures.kit.handles import PerProcess, own_folder
+from dltutor.failures.kit.sign import Says
 
 Kind = Literal["executor", "reader"]
 

@@ -35,10 +35,9 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.folders import own_folder
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Says
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.kit.sign import Says
 
 UNGUARDED: Final = """\
 import torch

@@ -23,9 +23,9 @@ from typing import Any
 
 from torch.utils.data import DataLoader, default_collate
 
-from dltutor.failures.contract import Case, Failure
 from dltutor.failures.corrupt_images import Pictures, VerifiedPictures, shared_pictures
-from dltutor.failures.sign import Says
+from dltutor.failures.kit.contract import Case, Failure
+from dltutor.failures.kit.sign import Says
 
 
 class SkippingPictures(Pictures):

@@ -41,9 +41,8 @@ import torch
 import torch.multiprocessing
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Counts, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Counts, Finding
 
 BATCHES = 5
 SHM = Path("/dev/shm")

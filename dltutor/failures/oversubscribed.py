@@ -35,9 +35,8 @@ import psutil
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Costs, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Costs, Finding
 
 BATCHES = 4
 ROUNDS = 4

@@ -30,10 +30,9 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.folders import own_folder
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Says
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.kit.sign import Says
 
 Sample = tuple[torch.Tensor, int]
 First = Literal["long", "short"]

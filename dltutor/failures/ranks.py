@@ -40,9 +40,8 @@ import torch
 from torch import distributed
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Counts, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Counts, Finding
 
 Kind = Literal["order", "padding"]
 Loader = DataLoader[torch.Tensor]

@@ -33,9 +33,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Counts, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Counts, Finding
 
 LENGTH, EPOCHS = 32, 2
 

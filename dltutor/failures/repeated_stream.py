@@ -27,10 +27,9 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.folders import own_folder
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Counts, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.kit.sign import Counts, Finding
 
 LENGTH = 64
 

@@ -33,10 +33,9 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.records import LENGTH, PAUSE, SIZE, open_slowly, shared_records
-from dltutor.failures.sign import Counts, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.material.records import LENGTH, PAUSE, SIZE, open_slowly, shared_records
 
 
 class Frames(IterableDataset[torch.Tensor]):

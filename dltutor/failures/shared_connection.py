@@ -27,12 +27,11 @@ from functools import partial
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.per_process import PerProcess
-from dltutor.failures.records import count_wrong
-from dltutor.failures.sign import Counts
-from dltutor.failures.store import Store, start_server
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.handles import PerProcess
+from dltutor.failures.kit.sign import Counts
+from dltutor.failures.material.records import count_wrong
+from dltutor.failures.material.store import Store, start_server
 
 LENGTH = 64
 

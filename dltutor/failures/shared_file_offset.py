@@ -43,10 +43,10 @@ from typing import Any, BinaryIO, Protocol
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.per_process import PerProcess
-from dltutor.failures.records import (
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.handles import PerProcess
+from dltutor.failures.kit.sign import Counts
+from dltutor.failures.material.records import (
     LENGTH,
     SIZE,
     Kind,
@@ -55,7 +55,6 @@ from dltutor.failures.records import (
     open_slowly,
     shared_records,
 )
-from dltutor.failures.sign import Counts
 
 
 class Archive(Protocol):

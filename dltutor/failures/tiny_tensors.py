@@ -27,10 +27,9 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.sentences import Sentences, as_list, packed
-from dltutor.failures.sign import Costs, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.material.sentences import Sentences, as_list, packed
 
 BATCH = 128
 BATCHES = 12

@@ -32,10 +32,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.sentences import CLASSES, Sentences, as_list, packed
-from dltutor.failures.sign import Says
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Says
+from dltutor.failures.material.sentences import CLASSES, Sentences, as_list, packed
 
 LENGTH = 800
 

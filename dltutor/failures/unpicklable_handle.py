@@ -33,10 +33,9 @@ from typing import Any, Final, Literal
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.folders import own_folder
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Says
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.kit.sign import Says
 
 Kind = Literal["file", "lock", "generator", "lambda", "sqlite"]
 

@@ -26,9 +26,8 @@ from typing import Literal
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.contract import Case, Failure
-from dltutor.failures.loaders import load
-from dltutor.failures.sign import Counts, Finding
+from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.sign import Counts, Finding
 
 Kind = Literal["short", "long"]
 

@@ -1,9 +1,9 @@
 """What happened: run a loader, watch its processes, write it down."""
 
-from dltutor.observation.confinement.confine import CannotConfine, confine
-from dltutor.observation.machine import Machine, machine
-from dltutor.observation.observe import observe
+from dltutor.observation.confinement.confining import CannotConfine, confine
+from dltutor.observation.observing import observe
 from dltutor.observation.record import Frame, Observation, Worker
+from dltutor.system.host import Machine, machine
 
 __all__ = [
     "CannotConfine",

@@ -4,7 +4,7 @@ Each module holds `WRONG_FIXES`: for every exercise of that lesson, under a few 
 callable that makes the wrong answer, and a fragment of the message that this answer must get:
 
     WRONG_FIXES: WrongFixes = {
-        "01.mend": {
+        "01.fix": {
             "zero workers": (lambda: ..., "keeps its workers"),
         },
     }

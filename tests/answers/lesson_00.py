@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from answers import WrongFixes
-from dltutor.exercises.lesson_00.pairs import Pairs
+from dltutor.lessons.lesson_00.pairs import Pairs
 
 
 class RoundInACircle(Pairs):
@@ -95,7 +95,7 @@ WRONG_FIXES: WrongFixes = {
         "another number": (lambda: 7, "7 is not it"),
         "no number": (lambda: "W0", "is no index"),
     },
-    "00.mend": {
+    "00.fix": {
         "an object instead of the class": (lambda: Pairs([1, 2]), "not an object of it"),
         "round in a circle": (lambda: RoundInACircle, "joins the last level to the first"),
         "the last level twice": (lambda: LastLevelTwice, "one level twice"),

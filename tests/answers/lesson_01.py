@@ -13,8 +13,8 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 from torch.utils.data import DataLoader
 
 from answers import WrongFixes
-from dltutor.exercises.lesson_01.readings import AXES, STEPS, Readings
 from dltutor.failures.corrupt_images import Pictures, VerifiedPictures
+from dltutor.lessons.lesson_01.readings import AXES, STEPS, Readings
 
 
 class Converting(Pictures):
@@ -372,7 +372,7 @@ WRONG_FIXES: WrongFixes = {
         "out of range": (lambda: 58, "run from 0 to 57"),
         "a float": (lambda: 21.0, "whole number"),
     },
-    "01.mend": {
+    "01.fix": {
         "None for a bad picture": (lambda: ReturnsNone, "7 samples are None"),
         "a black picture": (lambda: ReturnsZeros, "7 of 40 pictures are blank"),
         "noise": (lambda: ReturnsNoise, "7 of 40 pictures are in no file"),

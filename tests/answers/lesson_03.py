@@ -319,7 +319,7 @@ WRONG_FIXES: WrongFixes = {
         "a path": (lambda: PurePosixPath("/tmp/09.frame"), "A `PurePosixPath` is no index"),
         "out of range": (lambda: 16, "run from 0 to 15"),
     },
-    "03.mend": {
+    "03.fix": {
         "try and except in the worker": (lambda: CatchesInTheWorker, "nothing was raised here"),
         "tried in main": (lambda: TriesInMain, "ended the process that made it"),
         "a multiprocessing.Pool": (lambda: TriesInAPool, "a `multiprocessing.Pool` waits"),

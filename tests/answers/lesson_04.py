@@ -12,8 +12,8 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from answers import WrongFixes
-from dltutor.exercises.lesson_04.clips import CROP, CountedClips, make_clips
-from dltutor.exercises.lesson_04.headlines import Headlines, make_headlines
+from dltutor.lessons.lesson_04.clips import CROP, CountedClips, make_clips
+from dltutor.lessons.lesson_04.headlines import Headlines, make_headlines
 
 EPOCH = 0
 
@@ -303,7 +303,7 @@ WRONG_FIXES: WrongFixes = {
         "one number": (lambda: {"fresh": 100, "persistent": 100}, "three whole numbers"),
         "no dict": (lambda: 104, "has to stay a dict"),
     },
-    "04.mend": {
+    "04.fix": {
         "num_workers=0": (clips_without_workers, "With `num_workers=0` there is one process"),
         "persistent_workers=False": (clips_with_fresh_workers, "keeps its persistent workers"),
         "a class of loaders": (lambda: Loader, "keeps its workers"),

@@ -1,6 +1,6 @@
 """The usual wrong answers to the exercises of lesson 06.
 
-Those to "06.mend" and "06.transfer" are files: the right one, with a few lines replaced.
+Those to "06.fix" and "06.transfer" are files: the right one, with a few lines replaced.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from answers import WrongFixes
-from dltutor.exercises.lesson_06.records_task import MyRecords
-from dltutor.failures.folders import own_folder
+from dltutor.failures.kit.handles import own_folder
+from dltutor.lessons.lesson_06.records_task import MyRecords
 
 RECORDS = """\
 import os
@@ -163,7 +163,7 @@ WRONG_FIXES: WrongFixes = {
         "a name that is not there": (lambda: "reader.handle", "`Reader` has no `handle`"),
         "no text": (lambda: 3, "got int"),
     },
-    "06.mend": {
+    "06.fix": {
         "num_workers=0": (
             lambda: records(("class MyRecords(Dataset)", "class MyRecords(DataLoader)")),
             "keeps its workers",

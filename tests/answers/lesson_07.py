@@ -16,9 +16,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from answers import WrongFixes
-from dltutor.exercises.lesson_07.label_server import Clips
+from dltutor.failures.kit.handles import PerProcess
 from dltutor.failures.lost_thread import Pairs
-from dltutor.failures.per_process import PerProcess
+from dltutor.lessons.lesson_07.label_server import Clips
 
 Line = tuple[str, int]
 
@@ -312,7 +312,7 @@ WRONG_FIXES: WrongFixes = {
         "out of range": (lambda: 7, "stands in the lines 48 to 65"),
         "a text": (lambda: "self.thread.map", "a whole number"),
     },
-    "07.mend": {
+    "07.fix": {
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
         "another thread in __init__": (lambda: AnotherThreadInInit, "in which process was it"),
         "made on first use": (

@@ -14,14 +14,14 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from answers import WrongFixes
-from dltutor.exercises.lesson_09.boxes import Boxes, PackedBoxes
-from dltutor.exercises.lesson_09.captions_task import CaptionTuple
-from dltutor.failures.captions import (
+from dltutor.failures.material.captions import (
     CaptionObjects,
     Captions,
     FixedWidthCaptions,
     PackedCaptions,
 )
+from dltutor.lessons.lesson_09.boxes import Boxes, PackedBoxes
+from dltutor.lessons.lesson_09.captions_task import CaptionTuple
 
 
 class DataFrame:
@@ -234,7 +234,7 @@ WRONG_FIXES: WrongFixes = {
         "another letter": (lambda: {"F"}, "none of the five"),
         "a number": (lambda: 3, "a set of letters"),
     },
-    "09.mend": {
+    "09.fix": {
         "a numpy object array": (lambda: CaptionObjects, "dtype `object`: 100000 pointers"),
         "pandas": (lambda: InAFrame, "a pandas DataFrame of 100000 rows"),
         "a tuple": (lambda: CaptionTuple, "a tuple of 100000 str objects"),

@@ -238,7 +238,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "one word for all": (lambda: "heap", "is a dict with the keys"),
     },
-    "10.mend": {
+    "10.fix": {
         "zero workers": (
             lambda: loads(
                 CachedRecordings,

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 from dltutor.observation import torch_internals
 from dltutor.observation.budget.settings import Settings
 from dltutor.observation.budget.usage import Lookout, Usage
-from dltutor.observation.observe import observe
+from dltutor.observation.observing import observe
 from dltutor.observation.record import Observation
 
 _TAKEN: Final = 3  # batches that the loop takes: the first fills the queues, the others keep them

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dltutor.observation.budget.room import Room
 from dltutor.observation.budget.settings import Settings
-from dltutor.observation.machine import Machine, size
+from dltutor.system.host import Machine, size
 from dltutor.tables import Table
 
 

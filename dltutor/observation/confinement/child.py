@@ -9,8 +9,8 @@ import signal
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from dltutor.observation.confinement import cgroups, mounts
-from dltutor.observation.memory.descendants import die_with_parent
+from dltutor.system import cgroups, mounts
+from dltutor.system.descendants import die_with_parent
 
 # Python ignores these and so would its children; the keeper ignores the first two.
 _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)

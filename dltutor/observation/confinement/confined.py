@@ -22,7 +22,7 @@ from dltutor.observation import errors
 from dltutor.observation.confinement.unobserved import timeline_of, unobserved
 from dltutor.observation.memory.lives import Limits
 from dltutor.observation.memory.samples import Sample
-from dltutor.observation.observe import observe
+from dltutor.observation.observing import observe
 from dltutor.observation.record import Observation
 from dltutor.observation.stacks import answer_when_asked
 

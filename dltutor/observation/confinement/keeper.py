@@ -18,10 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.observation.confinement import cgroups, child
-from dltutor.observation.confinement.kernel_log import KernelLog
+from dltutor.observation.confinement import child
 from dltutor.observation.confinement.watchdog import Watchdog
-from dltutor.observation.memory.descendants import adopt_orphans, end_descendants, reader
+from dltutor.system import cgroups
+from dltutor.system.descendants import adopt_orphans, end_descendants, reader
+from dltutor.system.kernel_log import KernelLog
 
 _TICK: Final = 0.05  # seconds between two looks
 _ANSWER: Final = 2.0  # seconds for the child to write where it stands

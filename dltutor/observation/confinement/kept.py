@@ -12,13 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final
 
-from dltutor.observation.confinement import cgroups
 from dltutor.observation.confinement.keeper import Report, Task
 from dltutor.observation.interrupts import Interrupts
-from dltutor.observation.memory.descendants import end_strays
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.record import fate
+from dltutor.system import cgroups
+from dltutor.system.descendants import end_strays
 
 _PATIENCE: Final = 20.0  # seconds for the keeper to end all that it keeps
 

@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # importing typing would cost the helper as much as all t
 if TYPE_CHECKING:
     from typing import Any
 
-    from dltutor.observation.memory.readers import Figures, Proc, Psutil
+    from dltutor.system.process_memory import Figures, Proc, Psutil
 
 _SOON = 0.05  # seconds between two samples that were asked for
 _AT_ONCE = 0.02  # seconds of CPU time that full samples may use before they have to be saved up

@@ -12,8 +12,8 @@ import numpy as np
 
 from dltutor.observation.memory.curves import bytes_per_fault
 from dltutor.observation.memory.lives import FIELDS, Life, Limits
-from dltutor.observation.memory.readers import CHEAP, DENIED, FULL
 from dltutor.observation.memory.timeline import Timeline
+from dltutor.system.process_memory import CHEAP, DENIED, FULL
 
 _MACHINE = ("shm", "available", "cgroup")
 _LONG = 5  # times as long as asked for: to be told

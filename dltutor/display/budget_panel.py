@@ -1,0 +1,201 @@
+"""budget(): move the settings of a loader, see what it will hold, and put that on trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import escape
+from multiprocessing import get_all_start_methods
+from typing import Any, Final
+
+import ipywidgets as widgets
+
+from dltutor.display.comparison import draw_memory, draw_shared, verdict
+from dltutor.observation.budget.prediction import Prediction, predict
+from dltutor.observation.budget.room import room
+from dltutor.observation.budget.settings import Settings
+from dltutor.observation.budget.trial import Trial, footprint, trial
+from dltutor.system.host import machine, size
+
+_MOST_WORKERS: Final = 8  # or as many as there are cores
+_MOST_AHEAD: Final = 16
+_BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_IMAGE: Final = 3 * 224 * 224 * 4  # bytes, as float32
+_SAMPLE_SIZES: Final = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, _IMAGE, 1 << 20, 4 << 20)
+_NAMED: Final = {"style": {"description_width": "9.5em"}, "layout": {"width": "min(100%, 540px)"}}
+
+
+class Budget:
+    """A page of settings, their prediction, and a trial of it. Made by `budget`.
+
+    Attributes:
+        prediction: For the settings as they stand.
+        trial: The last run for real, or None.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._machine = machine()
+        self.trial: Trial | None = None
+        self._workers = widgets.IntSlider(
+            settings.workers,
+            1,
+            max(_MOST_WORKERS, self._machine.cores, settings.workers),
+            description="workers",
+            **_NAMED,
+        )
+        self._ahead = widgets.IntSlider(
+            settings.prefetch_factor,
+            1,
+            max(_MOST_AHEAD, settings.prefetch_factor),
+            description="prefetch factor",
+            **_NAMED,
+        )
+        self._batch = _choice("batch size", _BATCH_SIZES, settings.batch_size, str)
+        self._sample = _choice("sample size", _SAMPLE_SIZES, settings.sample_bytes, size)
+        self._method = widgets.ToggleButtons(
+            options=get_all_start_methods(),
+            value=settings.start_method,
+            style={"button_width": "7em"},
+            layout={"width": "auto"},
+        )
+        # Its own description would stand above it.
+        name = widgets.Label(
+            "start method", layout={"width": "9.5em", "justify_content": "flex-end"}
+        )
+        self._button = widgets.Button(description="Run it for real", button_style="primary")
+        self._bars = widgets.HTML()
+        self._said = widgets.HTML()
+        self._controls = (self._workers, self._ahead, self._batch, self._sample, self._method)
+        method = widgets.HBox([name, self._method], layout={"align_items": "center"})
+        self._page = widgets.VBox(
+            [*self._controls[:-1], method, self._bars, self._button, self._said]
+        )
+        self._footprint = footprint(settings.start_method)
+        for control in self._controls:
+            control.observe(self._changed, "value")
+        self._button.on_click(lambda _: self._pressed())
+        self._show()
+
+    @property
+    def prediction(self) -> Prediction:
+        return predict(
+            self._machine,
+            self._footprint,
+            workers=self._workers.value,
+            prefetch_factor=self._ahead.value,
+            batch_size=self._batch.value,
+            sample_bytes=self._sample.value,
+        )
+
+    def run(self) -> Trial:
+        """Run the settings for real, as the button does.
+
+        Returns:
+            The Trial: what was predicted, and what was measured.
+
+        Raises:
+            ValueError: It would take more than is safe here now.
+            RuntimeError: The run did not finish.
+            KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
+        """
+        with self._busy("Running it, in a process of its own. This takes a few seconds."):
+            self.trial = trial(self.prediction)
+        return self.trial
+
+    def __repr__(self) -> str:
+        # What a saved notebook shows: always the same words, so that notebooks can be compared.
+        return "Budget of a loader: settings to move, and what they take up. It needs a kernel."
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = self._page._repr_mimebundle_(**options) or {}
+        return {**shown, "text/plain": repr(self)}
+
+    def _changed(self, _: object) -> None:
+        method, measured = self._method.value, self._footprint.start_method
+        if method == measured:
+            self._show()
+        elif problem := self._problem(self._measure):
+            self._method.value = measured
+            self._show(problem)
+
+    def _measure(self) -> None:
+        method = self._method.value
+        with self._busy(f"Measuring what a worker takes up under {method}. A few seconds."):
+            self._footprint = footprint(method)
+
+    def _pressed(self) -> None:
+        if problem := self._problem(self.run):
+            self._show(problem)
+
+    def _problem(self, action: Callable[[], object]) -> str:
+        # A callback has no cell for its traceback.
+        try:
+            action()
+        except (ValueError, RuntimeError) as error:
+            return str(error)
+        except KeyboardInterrupt:
+            return "Stopped."
+        return ""
+
+    @contextmanager
+    def _busy(self, what: str) -> Iterator[None]:
+        everything = (*self._controls, self._button)
+        for control in everything:
+            control.disabled = True
+        self._say(what)
+        try:
+            yield
+        finally:
+            for control in everything:
+                control.disabled = False
+            self._show()
+
+    def _show(self, problem: str = "") -> None:
+        predicted = self.prediction
+        tried = self.trial if self.trial and self.trial.prediction == predicted else None
+        self._bars.value = draw_shared(predicted, tried) + draw_memory(predicted, tried)
+        refusal = predicted.refusal(room())
+        self._button.disabled = bool(refusal)
+        self._say(problem or refusal or verdict(predicted, tried))
+
+    def _say(self, text: str) -> None:
+        self._said.value = (
+            '<div role="status" style="max-width:640px;line-height:1.5;white-space:pre-wrap">'
+            f"{escape(text)}</div>"
+        )
+
+
+def budget(
+    *,
+    workers: int = 2,
+    prefetch_factor: int = 2,
+    batch_size: int = 8,
+    sample_bytes: int = _IMAGE,
+    start_method: str = "fork",
+) -> Budget:
+    """Show what a loader holds in shared memory and in all, for settings that you move.
+
+    A button runs them for real, on synthetic samples in a process of its own, and draws the
+    measurement beside the prediction. What a worker takes up is measured on this machine, too:
+    once for each start method, which takes a few seconds.
+
+    Args:
+        workers: `num_workers` to begin with.
+        prefetch_factor: Batches that each worker makes ahead.
+        batch_size: Samples in a batch.
+        sample_bytes: The size of a sample in bytes; by default an image, 3 x 224 x 224 float32.
+        start_method: fork, spawn or forkserver.
+
+    Returns:
+        The Budget; as the last line of a cell it is shown. `run()` does what the button does.
+
+    Raises:
+        ValueError: A setting is out of its range.
+        RuntimeError: No worker could be measured.
+    """
+    return Budget(Settings(workers, prefetch_factor, batch_size, sample_bytes, start_method))
+
+
+def _choice(name: str, sizes: tuple[int, ...], value: int, label: Callable[[int], str]) -> Any:
+    options = [(label(size), size) for size in sorted({*sizes, value})]
+    return widgets.SelectionSlider(options=options, value=value, description=name, **_NAMED)

@@ -1,0 +1,200 @@
+"""The instruments at the package's root: observation, with a picture where one can be shown."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.display.screen import Screen
+from dltutor.observation.interrupts import interrupts_held
+from dltutor.observation.memory.recorder import Recorder
+from dltutor.observation.memory.timeline import Timeline
+from dltutor.observation.memory.worker_names import WorkerNames
+from dltutor.observation.observing import check_arguments
+from dltutor.observation.observing import observe as observe_unseen
+from dltutor.observation.record import Observation
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+
+_MONITORED: Final = 180.0  # seconds that a monitor shows
+_MONITOR_PERIOD: Final = 0.5  # it may stand there all day
+
+
+def observe(
+    loader: DataLoader[Any],
+    *,
+    deadline: float = 30,
+    consume: Callable[[DataLoader[Any]], object] | None = None,
+    epochs: int = 1,
+    live: bool = False,
+) -> Observation:
+    """Iterate a loader here and now, survive whatever it does, and say what happened.
+
+    The exception that ends the run is kept as text, not raised. Afterwards there is no process,
+    `/dev/shm` segment or open descriptor more than before, and signal handlers and sharing
+    strategy are as they were. Persistent workers are ended too.
+
+    Args:
+        loader: The loader, with any number of workers and any start method.
+        deadline: Seconds after which the run is stopped; its end is then "hung". It interrupts
+            Python code and every wait for a worker, but not C code stuck in this process.
+        consume: The training loop, as a function that takes the loader and iterates it. Its
+            exceptions end the run too. Default: `for batch in loader: pass`.
+        epochs: How many times the loop runs.
+        live: Draw memory by process while the loader runs, and a figure that stays when it has
+            ended. Without a notebook there is no picture, and the run is the same.
+
+    Returns:
+        The Observation.
+
+    Raises:
+        TypeError: `loader` is no DataLoader, or `consume` cannot be called.
+        ValueError: `deadline` or `epochs` is not positive.
+        RuntimeError: Called outside the main thread, where no deadline can interrupt.
+        KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
+    """
+    if not live:
+        return observe_unseen(loader, deadline=deadline, consume=consume, epochs=epochs)
+    check_arguments(loader, deadline, consume, epochs)
+    screen = Screen(_title(loader), counted=True)
+    screen.show()
+    seen: Observation | None = None
+    try:
+        seen = observe_unseen(
+            loader, deadline=deadline, consume=consume, epochs=epochs, listeners=screen.listeners
+        )
+        return seen
+    finally:
+        with _interrupts_held():
+            if seen is None:
+                screen.finish("Stopped", None)
+            else:
+                screen.finish(seen.story().title, seen.timeline)
+
+
+class Watch:
+    """What `watch` gives to its block.
+
+    Attributes:
+        batches: How many your loop has had so far. Count them, `w.batches += 1`, and the chart
+            shows them; growth per batch can be told only then.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._timeline: Timeline | None = None
+
+    @property
+    def batches(self) -> int:
+        return self._recorder.batches
+
+    @batches.setter
+    def batches(self, count: int) -> None:
+        self._recorder.batches = count
+
+    @property
+    def timeline(self) -> Timeline:
+        """What was recorded.
+
+        Raises:
+            RuntimeError: The block has not ended yet.
+        """
+        if self._timeline is None:
+            raise RuntimeError("the timeline is complete when the `with watch()` block has ended")
+        return self._timeline
+
+
+@contextmanager
+def watch(title: str = "") -> Iterator[Watch]:
+    """Record the memory of this process, and of all that it starts, while a block of code runs.
+
+    In a notebook a live chart shows it, and a figure stays when the block has ended. Exceptions
+    pass through. The workers of any loader are W0, W1, ... in the order in which they appear.
+
+    Args:
+        title: What to call it.
+
+    Yields:
+        A Watch: its `timeline` holds the record when the block has ended.
+    """
+    title = title or "watch"
+    screen = Screen(title)
+    recorder = Recorder(listeners=screen.listeners, roles=WorkerNames())
+    watched = Watch(recorder)
+    how = "Ended"
+    try:
+        screen.show()
+        recorder.start()
+        yield watched
+    except BaseException as error:
+        how = f"Ended by {type(error).__name__}"
+        raise
+    finally:
+        with _interrupts_held():
+            watched._timeline = recorder.stop()
+            screen.finish(how, watched.timeline)
+
+
+class Monitor:
+    """A standing chart of this process and all that it starts. Made by `monitor`."""
+
+    def __init__(self) -> None:
+        self._screen = Screen("This kernel", window=_MONITORED, alone=True)
+        self._recorder = Recorder(
+            period=_MONITOR_PERIOD, listeners=self._screen.listeners, roles=WorkerNames()
+        )
+        self._recorder.start()
+        self.running = True
+
+    def show(self) -> None:
+        """Move the chart into the output of the running cell."""
+        self._screen.show()
+
+    def stop(self) -> Timeline:
+        """Stop sampling, and leave a figure of the whole record in the running cell.
+
+        Returns:
+            The record. Stopping again returns it again.
+        """
+        timeline = self._recorder.stop()
+        if self.running:
+            self.running = False
+            self._screen.finish("Stopped", timeline)
+        return timeline
+
+    def _ipython_display_(self) -> None:
+        # As the last expression of its cell: it is on the page already.
+        pass
+
+
+_standing: Monitor | None = None
+
+
+def monitor() -> Monitor:
+    """Put a chart on the page that stays between cells and shows the last three minutes.
+
+    It samples on until it is stopped or the kernel ends. Calling it again moves it to the cell
+    that calls.
+
+    Returns:
+        The Monitor; `stop()` ends it and returns the timeline.
+    """
+    global _standing
+    if _standing is None or not _standing.running:
+        _standing = Monitor()
+    _standing.show()
+    return _standing
+
+
+def _title(loader: DataLoader[Any]) -> str:
+    workers = f"{loader.num_workers} worker{'' if loader.num_workers == 1 else 's'}"
+    return f"{type(loader.dataset).__name__}, {workers}"
+
+
+def _interrupts_held() -> AbstractContextManager[object]:
+    # Only the main thread is ever interrupted, and only it may say how.
+    main = threading.current_thread() is threading.main_thread()
+    return interrupts_held() if main else nullcontext()

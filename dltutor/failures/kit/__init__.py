@@ -1,0 +1,1 @@
+"""What the failure modes have in common: their contract, their signs, their gauge."""

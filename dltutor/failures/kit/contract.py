@@ -1,0 +1,105 @@
+"""What every failure mode supplies: a Failure with a broken and a fixed Case.
+
+`load` makes the DataLoader that most of them have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.kit.sign import Sign
+
+#: How multiprocessing can start a worker on Linux.
+START_METHODS: Final = ("fork", "spawn", "forkserver")
+
+Consume = Callable[["DataLoader[Any]"], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A real loader, and the loop that uses it where the fault is seen in the loop.
+
+    Args:
+        loader: The DataLoader, ready to iterate.
+        consume: The training loop as a function of the loader; None for
+            `for batch in loader: pass`. A loop that measures the fault returns a Finding.
+    """
+
+    loader: DataLoader[Any]
+    consume: Consume | None = None
+
+
+class MakeCase(Protocol):
+    """Builds a Case. Every failure takes at least these keyword arguments."""
+
+    def __call__(self, *, workers: int = 2, start_method: str = "fork") -> Case: ...
+
+
+def never() -> str | None:
+    """The `absent` of a failure that every machine shows."""
+    return None
+
+
+@dataclass(frozen=True, eq=False)  # an entry is equal to itself only
+class Failure:
+    """One way in which a loader goes wrong, and the same loader mended.
+
+    Args:
+        name: The name to search for, such as `corrupt_images`.
+        lesson: The number of the lesson that teaches it, such as "01".
+        symptom: What you see, in the words you would type into a search engine; where several
+            things can be seen, parted by " / ".
+        cause: Why it happens, in one or two sentences.
+        remedy: What to do at work, in one or two sentences.
+        broken: Builds the loader that goes wrong.
+        fixed: Builds the mended loader.
+        sign: What the broken case shows and the fixed one does not.
+        start_methods: The start methods under which the broken case shows its sign. Under the
+            others it shows none, or another failure.
+        texts: Regular expressions, matched without regard to case, for what a log of this failure
+            contains: the wording of every torch version. Empty where nothing is said.
+        limits: Keyword arguments of `confine` for a case that is safe only there; None for one
+            that can be run anywhere.
+        deadline: Seconds that a run of the broken case is given under `fork`; other start methods
+            take longer to start and are given more. The fixed case gets a minute.
+        ordered: Whether the fixed case delivers the same batches in the same order with any number
+            of workers. If not, its batches are tensors of one dimension, and their values are the
+            same.
+        absent: Says why this machine does not show the failure, or returns None.
+    """
+
+    name: str
+    lesson: str
+    symptom: str
+    cause: str
+    remedy: str
+    broken: MakeCase
+    fixed: MakeCase
+    sign: Sign
+    start_methods: tuple[str, ...] = START_METHODS
+    texts: tuple[str, ...] = ()
+    limits: Mapping[str, int | str] | None = None
+    deadline: float = 30
+    ordered: bool = True
+    absent: Callable[[], str | None] = never
+
+
+def load(dataset: Dataset[Any], workers: int, start_method: str, **options: Any) -> DataLoader[Any]:
+    """Make a loader of batches of 4, which starts its workers by the method that is named.
+
+    Args:
+        dataset: What to load.
+        workers: The number of workers; 0 for none.
+        start_method: "fork", "spawn" or "forkserver"; without workers it has no meaning.
+        options: Further arguments of the DataLoader.
+    """
+    return DataLoader(
+        dataset,
+        **{"batch_size": 4} | options,
+        num_workers=workers,
+        multiprocessing_context=start_method if workers else None,
+    )

@@ -1,0 +1,43 @@
+"""What is opened once: a folder for as long as Python runs, a handle for each process."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def own_folder() -> Path:
+    """Make a temporary folder that is removed when Python exits."""
+    folder = tempfile.mkdtemp(prefix="dltutor-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+class PerProcess(Generic[T]):
+    """Opens a handle when a process first asks for it, and never hands one to another process.
+
+    Args:
+        open: Opens the handle. It must be possible to pickle it, for `spawn` and `forkserver`.
+    """
+
+    def __init__(self, open: Callable[[], T]) -> None:
+        self._open = open
+        self._opened_by: int | None = None
+        self._handle: T | None = None
+
+    def get(self) -> T:
+        """The handle of this process."""
+        if self._handle is None or self._opened_by != os.getpid():
+            self._handle = self._open()
+            self._opened_by = os.getpid()
+        return self._handle
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_handle": None, "_opened_by": None}

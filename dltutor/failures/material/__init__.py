@@ -1,0 +1,1 @@
+"""What the failure modes load: files and records, made on the spot."""

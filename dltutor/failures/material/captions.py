@@ -1,0 +1,196 @@
+"""Captions of pictures, kept as Python objects or as bytes, for `copy_on_read` and lesson 09."""
+
+from __future__ import annotations
+
+import os
+import struct
+import weakref
+from collections.abc import Sequence
+from functools import cache
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from dltutor.failures.kit.handles import own_folder
+
+
+@cache
+def shared_captions(count: int = 300_000) -> Path:
+    """A file of captions that the cases of this process share; removed at its end."""
+    folder = own_folder()
+    path = folder / "captions.txt"
+    lines = (f"{n:06}.jpg shows {n * 7919 % count} birds above a lake\n" for n in range(count))
+    path.write_text("".join(lines))
+    return path
+
+
+class Captions(Dataset[str]):
+    """The captions of a file, one on each line."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.captions = Path(path).read_text().splitlines()
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def __getitem__(self, index: int) -> str:
+        return self.captions[index]
+
+
+class CaptionDicts(Dataset[str]):
+    """The captions as records."""
+
+    def __init__(self, path: str | Path) -> None:
+        lines = Path(path).read_text().splitlines()
+        self.records = [{"number": n, "caption": line} for n, line in enumerate(lines)]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: int) -> str:
+        return str(self.records[index]["caption"])
+
+
+class CaptionObjects(Dataset[str]):
+    """The captions in a numpy array, of objects."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.captions = np.array(Path(path).read_text().splitlines(), dtype=object)
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def __getitem__(self, index: int) -> str:
+        return str(self.captions[index])
+
+
+class CaptionFrame(Dataset[str]):
+    """The captions in a column of a pandas table."""
+
+    def __init__(self, path: str | Path) -> None:
+        import pandas as pd  # type: ignore[import-untyped, unused-ignore]  # untyped or absent
+
+        self.table = pd.DataFrame({"caption": Path(path).read_text().splitlines()}, dtype=object)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, index: int) -> str:
+        return str(self.table["caption"].iat[index])
+
+
+class PackedCaptions(Dataset[str]):
+    """The captions as one array of bytes; caption i ends where caption i + 1 begins."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.text, self.offsets = pack(Path(path).read_bytes().splitlines())
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> str:
+        start, stop = self.offsets[index : index + 2]
+        return self.text[start:stop].tobytes().decode()
+
+
+class FixedWidthCaptions(Dataset[str]):
+    """The captions in a numpy array of bytes, all as wide as the longest."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.captions = np.array(Path(path).read_bytes().splitlines(), dtype="S")
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def __getitem__(self, index: int) -> str:
+        return bytes(self.captions[index]).decode()
+
+
+class TensorCaptions(Dataset[str]):
+    """The captions packed, in tensors: spawned workers share them as well."""
+
+    def __init__(self, path: str | Path) -> None:
+        text, offsets = pack(Path(path).read_bytes().splitlines())
+        self.text = torch.from_numpy(text)
+        self.offsets = torch.from_numpy(offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> str:
+        start, stop = self.offsets[index : index + 2].tolist()
+        return self.text[start:stop].numpy().tobytes().decode()
+
+
+class SharedCaptions(Dataset[str]):
+    """The captions packed, in shared memory with a name: created here, attached by the workers.
+
+    The process that made it unlinks it when the dataset goes, or at its own end.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        text, offsets = pack(Path(path).read_bytes().splitlines())
+        self.length = len(offsets) - 1
+        content = offsets.tobytes() + text.tobytes()
+        self.text_at = offsets.nbytes
+        self.memory = SharedMemory(create=True, size=len(content))
+        self._buffer()[: len(content)] = content
+        self.close = weakref.finalize(self, close_memory, self.memory, unlinked_by=os.getpid())
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> str:
+        # Nothing that points into the buffer is kept: as long as it is, close() raises.
+        start, stop = struct.unpack_from("qq", self._buffer(), 8 * index)
+        return bytes(self._buffer()[self.text_at + start : self.text_at + stop]).decode()
+
+    def _buffer(self) -> memoryview:
+        if self.memory.buf is None:
+            raise ValueError("these captions are closed")
+        return self.memory.buf
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A spawned worker gets the name, not the bytes.
+        return {"name": self.memory.name, "length": self.length, "text_at": self.text_at}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.length, self.text_at = state["length"], state["text_at"]
+        self.memory = SharedMemory(state["name"])
+        self.close = weakref.finalize(self, close_memory, self.memory, unlinked_by=None)
+
+
+def close_memory(memory: SharedMemory, unlinked_by: int | None) -> None:
+    """Detach shared memory, and remove it in the process that is to; None for nowhere."""
+    memory.close()
+    if os.getpid() == unlinked_by:  # not in a forked worker, which inherits this call
+        memory.unlink()
+
+
+def pack(lines: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Join lines.
+
+    Returns:
+        All their bytes, and where each begins, with the end of the last one: `len(lines) + 1`.
+    """
+    offsets = np.zeros(len(lines) + 1, dtype=np.int64)
+    np.cumsum([len(line) for line in lines], out=offsets[1:])
+    return np.frombuffer(bytearray().join(lines), dtype=np.uint8), offsets
+
+
+LISTED = {
+    "list": Captions,
+    "dicts": CaptionDicts,
+    "object_array": CaptionObjects,
+    "pandas": CaptionFrame,
+}
+STORED = {
+    "packed": PackedCaptions,
+    "fixed_width": FixedWidthCaptions,
+    "tensor": TensorCaptions,
+    "shared_memory": SharedCaptions,
+}

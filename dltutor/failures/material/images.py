@@ -1,0 +1,138 @@
+"""A small folder of pictures, drawn on the spot: healthy ones, and spoilt ones among them."""
+
+from __future__ import annotations
+
+import csv
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from dltutor.failures.kit.handles import own_folder
+
+CLASSES: Final = ("circle", "square", "triangle")
+SIDE: Final = 64  # pixels
+
+
+def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
+    """Draw one RGB picture of a shape.
+
+    Args:
+        shape: One of `CLASSES`.
+        rng: Chooses colours, place and size, so that a seed gives the same picture again.
+        side: Width and height in pixels.
+    """
+    if shape not in CLASSES:
+        raise ValueError(f"shape must be one of {', '.join(CLASSES)}, got {shape!r}")
+    background, ink = (tuple(int(c) for c in rng.integers(low, low + 96, 3)) for low in (160, 0))
+    image = Image.new("RGB", (side, side), background)
+    pen = ImageDraw.Draw(image)
+    radius = int(rng.integers(side // 5, side // 3))
+    x, y = (int(v) for v in rng.integers(radius, side - radius, 2))
+    box = (x - radius, y - radius, x + radius, y + radius)
+    if shape == "circle":
+        pen.ellipse(box, fill=ink)
+    elif shape == "square":
+        pen.rectangle(box, fill=ink)
+    else:
+        pen.polygon([(x, y - radius), (x - radius, y + radius), (x + radius, y + radius)], fill=ink)
+    # Grain keeps the compressed file long enough to be cut in half.
+    grain = rng.integers(-12, 13, (side, side, 3))
+    return Image.fromarray(np.clip(np.asarray(image) + grain, 0, 255).astype(np.uint8))
+
+
+def make_pictures(
+    folder: str | Path | None = None, *, per_class: int = 16, spoilt: bool = True, seed: int = 14
+) -> Path:
+    """Fill a folder with pictures and a list of them, `labels.csv`: one line `path,class` each.
+
+    The list was made when every file was there; one listed file has been deleted since.
+
+    Args:
+        folder: Where to write; it is made if it is missing. None: a new temporary folder,
+            removed when Python exits.
+        per_class: Healthy pictures in each class.
+        spoilt: Also write one file of each kind in `SPOILERS`.
+        seed: The same seed gives the same files, byte for byte.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: `per_class` is below 1.
+        OSError: The folder cannot be written; the message names it.
+    """
+    if per_class < 1:
+        raise ValueError(f"per_class must be 1 or more pictures, got {per_class}")
+    if folder is None:
+        folder = own_folder()
+    root = Path(folder)
+    try:
+        _write(root, per_class, spoilt, np.random.default_rng(seed))
+    except OSError as error:
+        raise OSError(
+            f"folder must be a place where pictures can be written, got {str(root)!r}: {error}"
+        ) from error
+    return root
+
+
+def _write(root: Path, per_class: int, spoilt: bool, rng: np.random.Generator) -> None:
+    listed: list[tuple[str, str]] = []
+    for shape in CLASSES:
+        (root / shape).mkdir(parents=True, exist_ok=True)
+        for i in range(per_class):
+            path = f"{shape}/{i:03}.{'png' if i % 4 == 3 else 'jpg'}"
+            draw(shape, rng).save(root / path)
+            listed.append((path, shape))
+    for i, (name, spoil) in enumerate(SPOILERS.items() if spoilt else ()):
+        shape = CLASSES[i % len(CLASSES)]
+        path = f"{shape}/{name}"
+        (root / path).unlink(missing_ok=True)
+        spoil(root / path, draw(shape, rng, 4 * SIDE))
+        listed.append((path, shape))
+    rng.shuffle(listed)
+    with (root / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(listed)
+
+
+def _cut(path: Path, image: Image.Image) -> None:
+    image.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def _bomb(path: Path, image: Image.Image) -> None:
+    # A PNG whose header promises 20 000 x 20 000 pixels. Pillow refuses it on the header alone.
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(bytes(1000))
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    )
+
+
+def _unreadable(path: Path, image: Image.Image) -> None:
+    image.save(path)
+    path.chmod(0)
+
+
+# File name -> how it is spoilt. Each kind is one that real image sets contain.
+SPOILERS: Final[dict[str, Callable[[Path, Image.Image], object]]] = {
+    "cut-short.jpg": _cut,
+    "cut-short.png": _cut,
+    "empty.jpg": lambda path, image: path.touch(),
+    "web-page.jpg": lambda path, image: path.write_text("<html>404 Not Found</html>\n"),
+    "grey.jpg": lambda path, image: image.convert("L").save(path),
+    "palette.png": lambda path, image: image.convert("P").save(path),
+    "transparent.png": lambda path, image: image.convert("RGBA").save(path),
+    "deleted.jpg": lambda path, image: None,
+    "no-permission.jpg": _unreadable,
+    "bomb.png": _bomb,
+}

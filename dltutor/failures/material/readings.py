@@ -1,0 +1,54 @@
+"""Small folders of measurements: readings of a sensor as JSON, recordings of sound as `.npy`."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from dltutor.failures.kit.handles import own_folder
+
+COUNT: Final = 16
+SPOILT: Final = 9  # the number of the spoilt reading
+
+
+@cache
+def make_readings(spoilt: str | None = None) -> tuple[Path, ...]:
+    """Write the readings to a temporary folder that is removed when Python exits.
+
+    Args:
+        spoilt: What the file with the number `SPOILT` holds; None for a reading like the others.
+
+    Returns:
+        The files, in order. Each holds three `values` and a `label`.
+    """
+    folder = own_folder()
+    paths = tuple(folder / f"{number:03}.json" for number in range(COUNT))
+    for number, path in enumerate(paths):
+        reading = {"values": [number / 4, number / 2, float(number)], "label": number % 3}
+        path.write_text(json.dumps(reading))
+    if spoilt is not None:
+        paths[SPOILT].write_text(spoilt)
+    return paths
+
+
+@cache
+def shared_recordings(count: int, length: int) -> tuple[str, ...]:
+    """Recordings that the cases of this process share; removed at its end.
+
+    Args:
+        count: How many files.
+        length: Numbers of two bytes (`int16`) in each.
+
+    Returns:
+        The paths of the `.npy` files.
+    """
+    folder = own_folder()
+    random = np.random.default_rng(0)
+    paths = [folder / f"recording_{number:03}.npy" for number in range(count)]
+    for path in paths:
+        np.save(path, random.integers(-(2**15), 2**15, length, dtype=np.int16))
+    return tuple(map(str, paths))

@@ -1,0 +1,92 @@
+"""Scans of which a few slices are wanted, and all are unpacked. One scan is far longer.
+
+No failure mode of its own: it takes the memory with which lesson 03 calls the OOM killer. Run it in
+`confine`. Every scan but one is of the usual length, so nothing grows from sample to sample, and no
+curve announces the end: the worker that draws the long scan takes half a gigabyte within a second
+or two, and is killed. The remedy is to choose the slices before they are unpacked.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.kit.contract import Case, load
+from dltutor.failures.kit.handles import own_folder
+
+SIDE: Final = 1024  # a slice is 1 MB, one byte for a pixel
+WANTED: Final = 4  # slices of each scan
+COUNT: Final = 12  # scans
+USUAL: Final = 12  # slices in a scan
+LONG: Final = 700  # slices in the one that is different
+THE_LONG_ONE: Final = 8  # its number
+
+
+def unpack(packed: bytes) -> np.ndarray:
+    """One slice."""
+    return np.frombuffer(zlib.decompress(packed), np.uint8).reshape(SIDE, SIDE)
+
+
+def read_scan(path: Path) -> list[bytes]:
+    """The packed slices of a scan."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:4], "little")
+    return [data[start : start + size] for start in range(4, len(data), size)]
+
+
+class Scans(Dataset[np.ndarray]):
+    """Four slices of each scan, at even distances, reduced to thumbnails."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = list(paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        slices = [unpack(packed) for packed in read_scan(self.paths[index])]
+        return np.stack(evenly(slices))[:, ::16, ::16].copy()
+
+
+class ThinScans(Scans):
+    """The same thumbnails. What is not wanted is not unpacked."""
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        slices = [unpack(packed) for packed in evenly(read_scan(self.paths[index]))]
+        return np.stack(slices)[:, ::16, ::16].copy()
+
+
+def evenly(slices: list[Any]) -> list[Any]:
+    """Four of them, at even distances."""
+    return slices[:: len(slices) // WANTED][:WANTED]
+
+
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Unpack every slice. Safe in `confine` only."""
+    return Case(_loader(Scans(_paths()), workers, start_method))
+
+
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Unpack what is wanted."""
+    return Case(_loader(ThinScans(_paths()), workers, start_method))
+
+
+@cache
+def _paths() -> tuple[Path, ...]:
+    folder = own_folder()
+    paths = tuple(folder / f"{number:02}.scan" for number in range(COUNT))
+    for number, path in enumerate(paths):
+        packed = zlib.compress(bytes([number]) * SIDE * SIDE)
+        slices = LONG if number == THE_LONG_ONE else USUAL
+        path.write_bytes(len(packed).to_bytes(4, "little") + packed * slices)
+    return paths
+
+
+def _loader(dataset: Scans, workers: int, start_method: str) -> DataLoader[np.ndarray]:
+    return load(dataset, workers, start_method, batch_size=1, collate_fn=np.stack)

@@ -1,0 +1,1 @@
+"""What the lessons have in common: exercises, checks, hints, progress."""

@@ -1,0 +1,174 @@
+"""observe(): run a loader at arm's length and write down what happened."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.observation import errors
+from dltutor.observation.interrupts import Interrupts, interrupts_held
+from dltutor.observation.leftovers import close_interrupted_files, nothing_left
+from dltutor.observation.memory.recorder import Recorder, Sample
+from dltutor.observation.record import End, Observation
+from dltutor.observation.run import Run
+from dltutor.observation.time_limits import DeadlinePassed
+from dltutor.observation.time_limits import deadline as time_limit
+
+
+def observe(
+    loader: DataLoader[Any],
+    *,
+    deadline: float = 30,
+    consume: Callable[[DataLoader[Any]], object] | None = None,
+    epochs: int = 1,
+    listeners: Sequence[Callable[[Sample], None]] = (),
+) -> Observation:
+    """Iterate a loader here and now, survive whatever it does, and say what happened.
+
+    The exception that ends the run is kept as text, not raised. Afterwards there is no process,
+    `/dev/shm` segment or open descriptor more than before, and signal handlers and sharing
+    strategy are as they were. Persistent workers are ended too. With the sharing strategy
+    `file_system` torch's `torch_shm_manager` stays, as after any loader: torch needs it.
+
+    Args:
+        loader: The loader, with any number of workers and any start method.
+        deadline: Seconds after which the run is stopped; its end is then "hung". It interrupts
+            Python code and every wait for a worker, but not C code stuck in this process.
+        consume: The training loop, as a function that takes the loader and iterates it. Its
+            exceptions end the run too. What it returns is kept, of the last epoch. Default:
+            `for batch in loader: pass`.
+        epochs: How many times the loop runs.
+        listeners: Each is called, in a thread, with every memory sample as it is taken.
+
+    Returns:
+        The Observation.
+
+    Raises:
+        TypeError: `loader` is no DataLoader, or `consume` cannot be called.
+        ValueError: `deadline` or `epochs` is not positive.
+        RuntimeError: Called outside the main thread, where no deadline can interrupt.
+        KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
+    """
+    check_arguments(loader, deadline, consume, epochs)
+    with interrupts_held() as interrupts, ExitStack() as clean_up:
+        folder = clean_up.enter_context(TemporaryDirectory(prefix="dltutor-run-"))
+        pids = clean_up.enter_context(nothing_left())
+        recorder = Recorder(listeners=listeners)
+        recorder.start()
+        # A loop may start loaders of its own: the recorder has seen their workers.
+        clean_up.callback(lambda: pids.update(recorder.pids))
+        clean_up.callback(recorder.stop)
+        run = Run(loader, folder, recorder, pids, interrupts)
+        result, error = _drive(run, consume or _iterate, epochs, deadline, interrupts)
+        seconds = time.perf_counter() - run.started
+        try:
+            if isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            return replace(_write_down(run, error, seconds, deadline), result=result)
+        finally:
+            run.end_workers(kindly=error is None)
+            if error is not None:
+                close_interrupted_files(error)
+                errors.forget(error)
+
+
+def _iterate(loader: DataLoader[Any]) -> None:
+    for _ in loader:
+        pass
+
+
+def _drive(
+    run: Run,
+    loop: Callable[[DataLoader[Any]], object],
+    epochs: int,
+    seconds: float,
+    interrupts: Interrupts,
+) -> tuple[object, BaseException | None]:
+    result: object = None
+    with run.instrumented():
+        try:
+            with time_limit(seconds), interrupts.let_through():
+                try:
+                    for _ in range(epochs):
+                        result = loop(run.loader)
+                finally:
+                    run.ignore_deaths()
+        except BaseException as error:  # also SystemExit: nothing may end the kernel
+            return None, error
+        finally:
+            run.ignore_deaths()  # all of them, even if the alarm rang above
+    return result, None
+
+
+def _write_down(
+    run: Run, error: BaseException | None, seconds: float, deadline: float
+) -> Observation:
+    hung = isinstance(error, DeadlinePassed)
+    failed = errors.read(error) if error is not None else errors.NOTHING
+    if hung:  # the alarm is ours; where it rang is worth telling
+        failed = replace(errors.NOTHING, traceback=failed.traceback)
+    end: End = "hung" if hung else "raised" if error is not None else "finished"
+    if (
+        failed.by_torch == "worker died"
+        or (failed.lost_contact and run.wait_for_a_death())
+        or (hung and run.waits_for_the_dead())
+    ):
+        end = "worker died"
+    return Observation(
+        end=end,
+        deadline=deadline,
+        batches=run.batches,
+        samples=run.samples,
+        seconds=seconds,
+        first_batch_seconds=run.first_batch,
+        last_batch_seconds=run.last_batch,
+        chain=failed.chain,
+        traceback=failed.traceback,
+        raised_in_worker=failed.raised_in_worker,
+        failed_worker=failed.failed_worker,
+        workers=run.workers(where=hung or failed.by_torch == "timed out"),
+        stderr=run.stderr(),
+        raw=failed.raw,
+        timeline=run.recorder.stop(),
+    )
+
+
+def check_arguments(loader: object, deadline: object, consume: object, epochs: object) -> None:
+    """Raise what `observe` raises for wrong arguments."""
+    if not isinstance(loader, DataLoader):
+        raise TypeError(f"observe() takes a torch DataLoader, got {_what_instead(loader)}")
+    if (
+        isinstance(deadline, bool)
+        or not isinstance(deadline, (int, float))
+        or not (0 < deadline <= threading.TIMEOUT_MAX)
+    ):
+        raise ValueError(f"deadline must be a positive number of seconds, got {deadline!r}")
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+        raise ValueError(f"epochs must be a whole number of 1 or more, got {epochs!r}")
+    if consume is not None and not callable(consume):
+        raise TypeError(
+            f"consume must be a function that takes the loader and iterates it, got {consume!r}"
+        )
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "observe() must be called in the main thread: only there can its deadline interrupt "
+            f"a loader that hangs. This is {threading.current_thread().name}"
+        )
+
+
+def _what_instead(thing: object) -> str:
+    kind = type(thing).__name__
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}: make an object of it first"
+    if isinstance(thing, Dataset):
+        return f"{kind} (a Dataset): wrap it, DataLoader({kind}(...), num_workers=2)"
+    if hasattr(thing, "__next__"):
+        return f"{kind} (an iterator, which runs once): pass the loader that it came from"
+    return f"{kind}: {thing!r:.60}"

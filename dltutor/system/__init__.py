@@ -1,0 +1,1 @@
+"""What the operating system knows: processes and their memory, cgroups, mounts, signals."""
