@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from dltutor.display.live import observe as observe
     from dltutor.display.live import watch as watch
     from dltutor.failures import CATALOGUE as CATALOGUE
-    from dltutor.lessons import check as check
-    from dltutor.lessons import hint as hint
-    from dltutor.lessons import progress as progress
+    from dltutor.lessons.kit.checking import check as check
+    from dltutor.lessons.kit.checking import hint as hint
+    from dltutor.lessons.kit.checking import progress as progress
     from dltutor.observation import Observation as Observation
     from dltutor.observation import confine as confine
     from dltutor.observation import machine as machine
@@ -27,14 +27,14 @@ _HOMES = {
     "CATALOGUE": "dltutor.failures",
     "Observation": "dltutor.observation",
     "budget": "dltutor.display.budget_panel",
-    "check": "dltutor.lessons",
+    "check": "dltutor.lessons.kit.checking",
     "compare": "dltutor.display.figure",
     "confine": "dltutor.observation",
-    "hint": "dltutor.lessons",
+    "hint": "dltutor.lessons.kit.checking",
     "machine": "dltutor.observation",
     "monitor": "dltutor.display.live",
     "observe": "dltutor.display.live",
-    "progress": "dltutor.lessons",
+    "progress": "dltutor.lessons.kit.checking",
     "watch": "dltutor.display.live",
 }
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from datasets import Numbers, load, raise_error
+from dltutor.lessons.kit.answers import Unfit, a_class, failed_in_loader, failed_in_main, same_code
+from dltutor.lessons.kit.outcome import correct, not_yet
 
 from dltutor.lessons import (
     EXERCISES,
@@ -20,9 +22,7 @@ from dltutor.lessons import (
     hint,
     progress,
 )
-from dltutor.lessons.kit.answers import Unfit, a_class, failed_in_loader, failed_in_main, same_code
 from dltutor.lessons.kit.exercise import choice
-from dltutor.lessons.kit.outcome import correct, not_yet
 from dltutor.observation import observe
 
 HINTS = ("Look there.", "It is this.", "Write `that`.")

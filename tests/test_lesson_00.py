@@ -14,12 +14,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from dltutor.lessons.lesson_00.pairs import Pairs
 from nbformat import NotebookNode
 from torch.utils.data import Dataset
 
 from dltutor.lessons import Outcome, check, lesson_00
 from dltutor.lessons.lesson_00 import pairs
-from dltutor.lessons.lesson_00.pairs import Pairs
 from dltutor.observation import Observation, machine
 from notebooks import NOTEBOOKS, read
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-from dltutor.lessons import Outcome, Result
 from dltutor.lessons.kit.outcome import (
     correct,
     could_not_check,
@@ -14,6 +12,8 @@ from dltutor.lessons.kit.outcome import (
     not_attempted,
     not_yet,
 )
+
+from dltutor.lessons import Outcome, Result
 
 makers = pytest.mark.parametrize(
     ("make", "outcome", "shown"),

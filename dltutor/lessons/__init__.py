@@ -1,16 +1,1 @@
-"""How it is practised: exercises, their checks and hints, and progress."""
-
-from dltutor.lessons.kit.checking import EXERCISES, CheckFailed, check, hint, progress
-from dltutor.lessons.kit.exercise import Exercise
-from dltutor.lessons.kit.outcome import Outcome, Result
-
-__all__ = [
-    "EXERCISES",
-    "CheckFailed",
-    "Exercise",
-    "Outcome",
-    "Result",
-    "check",
-    "hint",
-    "progress",
-]
+"""How it is practised: one package for each lesson, and the kit that they have in common."""

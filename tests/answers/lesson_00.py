@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from answers import WrongFixes
 from dltutor.lessons.lesson_00.pairs import Pairs
+
+from answers import WrongFixes
 
 
 class RoundInACircle(Pairs):

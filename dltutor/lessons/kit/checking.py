@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import gc
 import os
-import threading
+import time
+import traceback
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
-from dltutor.lessons.kit import store
-from dltutor.lessons.kit.answers import Unfit, failed_in_main
-from dltutor.lessons.kit.exercise import Exercise
-from dltutor.lessons.kit.outcome import Outcome, Result, could_not_check
+from dltutor.lessons.kit import sandbox, store
+from dltutor.lessons.kit.exercise import Exercise, Grader
+from dltutor.lessons.kit.outcomes import (
+    Outcome,
+    Rejected,
+    Result,
+    could_not_check,
+    error_in_your_code,
+    not_yet,
+)
+from dltutor.lessons.kit.running import failed_in_main
+from dltutor.observation import errors
+from dltutor.observation.record import fate, shorten_paths
+from dltutor.observation.time_limits import DeadlinePassed
+from dltutor.system import processes
 from dltutor.tables import Note, Table
 
-#: The lessons that there are: each has its exercises in a module `lesson_NN`.
-LESSONS: Final = ("00", "01", "03", "04", "06", "07", "09", "10")
-
-#: Every exercise by its name, in lesson order.
-EXERCISES: Final[dict[str, Exercise]] = {
-    each.name: each
-    for lesson in LESSONS
-    for each in import_module(f"dltutor.lessons.lesson_{lesson}").EXERCISES
-}
+_LESSONS: Final = Path(__file__).parents[1]
+_ENDING: Final = 1.0  # seconds for what an answer has started to end
+_SHOWN: Final = 20  # lines of what an answer printed
+_WIDTH: Final = 200  # characters of each
 
 _hints_given: Counter[str] = Counter()
 
@@ -31,11 +42,22 @@ class CheckFailed(AssertionError):
     """Raised instead of a quiet answer under `DLTUTOR_STRICT=1`, for the course's own tests."""
 
 
+@cache
+def exercises() -> dict[str, Exercise]:
+    """Every exercise by its name, in lesson order."""
+    lessons = sorted(path.name for path in _LESSONS.glob("lesson_*") if path.is_dir())
+    return {
+        each.name: each
+        for lesson in lessons
+        for each in import_module(f"dltutor.lessons.{lesson}.exercises").EXERCISES
+    }
+
+
 def check(exercise: str, answer: Any) -> Result:
     """Check an answer, and say what was observed.
 
-    Nothing that the answer does ends the kernel: it runs under a deadline, and its errors are
-    told, not raised.
+    The answer runs in a process of its own: whatever it does, this one lives on as it was, and
+    nothing is left of the check when it is over.
 
     Args:
         exercise: The name, such as "01.fix".
@@ -46,15 +68,12 @@ def check(exercise: str, answer: Any) -> Result:
 
     Raises:
         CheckFailed: The answer is not correct and `DLTUTOR_STRICT` is 1.
+        KeyboardInterrupt: You pressed Stop.
     """
     found = _find(exercise)
     if found is None:
-        return _strict(could_not_check(_unknown(exercise)))
-    if threading.current_thread() is not threading.main_thread():
-        return _strict(could_not_check("call check() in the main thread, from a cell."))
-    if found.runs:
-        print(f"Checking {found.name}: {found.runs}, at most {found.at_most} s.", flush=True)
-    result = _grade(found, answer)
+        return _strict(Result(Outcome.COULD_NOT_CHECK, _unknown(exercise)))
+    result = _in_sandbox(found, answer)
     try:
         store.save(found.name, result.outcome)
     except OSError as error:
@@ -63,7 +82,7 @@ def check(exercise: str, answer: Any) -> Result:
 
 
 def hint(exercise: str) -> Note:
-    """The next hint for an exercise. There are three; after the last, they start again.
+    """The next hint for an exercise. There are three; after the third it says so.
 
     Args:
         exercise: The name, such as "01.fix".
@@ -71,8 +90,10 @@ def hint(exercise: str) -> Note:
     found = _find(exercise)
     if found is None:
         return Note("No hint:", _unknown(exercise))
-    number = _hints_given[exercise] % len(found.hints)
+    number = _hints_given[exercise] % (len(found.hints) + 1)
     _hints_given[exercise] += 1
+    if number == len(found.hints):
+        return Note("No more hints:", "that was the third. Ask again to begin with the first.")
     return Note(f"Hint {number + 1} of {len(found.hints)}:", found.hints[number])
 
 
@@ -81,29 +102,131 @@ def progress() -> Table:
     outcomes = store.load()
     rows = tuple(
         (each.name, each.title, outcomes.get(each.name, Outcome.NOT_ATTEMPTED).value)
-        for each in EXERCISES.values()
+        for each in exercises().values()
     )
     solved = sum(label == Outcome.CORRECT.value for *_, label in rows)
     return Table(f"{solved} of {len(rows)} exercises solved", rows, ("exercise", "", "outcome"))
 
 
-def _grade(exercise: Exercise, answer: Any) -> Result:
+def verdict(grade: Callable[[], Result]) -> Result:
+    """What a grader says, also where it rejects, and where something is raised.
+
+    Args:
+        grade: Looks, gathers and judges; or judges recorded evidence, in a test.
+    """
     try:
-        return exercise.grade(answer)
-    except Unfit as unfit:
-        return unfit.result
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # also SystemExit: an answer may not end the kernel
-        return failed_in_main(error)
+        return grade()
+    except Rejected as rejected:
+        return rejected.result
+    except DeadlinePassed as late:
+        at = errors.read(late).traceback
+        stood = f" It was at {at[-1]}." if at else ""
+        return Result(
+            Outcome.NOT_YET,
+            f"It did not end in time and was stopped.{stood} What does it wait for?",
+        )
+    except BaseException as error:  # also SystemExit: the result has to be told
+        if errors.read(error).traceback:  # a line of the learner's is in it
+            return failed_in_main(error)
+        return Result(
+            Outcome.COULD_NOT_CHECK,
+            "the check itself failed, which is a mistake in dltutor and not in your answer. Please "
+            f"report it with these lines.\n{shorten_paths(traceback.format_exc())}",
+        )
+
+
+def _in_sandbox(exercise: Exercise, answer: Any) -> Result:
+    grader = exercise.grader
+    if not hasattr(os, "fork"):
+        return Result(
+            Outcome.COULD_NOT_CHECK,
+            "a check runs your answer in a fork of this process, and this system has no fork. On "
+            "Windows, the course runs in WSL.",
+        )
+
+    def grade(begin: Callable[[], None]) -> Result:
+        return verdict(lambda: _grade(grader, answer, begin))
+
+    def announce() -> None:
+        print(f"Checking {exercise.name}: {grader.runs}, at most {grader.at_most} s.", flush=True)
+
+    ended = sandbox.run(grade, at_most=grader.at_most, announce=announce)
+    result = ended.result or verdict(lambda: _without_result(ended, grader))
+    if result.outcome is not Outcome.CORRECT:
+        _show(ended.printed)
+    return result
+
+
+def _grade(grader: Grader[Any], answer: Any, begin: Callable[[], None]) -> Result:
+    looked = grader.look(answer)
+    if grader.runs:
+        begin()
+    result = grader.judge(grader.gather(looked))
+    _nothing_runs_on()
+    return result
+
+
+def _nothing_runs_on() -> None:
+    gc.collect()  # pools and managers end with the objects that hold them
+    until = time.monotonic() + _ENDING
+    while left := [pid for pid in processes.descendants(os.getpid()) if _is_the_answers(pid)]:
+        if time.monotonic() > until:
+            count = "a process" if len(left) == 1 else f"{len(left)} processes"
+            not_yet(
+                f"all that was asked for is right. But when it was over, {count} that your code "
+                "started still ran. Who ends what it starts?"
+            )
+        time.sleep(0.02)
+
+
+def _is_the_answers(pid: int) -> bool:
+    helpers = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", b"torch_shm")
+    return processes.is_alive(pid) and not processes.has_name(pid, *helpers)
+
+
+def _without_result(ended: sandbox.Ended, grader: Grader[Any]) -> Result:
+    if ended.stopped == "limit":
+        not_yet(
+            f"the check takes {grader.at_most or sandbox.LOOKING:g} s at most, and your answer had "
+            f"not ended by then.{ended.stood} It was stopped, with all that it had started. What "
+            "does it wait for?"
+        )
+    if ended.stopped == "memory":
+        not_yet(
+            f"the processes of your answer took more than {sandbox.MEMORY / 1e9:g} GB together, "
+            "and were stopped. What do they keep?"
+        )
+    if ended.guard is not None:
+        error_in_your_code(
+            f"the process that had started yours {_ended(ended.guard)}. Which of your lines sends "
+            "a signal to its parent?"
+        )
+    if ended.status is None:
+        could_not_check("the process of the check is gone, and nobody saw how it ended.")
+    error_in_your_code(
+        f"the process that ran it {_ended(ended.status)}. At work that is your training script. "
+        "Which of your lines, or what they call, ends a process?"
+    )
+
+
+def _ended(status: int) -> str:
+    return fate(status) if status >= 0 else f"was {fate(status)}"
+
+
+def _show(printed: str) -> None:
+    lines = printed.rstrip().splitlines()
+    if lines:
+        left_out = f", the last {_SHOWN} lines" if len(lines) > _SHOWN else ""
+        lines = [line[:_WIDTH] for line in lines[-_SHOWN:]]
+        print(f"Your code printed{left_out}:", *lines, sep="\n  ")
 
 
 def _find(exercise: object) -> Exercise | None:
-    return EXERCISES.get(exercise) if isinstance(exercise, str) else None
+    return exercises().get(exercise) if isinstance(exercise, str) else None
 
 
 def _unknown(exercise: object) -> str:
-    return f"there is no exercise {exercise!r}. There are {', '.join(EXERCISES)}."
+    return f"there is no exercise {exercise!r}. There are {', '.join(exercises())}."
 
 
 def _strict(result: Result) -> Result:

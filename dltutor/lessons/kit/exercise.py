@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from dltutor.lessons.kit.outcome import Result, correct, not_attempted, not_yet
+from dltutor.lessons.kit.outcomes import Result
 
-Grade = Callable[[Any], Result]
+E = TypeVar("E")
+
+
+def unchanged(answer: Any) -> Any:
+    """The `look` of a grader that takes whatever it is given."""
+    return answer
+
+
+@dataclass(frozen=True)
+class Grader(Generic[E]):
+    """How an answer is graded: looked at, run, judged. All three run in the sandbox.
+
+    Each step may raise `Rejected`, which ends the grading with its result.
+
+    Args:
+        gather: Runs the answer and returns the evidence: a plain dataclass.
+        judge: Takes the evidence and says what to tell. It runs nothing of the learner's.
+        look: Takes the answer and returns what `gather` is given. It runs nothing of the
+            learner's, and rejects what is not worth running: the untouched starter, a wrong type.
+        runs: What `gather` runs, as the end of a sentence; empty if it runs nothing.
+        at_most: Seconds that the whole check takes at most, if it runs anything.
+    """
+
+    gather: Callable[[Any], E]
+    judge: Callable[[E], Result]
+    look: Callable[[Any], Any] = unchanged
+    runs: str = ""
+    at_most: int = 0
 
 
 @dataclass(frozen=True)
@@ -18,40 +45,16 @@ class Exercise:
     Args:
         name: The lesson's number, a dot and a word, such as "01.fix".
         title: What is asked, in a few words, for the list of progress.
-        grade: Takes the answer and judges it. It may raise: that is the learner's error.
+        grader: How an answer is graded.
         hints: Three, from "where to look" over "which mechanism" to "nearly the line".
-        runs: What the check runs, as the end of a sentence; empty if it runs nothing.
-        at_most: Seconds that the check takes at most.
     """
 
     name: str
     title: str
-    grade: Grade
+    grader: Grader[Any]
     hints: tuple[str, str, str]
-    runs: str = ""
-    at_most: int = 0
 
     @property
     def lesson(self) -> str:
         """The number of its lesson."""
         return self.name.partition(".")[0]
-
-
-def choice(right: str, feedback: Mapping[str, str]) -> Grade:
-    """Grade an answer that is one of a few letters.
-
-    Args:
-        right: The right option.
-        feedback: Option -> what to say to who chose it.
-    """
-
-    def grade(answer: Any) -> Result:
-        options = ", ".join(repr(option) for option in feedback)
-        if answer is None or answer is ...:
-            return not_attempted(f"set the variable to one of {options}.")
-        if not isinstance(answer, str) or answer not in feedback:
-            return not_yet(f"{answer!r} is none of the options. Choose one of {options}.")
-        say = correct if answer == right else not_yet
-        return say(feedback[answer])
-
-    return grade

@@ -1,10 +1,10 @@
-"""What a check can say: five outcomes, each a label and a text."""
+"""What a check can say: five outcomes, each a label and a text. All but Correct are raised."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NoReturn
 
 from dltutor.tables import Note, Tone
 
@@ -54,26 +54,38 @@ class Result:
         return self.note()._repr_html_()
 
 
+class Rejected(Exception):
+    """The answer is not correct. Graders raise it wherever they find that out.
+
+    Args:
+        result: What to tell the learner.
+    """
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self.result = result
+
+
 def correct(text: str) -> Result:
     """The exercise is solved."""
     return Result(Outcome.CORRECT, text)
 
 
-def not_yet(text: str) -> Result:
-    """The answer runs and is not right yet."""
-    return Result(Outcome.NOT_YET, text)
+def not_yet(text: str) -> NoReturn:
+    """Reject an answer that runs and is not right yet."""
+    raise Rejected(Result(Outcome.NOT_YET, text[:1].upper() + text[1:]))
 
 
-def not_attempted(text: str) -> Result:
-    """The answer is still what the notebook came with."""
-    return Result(Outcome.NOT_ATTEMPTED, text)
+def not_attempted(text: str) -> NoReturn:
+    """Reject an answer that is still what the notebook came with."""
+    raise Rejected(Result(Outcome.NOT_ATTEMPTED, text))
 
 
-def error_in_your_code(text: str) -> Result:
-    """The answer cannot be run."""
-    return Result(Outcome.ERROR, text)
+def error_in_your_code(text: str) -> NoReturn:
+    """Reject an answer that cannot be run."""
+    raise Rejected(Result(Outcome.ERROR, text))
 
 
-def could_not_check(text: str) -> Result:
-    """This machine, or this call, does not permit the check."""
-    return Result(Outcome.COULD_NOT_CHECK, text)
+def could_not_check(text: str) -> NoReturn:
+    """Give up where this machine, or this call, does not permit the check."""
+    raise Rejected(Result(Outcome.COULD_NOT_CHECK, text))

@@ -1,0 +1,168 @@
+"""The forms of an answer: a letter, a whole number, a class, a function.
+
+What a person types is taken as it is meant: `b`, "B", "(b)" and np.str_("b ") are one letter, 9,
+"9", np.int64(9) and torch.tensor(9) one number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from operator import index
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.lessons.kit.exercise import Grader
+from dltutor.lessons.kit.outcomes import (
+    Result,
+    correct,
+    error_in_your_code,
+    not_attempted,
+    not_yet,
+)
+from dltutor.lessons.kit.sources import same_class, same_function
+from dltutor.observation.record import tidy
+
+_AROUND_A_LETTER = re.compile(r"[\s'\"`()\[\]{}.,:;]+")
+
+
+def blank(answer: Any) -> bool:
+    """Whether an answer is still the `...` or None of its starter."""
+    return answer is None or answer is ...
+
+
+def shown(answer: Any) -> str:
+    """An answer as text, 60 characters at most, without what differs from run to run."""
+    try:
+        return f"{tidy(repr(answer)):.60}"
+    except Exception:  # a class of the learner's own may do anything
+        return f"an object of `{type(answer).__name__}`, whose `repr` raises"
+
+
+def letter(answer: Any) -> str | None:
+    """The letter that was typed, in lower case, or None where it is none."""
+    if not isinstance(answer, str):
+        return None
+    bare = _AROUND_A_LETTER.sub("", answer).lower()
+    return bare if len(bare) == 1 else None
+
+
+def whole_number(answer: Any) -> int | None:
+    """The whole number that was typed, or None where it is none."""
+    if isinstance(answer, (bool, np.bool_)):
+        return None
+    if isinstance(answer, (np.ndarray, torch.Tensor)) and answer.ndim == 0:
+        answer = answer.item()
+    if isinstance(answer, (float, np.floating)) and float(answer).is_integer():
+        return int(answer)
+    if isinstance(answer, str) and answer.strip().lstrip("-").isdecimal():
+        return int(answer)
+    try:
+        return index(answer)
+    except TypeError:
+        return None
+
+
+def choice(right: str, feedback: Mapping[str, str]) -> Grader[str]:
+    """Grade an answer that is one of a few letters.
+
+    Args:
+        right: The right option.
+        feedback: Option -> what to say to who chose it.
+    """
+    options = ", ".join(repr(option) for option in feedback)
+
+    def gather(answer: Any) -> str:
+        if blank(answer):
+            not_attempted(f"set the variable to one of {options}.")
+        chosen = letter(answer)
+        if chosen not in feedback:
+            not_yet(f"{shown(answer)} is none of the options. Choose one of {options}.")
+        return chosen
+
+    def judge(chosen: str) -> Result:
+        if chosen != right:
+            not_yet(feedback[chosen])
+        return correct(feedback[chosen])
+
+    return Grader(gather, judge)
+
+
+def a_class(answer: Any, *, methods: tuple[str, ...] = ("__len__", "__getitem__")) -> type:
+    """The answer, if it is a class with these methods.
+
+    Raises:
+        Rejected: It is not.
+    """
+    if not isinstance(answer, type):
+        error_in_your_code(
+            f"the check takes the class itself, `{type(answer).__name__}`, not an object of it."
+            if isinstance(answer, Dataset)
+            else f"the check takes a class, got {shown(answer)}."
+        )
+    for method in methods:
+        if not callable(getattr(answer, method, None)):
+            error_in_your_code(f"`{answer.__name__}` has no `{method}`.")
+    return answer
+
+
+def a_fixed_class(
+    answer: Any,
+    starter: type,
+    *,
+    methods: tuple[str, ...] = ("__len__", "__getitem__"),
+    without_workers: str = "",
+) -> type:
+    """The answer, if it is a dataset's class with these methods that is no longer the starter.
+
+    Args:
+        answer: What the learner handed in.
+        starter: The broken class that they were given.
+        methods: What the class has to have.
+        without_workers: What a loader in the place of a class misses, as a sentence or a question.
+
+    Raises:
+        Rejected: It is not.
+    """
+    if blank(answer):
+        not_attempted("hand in your class: its name, without parentheses.")
+    if is_a_loader(answer):
+        not_yet(
+            "that is a loader, with a `num_workers` of its own. The exercise keeps its workers and "
+            f"fixes what they run: the dataset's class. {without_workers}".rstrip()
+        )
+    fixed = a_class(answer, methods=methods)
+    if same_class(fixed, starter):
+        not_attempted(
+            f"`{fixed.__name__}` is still the broken one from above. Change it, run its cell, "
+            "then this one."
+        )
+    return fixed
+
+
+def is_a_loader(answer: Any) -> bool:
+    """Whether an answer is a DataLoader, or a class of them."""
+    kind = answer if isinstance(answer, type) else type(answer)
+    return issubclass(kind, DataLoader)
+
+
+def a_fixed_function(answer: Any, starter: Callable[..., object]) -> Callable[..., Any]:
+    """The answer, if it is a function that is no longer the starter.
+
+    Raises:
+        Rejected: It is not.
+    """
+    if blank(answer):
+        not_attempted("hand in your function: its name, without parentheses.")
+    if isinstance(answer, type) or not callable(answer):
+        error_in_your_code(f"the check takes the function itself, got {shown(answer)}.")
+    if same_function(answer, starter):
+        name = getattr(answer, "__name__", "your function")
+        not_attempted(
+            f"`{name}` is still the one from above. Change it, run its cell, then this one."
+        )
+    function: Callable[..., Any] = answer
+    return function

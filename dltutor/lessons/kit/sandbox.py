@@ -1,0 +1,232 @@
+"""The sandbox: an answer runs in a process that may die, hang or do harm, and the kernel lives on.
+
+    kernel  ->  guard  ->  the answer's process  ->  workers, and whatever else it starts
+
+The guard is what an answer finds as its parent, so that a signal to the parent does not reach the
+kernel. Both are forks: the answer's process has the kernel's modules, classes and data, and one
+thread. The kernel waits, reads what they say, and at the limit kills them and all that descends
+from them, in whatever session: orphans come to the kernel, which is their subreaper meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.kit.sandboxed import answer_process
+from dltutor.observation import stacks
+from dltutor.observation.interrupts import interrupts_held
+from dltutor.system import processes
+from dltutor.system.process_memory import reader
+
+LOOKING: Final = 20.0  # seconds for what is not announced: telling an untouched starter
+MEMORY: Final = 1.2e9  # bytes (PSS) of all the processes of a check together
+_TICK: Final = 0.05  # seconds between two looks
+_STEP: Final = 50e6  # bytes (RSS) that they may grow by before PSS, which is dear, is read again
+_KEPT: Final = 20_000  # characters of what an answer prints, the last ones
+
+
+@dataclass
+class Ended:
+    """How the processes of a check ended.
+
+    Args:
+        result: What the grader found; None where it never came so far.
+        status: The exit code of the answer's process, negative for a signal; None if it was ended
+            here.
+        guard: The same of its parent, if that died first.
+        stopped: Why it was ended here: "limit", "memory" or nothing.
+        stood: Where it stood at the limit, in words.
+        printed: The end of what it and its workers wrote to stdout and stderr.
+    """
+
+    result: Result | None = None
+    status: int | None = None
+    guard: int | None = None
+    stopped: str = ""
+    stood: str = ""
+    printed: str = ""
+
+
+def run(
+    grade: Callable[[Callable[[], None]], Result], *, at_most: float, announce: Callable[[], None]
+) -> Ended:
+    """Call a grader in a process of its own.
+
+    Args:
+        grade: Takes a function that it calls when it begins to run the answer; returns the result.
+        at_most: Seconds from then on.
+        announce: Called here when it begins to run the answer.
+
+    Raises:
+        KeyboardInterrupt: You pressed Stop; all processes are gone.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
+    others = processes.descendants(os.getpid())
+    subreaper = processes.adopt_orphans(True)
+    with interrupts_held() as interrupts:
+        watch = None
+        try:
+            watch = _start(grade, folder, at_most, announce)
+            with interrupts.let_through():
+                watch.wait()
+        finally:
+            if watch is not None:
+                watch.close(others)
+            processes.adopt_orphans(subreaper)
+            shutil.rmtree(folder, ignore_errors=True)
+    return watch.ended
+
+
+def _start(
+    grade: Callable[[Callable[[], None]], Result],
+    folder: str,
+    at_most: float,
+    announce: Callable[[], None],
+) -> _Watch:
+    hear, say = os.pipe()
+    fate_in, fate_out = os.pipe()
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        # Python 3.12 and later warn of threads. The fork keeps none, and takes no lock of theirs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        guard = os.fork()
+    if guard == 0:
+        try:
+            for end in (hear, fate_in, read):
+                os.close(end)
+            _guard(grade, folder, say, fate_out, write)
+        finally:
+            os._exit(1)
+    for end in (say, fate_out, write):
+        os.close(end)
+    return _Watch(guard, folder, at_most, announce, hear, fate_in, read)
+
+
+def _guard(
+    grade: Callable[[Callable[[], None]], Result], folder: str, say: int, fate: int, words: int
+) -> NoReturn:
+    os.setsid()
+    processes.die_with_parent(os.getppid())
+    processes.adopt_orphans(True)
+    me = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(fate)
+            answer_process(grade, me, folder, say, words)
+        finally:
+            os._exit(1)
+    os.close(say)
+    os.close(words)
+    os.write(fate, b"%d " % pid)
+    ended = status = 0
+    while ended != pid:  # others are orphans of the answer's
+        ended, status = os.waitpid(-1, 0)
+    os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
+    processes.end_descendants()
+    os._exit(0)
+
+
+@dataclass
+class _Watch:
+    guard: int
+    folder: str
+    at_most: float
+    announce: Callable[[], None]
+    hear: int
+    fate: int
+    words: int
+    ended: Ended = field(default_factory=Ended)
+    until: float = 0.0
+    weighed: float = 0.0
+
+    def wait(self) -> None:
+        """Read what they say until there is a result, an end, or no time left."""
+        heard = fates = b""
+        self.until = time.monotonic() + LOOKING
+        with selectors.DefaultSelector() as ready:
+            for end in (self.hear, self.fate, self.words):
+                ready.register(end, selectors.EVENT_READ)
+            while self.ended.result is None and time.monotonic() < self.until:
+                for key, _ in ready.select(_TICK):
+                    got = os.read(key.fd, 1 << 16)
+                    if key.fd == self.words:
+                        self._print(got)
+                    elif key.fd == self.hear:
+                        *lines, heard = (heard + got).split(b"\n")
+                        for line in lines:
+                            self._hear(line)
+                    elif got:
+                        fates += got
+                    if not got:
+                        ready.unregister(key.fd)
+                    if key.fd == self.fate and not got:
+                        self._over(fates)
+                        return
+                if self._too_heavy():
+                    self.ended.stopped = "memory"
+                    return
+        if self.ended.result is None:
+            self.ended.stopped = "limit"
+            self.ended.stood = self._where(fates)
+
+    def close(self, others: set[int]) -> None:
+        """End what is left, and read the last of what it wrote."""
+        processes.unlink_segments(processes.end_descendants(spare=others))
+        os.set_blocking(self.words, False)
+        with suppress(OSError):
+            while got := os.read(self.words, 1 << 16):
+                self._print(got)
+        for end in (self.hear, self.fate, self.words):
+            os.close(end)
+
+    def _hear(self, line: bytes) -> None:
+        with suppress(ValueError, KeyError):  # what an answer writes there itself says nothing
+            said = json.loads(line)
+            if said == "running":
+                self.until = time.monotonic() + self.at_most
+                self.announce()
+            else:
+                self.ended.result = Result(Outcome(said["outcome"]), said["text"])
+
+    def _over(self, fates: bytes) -> None:
+        told = fates.split()
+        self.ended.status = int(told[1]) if len(told) > 1 else None
+        with suppress(ChildProcessError):
+            code = os.waitstatus_to_exitcode(os.waitpid(self.guard, 0)[1])
+            self.ended.guard = code or None
+
+    def _print(self, got: bytes) -> None:
+        text = self.ended.printed + got.decode(errors="replace")
+        self.ended.printed = text[-_KEPT:]
+
+    def _too_heavy(self) -> bool:
+        # RSS counts what they share once for each of them: it is an upper bound.
+        figures = reader()
+        pids = processes.descendants(self.guard)
+        found = [figures.process(pid) for pid in pids]
+        rss = sum(process[1][0] or 0 for process in found if process)
+        if rss < max(MEMORY, self.weighed + _STEP):
+            return False
+        self.weighed = rss
+        memory = [figures.memory(pid) for pid in pids]
+        return sum(each[1] or 0 for each in memory if each) > MEMORY
+
+    def _where(self, fates: bytes) -> str:
+        told = fates.split()
+        frames = stacks.ask(self.folder, int(told[0])) if told else None
+        return f" It was at {frames[0]}." if frames else ""

@@ -1,0 +1,105 @@
+"""Inside the sandbox: a fork of the kernel becomes a process of its own, and grades an answer."""
+
+from __future__ import annotations
+
+import builtins
+import faulthandler
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker, util
+from typing import Any, Final, NoReturn
+
+import torch
+
+from dltutor.lessons.kit.outcomes import Result
+from dltutor.observation.stacks import answer_when_asked
+from dltutor.system import processes
+
+_FILE: Final = 512 << 20  # bytes that one file may have
+_TEXT: Final = 3000  # characters of a result's text
+
+
+def answer_process(
+    grade: Callable[[Callable[[], None]], Result], guard: int, folder: str, say: int, words: int
+) -> NoReturn:
+    """Be the main process of an answer: grade it, say the result, end.
+
+    Args:
+        grade: As `sandbox.run` takes it.
+        guard: The pid of the parent.
+        folder: For temporary files.
+        say: The descriptor to say things on, one line of JSON each.
+        words: The descriptor that stdout and stderr go to.
+    """
+    processes.die_with_parent(guard)
+    processes.adopt_orphans(True)
+    _streams(words)
+    _limits()
+    _own_multiprocessing()
+    _own_temporary_files(folder)
+    torch.set_num_threads(1)  # OpenMP's other threads are not in a fork, and it would wait for them
+    # A grader asks for as many workers as it needs, whatever this machine has.
+    warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+    answer_when_asked(folder)
+    result = grade(lambda: _tell(say, "running"))
+    _tell(say, {"outcome": result.outcome.value, "text": result.text[:_TEXT]})
+    os._exit(0)
+
+
+def _tell(say: int, thing: object) -> None:
+    line = json.dumps(thing).encode() + b"\n"
+    while line:
+        line = line[os.write(say, line) :]
+
+
+def _streams(words: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(words, 1)
+    os.dup2(words, 2)
+    os.close(nothing)
+    os.close(words)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - the process's own, to its end
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    builtins.input = _no_input  # a kernel's would ask the browser
+
+
+def _no_input(prompt: object = "") -> str:
+    raise EOFError("a check cannot ask you anything: input() has nobody to answer it")
+
+
+def _limits() -> None:
+    signal.set_wakeup_fd(-1)  # the kernel's event loop listens there
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.disable()  # Jupyter and pytest turn it on; a death here is nothing new
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(ValueError, OSError):  # a lower limit is there already
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE, _FILE))
+
+
+def _own_multiprocessing() -> None:
+    # As multiprocessing does in a process that it forks itself, but this one stays a main process.
+    process: Any = multiprocessing.process
+    process._children.clear()  # the kernel's; to wait for them would fail
+    process._current_process._config.pop("tempdir", None)
+    finalizers: Any = util._finalizer_registry
+    finalizers.clear()
+    util._run_after_forkers()  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
+    server._forkserver_address = server._forkserver_alive_fd = server._forkserver_pid = None
+    tracker: Any = resource_tracker._resource_tracker
+    tracker._fd = tracker._pid = None
+
+
+def _own_temporary_files(folder: str) -> None:
+    tempfile.tempdir = folder
+    os.environ["TMPDIR"] = folder

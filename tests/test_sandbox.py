@@ -1,0 +1,326 @@
+"""Nothing that an answer does reaches the kernel: not its life, its state, its time, its files."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch.multiprocessing
+from PIL import Image
+
+from dltutor.lessons.kit import sandbox
+from dltutor.lessons.kit.checking import check, exercises
+from dltutor.lessons.kit.exercise import Exercise, Grader
+from dltutor.lessons.kit.outcomes import Outcome, Result, correct, not_yet
+from dltutor.lessons.kit.running import theirs
+
+LIMIT = 3  # seconds that the exercise of these tests announces
+CLEANING = 4  # seconds more, on a busy machine, for all that was started to be gone
+
+
+def gather(answer: Callable[[], object]) -> object:
+    with theirs():
+        return answer()
+
+
+@pytest.fixture(autouse=True)
+def own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exercise that calls its answer and is content with whatever comes back."""
+    at_most(LIMIT, monkeypatch)
+
+
+def swallow_everything() -> None:
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            continue
+
+
+def in_a_worker(work: Callable[[], object]) -> Callable[[], object]:
+    def run() -> None:
+        process = multiprocessing.get_context("fork").Process(target=work)
+        process.start()
+        process.join()
+
+    return run
+
+
+def signal_parent(number: int) -> Callable[[], None]:
+    def send() -> None:
+        os.kill(os.getppid(), number)
+        time.sleep(LIMIT)
+
+    return send
+
+
+def start_a_stray() -> None:
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+
+def start_a_stray_through_a_child() -> None:
+    subprocess.run([sys.executable, "-c", ORPHAN], check=True)
+
+
+ORPHAN = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
+
+
+def keep_allocating() -> None:
+    kept = []
+    while True:
+        kept.append(bytearray(b"x" * 20_000_000))
+
+
+def start_threads() -> None:
+    ThreadPoolExecutor(4).submit(time.sleep, 600)
+    threading.Thread(target=time.sleep, args=(600,)).start()
+
+
+def change_everything() -> None:
+    os.chdir("/")
+    os.environ["DLTUTOR_TOUCHED"] = "1"
+    sys.path.insert(0, "/nowhere")
+    sys.modules["dltutor_touched"] = sys
+    Image.MAX_IMAGE_PIXELS = 1
+    multiprocessing.set_start_method("spawn", force=True)
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    gc.disable()
+    gc.freeze()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    os.register_at_fork(before=lambda: os._exit(9))
+    sys.settrace(lambda *_: None)
+
+
+def print_a_hundred_megabytes() -> None:
+    for _ in range(100):
+        print("x" * 1_000_000)
+
+
+class NoRepr:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("no pickle")
+
+
+def fails(text: str) -> Callable[[], object]:
+    def run() -> None:
+        raise ValueError(text)
+
+    return run
+
+
+def run(code: str) -> Callable[[], object]:
+    return lambda: eval(code)
+
+
+# What an answer does -> the outcome, and what is said of it.
+DEEDS: dict[str, tuple[Callable[[], object], Outcome, str]] = {
+    "ends its process": (run("os._exit(3)"), Outcome.ERROR, "ended with exit code 3"),
+    "ends it as if all were well": (run("os._exit(0)"), Outcome.ERROR, "ended with exit code 0"),
+    "exits": (run("sys.exit(3)"), Outcome.ERROR, "SystemExit: 3"),
+    "kills itself": (run("os.kill(os.getpid(), 9)"), Outcome.ERROR, "was killed by SIGKILL"),
+    "is interrupted": (run("signal.raise_signal(2)"), Outcome.ERROR, "KeyboardInterrupt"),
+    "terminates its parent": (signal_parent(15), Outcome.ERROR, "had started yours was killed by"),
+    "kills its parent": (
+        signal_parent(9),
+        Outcome.ERROR,
+        "had started yours was killed by SIGKILL",
+    ),
+    "kills its parent in a worker": (
+        in_a_worker(signal_parent(9)),
+        Outcome.ERROR,
+        "that ran it was killed by SIGKILL",
+    ),
+    "retries under a bare except": (swallow_everything, Outcome.NOT_YET, "in swallow_everything"),
+    "waits for input": (run("input()"), Outcome.ERROR, "EOFError"),
+    "reads stdin": (run("sys.stdin.read()"), Outcome.CORRECT, "yes"),
+    "leaves a process": (start_a_stray, Outcome.NOT_YET, "a process that your code"),
+    "leaves a grandchild": (start_a_stray_through_a_child, Outcome.NOT_YET, "a process that your"),
+    "leaves threads": (start_threads, Outcome.CORRECT, "yes"),
+    "changes everything": (change_everything, Outcome.CORRECT, "yes"),
+    "prints a lot": (print_a_hundred_megabytes, Outcome.CORRECT, "yes"),
+    "returns what cannot be pickled": (NoRepr, Outcome.CORRECT, "yes"),
+    "raises a text of a megabyte": (fails("x" * 1_000_000), Outcome.ERROR, "`ValueError: xxx"),
+}
+
+
+def state() -> list[object]:
+    """What an answer may not change here."""
+    return [
+        os.getcwd(),
+        dict(os.environ),
+        list(sys.path),
+        "dltutor_touched" in sys.modules,
+        Image.MAX_IMAGE_PIXELS,
+        multiprocessing.get_start_method(allow_none=True),
+        torch.multiprocessing.get_sharing_strategy(),  # type: ignore[no-untyped-call]
+        torch.get_num_threads(),
+        torch.initial_seed(),
+        gc.isenabled(),
+        gc.get_freeze_count(),
+        [signal.getsignal(each) for each in (2, 15, 14, 17)],
+        sys.gettrace(),
+        threading.active_count(),
+    ]
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_an_answer_that_does_harm_is_told_so_and_harms_nothing(
+    deed: str, nothing_left_behind: Callable[..., None]
+) -> None:
+    answer, outcome, told = DEEDS[deed]
+    before = state()
+    started = time.monotonic()
+    result = check("00.own", answer)
+    seconds = time.monotonic() - started
+    assert result.outcome is outcome, result
+    assert told in result.text
+    assert len(result.text) < 4000
+    assert seconds < LIMIT + CLEANING
+    assert state() == before
+    assert os.fork is not None and in_a_fork(lambda: 7) == 7  # no hook at forks is left
+
+
+def in_a_fork(value: Callable[[], int]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(value())
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_an_answer_that_fills_memory_is_stopped_before_its_time(
+    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(sandbox, "MEMORY", 0.6e9)
+    at_most(60, monkeypatch)
+    result = check("00.own", keep_allocating)
+    assert result.outcome is Outcome.NOT_YET
+    assert "more than 0.6 GB together" in result.text
+
+
+def at_most(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    grader: Grader[Any] = Grader(gather, lambda _: correct("yes"), runs="calls it", at_most=seconds)
+    hints = ("Look there.", "It is this.", "Write `that`.")
+    monkeypatch.setitem(exercises(), "00.own", Exercise("00.own", "An exercise", grader, hints))
+
+
+def test_the_kernel_itself_is_never_an_answers_parent() -> None:
+    me = os.getpid()
+
+    def answer() -> None:
+        assert os.getppid() != me
+
+    assert check("00.own", answer).outcome is Outcome.CORRECT
+
+
+def test_an_answer_runs_as_a_main_process_with_the_kernels_data() -> None:
+    kept = [1, 2, 3]
+
+    def answer() -> None:
+        assert kept == [1, 2, 3]
+        assert multiprocessing.current_process().name == "MainProcess"
+        assert multiprocessing.parent_process() is None
+        assert threading.current_thread() is threading.main_thread()
+        kept.append(4)
+
+    assert check("00.own", answer).outcome is Outcome.CORRECT
+    assert kept == [1, 2, 3]
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_an_answer_starts_processes_by_any_method(
+    method: str, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
+) -> None:
+    def answer() -> None:
+        context: Any = multiprocessing.get_context(method)
+        with context.Pool(1) as pool:
+            assert pool.apply(os.getppid) > 0
+
+    at_most(60, monkeypatch)
+    assert check("00.own", answer) == correct("yes")
+
+
+def test_what_an_answer_prints_is_shown_where_it_is_not_correct(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def answer() -> None:
+        print("seen it")
+        os.write(2, b"and this\n")
+        raise ValueError("no")
+
+    check("00.own", answer)
+    out, err = capfd.readouterr()
+    assert out.splitlines()[1:] == ["Your code printed:", "  seen it", "  and this"]
+    assert err == ""
+
+
+def test_temporary_files_of_an_answer_are_gone_with_it(tmp_path: Path) -> None:
+    def answer() -> None:
+        import tempfile
+
+        folder = tempfile.mkdtemp()
+        (tmp_path / "where").write_text(folder)
+        Path(folder, "file").write_bytes(b"x")
+
+    check("00.own", answer)
+    assert not Path((tmp_path / "where").read_text()).exists()
+
+
+def test_stop_ends_a_check_and_all_that_it_started(
+    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
+) -> None:
+    def press_stop() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(sandbox, "LOOKING", 30)
+    timer = threading.Timer(1, press_stop)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        check("00.own", lambda: (start_a_stray(), time.sleep(60)))
+    timer.join()
+    assert not [p for p in psutil.Process().children(recursive=True) if p.name() == "sleep"]
+
+
+def test_a_mistake_of_the_grader_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    grader: Grader[Any] = Grader(gather=len, judge=lambda _: correct("yes"))
+    exercise = Exercise("00.own", "An exercise", grader, ("a", "b", "c"))
+    monkeypatch.setitem(exercises(), "00.own", exercise)
+    result = check("00.own", 3)
+    assert result.outcome is Outcome.COULD_NOT_CHECK
+    assert "a mistake in dltutor" in result.text
+    assert "TypeError: object of type 'int' has no len()" in result.text
+
+
+def test_nothing_is_announced_for_an_answer_that_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def look(answer: Any) -> Any:
+        return answer if answer == 3 else not_yet("not worth it")
+
+    def judge(evidence: Any) -> Result:
+        return correct("yes")
+
+    grader: Grader[Any] = Grader(lambda a: a, judge, look, runs="runs it twice", at_most=20)
+    exercise = Exercise("00.own", "An exercise", grader, ("a", "b", "c"))
+    monkeypatch.setitem(exercises(), "00.own", exercise)
+    assert check("00.own", 4).outcome is Outcome.NOT_YET
+    assert capsys.readouterr().out == ""
+    assert check("00.own", 3).outcome is Outcome.CORRECT
+    assert capsys.readouterr().out == "Checking 00.own: runs it twice, at most 20 s.\n"
