@@ -1,15 +1,23 @@
-"""The usual wrong fixes of each lesson's exercises: one module `lesson_NN` for each lesson.
+"""What learners hand in, right and wrong: one module `lesson_NN` for each lesson.
 
-Each module holds `WRONG_FIXES`: for every exercise of that lesson, under a few words for the fix, a
-callable that makes the wrong answer, and a fragment of the message that this answer must get:
+Each module holds, for every exercise of its lesson, under a few words for what was done, a callable
+that makes the answer:
 
     WRONG_FIXES: WrongFixes = {
         "01.fix": {
-            "zero workers": (lambda: ..., "keeps its workers"),
+            "zero workers": (lambda: ..., "keeps its workers"),  # a fragment of what it is told
         },
     }
+    RIGHT_ANSWERS: RightAnswers = {"01.fix": {"looked at once, in __init__": lambda: ...}}
+    OTHER_OUTCOMES: OtherOutcomes = {
+        "01.fix": {"the starter": (lambda: ..., "Not attempted", "still the broken one")},
+    }
+
+A wrong fix is told "Not yet" or "Error in your code", and no two of an exercise the same.
 """
 
 from collections.abc import Callable
 
 WrongFixes = dict[str, dict[str, tuple[Callable[[], object], str]]]
+RightAnswers = dict[str, dict[str, Callable[[], object]]]
+OtherOutcomes = dict[str, dict[str, tuple[Callable[[], object], str, str]]]

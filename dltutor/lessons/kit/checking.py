@@ -45,7 +45,7 @@ class CheckFailed(AssertionError):
 @cache
 def exercises() -> dict[str, Exercise]:
     """Every exercise by its name, in lesson order."""
-    lessons = sorted(path.name for path in _LESSONS.glob("lesson_*") if path.is_dir())
+    lessons = sorted(path.parent.name for path in _LESSONS.glob("lesson_*/exercises.py"))
     return {
         each.name: each
         for lesson in lessons
