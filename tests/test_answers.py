@@ -1,4 +1,4 @@
-"""Every exercise is asked, and each usual wrong fix listed in answers/ gets its own answer."""
+"""The corpus: what learners hand in, right and wrong, run for real and told what it must be."""
 
 from __future__ import annotations
 
@@ -8,38 +8,42 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
-from answers import WrongFixes
+from answers import OtherOutcomes, RightAnswers, WrongFixes
 from portable import code_cells
 
-from dltutor.lessons import EXERCISES, Result, check
+from dltutor.lessons.kit.checking import check, exercises
+from dltutor.lessons.kit.outcomes import Result
 from notebooks import read, twins
 
 MODULES = sorted(path.stem for path in (Path(__file__).parent / "answers").glob("lesson_*.py"))
 
 
-def listed() -> WrongFixes:
-    fixes: WrongFixes = {}
+def listed(name: str) -> dict[str, Any]:
+    """What the modules of all lessons hold under this name, by exercise."""
+    found: dict[str, Any] = {}
     for module in MODULES:
-        for exercise, wrong in import_module(f"answers.{module}").WRONG_FIXES.items():
-            assert exercise not in fixes, f"{exercise} is listed twice"
-            fixes[exercise] = wrong
-    return fixes
+        for exercise, answers in getattr(import_module(f"answers.{module}"), name, {}).items():
+            assert exercise not in found, f"{exercise} is listed twice"
+            found[exercise] = answers
+    return found
 
 
-WRONG_FIXES = listed()
+WRONG_FIXES: WrongFixes = listed("WRONG_FIXES")
+RIGHT_ANSWERS: RightAnswers = listed("RIGHT_ANSWERS")
+OTHER_OUTCOMES: OtherOutcomes = listed("OTHER_OUTCOMES")
 
-every_exercise = pytest.mark.parametrize("exercise", sorted(WRONG_FIXES))
-every_wrong_fix = pytest.mark.parametrize(
-    ("exercise", "fix"),
-    [(exercise, fix) for exercise, fixes in WRONG_FIXES.items() for fix in fixes],
-)
+
+def every(answers: dict[str, Any]) -> pytest.MarkDecorator:
+    pairs = [(exercise, name) for exercise, names in answers.items() for name in names]
+    return pytest.mark.parametrize(("exercise", "name"), pairs)
 
 
 @cache
-def result_of(exercise: str, fix: str) -> Result:
-    make: Callable[[], object] = WRONG_FIXES[exercise][fix][0]
+def result_of(exercise: str, name: str) -> Result:
+    make: Callable[[], object] = WRONG_FIXES[exercise][name][0]
     return check(exercise, make())
 
 
@@ -50,24 +54,40 @@ def test_every_exercise_is_asked_once_in_its_own_lesson() -> None:
         for cell in code_cells(read(twin))
         for name in re.findall(r"""\bcheck\(\s*["']([^"']+)["']""", cell.source)
     )
-    assert asked == Counter((name, EXERCISES[name].lesson) for name in EXERCISES)
+    assert asked == Counter((name, each.lesson) for name, each in exercises().items())
 
 
-def test_every_exercise_has_its_wrong_fixes_listed() -> None:
-    assert set(WRONG_FIXES) == set(EXERCISES)
+def test_every_exercise_has_its_right_and_wrong_answers_listed() -> None:
+    assert set(WRONG_FIXES) == set(RIGHT_ANSWERS) == set(exercises())
 
 
-@every_wrong_fix
-def test_a_wrong_fix_is_not_correct_and_is_answered_by_name(exercise: str, fix: str) -> None:
-    result = result_of(exercise, fix)
+@every(RIGHT_ANSWERS)
+def test_a_right_answer_is_correct(
+    exercise: str, name: str, nothing_left_behind: Callable[..., None]
+) -> None:
+    result = check(exercise, RIGHT_ANSWERS[exercise][name]())
+    assert result.outcome.value == "Correct", result.text
+
+
+@every(WRONG_FIXES)
+def test_a_wrong_fix_is_not_correct_and_is_answered_by_name(exercise: str, name: str) -> None:
+    result = result_of(exercise, name)
     assert result.outcome.value in ("Not yet", "Error in your code"), result.text
-    assert WRONG_FIXES[exercise][fix][1] in result.text
+    assert WRONG_FIXES[exercise][name][1] in result.text
 
 
-@every_exercise
+@every(OTHER_OUTCOMES)
+def test_an_answer_with_another_outcome_gets_that(exercise: str, name: str) -> None:
+    make, outcome, fragment = OTHER_OUTCOMES[exercise][name]
+    result = check(exercise, make())
+    assert result.outcome.value == outcome
+    assert fragment in result.text
+
+
+@pytest.mark.parametrize("exercise", sorted(WRONG_FIXES))
 def test_no_two_wrong_fixes_get_the_same_answer(exercise: str) -> None:
-    fix_by_text: dict[str, str] = {}
-    for fix in WRONG_FIXES[exercise]:
-        text = result_of(exercise, fix).text
-        assert text not in fix_by_text, f"{fix!r} and {fix_by_text[text]!r} are told the same"
-        fix_by_text[text] = fix
+    name_by_text: dict[str, str] = {}
+    for name in WRONG_FIXES[exercise]:
+        text = result_of(exercise, name).text
+        assert text not in name_by_text, f"{name!r} and {name_by_text[text]!r} are told the same"
+        name_by_text[text] = name

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import re
-import sys
-import time
-from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
-from dltutor.lessons.lesson_00.pairs import Pairs
-from nbformat import NotebookNode
-from torch.utils.data import Dataset
+from cells import answer_in, source
 
-from dltutor.lessons import Outcome, check, lesson_00
-from dltutor.lessons.lesson_00 import pairs
+from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.kit.running import Ending
+from dltutor.lessons.lesson_00 import fix
+from dltutor.lessons.lesson_00.fix import Epoch
+from dltutor.lessons.lesson_00.material import LEVELS, Pairs
 from dltutor.observation import Observation, machine
 from notebooks import NOTEBOOKS, read
 
@@ -27,17 +24,13 @@ LEARNERS_FILE = NOTEBOOKS / "00-start-here.ipynb"
 TWIN = NOTEBOOKS / "solutions" / "00-start-here.ipynb"
 
 
-def cell(name: str, notebook: NotebookNode | None = None) -> str:
-    cells = (notebook or read(LEARNERS_FILE)).cells
-    return next(str(each.source) for each in cells if each.id == name)
+def cell(name: str) -> str:
+    return source(name, read(LEARNERS_FILE))
 
 
-def answer_in(*cells: str) -> dict[str, Any]:
+def solved(*cells: str) -> dict[str, Any]:
     """What these cells of the twin define."""
-    defined: dict[str, Any] = {"Dataset": Dataset}
-    for name in cells:
-        exec(compile(cell(name, read(TWIN)), f"/tmp/ipykernel_1/{name}.py", "exec"), defined)
-    return defined
+    return answer_in(read(TWIN), *cells)
 
 
 def text() -> str:
@@ -48,20 +41,20 @@ def text() -> str:
 
 
 def test_the_notebook_has_the_levels_and_the_starter_that_the_check_knows() -> None:
-    defined = answer_in("pairs")
-    assert tuple(defined["levels"]) == lesson_00.LEVELS
+    defined = solved("pairs")
+    assert tuple(defined["levels"]) == LEVELS
     assert check("00.fix", defined["Pairs"]).outcome is Outcome.NOT_ATTEMPTED
 
 
 def test_untouched_starters_are_not_attempted() -> None:
-    assert check("00.predict", answer_in("predict")["prediction"]).outcome is Outcome.NOT_ATTEMPTED
-    assert check("00.read", answer_in("read")["failing_index"]).outcome is Outcome.NOT_ATTEMPTED
-    assert check("00.fix", answer_in("mend")["Pairs"]).outcome is Outcome.NOT_ATTEMPTED
+    assert check("00.predict", solved("predict")["prediction"]).outcome is Outcome.NOT_ATTEMPTED
+    assert check("00.read", solved("read")["failing_index"]).outcome is Outcome.NOT_ATTEMPTED
+    assert check("00.fix", solved("fix")["Pairs"]).outcome is Outcome.NOT_ATTEMPTED
 
 
 def test_the_solutions_are_correct() -> None:
-    assert check("00.predict", answer_in("predict-solved")["prediction"]).outcome is Outcome.CORRECT
-    assert check("00.fix", answer_in("mend-solved")["Pairs"]).outcome is Outcome.CORRECT
+    assert check("00.predict", solved("predict-solved")["prediction"]).outcome is Outcome.CORRECT
+    assert check("00.fix", solved("fix-solved")["Pairs"]).outcome is Outcome.CORRECT
 
 
 def test_every_field_of_an_observation_is_explained() -> None:
@@ -109,109 +102,60 @@ def test_a_loader_of_the_lesson_names_its_start_method() -> None:
     assert all("multiprocessing_context=" in call for call in calls)
 
 
-# The checks
+# What the judge says of recorded evidence
 
 
-class BuiltBefore:
-    """Not even a Dataset: anything with these three methods will do."""
-
-    def __init__(self, levels: Any) -> None:
-        self.pairs = list(itertools.pairwise(levels))
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.pairs[index]
+PAIRS = tuple(itertools.pairwise(LEVELS))
 
 
-class NumpyPairs(Pairs):
-    def __len__(self) -> int:
-        return max(0, len(self.levels) - 1)
-
-    def __getitem__(self, index: int) -> Any:
-        return [np.int64(self.levels[index]), np.int64(self.levels[index + 1])]
+def told(**differs: Any) -> Result:
+    epoch = Epoch(LEVELS, 2, len(PAIRS), PAIRS, Ending("finished", 6))
+    return verdict(lambda: fix.judge((epoch, dataclasses.replace(epoch, **differs))))
 
 
-class Mended(Pairs):
-    def __len__(self) -> int:
-        return len(self.levels) - 1
-
-
-class Exits(Mended):
-    def __getitem__(self, index: int) -> Any:
-        sys.exit(3)
-
-
-class KillsItsWorker(Mended):
-    def __getitem__(self, index: int) -> Any:
-        os.kill(os.getpid(), 9)
-
-
-class Sleeps(Mended):
-    def __getitem__(self, index: int) -> Any:
-        time.sleep(60)
-
-
-class NeedsNoLevels(Mended):
-    def __init__(self) -> None:
-        super().__init__([])
-
-
-class NoLength(Mended):
-    def __len__(self) -> Any:
-        return len(self.levels) / 2
-
-
-class Misspelt(Mended):
-    def __getitem__(self, index: int) -> Any:
-        return self.level[index]  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("answer", [Mended, BuiltBefore, NumpyPairs])
-def test_every_right_way_is_correct(answer: type, nothing_left_behind: Callable[..., None]) -> None:
-    result = check("00.fix", answer)
-    assert result.outcome is Outcome.CORRECT, result
-    assert "16 of 16 pairs" in result.text
+def test_all_pairs_once_and_in_order_are_correct() -> None:
+    assert told().outcome is Outcome.CORRECT
+    assert "16 of 16 pairs" in told().text
 
 
 @pytest.mark.parametrize(
-    ("answer", "outcome", "told"),
+    ("differs", "outcome", "text"),
     [
-        (Exits, Outcome.NOT_YET, "ended with exit code 3"),
-        (KillsItsWorker, Outcome.NOT_YET, "killed by SIGKILL"),
-        (Sleeps, Outcome.NOT_YET, "stopped at its deadline of 1 s"),
-        (NeedsNoLevels, Outcome.ERROR, "takes 1 positional argument"),
-        (NoLength, Outcome.ERROR, "'float' object cannot be interpreted as an integer"),
-        (Misspelt, Outcome.ERROR, "has no attribute 'level'"),
-        (None, Outcome.ERROR, "takes a class, got None"),
+        ({"pairs": PAIRS[:-1]}, Outcome.NOT_YET, "15 of 16 pairs came. (49, 47) did not."),
+        ({"pairs": PAIRS[::-1]}, Outcome.NOT_YET, "in another order"),
+        ({"pairs": (*PAIRS, PAIRS[-1])}, Outcome.NOT_YET, "(49, 47) more than once"),
+        ({"pairs": (*PAIRS, (47, 52))}, Outcome.NOT_YET, "joins the last level to the first"),
+        ({"pairs": ((47, 52), *PAIRS)}, Outcome.NOT_YET, "`levels[-1]` reads the last"),
+        ({"promised": 17}, Outcome.NOT_YET, "StopIteration for its end"),
+        (
+            {"workers": 4, "pairs": PAIRS[1:]},
+            Outcome.NOT_YET,
+            "With 4 workers: From 17 levels, 15 of 16",
+        ),
+        ({"workers": 0, "pairs": ((0, 0),)}, Outcome.NOT_YET, "(0, 0) came with 0 workers"),
+        (
+            {"run": Ending("worker died", 6, fates="W0 killed by SIGKILL (exit code -9)")},
+            Outcome.NOT_YET,
+            "W0 killed by SIGKILL",
+        ),
+        ({"run": Ending("hung", 6, stood="W0 stood at a.py.")}, Outcome.NOT_YET, "W0 stood at"),
+        (
+            {"run": Ending("raised", 6, kind="KeyError", error="`KeyError: 3` in `f`.")},
+            Outcome.ERROR,
+            "`KeyError: 3` in `f`.",
+        ),
     ],
 )
-def test_an_answer_that_goes_wrong_otherwise_is_told_how(
-    answer: Any,
-    outcome: Outcome,
-    told: str,
-    monkeypatch: pytest.MonkeyPatch,
-    nothing_left_behind: Callable[..., None],
+def test_each_thing_that_can_go_wrong_is_told(
+    differs: dict[str, Any], outcome: Outcome, text: str
 ) -> None:
-    monkeypatch.setattr(pairs, "PATIENCE", 1)
-    result = check("00.fix", answer)
-    assert result.outcome is outcome, result
-    assert told in result.text
-
-
-@pytest.mark.parametrize("answer", [16, np.int64(16)])
-def test_the_index_may_be_any_whole_number(answer: Any) -> None:
-    assert check("00.read", answer).outcome is Outcome.CORRECT
+    result = told(**differs)
+    assert result.outcome is outcome
+    assert text in result.text
 
 
 def test_the_failing_index_is_the_one_that_fails_in_main() -> None:
-    broken = Pairs(lesson_00.LEVELS)
+    broken = Pairs(LEVELS)
     assert [broken[index] for index in range(16)]
     with pytest.raises(IndexError):
         broken[16]
-
-
-@pytest.mark.parametrize("exercise", lesson_00.EXERCISES, ids=lambda exercise: exercise.name)
-def test_the_three_hints_are_three(exercise: Any) -> None:
-    assert len({*exercise.hints}) == 3

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import sys
+import time
 from typing import Any
 
-from dltutor.lessons.lesson_00.pairs import Pairs
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
 
-from answers import WrongFixes
+from answers import RightAnswers, WrongFixes
+from dltutor.lessons.lesson_00.material import Pairs
 
 
 class RoundInACircle(Pairs):
@@ -80,6 +87,102 @@ class LooksBack(Pairs):
         return self.levels[index - 1], self.levels[index]
 
 
+class Fixed(Pairs):
+    def __len__(self) -> int:
+        return len(self.levels) - 1
+
+
+class BuiltBefore:
+    """Not even a Dataset: anything with these three methods will do."""
+
+    def __init__(self, levels: Any) -> None:
+        self.pairs = list(itertools.pairwise(levels))
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.pairs[index]
+
+
+class NumpyPairs(Pairs):
+    def __len__(self) -> int:
+        return max(0, len(self.levels) - 1)
+
+    def __getitem__(self, index: int) -> Any:
+        return [np.int64(self.levels[index]), np.int64(self.levels[index + 1])]
+
+
+class TensorPairs:
+    def __init__(self, levels: Any) -> None:
+        self.pairs = torch.tensor(levels).unfold(0, 2, 1)
+
+    def __len__(self) -> int:
+        return self.pairs.shape[0]
+
+    def __getitem__(self, index: int) -> Any:
+        return tuple(self.pairs[index])
+
+
+class OnlyInAWorker(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index) if get_worker_info() else (0, 0)
+
+
+class OnlyForTwoWorkers(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        worker = get_worker_info()
+        if worker and worker.id > 1:
+            return 0, 0
+        return super().__getitem__(index)
+
+
+class Exits(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        sys.exit(3)
+
+
+class KillsItsWorker(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        os.kill(os.getpid(), 9)
+
+
+class Sleeps(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(60)
+
+
+class NeedsNoLevels(Fixed):
+    def __init__(self) -> None:
+        super().__init__([])
+
+
+class NoLength(Fixed):
+    def __len__(self) -> Any:
+        return len(self.levels) / 2
+
+
+class Misspelt(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        return self.level[index]  # type: ignore[attr-defined]
+
+
+RIGHT_ANSWERS: RightAnswers = {
+    "00.predict": {"the letter": lambda: "b", "in capitals": lambda: " B) "},
+    "00.read": {
+        "the number": lambda: 16,
+        "of numpy": lambda: np.int64(16),
+        "of torch": lambda: torch.tensor(16),
+        "as text": lambda: "16",
+    },
+    "00.fix": {
+        "one less": lambda: Fixed,
+        "built before": lambda: BuiltBefore,
+        "numbers of numpy in a list": lambda: NumpyPairs,
+        "tensors": lambda: TensorPairs,
+    },
+}
+
 WRONG_FIXES: WrongFixes = {
     "00.predict": {
         "none at all": (lambda: "a", "the first one fails"),
@@ -94,7 +197,7 @@ WRONG_FIXES: WrongFixes = {
         "the last that came": (lambda: 15, "Sample 15 arrived"),
         "the place in the list": (lambda: 17, "`index + 1`"),
         "another number": (lambda: 7, "7 is not it"),
-        "no number": (lambda: "W0", "is no index"),
+        "no number": (lambda: "W0", "is not an index"),
     },
     "00.fix": {
         "an object instead of the class": (lambda: Pairs([1, 2]), "not an object of it"),
@@ -112,6 +215,14 @@ WRONG_FIXES: WrongFixes = {
         "16 written down": (lambda: PromisesSixteen, "From 12 levels, 10 of 11 pairs came, then"),
         "one level for a sample": (lambda: OneLevelOnly, "must be two numbers"),
         "from the end": (lambda: Backwards, "in another order"),
+        "right in a worker only": (lambda: OnlyInAWorker, "(0, 0) came with 0 workers"),
+        "right in two workers only": (lambda: OnlyForTwoWorkers, "(0, 0) came with 4 workers"),
+        "an exit in a worker": (lambda: Exits, "ended with exit code 3"),
+        "a kill in a worker": (lambda: KillsItsWorker, "killed by SIGKILL"),
+        "a sleep": (lambda: Sleeps, "did not end within 6 s"),
+        "takes nothing": (lambda: NeedsNoLevels, "takes 1 positional argument"),
+        "half a length": (lambda: NoLength, "'float' object cannot be interpreted as an integer"),
+        "a slip": (lambda: Misspelt, "has no attribute 'level'"),
         "the hour before": (lambda: LooksBack, "`levels[-1]` reads the last"),
     },
 }

@@ -55,8 +55,13 @@ def look(answer: Any) -> type:
 
 
 def gather(answer: type) -> tuple[Epoch, ...]:
-    """An epoch for each kind of levels and number of workers."""
-    return tuple(_epoch(answer, levels, workers) for levels, workers in _RUNS)
+    """An epoch for each kind of levels and number of workers, up to the first that is not right."""
+    epochs: list[Epoch] = []
+    for levels, workers in _RUNS:
+        epochs.append(_epoch(answer, levels, workers))
+        if epochs[-1].pairs != tuple(pairwise(levels)):
+            break
+    return tuple(epochs)
 
 
 def _epoch(answer: type, levels: tuple[int, ...], workers: int) -> Epoch:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from dltutor.lessons.kit.outcome import (
+
+from dltutor.lessons.kit.outcomes import (
+    Outcome,
+    Rejected,
+    Result,
     correct,
     could_not_check,
     error_in_your_code,
@@ -13,7 +17,15 @@ from dltutor.lessons.kit.outcome import (
     not_yet,
 )
 
-from dltutor.lessons import Outcome, Result
+
+def told(make: Callable[[str], Result], text: str) -> Result:
+    """What a maker makes: Correct is returned, all others are raised."""
+    if make is correct:
+        return make(text)
+    with pytest.raises(Rejected) as rejected:
+        make(text)
+    return rejected.value.result
+
 
 makers = pytest.mark.parametrize(
     ("make", "outcome", "shown"),
@@ -31,7 +43,7 @@ makers = pytest.mark.parametrize(
 def test_an_outcome_is_a_label_and_a_text(
     make: Callable[[str], Result], outcome: Outcome, shown: str
 ) -> None:
-    result = make("8 of 8.")
+    result = told(make, "8 of 8.")
     assert (result.outcome, result.text) == (outcome, "8 of 8.")
     assert str(result) == repr(result) == shown
 
@@ -40,7 +52,7 @@ def test_an_outcome_is_a_label_and_a_text(
 def test_html_has_the_label_in_words_too(
     make: Callable[[str], Result], outcome: Outcome, shown: str
 ) -> None:
-    html = make("is `a < b` so?")._repr_html_()
+    html = told(make, "Is `a < b` so?")._repr_html_()
     assert outcome.value in html
     assert "<code>a &lt; b</code>" in html
 
@@ -56,4 +68,8 @@ def test_there_are_five_and_their_labels_are_what_the_course_says() -> None:
 
 
 def test_right_and_wrong_differ_in_colour_also() -> None:
-    assert len({make("x")._repr_html_().split(";")[0] for make in (correct, not_yet)}) == 2
+    assert len({told(make, "x")._repr_html_().split(";")[0] for make in (correct, not_yet)}) == 2
+
+
+def test_a_sentence_begins_with_a_capital_letter_wherever_a_grader_began_it() -> None:
+    assert told(not_yet, "with 2 workers it hangs.").text == "With 2 workers it hangs."

@@ -1,0 +1,203 @@
+"""Answers are taken as they are meant, whatever a person types; starters are told from answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cells import define
+from datasets import Numbers, load
+
+from dltutor.lessons.kit.checking import verdict
+from dltutor.lessons.kit.forms import (
+    a_class,
+    a_fixed_class,
+    a_fixed_function,
+    choice,
+    letter,
+    shown,
+    whole_number,
+)
+from dltutor.lessons.kit.outcomes import Outcome, Rejected, Result
+from dltutor.lessons.kit.sources import same_class, same_function
+
+
+def rejection(call: Callable[[], object]) -> Result:
+    with pytest.raises(Rejected) as rejected:
+        call()
+    return rejected.value.result
+
+
+# Letters and numbers
+
+
+@pytest.mark.parametrize(
+    "typed", ["b", "B", " b ", "b)", "(b)", "[b]", "'b'", '"B"', "`b`", "b.", np.str_("b")]
+)
+def test_a_letter_is_taken_in_any_case_with_or_without_what_stands_around_it(typed: str) -> None:
+    assert letter(typed) == "b"
+
+
+@pytest.mark.parametrize("typed", ["", "ab", "b or c", 2, ["b"], {"b": 1}, None])
+def test_what_is_not_one_letter_is_none(typed: Any) -> None:
+    assert letter(typed) is None
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [9, np.int64(9), np.uint8(9), np.array(9), torch.tensor(9), 9.0, np.float32(9), "9", " 9 "],
+)
+def test_a_whole_number_is_taken_from_wherever_it_comes(typed: Any) -> None:
+    assert whole_number(typed) == 9
+
+
+@pytest.mark.parametrize(
+    "typed", [9.5, float("nan"), float("inf"), True, np.True_, "nine", None, [9], torch.ones(2)]
+)
+def test_what_is_not_a_whole_number_is_none(typed: Any) -> None:
+    assert whole_number(typed) is None
+
+
+def test_a_choice_answers_each_option_by_its_own_text() -> None:
+    grader = choice("b", {"a": "No: it is shared.", "b": "Yes.", "c": "No: it is copied."})
+
+    def told(answer: Any) -> Result:
+        return verdict(lambda: grader.judge(grader.gather(answer)))
+
+    assert told("b") == told("(B)") == Result(Outcome.CORRECT, "Yes.")
+    assert told("c") == Result(Outcome.NOT_YET, "No: it is copied.")
+    assert told(...).outcome is told(None).outcome is Outcome.NOT_ATTEMPTED
+    for other in ("d", 2, ["b"], {"b": 1}):
+        assert told(other).outcome is Outcome.NOT_YET
+        assert "none of the options" in told(other).text and "'a', 'b', 'c'" in told(other).text
+
+
+def test_an_answer_whose_repr_raises_is_shown_by_its_type() -> None:
+    class Mute:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    assert shown(Mute()) == "an object of `Mute`, whose `repr` raises"
+
+
+# A class as the answer
+
+
+class Right(Numbers):
+    """One that is right."""
+
+
+def test_a_class_is_taken() -> None:
+    assert a_class(Right) is Right
+
+
+def test_an_object_in_place_of_its_class_is_told_so() -> None:
+    result = rejection(lambda: a_class(Right()))
+    assert result.outcome is Outcome.ERROR
+    assert result.text == "the check takes the class itself, `Right`, not an object of it."
+
+
+@pytest.mark.parametrize("answer", [3, None, "Right", lambda: Right])
+def test_what_is_no_class_at_all_is_shown(answer: Any) -> None:
+    assert rejection(lambda: a_class(answer)).text.startswith("the check takes a class, got ")
+
+
+def test_a_class_without_a_length_is_told_what_it_lacks() -> None:
+    class Endless:
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    assert rejection(lambda: a_class(Endless)).text == "`Endless` has no `__len__`."
+
+
+def test_a_loader_in_place_of_a_class_is_told_what_the_exercise_keeps() -> None:
+    result = rejection(lambda: a_fixed_class(load(Right()), Right))
+    assert result.outcome is Outcome.NOT_YET
+    assert "keeps its workers" in result.text
+
+
+# Still the starter?
+
+
+STARTER = "    def f(self, x=1):\n        y = [x + 1 for _ in range(3)]\n        return sum(y)\n"
+
+
+def a_class_of(body: str) -> type:
+    made: type = define(f"class Made(Numbers):\n{body}", f"{hash(body)}", Numbers=Numbers)["Made"]
+    return made
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        STARTER,
+        "    # a comment\n\n" + STARTER.replace("return sum(y)", "return sum(y)  # another"),
+        STARTER.replace("x + 1", "x    +    1"),
+        STARTER.replace("[x + 1", "[\n            x + 1"),
+        STARTER.replace("x=1", "x: int = 1").replace("):\n", ") -> int:\n", 1),
+        '    """What it is."""\n' + STARTER.replace("y = [", '"""And how."""\n        y = ['),
+    ],
+)
+def test_comments_layout_docstrings_and_type_hints_do_not_make_another_class(body: str) -> None:
+    assert same_class(a_class_of(STARTER), a_class_of(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        STARTER.replace("sum(y)", "sum(y) + 1"),
+        STARTER.replace("sum", "max"),
+        STARTER.replace("x + 1", "x + 2"),
+        STARTER.replace("x=1", "x=2"),
+        STARTER.replace("self, x=1", "self, *, x=1"),
+        STARTER.replace("    def", "    @staticmethod\n    def"),
+        STARTER + "    @staticmethod\n    def g():\n        return 1\n",
+        STARTER + "    size = 3\n",
+        STARTER + "    @property\n    def g(self):\n        return 1\n",
+    ],
+)
+def test_every_change_that_does_something_makes_another_class(body: str) -> None:
+    assert not same_class(a_class_of(STARTER), a_class_of(body))
+
+
+def test_the_same_class_in_two_cells_is_told_by_its_last_definition() -> None:
+    cell = f"class Made:\n{STARTER}\nOld = Made\nclass Made:\n{STARTER.replace('sum', 'max')}"
+    names = define(cell, "twice")
+    assert same_class(names["Old"], a_class_of(STARTER))
+    assert not same_class(names["Made"], a_class_of(STARTER))
+
+
+def test_a_class_of_which_no_source_is_known_is_no_starter() -> None:
+    assert not same_class(type("Made", (), {}), a_class_of(STARTER))
+    assert not same_class(int, a_class_of(STARTER))
+
+
+def test_an_untouched_starter_is_not_attempted() -> None:
+    result = rejection(
+        lambda: a_fixed_class(a_class_of(STARTER + DUNDERS), a_class_of(STARTER + DUNDERS))
+    )
+    assert result.outcome is Outcome.NOT_ATTEMPTED
+    assert "`Made` is still the broken one from above" in result.text
+
+
+DUNDERS = (
+    "    def __len__(self):\n        return 1\n    def __getitem__(self, i):\n        return i\n"
+)
+
+
+def a_function_of(code: str) -> Any:
+    return define(code, f"{hash(code)}")["f"]
+
+
+def test_a_function_is_the_starter_until_its_code_changes() -> None:
+    starter = a_function_of("def f(loader):\n    return [b for b in loader]\n")
+    same = a_function_of("def f(loader):  # mine\n    return [b for b in loader]\n")
+    other = a_function_of("def f(loader):\n    return list(loader)\n")
+    assert same_function(starter, same) and not same_function(starter, other)
+    assert rejection(lambda: a_fixed_function(same, starter)).outcome is Outcome.NOT_ATTEMPTED
+    assert rejection(lambda: a_fixed_function(Right, starter)).outcome is Outcome.ERROR
+    assert a_fixed_function(other, starter) is other
+    assert a_fixed_function(len, starter) is len
