@@ -164,9 +164,11 @@ def main(options: dict[str, Any]) -> None:
 
 
 def _sample(parent: Parent, options: dict[str, Any]) -> None:
-    # With -I the folder of this file is not on the path. At its end: no name in it hides another.
-    sys.path += [*options["path"], os.path.dirname(os.path.abspath(__file__))]
-    import readers  # type: ignore[import-not-found]
+    # The file on its own: its package would be a long import. At the path's end, so that no name
+    # in that folder hides another.
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path += [*options["path"], os.path.join(package, "system")]
+    import process_memory as readers  # type: ignore[import-not-found]
 
     pid, proc, period = options["pid"], options["proc"], options["period"]
     reader = readers.Proc(proc) if os.path.exists(f"{proc}/self/stat") else readers.Psutil()
