@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dltutor.system.descendants import reader
-from dltutor.system.process_memory import Proc, Psutil, number, shared_memory
+from dltutor.system.process_memory import Proc, Psutil, number, reader, shared_memory
 
 _SAFE: Final = 0.75  # of what is free; of an empty /dev/shm of 64 MB, as containers have it: 48
 

@@ -164,11 +164,11 @@ def main(options: dict[str, Any]) -> None:
 
 
 def _sample(parent: Parent, options: dict[str, Any]) -> None:
-    # The file on its own: its package would be a long import. At the path's end, so that no name
-    # in that folder hides another.
-    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    sys.path += [*options["path"], os.path.join(package, "system")]
-    import process_memory as readers  # type: ignore[import-not-found]
+    # With -I the package is not on the path, and what its __init__ imports would cost too much.
+    sys.path += options["path"]
+    package = sys.modules["dltutor"] = type(sys)("dltutor")
+    package.__path__ = [os.path.abspath(f"{__file__}/../../..")]
+    from dltutor.system import process_memory as readers
 
     pid, proc, period = options["pid"], options["proc"], options["period"]
     reader = readers.Proc(proc) if os.path.exists(f"{proc}/self/stat") else readers.Psutil()
