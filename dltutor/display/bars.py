@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from dltutor.display.palette import ALARM
+from dltutor.display.style import ALARM
 from dltutor.system.host import size
 
 _FIRST_SCALE: Final = 64 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dltutor.display.bars import Bar, Part, draw_bars
-from dltutor.display.palette import MAIN, WORKERS
+from dltutor.display.style import MAIN, WORKERS
 from dltutor.observation.budget.prediction import Prediction
 from dltutor.observation.budget.trial import Trial
 from dltutor.system.host import size

@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dltutor.display.palette import OTHER, TEXT, colour_of
 from dltutor.display.stack import MB, Stack, colour_of_layer, draw_stack, label_stack, stack
+from dltutor.display.style import OTHER, TEXT, colour_of
 from dltutor.observation.memory.curves import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.system.host import size

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from matplotlib.axes import Axes
 
-from dltutor.display.palette import ALARM, TEXT, colour_of
+from dltutor.display.style import ALARM, TEXT, colour_of
 from dltutor.observation.memory.curves import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.system.host import size

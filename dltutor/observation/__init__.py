@@ -2,7 +2,7 @@
 
 from dltutor.observation.confinement.confining import CannotConfine, confine
 from dltutor.observation.observing import observe
-from dltutor.observation.record import Frame, Observation, Worker
+from dltutor.observation.report import Frame, Observation, Worker
 from dltutor.system.host import Machine, machine
 
 __all__ = [

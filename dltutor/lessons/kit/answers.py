@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.lessons.kit.outcome import Result, error_in_your_code, not_attempted, not_yet
 from dltutor.observation import Frame, Observation, errors
-from dltutor.observation.record import said, tidy
+from dltutor.observation.texts import said, tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 
 

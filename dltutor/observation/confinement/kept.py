@@ -16,7 +16,7 @@ from dltutor.observation.confinement.keeper import Report, Task
 from dltutor.observation.interrupts import Interrupts
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.observation.record import fate
+from dltutor.observation.texts import fate
 from dltutor.system import cgroups
 from dltutor.system.processes import end_strays
 

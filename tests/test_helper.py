@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from dltutor.observation.memory import sampler
-from dltutor.observation.memory.sampler import Sampler
+from dltutor.observation.memory import helper
+from dltutor.observation.memory.helper import Sampler
 from dltutor.system.process_memory import DENIED, Proc, Psutil
 
 pytestmark = pytest.mark.timeout(60, method="thread")
@@ -155,7 +155,7 @@ class Costly:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cheap: float, full: float) -> None:
         self.clock, self.cheap, self.full = Clock(), cheap, full
-        monkeypatch.setattr(sampler, "time", self.clock)
+        monkeypatch.setattr(helper, "time", self.clock)
         self.reader = Made({1: 10})
         self.reader.before_memory = self._read
         self.sampling = sampler_of(self.reader, period=1.0, budget=0.01)
@@ -215,7 +215,7 @@ def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
     waited = 1
     while not costly.look():
         waited += 1
-    assert waited * 0.25 == pytest.approx((0.1 - sampler._AT_ONCE) / 0.01, abs=0.5)
+    assert waited * 0.25 == pytest.approx((0.1 - helper._AT_ONCE) / 0.01, abs=0.5)
 
 
 def test_memory_that_is_cheap_to_read_is_read_whenever_it_is_due() -> None:
@@ -335,7 +335,7 @@ class Program:
             "path": sys.path,
             **options,
         }
-        command = [sys.executable, "-I", "-S", sampler.__file__, json.dumps(given)]
+        command = [sys.executable, "-I", "-S", helper.__file__, json.dumps(given)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def line(self) -> dict[str, Any]:
