@@ -13,7 +13,7 @@ from typing import Any, Final
 import anywidget
 import traitlets
 
-from dltutor.display import palette
+from dltutor.display import style
 from dltutor.observation.memory.moments import Moment, Reading
 from dltutor.observation.memory.timeline import Timeline
 
@@ -65,10 +65,10 @@ class Chart(anywidget.AnyWidget):
             window=window,
             alone=alone,
             palette={
-                "main": palette.MAIN,
-                "workers": list(palette.WORKERS),
-                "other": palette.OTHER,
-                "alarm": palette.ALARM,
+                "main": style.MAIN,
+                "workers": list(style.WORKERS),
+                "other": style.OTHER,
+                "alarm": style.ALARM,
             },
         )
         self._counted = counted
