@@ -18,7 +18,8 @@ import pytest
 
 from dltutor.observation.memory import helper
 from dltutor.observation.memory.helper import Sampler
-from dltutor.system.process_memory import DENIED, Proc, Psutil
+from dltutor.system.process_memory import DENIED, Proc
+from dltutor.system.psutil_reader import Psutil
 
 pytestmark = pytest.mark.timeout(60, method="thread")
 
@@ -291,33 +292,6 @@ def test_psutil_and_proc_agree() -> None:
     assert ours_full is not None and theirs_full is not None
     assert theirs_full[0] == pytest.approx(ours_full[0], rel=0.05)
     assert theirs_full[1:] == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("line", "folder", "usage", "limit"),
-    [
-        ("4:memory:/docker/abc", "memory", "memory.usage_in_bytes", "memory.limit_in_bytes"),
-        ("0::/docker/abc", "", "memory.current", "memory.max"),
-    ],
-)
-def test_the_lowest_limit_of_the_cgroups_around_is_found(
-    tmp_path: Path, line: str, folder: str, usage: str, limit: str
-) -> None:
-    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
-    (proc / "7").mkdir(parents=True)
-    (proc / "7" / "cgroup").write_text(f"2:cpu:/x\n{line}\n")
-    outer, inner = groups / folder / "docker", groups / folder / "docker" / "abc"
-    inner.mkdir(parents=True)
-    for group, bytes_ in ((outer, "1000"), (inner, "2000")):
-        (group / usage).write_text("500")
-        (group / limit).write_text(bytes_)
-    reader = Proc(str(proc), str(groups))
-    assert reader.cgroup(7) == (str(outer / usage), 1000)
-    (outer / limit).write_text("max" if folder == "" else "9223372036854771712")
-    assert reader.cgroup(7) == (str(inner / usage), 2000)
-    (inner / limit).write_text("max" if folder == "" else "9223372036854771712")
-    assert reader.cgroup(7) == (str(inner / usage), None)
-    assert reader.cgroup(8) == ("", None)
 
 
 class Program:

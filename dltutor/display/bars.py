@@ -8,7 +8,7 @@ from html import escape
 from typing import Final
 
 from dltutor.display.style import ALARM
-from dltutor.system.host import size
+from dltutor.tables import size
 
 _FIRST_SCALE: Final = 64 << 20
 _NEXT_SCALE: Final = 4  # times as long

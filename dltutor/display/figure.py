@@ -20,7 +20,7 @@ from dltutor.display.stack import MB, Stack, colour_of_layer, draw_stack, label_
 from dltutor.display.style import OTHER, TEXT, colour_of
 from dltutor.observation.memory.curves import Floats
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.system.host import size
+from dltutor.tables import size
 
 _WIDTH: Final = 7.2  # inches, of 100 pixels
 # No background of our own, and a grey that reads on a light page and on a dark one.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.system.host import machine
+from dltutor.system.this_machine import machine
 
 if TYPE_CHECKING:
     from dltutor.display.chart import Chart
