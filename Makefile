@@ -11,23 +11,29 @@ FIRST       := notebooks/00-start-here.ipynb
 TORCH       := $(shell grep '^torch==' constraints.txt)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
+# Two cores: a third process works while others wait for a deadline.
+PARALLEL := -n 3 --dist loadfile
+
 # Written last: a .venv without it was never finished.
 MADE := .venv/made
 BENCH := .venv/bench
 
-.PHONY: help .venv lab test notebooks lint bench clean
+.PHONY: help .venv lab test test-thorough notebooks lint bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "dltutor: break a PyTorch DataLoader, see what happened, mend it."
-	@grep -hE '^[.a-z]+:.*## ' Makefile | sed -E 's/^([.a-z]+):.*## /\1|/' | \
-	    awk -F '|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[.a-z-]+:.*## ' Makefile | sed -E 's/^([.a-z-]+):.*## /\1|/' | \
+	    awk -F '|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 lab: $(MADE) ## open the course in JupyterLab, at the first lesson; installs first where needed
 	$(PY) -m jupyterlab --ip=127.0.0.1 --allow-root --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_ARGS)
 
-test: lint ## everything that CI runs: lint, then the tests, the notebooks among them
-	$(PY) -m pytest -n 3 --dist loadfile $(TEST_ARGS)
+test: lint ## everything that CI runs: lint, then the tests, the notebooks among them: 7 minutes
+	$(PY) -m pytest $(PARALLEL) -m "not thorough" $(TEST_ARGS)
+
+test-thorough: $(MADE) ## the tests that take too long for each time; before a release
+	$(PY) -m pytest $(PARALLEL) -m "thorough" $(TEST_ARGS)
 
 notebooks: $(MADE) ## run the solved notebooks again, make the learner's from them, and the cheat sheet
 	$(PY) scripts/notebooks.py

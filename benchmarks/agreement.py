@@ -14,9 +14,9 @@ from kernel import kernel
 from measure import MB, Table, benchmark, spread
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.observation.memory import sampler
-from dltutor.observation.memory.recorder import Recorder, Sample
-from dltutor.observation.memory.samples import ProcessSample
+from dltutor.observation.memory import helper as program
+from dltutor.observation.memory.moments import Moment, Reading
+from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.worker_names import WorkerNames
 
 Figures = dict[str, float]
@@ -52,7 +52,7 @@ class Held:
         for _ in range(len(loader) // 2):
             next(self._batches)
         time.sleep(0.5)  # until the workers have filled their queues
-        self._samples: list[Sample] = []
+        self._samples: list[Moment] = []
         self._recorder = Recorder(
             listeners=[self._samples.append],
             memory_period=0.1,
@@ -66,7 +66,7 @@ class Held:
         time.sleep(0.7)  # until smem, which was our child too, is out of the last sample
         me = psutil.Process()
         family = [me, *me.children(recursive=True)]
-        helpers = [process for process in family if sampler.__file__ in process.cmdline()]
+        helpers = [process for process in family if program.__file__ in process.cmdline()]
         read = [each.processes.values() for each in self._samples if each.processes["main"].pss]
         ours = sum(process.pss or 0 for process in read[-1])
         smem = _smem({process.pid for process in family} - {helper.pid for helper in helpers})
@@ -154,16 +154,16 @@ class Tape:
     """
 
     def __init__(self, **options: float) -> None:
-        self.samples: list[Sample] = []
+        self.samples: list[Moment] = []
         self._recorder = Recorder(listeners=[self.samples.append], roles=WorkerNames(), **options)
         self._began = time.monotonic()
         self._recorder.start()
 
     def end(self) -> None:
-        """Sample no more."""
+        """Moment no more."""
         self._recorder.stop()
 
-    def of(self, role: str) -> tuple[list[float], list[ProcessSample]]:
+    def of(self, role: str) -> tuple[list[float], list[Reading]]:
         """When a process was sampled, and what was found."""
         found = [each for each in self.samples if role in each.processes]
         return [self._began + each.seconds for each in found], [

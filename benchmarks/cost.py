@@ -18,9 +18,10 @@ import psutil
 import torch.utils.data  # noqa: F401  a process that trains has it loaded
 from measure import MB, Table, benchmark, cpu_seconds, until
 
-from dltutor.observation.memory import sampler
-from dltutor.observation.memory.recorder import Recorder, Sample
-from dltutor.observation.memory.sampler import Sampler
+from dltutor.observation.memory import helper as program
+from dltutor.observation.memory.helper import Sampler
+from dltutor.observation.memory.moments import Moment
+from dltutor.observation.memory.recorder import Recorder
 from dltutor.system.process_memory import Proc
 
 _STRING = 464  # bytes of one string of the list: as the allocator rounds it
@@ -63,14 +64,14 @@ def share(seconds: float) -> tuple[float, float, list[float]]:
     read: list[float] = []
     spent: list[tuple[float, float]] = []
 
-    def listen(sample: Sample) -> None:
+    def listen(sample: Moment) -> None:
         if any(process.uss is not None for process in sample.processes.values()):
             read.append(sample.seconds)
             spent.append((time.monotonic(), cpu_seconds(helper().pid)))
 
     def helper() -> psutil.Process:
         (found,) = (
-            child for child in psutil.Process().children() if sampler.__file__ in child.cmdline()
+            child for child in psutil.Process().children() if program.__file__ in child.cmdline()
         )
         return found
 

@@ -12,6 +12,7 @@ from textwrap import fill
 from dltutor.diagnosis.messages import explain
 from dltutor.diagnosis.reproduction import reproduce
 from dltutor.failures import CATALOGUE, START_METHODS, Failure
+from dltutor.lessons import lab
 from dltutor.observation import Observation
 from dltutor.observation.confinement.confining import CannotConfine
 
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.
     """
     chosen = _parser().parse_args(arguments)
+    if chosen.command == "lab":
+        return lab.run(chosen)
     if chosen.command == "list":
         return _list()
     if chosen.command == "show":
@@ -49,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     search = commands.add_parser("explain", help="name the failure modes behind an error message")
     search.add_argument("text", nargs="*", metavar="TEXT", help="default: read standard input")
+    lab.add_command(commands)
     return parser
 
 
@@ -131,7 +135,8 @@ def _explain(log: str) -> int:
     return 0
 
 
-def _into_a_pipe() -> int:
+def command() -> int:
+    """What the command `dltutor` and `python -m dltutor` run; it may be the start of a pipe."""
     try:
         code = main()
         sys.stdout.flush()
@@ -142,4 +147,4 @@ def _into_a_pipe() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_into_a_pipe())
+    sys.exit(command())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,6 +82,17 @@ class Note:
     def _repr_html_(self) -> str:
         text = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(self.text))
         return _framed(f"<b>{escape(self.label)}</b> {text}", self.tone)
+
+
+def size(count: float) -> str:
+    """Bytes as people write them: "64 MB", "1.5 GB" (powers of 1024)."""
+    if not math.isfinite(count):
+        return "unlimited"
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1024 or unit == "GB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.1f} {unit}"
 
 
 def _framed(inner: str, tone: Tone) -> str:

@@ -15,9 +15,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+import tiers
 
 # scripts/ is no package: the tests import its modules by name.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+
+pytest_plugins = ["costs"]
 
 GRACE = 3
 """Seconds for what is ending to be gone."""
@@ -29,6 +32,11 @@ def pytest_configure() -> None:
     # A shell's background job is born with SIGINT ignored; tests that press Stop need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tiers.mark(items)
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,8 @@ from dltutor.observation.budget import trial as trial_module
 from dltutor.observation.budget.prediction import Prediction, predict
 from dltutor.observation.budget.room import Room
 from dltutor.observation.budget.trial import footprint, trial
-from dltutor.system.host import machine, size
+from dltutor.system.this_machine import machine
+from dltutor.tables import size
 
 pytestmark = [
     pytest.mark.timeout(180, method="thread"),

@@ -15,7 +15,7 @@ from tiny_notebooks import code, lesson, save
 
 from dltutor.display.chart import Chart, Layers
 from dltutor.observation.memory.lives import Life
-from dltutor.observation.memory.samples import ProcessSample, Sample
+from dltutor.observation.memory.moments import Moment, Reading
 from dltutor.observation.memory.timeline import FIELDS, Timeline
 from notebooks import execute
 
@@ -27,15 +27,15 @@ PAGE = 4096
 
 def process(
     rss: float = 500, *, uss: float | None = None, pss: float | None = None, **other: Any
-) -> ProcessSample:
+) -> Reading:
     """Sizes in MB. `private` is USS unless told otherwise."""
     sizes = {"rss": rss, "uss": uss, "pss": pss, "private": other.pop("private", uss)}
     in_bytes = {name: None if size is None else int(size * MB) for name, size in sizes.items()}
-    return ProcessSample(**({"faults": 0, "threads": 1, "fds": 10} | in_bytes | other))
+    return Reading(**({"faults": 0, "threads": 1, "fds": 10} | in_bytes | other))
 
 
-def sample(seconds: float = 0.0, *, gone: tuple[str, ...] = (), **roles: ProcessSample) -> Sample:
-    return Sample(seconds, 0, roles, shm=3 * MB, available=None, cgroup=None, gone=gone)
+def sample(seconds: float = 0.0, *, gone: tuple[str, ...] = (), **roles: Reading) -> Moment:
+    return Moment(seconds, 0, roles, shm=3 * MB, available=None, cgroup=None, gone=gone)
 
 
 def total(layers: dict[str, int]) -> float:

@@ -58,7 +58,7 @@ def named(home: Path, name: str) -> list[psutil.Process]:
 
 
 def abandoned_groups() -> list[str]:
-    groups = [g for parent, _ in cgroups._parents(Path("/")) for g in parent.glob("dltutor-*")]
+    groups = [g for parent, _ in cgroups._parents("/proc") for g in parent.glob("dltutor-*")]
     return [group.name for group in groups if not _lives(int(group.name.partition("-")[2]))]
 
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from nbclient import NotebookClient
 
 from dltutor.display.figure import compare, draw
-from dltutor.display.palette import WORKERS, colour_of
+from dltutor.display.style import WORKERS, colour_of
 from dltutor.observation.memory.lives import FIELDS, Life, Limits
 from dltutor.observation.memory.timeline import Timeline
 

@@ -25,12 +25,8 @@ from fresh import run_fresh
 from torch.utils.data import DataLoader
 
 from dltutor.observation import observe
-from dltutor.observation.leftovers import (
-    close_interrupted_files,
-    end_processes,
-    nothing_left,
-    segments,
-)
+from dltutor.observation.leftovers import close_interrupted_files, nothing_left
+from dltutor.system.processes import segments
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
@@ -106,13 +102,6 @@ def test_processes_that_keep_starting_others_are_all_ended() -> None:
         children = [subprocess.Popen(["sh", "-c", "while :; do sleep 0.01; done"]) for _ in "1234"]
         time.sleep(0.2)
     assert None not in [child.poll() for child in children]
-
-
-def test_a_process_that_is_gone_already_is_no_trouble() -> None:
-    child = subprocess.Popen(["true"])
-    process = psutil.Process(child.pid)
-    child.wait()
-    end_processes([process])
 
 
 def test_orphans_are_left_to_the_system_again_afterwards() -> None:

@@ -26,7 +26,7 @@ from dltutor.lessons.lesson_03.apart import Say, run_apart
 from dltutor.lessons.lesson_03.film import fresh_film
 from dltutor.lessons.lesson_03.shards import make_shards, train
 from dltutor.observation import observe
-from dltutor.observation.record import fate
+from dltutor.observation.texts import fate
 from notebooks import NOTEBOOKS, read
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")

@@ -8,7 +8,6 @@ import os
 import resource
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 import pytest
@@ -16,7 +15,8 @@ import torch
 from fresh import run_fresh
 
 from dltutor.observation import Machine, machine
-from dltutor.system.host import size
+from dltutor.system import cgroup_files
+from dltutor.tables import size
 
 THIS = Machine(
     cores=2,
@@ -32,20 +32,6 @@ THIS = Machine(
     torch="2.13.0",
     root=False,
 )
-
-
-@pytest.fixture
-def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    # The package's name `machine` is the function.
-    monkeypatch.setattr(sys.modules["dltutor.system.host"], "_CGROUP", tmp_path)
-    return tmp_path
-
-
-def write(folder: Path, **files: str) -> None:
-    for name, text in files.items():
-        path = folder / name.replace("__", "/").replace("_DOT_", ".")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"{text}\n")
 
 
 def test_it_agrees_with_the_system() -> None:
@@ -88,21 +74,23 @@ def test_asking_does_not_fix_the_start_method() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("files", "quota"),
-    [
-        ({"cpu_DOT_max": "150000 100000"}, 1.5),
-        ({"cpu_DOT_max": "max 100000"}, None),
-        ({"cpu__cpu_DOT_cfs_quota_us": "50000", "cpu__cpu_DOT_cfs_period_us": "100000"}, 0.5),
-        ({"cpu__cpu_DOT_cfs_quota_us": "-1", "cpu__cpu_DOT_cfs_period_us": "100000"}, None),
-        ({}, None),
-    ],
-)
-def test_the_quota_of_a_cgroup_of_either_version_is_read(
-    cgroup: Path, files: dict[str, str], quota: float | None
-) -> None:
-    write(cgroup, **files)
-    assert machine().cpu_quota == quota
+def test_limits_of_the_cgroup_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup_files, "cpu_quota", lambda: 1.5)
+    monkeypatch.setattr(cgroup_files, "memory", lambda: ("", 1 << 20))
+    assert (machine().cpu_quota, machine().memory_limit) == (1.5, 1 << 20)
+    monkeypatch.setattr(cgroup_files, "memory", lambda: ("", 1 << 60))
+    assert machine().memory_limit is None
+
+
+def test_the_version_of_torch_is_known_without_importing_it() -> None:
+    done = run_fresh(
+        """
+        import sys
+        from dltutor.system.this_machine import machine
+        print(machine().torch, "torch" in sys.modules)
+        """
+    )
+    assert done.stdout == f"{torch.__version__.partition('+')[0]} False\n"
 
 
 def test_the_story_names_every_figure_and_is_the_same_in_text_and_html() -> None:

@@ -11,7 +11,7 @@ from dltutor.failures import none_in_batch
 from dltutor.failures.corrupt_images import VerifiedPictures, shared_pictures
 from dltutor.failures.none_in_batch import PicturesOrNone, SkippingPictures, collate_present
 from dltutor.observation import observe
-from dltutor.observation.record import said
+from dltutor.observation.texts import said
 
 # As datasets often do, the broken one leaves files of pictures that fail to be collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")

@@ -16,8 +16,7 @@ from dltutor.observation.budget import usage
 from dltutor.observation.budget.prediction import Footprint, Prediction, predict
 from dltutor.observation.budget.room import Room, room
 from dltutor.observation.budget.settings import Settings
-from dltutor.system.host import Machine
-from dltutor.system.process_memory import Proc
+from dltutor.system.this_machine import Machine
 
 MB = 1 << 20
 GB = 1 << 30
@@ -142,36 +141,11 @@ def test_room_is_what_is_free_now(monkeypatch: pytest.MonkeyPatch) -> None:
     assert room().shm is None
 
 
-class Group(Proc):
-    """A process in a cgroup, on a machine with much memory."""
-
-    def __init__(self, folder: Path, limit: int, used: int, stat: str) -> None:
-        super().__init__()
-        (folder / "memory.current").write_text(f"{used}\n")
-        (folder / "memory.stat").write_text(stat)
-        self._group = str(folder / "memory.current"), limit
-
-    def available(self) -> int:
-        return 64 * GB
-
-    def cgroup(self, pid: int) -> tuple[str, int | None]:
-        return self._group
-
-
-@pytest.mark.parametrize(
-    "stat",
-    [
-        f"anon 5\ninactive_file {512 * MB}\n",
-        f"inactive_file 7\ntotal_inactive_file {512 * MB}\n",
-    ],
-)
-def test_room_ends_at_the_cgroup_limit_and_cached_files_make_room(
-    tmp_path: Path, stat: str
-) -> None:
-    assert room(Group(tmp_path, 2 * GB, 1 * GB, "")).memory == GB
-    assert room(Group(tmp_path, 2 * GB, 1 * GB, stat)).memory == GB + 512 * MB
-    assert room(Group(tmp_path, 2 * GB, 3 * GB, "")).memory == 0
-    assert room(Group(tmp_path, 99 * GB, 1 * GB, "")).memory == 64 * GB
+def test_room_ends_where_the_cgroup_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dltutor.observation.budget.room.memory_left", lambda: MB)
+    assert room().memory == MB
+    monkeypatch.setattr("dltutor.observation.budget.room.memory_left", lambda: 99 << 40)
+    assert MB < room().memory < 99 << 40
 
 
 def test_room_without_a_dev_shm_has_no_end_there() -> None:

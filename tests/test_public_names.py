@@ -78,7 +78,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error(name: str) -> None:
 
 
 def test_a_submodule_can_be_imported_by_its_name() -> None:
-    run_fresh("import dltutor.observation.record, dltutor; dltutor.observation.record")
+    run_fresh("import dltutor.observation.report, dltutor; dltutor.observation.report")
 
 
 def test_the_names_for_type_checkers_are_those_that_are_looked_up() -> None:

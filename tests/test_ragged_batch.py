@@ -8,7 +8,7 @@ import torch
 from dltutor.failures import ragged_batch
 from dltutor.failures.ragged_batch import First, collate_clips
 from dltutor.observation import observe
-from dltutor.observation.record import said
+from dltutor.observation.texts import said
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 

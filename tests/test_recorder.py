@@ -20,7 +20,8 @@ import numpy as np
 import psutil
 import pytest
 
-from dltutor.observation.memory.recorder import Recorder, Sample
+from dltutor.observation.memory.moments import Moment
+from dltutor.observation.memory.recorder import Recorder
 
 pytestmark = [
     pytest.mark.timeout(60, method="thread"),
@@ -43,8 +44,8 @@ def sleepers(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
-def started(**options: Any) -> tuple[Recorder, list[Sample]]:
-    samples: list[Sample] = []
+def started(**options: Any) -> tuple[Recorder, list[Moment]]:
+    samples: list[Moment] = []
     recorder = Recorder(listeners=[samples.append], **options)
     recorder.start()
     return recorder, samples
@@ -57,7 +58,7 @@ def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
         time.sleep(0.01)
 
 
-def has(samples: list[Sample], *roles: str) -> bool:
+def has(samples: list[Moment], *roles: str) -> bool:
     return bool(samples) and set(roles) <= samples[-1].processes.keys()
 
 
@@ -271,11 +272,11 @@ def test_without_a_descriptor_to_be_had_the_run_goes_on_and_the_notes_say_so(
 def test_a_listener_that_raises_is_called_no_more_and_the_others_go_on() -> None:
     calls: list[int] = []
 
-    def broken(sample: Sample) -> None:
+    def broken(sample: Moment) -> None:
         calls.append(1)
         raise KeyError("W9")
 
-    samples: list[Sample] = []
+    samples: list[Moment] = []
     recorder = Recorder(period=0.02, listeners=[broken, samples.append])
     recorder.start()
     until(lambda: len(samples) > 3)

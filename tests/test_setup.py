@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import served
 
 ROOT = Path(__file__).parent.parent
 LESSON = "notebooks/00-start-here.ipynb"
@@ -133,62 +131,26 @@ def test_a_python_that_is_too_old_is_refused_before_anything_is_installed(copy: 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """`make lab`, with the Python of these tests, until it answers; its own account of itself."""
+    command = ["make", f"PY={sys.executable}", "-o", ".venv/made", "lab", "LAB_ARGS=--no-browser"]
     state = tmp_path_factory.mktemp("jupyter")
-    server = subprocess.Popen(
-        ["make", f"PY={sys.executable}", "-o", ".venv/made", "lab", "LAB_ARGS=--no-browser"],
-        cwd=ROOT,
-        env=ENVIRONMENT
-        | {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield account(state / "RUNTIME", server)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGTERM)
-        server.wait(timeout=20)
-
-
-def account(runtime: Path, server: subprocess.Popen[bytes]) -> dict[str, Any]:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        assert server.poll() is None, f"make lab ended with {server.returncode}"
-        for file in runtime.glob("jpserver-*.json"):
-            try:
-                found: dict[str, Any] = json.loads(file.read_text())
-                fetch(found, "api/status")
-            except (ValueError, urllib.error.URLError):
-                continue  # half written, or not yet listening
-            return found
-        time.sleep(0.1)
-    raise AssertionError("make lab did not answer within 60 s")
-
-
-def fetch(server: dict[str, Any], path: str) -> tuple[str, str]:
-    """The address where the request ended, and what came from there."""
-    request = urllib.request.Request(
-        server["url"] + path, headers={"Authorization": f"token {server['token']}"}
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return answer.url, answer.read().decode()
+    with served.server(command, folder=ROOT, environment=ENVIRONMENT, state=state) as account:
+        yield account
 
 
 def test_make_lab_serves_the_first_lesson(lab: dict[str, Any]) -> None:
-    served = json.loads(fetch(lab, f"api/contents/{LESSON}")[1])["content"]["cells"]
+    answer = json.loads(served.fetch(lab, f"api/contents/{LESSON}")[1])["content"]["cells"]
     written = json.loads((ROOT / LESSON).read_text())["cells"]
-    assert [cell["id"] for cell in served] == [cell["id"] for cell in written]
+    assert [cell["id"] for cell in answer] == [cell["id"] for cell in written]
 
 
 def test_make_lab_opens_at_the_first_lesson(lab: dict[str, Any]) -> None:
     # The address that Jupyter prints and opens is the server's root, which leads on to here.
-    address, _ = fetch(lab, "")
+    address, _ = served.fetch(lab, "")
     assert address.endswith(f"/lab/tree/{LESSON}")
 
 
 def test_make_lab_is_for_this_machine_and_wants_its_token(lab: dict[str, Any]) -> None:
     assert lab["hostname"] == "127.0.0.1"
     with pytest.raises(urllib.error.HTTPError, match="403") as refused:
-        fetch(lab | {"token": "guessed"}, f"api/contents/{LESSON}")
+        served.fetch(lab | {"token": "guessed"}, f"api/contents/{LESSON}")
     refused.value.close()

@@ -6,7 +6,7 @@ import pytest
 
 from dltutor.failures import unpicklable_exception
 from dltutor.observation import observe
-from dltutor.observation.record import said
+from dltutor.observation.texts import said
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 

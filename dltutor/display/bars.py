@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from dltutor.display.palette import ALARM
-from dltutor.system.host import size
+from dltutor.display.style import ALARM
+from dltutor.tables import size
 
 _FIRST_SCALE: Final = 64 << 20
 _NEXT_SCALE: Final = 4  # times as long

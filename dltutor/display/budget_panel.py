@@ -15,7 +15,8 @@ from dltutor.observation.budget.prediction import Prediction, predict
 from dltutor.observation.budget.room import room
 from dltutor.observation.budget.settings import Settings
 from dltutor.observation.budget.trial import Trial, footprint, trial
-from dltutor.system.host import machine, size
+from dltutor.system.this_machine import machine
+from dltutor.tables import size
 
 _MOST_WORKERS: Final = 8  # or as many as there are cores
 _MOST_AHEAD: Final = 16

@@ -13,9 +13,8 @@ from typing import Any, Final
 import anywidget
 import traitlets
 
-from dltutor.display import palette
-from dltutor.observation.memory.recorder import Sample
-from dltutor.observation.memory.samples import ProcessSample
+from dltutor.display import style
+from dltutor.observation.memory.moments import Moment, Reading
 from dltutor.observation.memory.timeline import Timeline
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
@@ -66,10 +65,10 @@ class Chart(anywidget.AnyWidget):
             window=window,
             alone=alone,
             palette={
-                "main": palette.MAIN,
-                "workers": list(palette.WORKERS),
-                "other": palette.OTHER,
-                "alarm": palette.ALARM,
+                "main": style.MAIN,
+                "workers": list(style.WORKERS),
+                "other": style.OTHER,
+                "alarm": style.ALARM,
             },
         )
         self._counted = counted
@@ -81,7 +80,7 @@ class Chart(anywidget.AnyWidget):
         # What a saved notebook shows: always the same words, so that notebooks can be compared.
         return "Live chart of memory by process. It moves while the notebook runs."
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: Moment) -> None:
         """Draw one more sample. Called in the Recorder's thread: it only sends the row.
 
         A sample in which a process without a name turns up is not drawn: it is most often a worker,
@@ -112,7 +111,7 @@ class Chart(anywidget.AnyWidget):
         died = [[life.role, life.ended, life.died] for life in lives if life.died]
         self.end = {"how": how, "died": died, "folded": timeline is not None}
 
-    def _row(self, sample: Sample, layers: dict[str, int]) -> Row:
+    def _row(self, sample: Moment, layers: dict[str, int]) -> Row:
         row: Row = {
             "t": round(sample.seconds, 3),
             "p": {role: [size >> 10, sample.processes[role].fds] for role, size in layers.items()},
@@ -143,13 +142,13 @@ class Layers:
     def __init__(self) -> None:
         self._shared: dict[str, int] = {}
 
-    def add(self, sample: Sample) -> dict[str, int]:
+    def add(self, sample: Moment) -> dict[str, int]:
         """Bytes by role."""
         for role in self._shared.keys() - sample.processes.keys():
             self._inherit(self._shared.pop(role))
         return {role: self._layer(role, p) for role, p in sample.processes.items()}
 
-    def _layer(self, role: str, process: ProcessSample) -> int:
+    def _layer(self, role: str, process: Reading) -> int:
         if process.pss is not None:
             self.kind = "PSS"
             self._shared[role] = process.pss - (process.uss or 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from dltutor.display.bars import Bar, Part, draw_bars
-from dltutor.display.palette import MAIN, WORKERS
+from dltutor.display.style import MAIN, WORKERS
 from dltutor.observation.budget.prediction import Prediction
 from dltutor.observation.budget.trial import Trial
-from dltutor.system.host import size
+from dltutor.tables import size
 
 _BATCHES: Final = WORKERS[1]
 _EXACT: Final = 0.03  # readings of PSS differ as much by themselves

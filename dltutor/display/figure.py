@@ -16,11 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dltutor.display.palette import OTHER, TEXT, colour_of
 from dltutor.display.stack import MB, Stack, colour_of_layer, draw_stack, label_stack, stack
+from dltutor.display.style import OTHER, TEXT, colour_of
 from dltutor.observation.memory.curves import Floats
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.system.host import size
+from dltutor.tables import size
 
 _WIDTH: Final = 7.2  # inches, of 100 pixels
 # No background of our own, and a grey that reads on a light page and on a dark one.

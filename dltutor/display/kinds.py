@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib import rc_context
 
 from dltutor.display.figure import _STYLE, MemoryFigure
-from dltutor.display.palette import MAIN, TEXT, WORKERS
 from dltutor.display.stack import MB
+from dltutor.display.style import MAIN, TEXT, WORKERS
 from dltutor.observation.memory.timeline import Timeline
 
 _HOW: Final = (  # name, what it counts, colour, dashes

@@ -14,7 +14,7 @@ from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.memory.worker_names import WorkerNames
 from dltutor.observation.observing import check_arguments
 from dltutor.observation.observing import observe as observe_unseen
-from dltutor.observation.record import Observation
+from dltutor.observation.report import Observation
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dltutor.observation.memory.recorder import Sample
+from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.system.host import machine
+from dltutor.system.this_machine import machine
 
 if TYPE_CHECKING:
     from dltutor.display.chart import Chart
@@ -33,7 +33,7 @@ class Screen:
             self._chart = Chart(title, limits=_limits(), **options)
 
     @property
-    def listeners(self) -> Sequence[Callable[[Sample], None]]:
+    def listeners(self) -> Sequence[Callable[[Moment], None]]:
         """For a Recorder."""
         return [self._chart.add] if self._chart else []
 

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 from matplotlib.axes import Axes
 
-from dltutor.display.palette import ALARM, TEXT, colour_of
+from dltutor.display.style import ALARM, TEXT, colour_of
 from dltutor.observation.memory.curves import Floats
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.system.host import size
+from dltutor.tables import size
 
 MB: Final = 1 << 20  # as everywhere in the course
 _MOST_LAYERS: Final = 8  # workers drawn one by one; more are drawn as one

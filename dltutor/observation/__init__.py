@@ -2,8 +2,8 @@
 
 from dltutor.observation.confinement.confining import CannotConfine, confine
 from dltutor.observation.observing import observe
-from dltutor.observation.record import Frame, Observation, Worker
-from dltutor.system.host import Machine, machine
+from dltutor.observation.report import Frame, Observation, Worker
+from dltutor.system.this_machine import Machine, machine
 
 __all__ = [
     "CannotConfine",

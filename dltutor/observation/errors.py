@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dltutor.observation.record import Frame, shorten_paths
+from dltutor.observation.report import Frame
+from dltutor.observation.texts import shorten_paths
 
 # Libraries are not the learner's code, nor are the instruments; the broken datasets are.
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"

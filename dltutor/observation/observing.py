@@ -15,8 +15,9 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.observation import errors
 from dltutor.observation.interrupts import Interrupts, interrupts_held
 from dltutor.observation.leftovers import close_interrupted_files, nothing_left
-from dltutor.observation.memory.recorder import Recorder, Sample
-from dltutor.observation.record import End, Observation
+from dltutor.observation.memory.moments import Moment
+from dltutor.observation.memory.recorder import Recorder
+from dltutor.observation.report import End, Observation
 from dltutor.observation.run import Run
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.observation.time_limits import deadline as time_limit
@@ -28,7 +29,7 @@ def observe(
     deadline: float = 30,
     consume: Callable[[DataLoader[Any]], object] | None = None,
     epochs: int = 1,
-    listeners: Sequence[Callable[[Sample], None]] = (),
+    listeners: Sequence[Callable[[Moment], None]] = (),
 ) -> Observation:
     """Iterate a loader here and now, survive whatever it does, and say what happened.
 

@@ -17,7 +17,7 @@ from dltutor.observation import stacks, torch_internals
 from dltutor.observation.deaths import delay_in_plumbing
 from dltutor.observation.interrupts import Interrupts
 from dltutor.observation.memory.recorder import Recorder
-from dltutor.observation.record import Worker
+from dltutor.observation.report import Worker
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 from dltutor.observation.worker_setup import (
     WorkerSetup,

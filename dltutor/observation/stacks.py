@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from dltutor.observation.errors import frame, is_yours
-from dltutor.observation.record import Frame
+from dltutor.observation.report import Frame
 
 _ASK: Final = signal.SIGUSR2
 _PATIENCE: Final = 1.0  # seconds for a worker to answer

@@ -1,13 +1,11 @@
-"""A cgroup (control group) with a memory limit: what really kills a worker in a container.
+"""Making a cgroup (control group) with a memory limit: what really kills a worker in a container.
 
-Version 1 is tested on a real kernel. Version 2 is untested: only the files that are written and
-read are, not the kernel's answer to them.
+Both versions are tested on a real kernel: `scripts/cgroup_v2.py` boots one for version 2.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from contextlib import suppress
@@ -15,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dltutor.system.process_memory import Proc
+from dltutor.system import cgroup_files
+from dltutor.system.processes import is_alive
 
 _PREFIX: Final = "dltutor-"  # then the pid of the owner
 _PATIENCE: Final = 5.0  # seconds for killed processes to leave a group
-_ESCAPED: Final = re.compile(r"\\(\d{3})")
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Group:
     def kills(self) -> int | None:
         """How many processes the OOM killer has killed in it; None where it is not counted."""
         file = "memory.oom_control" if self.version == 1 else "memory.events"
-        return _count(self.folder / file, "oom_kill")
+        return cgroup_files.counts(f"{self.folder / file}").get("oom_kill")
 
     @property
     def peak(self) -> int | None:
@@ -52,7 +50,7 @@ class Group:
         where the OOM killer was called (Linux 6.18).
         """
         file = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
-        return _count(self.folder / file, "")
+        return cgroup_files.number(f"{self.folder / file}")
 
     def remove(self) -> None:
         """Kill what is left in the group, and in groups within it, and remove them."""
@@ -67,7 +65,7 @@ class Group:
             time.sleep(0.005)
 
 
-def make(limit: int, *, root: str = "/") -> Group:
+def make(limit: int, *, proc: str = "/proc") -> Group:
     """Make a group with a memory limit, and without swap, named after this process.
 
     Version 1: within the group of this process. Version 2: within the nearest group around it
@@ -75,13 +73,13 @@ def make(limit: int, *, root: str = "/") -> Group:
 
     Args:
         limit: Bytes.
-        root: The root of the file system.
+        proc: Where `/proc` is.
 
     Raises:
         OSError: The system does not permit it.
     """
     why = OSError("no memory cgroup is mounted")
-    for parent, version in _parents(Path(root)):
+    for parent, version in _parents(proc):
         group = Group(parent / f"{_PREFIX}{os.getpid()}", version)
         try:
             group.folder.mkdir()
@@ -97,9 +95,9 @@ def make(limit: int, *, root: str = "/") -> Group:
     raise why
 
 
-def remove_abandoned(*, root: str = "/") -> None:
+def remove_abandoned(*, proc: str = "/proc") -> None:
     """Remove the groups whose owner was killed before it could; call it before `make`."""
-    for parent, version in _parents(Path(root)):
+    for parent, version in _parents(proc):
         for folder in parent.glob(f"{_PREFIX}*"):
             owner = folder.name.removeprefix(_PREFIX)
             if owner.isdigit() and not _owns(int(owner)):
@@ -108,7 +106,7 @@ def remove_abandoned(*, root: str = "/") -> None:
 
 def _owns(pid: int) -> bool:
     # A group that has our own pid before we made one is that of an owner long gone.
-    return pid != os.getpid() and Proc().process(pid) is not None
+    return pid != os.getpid() and is_alive(pid)
 
 
 def _limit(group: Group, limit: int) -> None:
@@ -129,38 +127,13 @@ def _set(file: Path, value: int) -> None:
         file.write_text(f"{value}")
 
 
-def _parents(root: Path) -> list[tuple[Path, int]]:
+def _parents(proc: str) -> list[tuple[Path, int]]:
     """The groups in which a group with a memory limit may be made, with their version."""
-    own = _own_groups(root)
-    if folder := own.get("memory"):
-        return [(folder, 1)]
-    if folder := own.get(""):
-        return [(each, 2) for each in (folder, *folder.parents) if _hands_memory_down(each)]
-    return []
-
-
-def _own_groups(root: Path) -> dict[str, Path]:
-    # Controller -> folder; version 2 has one hierarchy for all, called "" here.
-    try:
-        mounts = (root / "proc/self/mountinfo").read_text().splitlines()
-        groups = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return {}
-    mounted: dict[str, tuple[str, str]] = {}
-    for line in mounts:
-        left, _, right = line.partition(" - ")
-        inside, point = (_ESCAPED.sub(_unescape, word) for word in left.split()[3:5])
-        kind, _, options = right.split(" ", 2)
-        names = options.split(",") if kind == "cgroup" else [""] if kind == "cgroup2" else []
-        mounted.update((name, (inside, point)) for name in names)
-    found = {}
-    for line in groups:
-        _, controllers, path = line.split(":", 2)
-        for name in set(controllers.split(",")) & mounted.keys():
-            inside, point = mounted[name]
-            # In a container the mount may begin at the container's own group.
-            found[name] = root / point.lstrip("/") / os.path.relpath(path, inside)
-    return found
+    around = [
+        (Path(folder), version) for folder, version in cgroup_files.groups("memory", proc=proc)
+    ]
+    own = [(folder, version) for folder, version in around[:1] if version == 1]
+    return own + [each for each in around if each[1] == 2 and _hands_memory_down(each[0])]
 
 
 def _hands_memory_down(folder: Path) -> bool:
@@ -174,16 +147,3 @@ def _kill_all(folder: Path) -> None:
     for pid in (folder / "cgroup.procs").read_text().split():
         with suppress(OSError):
             os.kill(int(pid), signal.SIGKILL)
-
-
-def _count(file: Path, key: str) -> int | None:
-    # Lines such as "oom_kill 1", or a number alone.
-    try:
-        lines = [line.rpartition(" ") for line in file.read_text().splitlines()]
-    except OSError:
-        return None
-    return next((int(value) for name, _, value in lines if name == key), None)
-
-
-def _unescape(match: re.Match[str]) -> str:
-    return chr(int(match[1], 8))

@@ -1,16 +1,20 @@
 """The figures of a process and of the machine, from `/proc` or, where there is none, from psutil.
 
-The helper program of `sampler.py` loads this file on its own, so it knows the standard library
-only. All sizes are in bytes.
+The helper program of `sampler.py` loads it: it imports as little as it can. All sizes are in
+bytes.
 """
 
 from __future__ import annotations
 
 import os
 
+from dltutor.system import cgroup_files
+
 TYPE_CHECKING = False  # importing typing would cost the helper as much as all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from dltutor.system.psutil_reader import Psutil
 
     Figures = tuple[int | None, ...]
 
@@ -19,22 +23,18 @@ CHEAP = ("rss", "faults", "threads", "fds")
 FULL = ("uss", "pss", "pss_shm")
 DENIED = (None, None, None)
 
-_NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2**63
-
 
 class Proc:
     """Figures from Linux's `/proc`.
 
     Args:
         root: Where it is mounted.
-        groups: Where the cgroups are mounted.
     """
 
     source = "proc"
 
-    def __init__(self, root: str = "/proc", groups: str = "/sys/fs/cgroup") -> None:
+    def __init__(self, root: str = "/proc") -> None:
         self.root = root
-        self.groups = groups
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._rolls_up = os.path.exists(f"{root}/self/smaps_rollup")
         self._lists_children = self._read(f"self/task/{os.getpid()}/children") is not None
@@ -83,33 +83,8 @@ class Proc:
         return _kilobytes(self._read("meminfo")).get(b"MemTotal:")
 
     def cgroup(self, pid: int) -> tuple[str, int | None]:
-        """The cgroup (v1 or v2) that bounds the memory of a process.
-
-        Returns:
-            The file that says how much is charged to it, page cache included, and its limit or
-            None. Of a group and those around it this is the one with the lowest limit; "" and
-            None where there is no such group.
-        """
-        bounds = []
-        for line in (self._read(f"{pid}/cgroup") or b"").decode().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if "memory" in controllers.split(","):
-                bounds += self._bounds("memory", path, "usage_in_bytes", "limit_in_bytes")
-            elif not controllers:
-                bounds += self._bounds("", path, "current", "max")
-        limit, file = min(bounds, key=lambda bound: bound[0], default=(_NO_LIMIT, ""))
-        return file, limit if limit < _NO_LIMIT else None
-
-    def _bounds(self, folder: str, path: str, usage: str, limit: str) -> list[tuple[int, str]]:
-        # In a container the path may be the one outside it; then only the last of these exists.
-        parts = [part for part in path.split("/") if part]
-        found = []
-        for count in range(len(parts), -1, -1):
-            group = "/".join(filter(None, [self.groups, folder, *parts[:count]]))
-            if os.path.exists(f"{group}/memory.{usage}"):
-                bound = number(f"{group}/memory.{limit}")
-                found.append((bound or _NO_LIMIT, f"{group}/memory.{usage}"))
-        return found
+        """What bounds its memory: see `cgroup_files.memory`."""
+        return cgroup_files.memory(pid, proc=self.root)
 
     def _listed_children(self, pid: int) -> set[int]:
         found: set[int] = set()
@@ -153,69 +128,23 @@ class Proc:
             os.close(file)
 
 
-class Psutil:
-    """What psutil knows where there is no `/proc`: no PSS, and faults only on some systems."""
+def reader(proc: str = "/proc") -> Proc | Psutil:
+    """Where the figures of processes come from: `/proc`, or psutil where there is none."""
+    if os.path.exists(f"{proc}/self/stat"):
+        return Proc(proc)
+    from dltutor.system.psutil_reader import Psutil
 
-    source = "psutil"
+    return Psutil()
 
-    def __init__(self) -> None:
-        import psutil
 
-        self._psutil = psutil
-        self._errors = (psutil.Error, OSError, RuntimeError)
+def pss(pid: int) -> int:
+    """What a process takes of the memory, in bytes: PSS, or USS or RSS where it cannot be read.
 
-    def descendants(self, pids: list[int]) -> set[int]:
-        """The children of these processes, their children, and so on."""
-        found: set[int] = set()
-        for pid in pids:
-            if pid not in found:
-                try:
-                    family = self._psutil.Process(pid).children(recursive=True)
-                except self._errors:
-                    continue
-                found.update(child.pid for child in family)
-        return found
-
-    def process(self, pid: int) -> tuple[float, Figures] | None:
-        """When a process started, to know it again, and its CHEAP figures; None if it is gone."""
-        try:
-            process = self._psutil.Process(pid)
-            with process.oneshot():
-                if process.status() == self._psutil.STATUS_ZOMBIE:
-                    return None
-                memory = process.memory_info()
-                faults = getattr(memory, "pfaults", None)
-                figures = memory.rss, faults, process.num_threads(), process.num_fds()
-                return process.create_time(), figures
-        except self._errors:
-            return None
-
-    def memory(self, pid: int) -> Figures | None:
-        """The FULL figures of a process, None each where it denies them; None if it is gone."""
-        try:
-            return self._psutil.Process(pid).memory_full_info().uss, None, None
-        except self._psutil.AccessDenied:
-            return DENIED
-        except self._errors:
-            return None
-
-    def available(self) -> int | None:
-        """What the machine can still give without swapping."""
-        return self._machine("available")
-
-    def total(self) -> int | None:
-        """The machine's memory."""
-        return self._machine("total")
-
-    def cgroup(self, pid: int) -> tuple[str, int | None]:
-        """Nothing: only Linux has cgroups."""
-        return "", None
-
-    def _machine(self, name: str) -> int | None:
-        try:
-            return int(getattr(self._psutil.virtual_memory(), name))
-        except self._errors:
-            return None
+    0 if the process is gone.
+    """
+    figures = reader()
+    full, cheap = figures.memory(pid) or DENIED, figures.process(pid)
+    return full[1] or full[0] or (cheap[1][0] if cheap else None) or 0
 
 
 def reader() -> Proc | Psutil:
@@ -240,16 +169,6 @@ def shared_memory() -> tuple[int | None, int | None]:
     except OSError:
         return None, None
     return (disk.f_blocks - disk.f_bfree) * disk.f_frsize, disk.f_blocks * disk.f_frsize
-
-
-def number(path: str) -> int | None:
-    """The number in a file; None where there is no file or no number."""
-    try:
-        with open(path) as file:
-            text = file.read().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
 
 
 def _kilobytes(text: bytes | None) -> dict[bytes, int]:

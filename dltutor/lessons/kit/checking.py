@@ -25,7 +25,7 @@ from dltutor.lessons.kit.outcomes import (
 )
 from dltutor.lessons.kit.running import failed_in_main
 from dltutor.observation import errors
-from dltutor.observation.record import fate, shorten_paths
+from dltutor.observation.texts import fate, shorten_paths
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.system import processes
 from dltutor.tables import Note, Table

@@ -24,7 +24,7 @@ from dltutor.lessons.kit.outcomes import (
     not_yet,
 )
 from dltutor.lessons.kit.sources import same_class, same_function
-from dltutor.observation.record import tidy
+from dltutor.observation.texts import tidy
 
 _AROUND_A_LETTER = re.compile(r"[\s'\"`()\[\]{}.,:;]+")
 

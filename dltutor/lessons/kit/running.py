@@ -15,7 +15,8 @@ from dltutor.lessons.kit.outcomes import (
     not_yet,
 )
 from dltutor.observation import Frame, Observation, errors
-from dltutor.observation.record import End, said, tidy
+from dltutor.observation.report import End
+from dltutor.observation.texts import said, tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 
 

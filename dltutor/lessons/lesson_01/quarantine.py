@@ -28,7 +28,7 @@ from dltutor.lessons.lesson_01.deliveries import (
 from dltutor.lessons.lesson_01.fresh import Folder
 from dltutor.lessons.lesson_01.task import Task
 from dltutor.observation import Observation
-from dltutor.observation.record import said, tidy
+from dltutor.observation.texts import said, tidy
 
 #: Seconds that a check takes at most: the dataset made and run twice, then one odd file at a time.
 AT_MOST: Final = 4 * PATIENCE + 16

@@ -10,7 +10,7 @@ from dltutor.failures.dead_worker import exit_code_alone
 from dltutor.lessons.kit.exercise import Exercise, choice
 from dltutor.lessons.kit.outcome import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_03 import film_task, shards_task
-from dltutor.observation.record import fate
+from dltutor.observation.texts import fate
 
 _BATCH_SIZE: Final = 2  # of the lesson's loader
 _WORKERS: Final = 2

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import psutil
-
-from dltutor.observation.leftovers import end_processes, nothing_left
+from dltutor.observation.leftovers import nothing_left
+from dltutor.system import processes
 
 _LOOK: Final = 0.02  # seconds between two looks whether it lives
 
@@ -62,8 +61,8 @@ def run_apart(work: Callable[[Say], None], *, seconds: float) -> Ended:
             _listen(hear, said, _LOOK)
         _listen(hear, said, 0)
         exitcode = process.exitcode
-        if exitcode is None:
-            end_processes([psutil.Process(process.pid)])
+        if exitcode is None and process.pid is not None:
+            processes.end(process.pid)
         process.join()
         process.close()
         words.seek(0)

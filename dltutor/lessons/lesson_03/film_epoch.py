@@ -17,7 +17,7 @@ from dltutor.lessons.kit.outcome import Result
 from dltutor.lessons.lesson_03.apart import Ended, Say, run_apart
 from dltutor.lessons.lesson_03.film import Film
 from dltutor.observation.observing import observe
-from dltutor.observation.record import said, tidy
+from dltutor.observation.texts import said, tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 
 PATIENCE: Final = 6  # seconds to build the answer, and as many for its epoch

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.lessons.kit.answers import Unfit, failed_in_loader, wrong
 from dltutor.observation import observe
-from dltutor.observation.record import said, tidy
+from dltutor.observation.texts import said, tidy
 
 PATIENCE: Final = 7  # seconds for each run
 BUILDING: Final = 2  # seconds for making the dataset

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.lessons.kit.answers import failed_in_loader, wrong
 from dltutor.observation import Observation, observe
-from dltutor.observation.record import said, tidy
+from dltutor.observation.texts import said, tidy
 
 Samples = list[torch.Tensor]
 

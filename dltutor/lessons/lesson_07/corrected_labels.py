@@ -33,7 +33,7 @@ from dltutor.lessons.lesson_07.standstill import (
     where_they_stood,
 )
 from dltutor.observation import Observation, observe
-from dltutor.observation.record import said, tidy
+from dltutor.observation.texts import said, tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 
 PATIENCE: Final = 4  # seconds for each thing that the answer does

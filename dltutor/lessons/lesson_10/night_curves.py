@@ -8,7 +8,7 @@ from typing import Any, Final
 from matplotlib import rc_context
 
 from dltutor.display.figure import MemoryFigure
-from dltutor.display.palette import ALARM, MAIN, OTHER, TEXT, WORKERS
+from dltutor.display.style import ALARM, MAIN, OTHER, TEXT, WORKERS
 from dltutor.lessons.lesson_10.night import READ_EVERY, Night
 
 _STYLE: Final[Any] = {  # a grey that reads on a light page and on a dark one

@@ -16,7 +16,7 @@ from dltutor.observation import torch_internals
 from dltutor.observation.budget.settings import Settings
 from dltutor.observation.budget.usage import Lookout, Usage
 from dltutor.observation.observing import observe
-from dltutor.observation.record import Observation
+from dltutor.observation.report import Observation
 
 _TAKEN: Final = 3  # batches that the loop takes: the first fills the queues, the others keep them
 _WATCH: Final = 0.5  # seconds between two looks whether main is there

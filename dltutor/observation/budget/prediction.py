@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from dltutor.observation.budget.room import Room
 from dltutor.observation.budget.settings import Settings
-from dltutor.system.host import Machine, size
-from dltutor.tables import Table
+from dltutor.system.this_machine import Machine
+from dltutor.tables import Table, size
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import psutil
 from dltutor.observation.budget.prediction import Footprint, Prediction
 from dltutor.observation.budget.room import room
 from dltutor.observation.budget.settings import Settings, check_start_method
-from dltutor.system.descendants import die_with_parent
+from dltutor.system.processes import die_with_parent
 
 if TYPE_CHECKING:
     from dltutor.observation.budget.filled import Filled

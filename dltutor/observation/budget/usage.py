@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dltutor.system.descendants import reader
+from dltutor.system.process_memory import reader
 
 
 @dataclass(frozen=True)

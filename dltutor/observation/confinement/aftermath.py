@@ -20,9 +20,9 @@ from dltutor.observation.confinement.keeper import Report, worker_numbers
 from dltutor.observation.confinement.unobserved import timeline_of, unobserved
 from dltutor.observation.confinement.wanted import Wanted
 from dltutor.observation.memory.lives import Limits
-from dltutor.observation.memory.samples import Sample
+from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.observation.record import End, Frame, Observation
+from dltutor.observation.report import End, Frame, Observation
 from dltutor.observation.stacks import main_thread
 
 _KEPT: Final = 64_000  # bytes, the last ones
@@ -121,7 +121,7 @@ class Aftermath:
             notes=(*self.recorded.notes, "the script's own /dev/shm could not be sampled"),
         )
 
-    def _samples(self) -> Iterator[Sample]:
+    def _samples(self) -> Iterator[Moment]:
         # The last one may be cut off.
         with (
             suppress(OSError, EOFError, pickle.UnpicklingError),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from dltutor.system import cgroups, mounts
-from dltutor.system.descendants import die_with_parent
+from dltutor.system.processes import die_with_parent
 
 # Python ignores these and so would its children; the keeper ignores the first two.
 _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)

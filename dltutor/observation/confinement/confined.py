@@ -21,9 +21,9 @@ from torch.utils.data import DataLoader
 from dltutor.observation import errors
 from dltutor.observation.confinement.unobserved import timeline_of, unobserved
 from dltutor.observation.memory.lives import Limits
-from dltutor.observation.memory.samples import Sample
+from dltutor.observation.memory.moments import Moment
 from dltutor.observation.observing import observe
-from dltutor.observation.record import Observation
+from dltutor.observation.report import Observation
 from dltutor.observation.stacks import answer_when_asked
 
 _FIRST_CHOICE: Final = 500  # of oom_score_adj: half the memory limit counts as the worker's own
@@ -99,7 +99,7 @@ def _observe(
     loader.worker_init_fn = Expendable(folder, loader.worker_init_fn)
     with (Path(folder) / "samples").open("wb") as file:
 
-        def keep(sample: Sample) -> None:
+        def keep(sample: Moment) -> None:
             pickle.dump(sample, file)
             file.flush()
 

@@ -17,7 +17,7 @@ from dltutor.observation.confinement.kept import keeper
 from dltutor.observation.confinement.targets import Script, read_target
 from dltutor.observation.confinement.wanted import Wanted
 from dltutor.observation.interrupts import interrupts_held
-from dltutor.observation.record import Observation
+from dltutor.observation.report import Observation
 
 _START: Final = 60.0  # seconds, at least, for the child to import torch and to build the loader
 _END: Final = 10.0  # seconds for it to end the run and tidy up after its deadline

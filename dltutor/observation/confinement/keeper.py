@@ -21,8 +21,9 @@ from typing import Any, Final
 from dltutor.observation.confinement import child
 from dltutor.observation.confinement.watchdog import Watchdog
 from dltutor.system import cgroups
-from dltutor.system.descendants import adopt_orphans, end_descendants, reader
 from dltutor.system.kernel_log import KernelLog
+from dltutor.system.process_memory import reader
+from dltutor.system.processes import adopt_orphans, end_descendants, unlink_segments
 
 _TICK: Final = 0.05  # seconds between two looks
 _ANSWER: Final = 2.0  # seconds for the child to write where it stands
@@ -114,7 +115,7 @@ def main(options: dict[str, Any]) -> None:
         report.refused = refused.limit, refused.why
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        end_descendants(worker_numbers(task.folder))
+        unlink_segments({*end_descendants(), *worker_numbers(task.folder)})
         if group is not None:
             report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
             report.oom_kills, report.peak = group.kills, group.peak

@@ -16,9 +16,9 @@ from dltutor.observation.confinement.keeper import Report, Task
 from dltutor.observation.interrupts import Interrupts
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.observation.record import fate
+from dltutor.observation.texts import fate
 from dltutor.system import cgroups
-from dltutor.system.descendants import end_strays
+from dltutor.system.processes import end_strays
 
 _PATIENCE: Final = 20.0  # seconds for the keeper to end all that it keeps
 

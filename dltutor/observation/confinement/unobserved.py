@@ -9,9 +9,9 @@ import numpy as np
 
 from dltutor.observation import errors
 from dltutor.observation.memory.lives import FIELDS, Life, Limits
-from dltutor.observation.memory.samples import ProcessSample, Sample
+from dltutor.observation.memory.moments import Moment, Reading
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.observation.record import End, Frame, Observation
+from dltutor.observation.report import End, Frame, Observation
 
 
 def unobserved(
@@ -54,7 +54,7 @@ def unobserved(
     )
 
 
-def timeline_of(samples: Sequence[Sample], limits: Limits, *notes: str) -> Timeline:
+def timeline_of(samples: Sequence[Moment], limits: Limits, *notes: str) -> Timeline:
     """The Timeline of samples as a listener got them.
 
     Args:
@@ -75,7 +75,7 @@ def timeline_of(samples: Sequence[Sample], limits: Limits, *notes: str) -> Timel
     )
 
 
-def _life(role: str, samples: Sequence[Sample]) -> Life:
+def _life(role: str, samples: Sequence[Moment]) -> Life:
     rows = [row for row, sample in enumerate(samples) if role in sample.processes]
     seen = [sample.processes.get(role, _UNKNOWN) for sample in samples[rows[0] : rows[-1] + 1]]
     values = {field: _column(getattr(each, field) for each in seen) for field in FIELDS}
@@ -83,7 +83,7 @@ def _life(role: str, samples: Sequence[Sample]) -> Life:
     return Life(role, rows[0], values, samples[rows[-1] + 1].seconds if gone else None)
 
 
-_UNKNOWN = ProcessSample(None, None, None, None)
+_UNKNOWN = Reading(None, None, None, None)
 
 
 def _column(values: Iterable[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

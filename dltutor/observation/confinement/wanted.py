@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dltutor.observation.confinement.keeper import Report
-from dltutor.system.host import size
+from dltutor.tables import size
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(?:i?B)?")
 _POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}  # of 1024

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from dltutor.system.process_memory import Proc, Psutil
+from dltutor.system.process_memory import Proc
+from dltutor.system.psutil_reader import Psutil
 
 _AGAIN: Final = 0.25  # seconds for a killed process to give its memory back
 _SHARE: Final = 0.1  # of a core, at most, for reading PSS

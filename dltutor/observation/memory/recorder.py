@@ -14,12 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from dltutor.observation.memory.collector import Collector
 from dltutor.observation.memory.lives import Limits
-from dltutor.observation.memory.samples import Collector
-from dltutor.observation.memory.samples import Sample as Sample
+from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.timeline import Timeline
 
-_HELPER: Final = Path(__file__).with_name("sampler.py")
+_HELPER: Final = Path(__file__).with_name("helper.py")
 _LAST_SAMPLE: Final = 3.0  # seconds that stop() waits for it
 _KILLED: Final = 5.0  # seconds that it waits for the killed helper to be gone
 
@@ -40,7 +40,7 @@ class Recorder:
         memory_period: Seconds between two samples of USS and PSS, at least.
         memory_budget: The part of a core that the helper may use: the larger the processes, the
             more seldom USS and PSS are read. The first and the last sample have them in any case.
-        listeners: Each is called with every Sample, in the thread. One that raises is called no
+        listeners: Each is called with every Moment, in the thread. One that raises is called no
             more; the timeline's notes say so.
         roles: Asked, in the thread, for the role of each process that has none so far.
         proc: Where `/proc` is; where it is not, psutil stands in.
@@ -56,7 +56,7 @@ class Recorder:
         period: float = 0.25,
         memory_period: float = 1.0,
         memory_budget: float = 0.01,
-        listeners: Sequence[Callable[[Sample], None]] = (),
+        listeners: Sequence[Callable[[Moment], None]] = (),
         roles: Callable[[int], str | None] | None = None,
         proc: str = "/proc",
     ) -> None:

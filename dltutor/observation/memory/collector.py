@@ -1,76 +1,22 @@
-"""Samples as listeners get them, and the Collector that makes them, and the Timeline, of lines."""
+"""The Collector: makes a Moment of each line that the helper writes, and a Timeline of all."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from dltutor.observation.memory.curves import bytes_per_fault
 from dltutor.observation.memory.lives import FIELDS, Life, Limits
+from dltutor.observation.memory.moments import Moment, Reading
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.system.process_memory import CHEAP, DENIED, FULL
 
 _MACHINE = ("shm", "available", "cgroup")
 _LONG = 5  # times as long as asked for: to be told
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSample:
-    """One process, or all that share a role, at one moment. Sizes in bytes, None: not known.
-
-    Args:
-        rss: Resident memory, shared pages counted in full.
-        faults: Minor page faults since the process started.
-        threads: Its threads.
-        fds: Its open descriptors.
-        uss: Private memory, if it was read in this sample.
-        pss: Resident memory, each shared page divided by those that share it, if it was read.
-        pss_shm: The part of PSS in shared memory, if it was read.
-        private: `uss`, or else what the faults since its last reading make of it.
-    """
-
-    rss: int | None
-    faults: int | None
-    threads: int | None
-    fds: int | None
-    uss: int | None = None
-    pss: int | None = None
-    pss_shm: int | None = None
-    private: int | None = None
-
-    def __add__(self, other: ProcessSample) -> ProcessSample:
-        """Both together; what is known of one only counts."""
-        names = [field.name for field in fields(self)]
-        pairs = [(getattr(self, name), getattr(other, name)) for name in names]
-        return ProcessSample(*(b if a is None else a if b is None else a + b for a, b in pairs))
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """The observed processes at one moment. Sizes in bytes.
-
-    Args:
-        seconds: Since the recorder was started.
-        batches: Delivered so far.
-        processes: By role: main, W0, ..., and other for those without a name.
-        shm: In use in `/dev/shm`, or None where there is none.
-        available: What the machine can still give, or None where not known.
-        cgroup: Charged to the cgroup, page cache included, or None without one.
-        gone: The roles of processes that ended since the last sample.
-    """
-
-    seconds: float
-    batches: int
-    processes: dict[str, ProcessSample]
-    shm: int | None
-    available: int | None
-    cgroup: int | None
-    gone: tuple[str, ...]
 
 
 class _Process:
@@ -84,10 +30,10 @@ class _Process:
         self._uss: list[float] = []  # the last two readings, and the faults at each
         self._faults: list[float] = []
 
-    def add(self, figures: dict[str, int | None]) -> ProcessSample:
+    def add(self, figures: dict[str, int | None]) -> Reading:
         for name, values in self.values.items():
             values.append(_number(figures.get(name)))
-        return ProcessSample(**figures, private=self._private(figures))
+        return Reading(**figures, private=self._private(figures))
 
     def _private(self, figures: dict[str, int | None]) -> int | None:
         uss, faults, rss = figures.get("uss"), figures["faults"], figures["rss"]
@@ -102,7 +48,7 @@ class _Process:
 
 
 class Collector:
-    """Takes the helper's lines; makes a Sample of each, and a Timeline of all.
+    """Takes the helper's lines; makes a Moment of each, and a Timeline of all.
 
     Args:
         main: The pid of the observed process.
@@ -132,7 +78,7 @@ class Collector:
         self._living: dict[int, _Process] = {}
         self._denied: set[int] = set()
 
-    def add(self, line: dict[str, Any], batches: int) -> Sample:
+    def add(self, line: dict[str, Any], batches: int) -> Moment:
         """Take one line.
 
         Args:
@@ -148,7 +94,7 @@ class Collector:
         memory = line["memory"] or {}
         if memory:
             self._read_at.append(line["seconds"])
-        processes: dict[str, ProcessSample] = {}
+        processes: dict[str, Reading] = {}
         for pid, cheap in ((int(key), figures) for key, figures in line["processes"].items()):
             if pid in self.hidden:
                 continue
@@ -162,7 +108,7 @@ class Collector:
             role = self._role(pid)
             processes[role] = processes[role] + sample if role in processes else sample
         self._denied.update(int(pid) for pid, figures in memory.items() if figures[0] is None)
-        return Sample(line["seconds"], batches, processes, **machine, gone=tuple(gone))
+        return Moment(line["seconds"], batches, processes, **machine, gone=tuple(gone))
 
     def timeline(self, notes: Sequence[str] = ()) -> Timeline:
         """All samples so far.

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from dltutor.observation.memory import sampler
-from dltutor.observation.memory.sampler import Sampler
-from dltutor.system.process_memory import DENIED, Proc, Psutil
+from dltutor.observation.memory import helper
+from dltutor.observation.memory.helper import Sampler
+from dltutor.system.process_memory import DENIED, Proc
+from dltutor.system.psutil_reader import Psutil
 
 pytestmark = pytest.mark.timeout(60, method="thread")
 
@@ -155,7 +156,7 @@ class Costly:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cheap: float, full: float) -> None:
         self.clock, self.cheap, self.full = Clock(), cheap, full
-        monkeypatch.setattr(sampler, "time", self.clock)
+        monkeypatch.setattr(helper, "time", self.clock)
         self.reader = Made({1: 10})
         self.reader.before_memory = self._read
         self.sampling = sampler_of(self.reader, period=1.0, budget=0.01)
@@ -215,7 +216,7 @@ def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
     waited = 1
     while not costly.look():
         waited += 1
-    assert waited * 0.25 == pytest.approx((0.1 - sampler._AT_ONCE) / 0.01, abs=0.5)
+    assert waited * 0.25 == pytest.approx((0.1 - helper._AT_ONCE) / 0.01, abs=0.5)
 
 
 def test_memory_that_is_cheap_to_read_is_read_whenever_it_is_due() -> None:
@@ -293,33 +294,6 @@ def test_psutil_and_proc_agree() -> None:
     assert theirs_full[1:] == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("line", "folder", "usage", "limit"),
-    [
-        ("4:memory:/docker/abc", "memory", "memory.usage_in_bytes", "memory.limit_in_bytes"),
-        ("0::/docker/abc", "", "memory.current", "memory.max"),
-    ],
-)
-def test_the_lowest_limit_of_the_cgroups_around_is_found(
-    tmp_path: Path, line: str, folder: str, usage: str, limit: str
-) -> None:
-    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
-    (proc / "7").mkdir(parents=True)
-    (proc / "7" / "cgroup").write_text(f"2:cpu:/x\n{line}\n")
-    outer, inner = groups / folder / "docker", groups / folder / "docker" / "abc"
-    inner.mkdir(parents=True)
-    for group, bytes_ in ((outer, "1000"), (inner, "2000")):
-        (group / usage).write_text("500")
-        (group / limit).write_text(bytes_)
-    reader = Proc(str(proc), str(groups))
-    assert reader.cgroup(7) == (str(outer / usage), 1000)
-    (outer / limit).write_text("max" if folder == "" else "9223372036854771712")
-    assert reader.cgroup(7) == (str(inner / usage), 2000)
-    (inner / limit).write_text("max" if folder == "" else "9223372036854771712")
-    assert reader.cgroup(7) == (str(inner / usage), None)
-    assert reader.cgroup(8) == ("", None)
-
-
 class Program:
     """The program as the Recorder starts it."""
 
@@ -335,7 +309,7 @@ class Program:
             "path": sys.path,
             **options,
         }
-        command = [sys.executable, "-I", "-S", sampler.__file__, json.dumps(given)]
+        command = [sys.executable, "-I", "-S", helper.__file__, json.dumps(given)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def line(self) -> dict[str, Any]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import platform
 import resource
+import sys
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from importlib import metadata
 
-import psutil
-import torch
-
-from dltutor.system.process_memory import Proc, shared_memory
-from dltutor.tables import Table
-
-_CGROUP: Final = Path("/sys/fs/cgroup")
+from dltutor.system import cgroup_files
+from dltutor.system.process_memory import reader, shared_memory
+from dltutor.tables import Table, size
 
 
 @dataclass(frozen=True)
@@ -80,14 +75,15 @@ class Machine:
 
 def machine() -> Machine:
     """Measure what this machine allows, now."""
-    memory = psutil.virtual_memory().total
+    memory = reader().total() or 0
+    limit = cgroup_files.memory()[1]
     name, version = platform.libc_ver()
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Machine(
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _all_cores(),
-        cpu_quota=_cpu_quota(),
+        cpu_quota=cgroup_files.cpu_quota(),
         memory=memory,
-        memory_limit=_memory_limit(memory),
+        memory_limit=limit if limit is not None and limit < memory else None,
         shm=shared_memory()[1],
         open_files=None if open_files == resource.RLIM_INFINITY else open_files,
         # Asking multiprocessing itself would fix its choice for the rest of the process.
@@ -96,7 +92,7 @@ def machine() -> Machine:
         c_library=f"{name} {version}".strip(),
         system=platform.system(),
         python=platform.python_version(),
-        torch=torch.__version__.partition("+")[0],
+        torch=_torch_version(),
         root=os.geteuid() == 0,
     )
 
@@ -105,33 +101,12 @@ def _all_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _memory_limit(total: int) -> int | None:
-    limit = Proc().cgroup(os.getpid())[1]
-    return limit if limit is not None and limit < total else None
-
-
-def _cpu_quota() -> float | None:
-    quota, _, period = _read("cpu.max").partition(" ")
-    if not quota:
-        quota, period = _read("cpu/cpu.cfs_quota_us"), _read("cpu/cpu.cfs_period_us")
-    if not (quota.isdigit() and period.isdigit()):  # "max", or -1: no quota
-        return None
-    return int(quota) / int(period)
-
-
-def _read(file: str) -> str:
+def _torch_version() -> str:
+    # Not by importing it: that takes a second.
     try:
-        return (_CGROUP / file).read_text().strip()
-    except OSError:
-        return ""
-
-
-def size(count: float) -> str:
-    """Bytes as people write them: "64 MB", "1.5 GB" (powers of 1024)."""
-    if not math.isfinite(count):
-        return "unlimited"
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(count) < 1024 or unit == "GB":
-            break
-        count /= 1024
-    return f"{count:.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.1f} {unit}"
+        version = getattr(sys.modules.get("torch"), "__version__", None) or metadata.version(
+            "torch"
+        )
+    except metadata.PackageNotFoundError:
+        return "none"
+    return str(version).partition("+")[0]

@@ -1,6 +1,6 @@
 """The helper program: samples a process tree and writes one line of JSON for each sample.
 
-It runs on its own, `python -I -S sampler.py OPTIONS`, with the standard library only, so that it
+It runs on its own, `python -I -S helper.py OPTIONS`, with the standard library only, so that it
 stays small and shares no lock with what it observes. Its standard input tells it "now" (a sample
 soon) or "end" (a last, full one). A closed input ends it, and so does the end of its parent.
 """
@@ -18,7 +18,8 @@ TYPE_CHECKING = False  # importing typing would cost the helper as much as all t
 if TYPE_CHECKING:
     from typing import Any
 
-    from dltutor.system.process_memory import Figures, Proc, Psutil
+    from dltutor.system.process_memory import Figures, Proc
+    from dltutor.system.psutil_reader import Psutil
 
 _SOON = 0.05  # seconds between two samples that were asked for
 _AT_ONCE = 0.02  # seconds of CPU time that full samples may use before they have to be saved up
@@ -164,15 +165,17 @@ def main(options: dict[str, Any]) -> None:
 
 
 def _sample(parent: Parent, options: dict[str, Any]) -> None:
-    # With -I the folder of this file is not on the path. At its end: no name in it hides another.
-    sys.path += [*options["path"], os.path.dirname(os.path.abspath(__file__))]
-    import readers  # type: ignore[import-not-found]
+    # With -I the package is not on the path, and what its __init__ imports would cost too much.
+    sys.path += options["path"]
+    package = sys.modules["dltutor"] = type(sys)("dltutor")
+    package.__path__ = [os.path.abspath(f"{__file__}/../../..")]
+    from dltutor.system import cgroup_files, process_memory
 
-    pid, proc, period = options["pid"], options["proc"], options["period"]
-    reader = readers.Proc(proc) if os.path.exists(f"{proc}/self/stat") else readers.Psutil()
+    pid, period = options["pid"], options["period"]
+    reader = process_memory.reader(options["proc"])
     sampler = Sampler(reader, pid, options["memory_period"], options["memory_budget"])
     charged, limit = reader.cgroup(pid)
-    limits = {"machine": reader.total(), "cgroup": limit, "shm": readers.shared_memory()[1]}
+    limits = {"machine": reader.total(), "cgroup": limit, "shm": process_memory.shared_memory()[1]}
     parent.tell({"source": reader.source, "limits": limits})
     due = last = time.monotonic()
     said = ""
@@ -188,9 +191,9 @@ def _sample(parent: Parent, options: dict[str, Any]) -> None:
             last = time.monotonic()
             line["seconds"] = last - options["origin"]
             line["last"] = said == "end"
-            line["shm"] = readers.shared_memory()[0]
+            line["shm"] = process_memory.shared_memory()[0]
             line["available"] = reader.available()
-            line["cgroup"] = readers.number(charged)
+            line["cgroup"] = cgroup_files.number(charged)
             parent.tell(line)
     if said == "end":
         parent.flush()

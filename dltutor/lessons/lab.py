@@ -1,0 +1,82 @@
+"""`dltutor lab`: the notebooks in a folder of the learner's, and JupyterLab open at the first."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from dltutor.lessons.notebooks import lay_out
+
+FOLDER: Final = "dltutor-course"
+FIRST: Final = "00-start-here.ipynb"
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `lab` to the commands of a parser; what was chosen has its `run`."""
+    parser = commands.add_parser(
+        "lab",
+        help="lay the notebooks out in a folder, and open them in JupyterLab",
+        description="Lay the notebooks out in a folder, and open JupyterLab there at lesson 00. "
+        "Files that you have changed stay as they are: where this version of dltutor has a newer "
+        "one, it comes beside yours, with the version in its name.",
+    )
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        default=FOLDER,
+        type=Path,
+        metavar="FOLDER",
+        help=f"made if it does not exist (default: {FOLDER}, in the folder where you are)",
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address, and open no browser"
+    )
+    parser.add_argument(
+        "--port", type=_port, metavar="N", help="for JupyterLab (default: 8888, or the next free)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Lay out the notebooks, then become JupyterLab.
+
+    Returns:
+        Only where something is amiss: 2 for a folder that cannot be meant, 1 for what this machine
+        lacks or refuses, 130 for Ctrl-C.
+    """
+    folder = Path(arguments.folder).absolute()
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        return _refuse(2, f"FOLDER must be a folder, and {folder} is a file: name another")
+    if not os.path.isdir(folder.parent):
+        return _refuse(2, f"FOLDER must be in a folder that exists, got {folder}: make its parent")
+    if find_spec("jupyterlab") is None:
+        return _refuse(1, f"JupyterLab is missing: {sys.executable} -m pip install jupyterlab")
+    try:
+        done = lay_out(folder)
+        os.chdir(folder)
+    except OSError as error:
+        return _refuse(1, f"cannot lay the notebooks out in {folder}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return _refuse(130, "interrupted. The same command finishes what is missing")
+    print(f"The course is in {folder}.\n{done}", flush=True)
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1"]
+    command += ["--allow-root", f"--ServerApp.root_dir={folder}"]
+    command += [f"--LabApp.default_url=/lab/tree/{FIRST}"]
+    command += ["--no-browser"] if arguments.no_browser else []
+    command += [f"--port={arguments.port}"] if arguments.port else []
+    os.execv(sys.executable, command)
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and 0 < int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 65535, got {text!r}")
+    return int(text)
+
+
+def _refuse(code: int, sentence: str) -> int:
+    print(f"dltutor lab: {sentence}.", file=sys.stderr)
+    return code

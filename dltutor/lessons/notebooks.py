@@ -1,0 +1,176 @@
+"""The course's notebooks as files: laid out in a learner's folder, and brought up to date there.
+
+A small record in the folder, `.dltutor.json`, holds the digest of what was last handed out under
+each name. So a file is the learner's own as soon as it differs from that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from errno import ENOTDIR
+from hashlib import sha256
+from importlib import metadata
+from itertools import count
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import dltutor
+
+RECORD: Final = ".dltutor.json"
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """What laying out the notebooks did. Paths are relative to the folder, in their order.
+
+    Args:
+        new: Files that were missing.
+        updated: Files that were still as an earlier version had laid them out.
+        beside: Files that the learner has changed, each with the name under which the newer one
+            lies beside it.
+        kept: Files that the learner has changed, of which there is nothing newer.
+    """
+
+    new: tuple[str, ...]
+    updated: tuple[str, ...]
+    beside: tuple[tuple[str, str], ...]
+    kept: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = []
+        if self.new:
+            lines.append(f"{_files(len(self.new))} new.")
+        if self.updated:
+            lines.append(f"{_files(len(self.updated))} brought up to date.")
+        if self.kept:
+            lines.append(f"{_files(len(self.kept))} changed by you, and left as you have them.")
+        lines += [
+            f"You have changed {name}: it stays, and the newer one is {newer}."
+            for name, newer in self.beside
+        ]
+        return "\n".join(lines or ["All files are there, and up to date."])
+
+
+def lay_out(folder: Path) -> LaidOut:
+    """Copy the notebooks and what belongs to them into a folder, and bring older copies up to date.
+
+    A file that differs from what was handed out is never touched: where there is a newer one, it
+    comes beside it, with the version of dltutor in its name. Everything is written aside first and
+    moved into place last, so that a full disk or Ctrl-C leaves each file as it was or whole.
+
+    Args:
+        folder: Where to. It is made if it does not exist; the folder that it is in has to exist.
+
+    Raises:
+        OSError: The folder cannot be made, read or written.
+    """
+    wanted = dict(_pages())
+    is_new = not folder.exists()
+    if is_new:
+        folder.mkdir()
+    try:
+        with TemporaryDirectory(prefix=".dltutor-", dir=folder) as aside:
+            return _lay_out(folder, wanted, Path(aside))
+    except BaseException:
+        if is_new:
+            rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _lay_out(folder: Path, wanted: dict[str, bytes], aside: Path) -> LaidOut:
+    before = _recorded(folder)
+    record = before | {name: sha256(page).hexdigest() for name, page in wanted.items()}
+    new, updated, beside, kept = [], [], [], []
+    moves: dict[str, bytes] = {}
+    for name, page in wanted.items():
+        there = _digest(folder / name)
+        if there == record[name]:
+            continue
+        if there is None:
+            new.append(name)
+            moves[name] = page
+        elif there == before.get(name):
+            updated.append(name)
+            moves[name] = page
+        elif record[name] == before.get(name):
+            kept.append(name)
+        else:
+            newer = _name_beside(folder, name, record[name])
+            beside.append((name, newer))
+            moves[newer] = page
+            record[newer] = record[name]
+    # The record goes last. Until then, a file that has been moved is known by being the newest.
+    if record != before:
+        moves[RECORD] = json.dumps(record, indent=1, sort_keys=True).encode()
+    for number, page in enumerate(moves.values()):
+        (aside / str(number)).write_bytes(page)
+    for parent in {(folder / name).parent for name in moves}:
+        if os.path.lexists(parent) and not parent.is_dir():
+            raise NotADirectoryError(ENOTDIR, f"{parent} is a file, and a folder is needed there")
+        parent.mkdir(exist_ok=True)
+    for number, name in enumerate(moves):
+        os.replace(aside / str(number), folder / name)
+    return LaidOut(tuple(new), tuple(updated), tuple(beside), tuple(kept))
+
+
+def _pages() -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file of the course, in order.
+
+    Raises:
+        FileNotFoundError: This copy of dltutor came without them.
+    """
+    package = Path(dltutor.__file__).parent
+    # In the wheel they lie in the package, in a clone beside it.
+    places = [package / "notebooks", package.parent / "notebooks"]
+    source = next((place for place in places if place.is_dir()), None)
+    if source is None:
+        raise FileNotFoundError(f"dltutor in {package} has no notebooks: install it again")
+    outside = f"]({_repository()}/blob/HEAD/".encode()
+    for path in sorted(source.rglob("*")):
+        relative = path.relative_to(source)
+        if path.is_file() and not any(part.startswith(".") for part in relative.parts):
+            page = path.read_bytes()
+            if path.suffix in (".ipynb", ".md"):  # their links to code lead out of the folder
+                page = page.replace(b"](" + b"../" * len(relative.parts), outside)
+            yield relative.as_posix(), page
+
+
+def _repository() -> str:
+    urls = metadata.metadata("dltutor").get_all("Project-URL") or []
+    named: dict[str, str] = dict(url.split(", ", 1) for url in urls)
+    return named["Repository"]
+
+
+def _recorded(folder: Path) -> dict[str, str]:
+    """File -> digest of what was last handed out under its name. An unreadable record is empty."""
+    try:
+        found = json.loads((folder / RECORD).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _digest(path: Path) -> str | None:
+    """Of a file's content, None where there is nothing; "" for what is not a file."""
+    if not path.is_file():
+        return "" if os.path.lexists(path) else None
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def _name_beside(folder: Path, name: str, digest: str) -> str:
+    path = Path(name)
+    for number in count(1):
+        version = dltutor.__version__ + (f", {number}" if number > 1 else "")
+        newer = path.with_name(f"{path.stem} (dltutor {version}){path.suffix}").as_posix()
+        if _digest(folder / newer) in (None, digest):
+            return newer
+    raise AssertionError("count() has no end")
+
+
+def _files(number: int) -> str:
+    return f"{number} file{'' if number == 1 else 's'}"

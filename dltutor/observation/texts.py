@@ -1,0 +1,60 @@
+"""Words for exit codes and exceptions, and text without what differs from run to run."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+
+def signal_name(exitcode: int | None) -> str | None:
+    """The name of the signal that an exit code tells of, such as SIGKILL, or None."""
+    if exitcode is None or exitcode >= 0:
+        return None
+    try:
+        return signal.Signals(-exitcode).name
+    except ValueError:  # real-time signals have no name in Python
+        return f"signal {-exitcode}"
+
+
+def fate(exitcode: int | None) -> str:
+    """What became of a process, in words.
+
+    Args:
+        exitcode: Its exit code, or None while it runs.
+    """
+    if exitcode is None:
+        return "still running"
+    if name := signal_name(exitcode):
+        return f"killed by {name} (exit code {exitcode})"
+    return f"ended with exit code {exitcode}"
+
+
+def said(kind: str, message: str) -> str:
+    """An exception as the end of a traceback has it: its type and text, the worker's own if it
+    was raised there.
+    """
+    _, wrapped, original = message.partition("\nOriginal Traceback")
+    if not wrapped:
+        return f"{kind}: {message}" if message else kind
+    # The text follows the indented lines of the last traceback, and may be indented itself.
+    lines = original.rpartition("(most recent call last):\n")[2].rstrip().splitlines()
+    start = next((i for i, line in enumerate(lines) if not line.startswith(" ")), -1)
+    return "\n".join(lines[start:]).strip()
+
+
+def tidy(text: str) -> str:
+    """Text without what differs from run to run: pids, addresses, the way to a file."""
+    text = re.sub(r"\s*\(pid(\(s\))?[ \d,]+\)", "", text)
+    text = re.sub(r"\b(pid(?:\(s\))?) [\d, ]*\d", r"\1 ...", text)
+    text = re.sub(r"/torch_\d+_\d+_\d+", "/torch_...", text)
+    text = re.sub(r" (?:at )?0x[0-9a-f]{6,}", "", text)
+    return shorten_paths(text)
+
+
+def shorten_paths(text: str) -> str:
+    """Text with each absolute path cut to what does not depend on the machine."""
+    # From the start of a word only: a text of a megabyte without a blank takes no longer for it.
+    text = re.sub(r"(?<![^\s\"'(])[^\s\"'(]*/ipykernel_\d+/\d+\.py", "your cell", text)
+    text = re.sub(r"/[^\s\"'(]*/(?:site|dist)-packages/", "", text)
+    text = re.sub(r"/[^\s\"'(]*/lib/python3\.\d+/", "", text)
+    return re.sub(r"(?<![\w.:/])/(?:[^\s\"'/()]+/)+([^\s\"'/()]+/[^\s\"'/()]+)", r".../\1", text)

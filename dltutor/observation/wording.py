@@ -1,0 +1,86 @@
+"""The story of an Observation in words: its title, and rows that are the same on every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from dltutor.observation.texts import fate, said, tidy
+from dltutor.tables import Table, Tone
+
+if TYPE_CHECKING:
+    from dltutor.observation.report import End, Frame, Observation
+
+_TONES: Final[dict[End, Tone]] = {
+    "finished": "good",
+    "raised": "bad",
+    "worker died": "bad",
+    "main died": "bad",
+    "hung": "warn",
+}
+
+
+def story(seen: Observation) -> Table:
+    """The observation in a few rows that are the same on every run: no pids, no times."""
+    return Table(_title(seen), tuple(_rows(seen)), tone=_TONES[seen.end])
+
+
+def _rows(seen: Observation) -> Iterator[tuple[str, str]]:
+    from_outside = seen.confinement is not None and seen.confinement.from_outside
+    # The death of a worker is noticed wherever main happens to be: what came before is chance,
+    # and so is the wording. `chain` and `raw` have it.
+    by_chance = seen.end == "worker died"
+    if not by_chance and not from_outside:
+        yield "got", _count(seen)
+    if seen.chain and not by_chance:
+        yield "error", "\n".join(tidy(said(kind, message)) for kind, message in seen.chain)
+    if seen.raised_in_worker and seen.raised_in_worker != seen.chain[0][0]:
+        yield "type", f"{seen.raised_in_worker} in the worker, {seen.chain[0][0]} in main"
+    if seen.traceback and not by_chance:
+        yield "where", _lines(seen.traceback[-3:])
+    if seen.workers:
+        yield "workers", "\n".join(map(str, seen.workers))
+    for worker in seen.workers:
+        if worker.stack:
+            yield f"{worker.name} stood at", _lines(worker.stack)
+    if seen.stderr.strip():
+        yield "output" if from_outside else "stderr", _tail(tidy(seen.stderr.strip()))
+    if seen.confinement is not None:
+        yield from seen.confinement.rows()
+
+
+def _title(seen: Observation) -> str:
+    exitcode = seen.confinement.exitcode if seen.confinement is not None else None
+    if seen.end == "main died":
+        return f"Main died: {fate(exitcode)}"
+    if seen.end == "raised" and not seen.chain:
+        return fate(exitcode).capitalize()
+    if seen.end == "raised":
+        place = f"W{seen.failed_worker}" if seen.failed_worker is not None else "main"
+        return f"Raised: {seen.raised_in_worker or seen.chain[0][0]} in {place}"
+    if seen.end == "worker died":
+        died = [worker for worker in seen.workers if worker.exitcode is not None]
+        return f"Worker died: {', '.join(map(str, died)) or 'which one is not known'}"
+    if seen.end == "hung":
+        return f"Hung: stopped at its deadline of {seen.deadline:g} s"
+    return "Finished"
+
+
+def _count(seen: Observation) -> str:
+    text = f"{_number(seen.batches, 'batch', 'es')}, {_number(seen.samples, 'sample', 's')}"
+    return text if seen.end == "finished" else f"{text} before that"
+
+
+def _number(count: int, noun: str, plural: str) -> str:
+    return f"{count} {noun if count == 1 else noun + plural}"
+
+
+def _lines(frames: tuple[Frame, ...]) -> str:
+    return "\n".join(map(str, frames))
+
+
+def _tail(text: str, lines: int = 12) -> str:
+    kept = text.splitlines()
+    if len(kept) <= lines:
+        return text
+    return "\n".join([f"({len(kept) - lines} lines before)", *kept[-lines:]])

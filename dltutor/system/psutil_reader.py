@@ -1,0 +1,74 @@
+"""The figures of processes where there is no `/proc`, from psutil, which is imported only there."""
+
+from __future__ import annotations
+
+from dltutor.system.process_memory import DENIED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dltutor.system.process_memory import Figures
+
+
+class Psutil:
+    """What psutil knows where there is no `/proc`: no PSS, and faults only on some systems."""
+
+    source = "psutil"
+
+    def __init__(self) -> None:
+        import psutil
+
+        self._psutil = psutil
+        self._errors = (psutil.Error, OSError, RuntimeError)
+
+    def descendants(self, pids: list[int]) -> set[int]:
+        """The children of these processes, their children, and so on."""
+        found: set[int] = set()
+        for pid in pids:
+            if pid not in found:
+                try:
+                    family = self._psutil.Process(pid).children(recursive=True)
+                except self._errors:
+                    continue
+                found.update(child.pid for child in family)
+        return found
+
+    def process(self, pid: int) -> tuple[float, Figures] | None:
+        """When a process started, to know it again, and its CHEAP figures; None if it is gone."""
+        try:
+            process = self._psutil.Process(pid)
+            with process.oneshot():
+                if process.status() == self._psutil.STATUS_ZOMBIE:
+                    return None
+                memory = process.memory_info()
+                faults = getattr(memory, "pfaults", None)
+                figures = memory.rss, faults, process.num_threads(), process.num_fds()
+                return process.create_time(), figures
+        except self._errors:
+            return None
+
+    def memory(self, pid: int) -> Figures | None:
+        """The FULL figures of a process, None each where it denies them; None if it is gone."""
+        try:
+            return self._psutil.Process(pid).memory_full_info().uss, None, None
+        except self._psutil.AccessDenied:
+            return DENIED
+        except self._errors:
+            return None
+
+    def available(self) -> int | None:
+        """What the machine can still give without swapping."""
+        return self._machine("available")
+
+    def total(self) -> int | None:
+        """The machine's memory."""
+        return self._machine("total")
+
+    def cgroup(self, pid: int) -> tuple[str, int | None]:
+        """Nothing: only Linux has cgroups."""
+        return "", None
+
+    def _machine(self, name: str) -> int | None:
+        try:
+            return int(getattr(self._psutil.virtual_memory(), name))
+        except self._errors:
+            return None

@@ -1,0 +1,110 @@
+"""A Jupyter server that a test has started: its own account of itself, and what it answers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import websocket
+
+
+@contextlib.contextmanager
+def server(
+    command: Sequence[str], *, folder: Path, environment: Mapping[str, str], state: Path
+) -> Iterator[dict[str, Any]]:
+    """Run a command that starts a Jupyter server, and yield the server's account of itself."""
+    own = {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]}
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**environment, **own},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield _account(state / "RUNTIME", process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=20)
+
+
+def _account(runtime: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, f"the server ended with {process.returncode}"
+        for file in runtime.glob("jpserver-*.json"):
+            try:
+                found: dict[str, Any] = json.loads(file.read_text())
+                fetch(found, "api/status")
+            except (ValueError, urllib.error.URLError):
+                continue  # half written, or not yet listening
+            return found
+        time.sleep(0.1)
+    raise AssertionError("the server did not answer within 60 s")
+
+
+def fetch(server: dict[str, Any], path: str, body: object = None) -> tuple[str, str]:
+    """The address where the request ended, and what came from there."""
+    request = urllib.request.Request(
+        server["url"] + path,
+        headers={"Authorization": f"token {server['token']}"},
+        data=None if body is None else json.dumps(body).encode(),
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return answer.url, answer.read().decode()
+
+
+def run_to_first_check(server: dict[str, Any], notebook: str) -> str:
+    """Run a served notebook's cells in a kernel of that server; what its first check said."""
+    cells = json.loads(fetch(server, f"api/contents/{notebook}")[1])["content"]["cells"]
+    wanted = {"path": notebook, "name": "", "type": "notebook", "kernel": {"name": "python3"}}
+    session = json.loads(fetch(server, "api/sessions", wanted)[1])
+    address = server["url"].replace("http", "ws", 1)
+    address += f"api/kernels/{session['kernel']['id']}/channels?token={server['token']}"
+    line = websocket.create_connection(address, timeout=100)
+    try:
+        for cell in cells:
+            if cell["cell_type"] != "code":
+                continue
+            output = _execute(line, "".join(cell["source"]))
+            if "check" in cell["metadata"].get("tags", ()):
+                return output
+    finally:
+        line.close()
+    raise AssertionError(f"{notebook} has no check")
+
+
+def _execute(line: websocket.WebSocket, code: str) -> str:
+    header = {"msg_id": uuid4().hex, "msg_type": "execute_request", "version": "5.3"}
+    header |= {"session": "tests", "username": ""}
+    content = {"code": code, "silent": False, "store_history": True, "stop_on_error": True}
+    message = {"header": header, "parent_header": {}, "metadata": {}, "content": content}
+    line.send(json.dumps({**message, "channel": "shell", "buffers": []}))
+    said = ""
+    while True:
+        answer = line.recv()
+        if isinstance(answer, bytes):
+            continue  # the live chart's
+        message = json.loads(answer)
+        if message["parent_header"].get("msg_id") != header["msg_id"]:
+            continue
+        kind, content = message["header"]["msg_type"], message["content"]
+        assert kind != "error", "\n".join(content["traceback"])
+        if kind == "stream":
+            said += content["text"]
+        elif kind in ("execute_result", "display_data"):
+            said += content["data"].get("text/plain", "")
+        elif kind == "status" and content["execution_state"] == "idle":
+            return said

@@ -1,0 +1,479 @@
+"""Without a clone: the wheel has the notebooks, and `dltutor lab` lays them out and opens them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import nbformat
+import nobody
+import notebook_rules as rules
+import pytest
+import served
+
+import dltutor
+from dltutor.__main__ import main
+from dltutor.lessons import lab, notebooks
+from dltutor.lessons.notebooks import RECORD, LaidOut, lay_out
+
+ROOT = Path(__file__).parent.parent
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every file in a folder, hidden ones too."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+# ---- the wheel
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    (built,) = folder.iterdir()
+    return built
+
+
+def test_the_wheel_has_every_file_of_the_notebooks(wheel: Path) -> None:
+    there = {name for name in files(ROOT / "notebooks") if ".ipynb_checkpoints" not in name}
+    assert "00-start-here.ipynb" in there
+    packed = {f"dltutor/notebooks/{name}" for name in there}
+    assert packed <= set(ZipFile(wheel).namelist())
+
+
+def test_an_installed_wheel_lays_out_what_the_clone_lays_out_and_without_torch(
+    wheel: Path, tmp_path: Path
+) -> None:
+    installed, folder = tmp_path / "installed", tmp_path / "course"
+    ZipFile(wheel).extractall(installed)
+    code = "import sys, pathlib; from dltutor.lessons import lab, notebooks;"
+    code += "notebooks.lay_out(pathlib.Path('course')); print(lab.__file__, 'torch' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.stdout.split() == [str(installed / "dltutor/lessons/lab.py"), "False"]
+    lay_out(tmp_path / "from the clone")
+    assert files(folder) == files(tmp_path / "from the clone")
+
+
+# ---- what is laid out
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("anywhere") / "course"
+    lay_out(folder)
+    return folder
+
+
+def code(notebook: bytes) -> list[tuple[str, str]]:
+    cells = json.loads(notebook)["cells"]
+    return [(cell["id"], cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+def test_every_notebook_is_laid_out_with_its_code_as_it_is(course: Path) -> None:
+    there, laid_out = files(ROOT / "notebooks"), files(course)
+    lessons = [name for name in there if re.match(r"(solutions/)?\d\d-[^/]+$", name)]
+    assert {lab.FIRST, f"solutions/{lab.FIRST}"} <= set(lessons)
+    assert [name for name in lessons if code(laid_out[name]) != code(there[name])] == []
+
+
+def test_every_link_in_the_folder_leads_to_a_file_in_it_or_to_the_web(course: Path) -> None:
+    links = []
+    for path in course.rglob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        links += [(path, link) for cell in cells for link in rules.relative_links(cell)]
+    for path in course.rglob("*.md"):
+        found = re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text())
+        links += [(path, link) for link in found]
+    assert {path.suffix for path, _ in links} == {".ipynb", ".md"}
+    resolved = [(path.parent / link).resolve() for path, link in links]
+    assert [at for at in resolved if not (at.exists() and at.is_relative_to(course))] == []
+
+
+def test_a_link_to_the_code_leads_to_the_public_address(course: Path) -> None:
+    address = "https://github.com/dltutor/dltutor/blob/HEAD/dltutor/failures/lost_thread.py"
+    lesson = "07-the-loop-that-never-starts.ipynb"
+    for name in ["CHEATSHEET.md", lesson, f"solutions/{lesson}"]:
+        assert f"]({address})" in (course / name).read_text(), name
+
+
+# ---- a folder over time, with a course of three small files
+
+
+OLD = {"00.ipynb": b"old", "figures/a.svg": b"old", "solutions/00.ipynb": b"old"}
+
+
+def hand_out(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, version: str, pages: dict[str, bytes]
+) -> LaidOut:
+    """Lay out this course as this version of dltutor does."""
+    monkeypatch.setattr(notebooks, "_pages", lambda: iter(pages.items()))
+    monkeypatch.setattr(dltutor, "__version__", version)
+    return lay_out(folder)
+
+
+def test_a_folder_that_has_it_all_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = hand_out(monkeypatch, tmp_path / "new", "0.1.0", OLD)
+    assert first == LaidOut(tuple(OLD), (), (), ())
+    before = {path: path.stat() for path in (tmp_path / "new").rglob("*")}
+    again = hand_out(monkeypatch, tmp_path / "new", "0.2.0", OLD)
+    assert again == LaidOut((), (), (), ())
+    assert str(again) == "All files are there, and up to date."
+    assert {path: path.stat() for path in (tmp_path / "new").rglob("*")} == before
+
+
+def test_what_is_missing_is_laid_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand_out(monkeypatch, tmp_path, "0.1.0", OLD)
+    (tmp_path / "00.ipynb").unlink()
+    shutil.rmtree(tmp_path / "figures")
+    again = hand_out(monkeypatch, tmp_path, "0.1.0", OLD)
+    assert again.new == ("00.ipynb", "figures/a.svg")
+    assert {name: files(tmp_path)[name] for name in OLD} == OLD
+
+
+def test_a_file_as_an_earlier_version_laid_it_out_is_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_out(monkeypatch, tmp_path, "0.1.0", OLD)
+    newer = hand_out(monkeypatch, tmp_path, "0.2.0", OLD | {"00.ipynb": b"new"})
+    assert newer == LaidOut((), ("00.ipynb",), (), ())
+    assert str(newer) == "1 file brought up to date."
+    assert files(tmp_path).keys() == {*OLD, RECORD}
+    assert (tmp_path / "00.ipynb").read_bytes() == b"new"
+
+
+def test_a_changed_file_stays_and_the_newer_one_comes_beside_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_out(monkeypatch, tmp_path, "0.1.0", OLD)
+    (tmp_path / "00.ipynb").write_bytes(b"mine")
+    same = hand_out(monkeypatch, tmp_path, "0.1.1", OLD)
+    assert same == LaidOut((), (), (), ("00.ipynb",))
+    assert str(same) == "1 file changed by you, and left as you have them."
+
+    newer = OLD | {"00.ipynb": b"new"}
+    first = hand_out(monkeypatch, tmp_path, "0.2.0", newer)
+    assert first.beside == (("00.ipynb", "00 (dltutor 0.2.0).ipynb"),)
+    assert str(first) == (
+        "You have changed 00.ipynb: it stays, and the newer one is 00 (dltutor 0.2.0).ipynb."
+    )
+    expected = OLD | {"00.ipynb": b"mine", "00 (dltutor 0.2.0).ipynb": b"new"}
+    for version in ["0.2.0", "0.3.0"]:  # which has nothing newer
+        hand_out(monkeypatch, tmp_path, version, newer)
+        found = files(tmp_path)
+        del found[RECORD]
+        assert found == expected
+
+
+def test_a_changed_newer_file_stays_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_out(monkeypatch, tmp_path, "0.1.0", OLD)
+    (tmp_path / "00.ipynb").write_bytes(b"mine")
+    hand_out(monkeypatch, tmp_path, "0.2.0", {"00.ipynb": b"new"})
+    (tmp_path / "00 (dltutor 0.2.0).ipynb").write_bytes(b"mine too")
+    hand_out(monkeypatch, tmp_path, "0.2.0", {"00.ipynb": b"newer"})  # a clone, not yet released
+    hand_out(monkeypatch, tmp_path, "0.3.0", {"00.ipynb": b"newest"})
+    found = files(tmp_path)
+    assert {name: page for name, page in found.items() if "/" not in name and name != RECORD} == {
+        "00.ipynb": b"mine",
+        "00 (dltutor 0.2.0).ipynb": b"mine too",
+        "00 (dltutor 0.2.0, 2).ipynb": b"newer",
+        "00 (dltutor 0.3.0).ipynb": b"newest",
+    }
+
+
+@pytest.mark.parametrize("record", [None, b"", b"[]", b"{", b"\xff"])
+def test_without_a_readable_record_whatever_differs_is_the_learners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bytes | None
+) -> None:
+    hand_out(monkeypatch, tmp_path, "0.1.0", OLD)
+    (tmp_path / RECORD).unlink()
+    if record is not None:
+        (tmp_path / RECORD).write_bytes(record)
+    newer = hand_out(monkeypatch, tmp_path, "0.2.0", OLD | {"00.ipynb": b"new"})
+    assert newer.beside == (("00.ipynb", "00 (dltutor 0.2.0).ipynb"),)
+    assert (tmp_path / "00.ipynb").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("kind", ["folder", "link to nowhere"])
+def test_what_is_no_file_is_the_learners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    there = tmp_path / "00.ipynb"
+    there.mkdir() if kind == "folder" else there.symlink_to("nowhere")
+    done = hand_out(monkeypatch, tmp_path, "0.1.0", OLD)
+    assert done.beside == (("00.ipynb", "00 (dltutor 0.1.0).ipynb"),)
+    assert there.is_dir() or there.is_symlink()
+
+
+# ---- interrupted
+
+
+@pytest.fixture
+def interrupted_at_the_second_move(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    moves = []
+    replace = os.replace
+
+    def interrupted(source: Path, target: Path) -> None:
+        moves.append(target)
+        if len(moves) == 2:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    yield
+    assert len(moves) >= 2, "it was not interrupted"
+
+
+@pytest.mark.usefixtures("interrupted_at_the_second_move")
+def test_a_new_folder_that_was_interrupted_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        hand_out(monkeypatch, tmp_path / "new", "0.1.0", OLD)
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_interrupted_update_leaves_each_file_old_or_new_and_the_next_one_finishes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    newer = dict.fromkeys(OLD, b"new")
+    hand_out(monkeypatch, tmp_path, "0.1.0", OLD)
+    request.getfixturevalue("interrupted_at_the_second_move")
+    with pytest.raises(KeyboardInterrupt):
+        hand_out(monkeypatch, tmp_path, "0.2.0", newer)
+    found = files(tmp_path)
+    assert found.keys() == {*OLD, RECORD}
+    assert sorted(found[name] for name in OLD) == [b"new", b"old", b"old"]
+    hand_out(monkeypatch, tmp_path, "0.2.0", newer)
+    assert files(tmp_path).keys() == {*OLD, RECORD}
+    assert {files(tmp_path)[name] for name in OLD} == {b"new"}
+
+
+def test_ctrl_c_is_told_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(folder: Path) -> LaidOut:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lab, "lay_out", interrupted)
+    assert main(["lab", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == (
+        "dltutor lab: interrupted. The same command finishes what is missing.\n"
+    )
+
+
+def test_where_the_disk_is_full_nothing_is_left(tmp_path: Path) -> None:
+    # A file may have no more than 50 kB: some are smaller, and some are larger.
+    code = "import resource, sys; from dltutor.__main__ import main;"
+    code += "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000));"
+    code += "sys.exit(main(['lab', 'course']))"
+    run = subprocess.run(
+        [sys.executable, "-B", "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 1
+    assert run.stderr == (
+        f"dltutor lab: cannot lay the notebooks out in {tmp_path}/course: "
+        f"{os.strerror(errno.EFBIG)}.\n"
+    )
+    assert os.listdir(tmp_path) == []
+
+
+# ---- the command
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """The commands that this process became, with tmp_path as its directory."""
+    commands: list[list[str]] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "execv", lambda program, command: commands.append(command))
+    return commands
+
+
+def test_it_opens_jupyterlab_in_the_folder_at_the_first_lesson(
+    started: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["lab", "here"])
+    (command,) = started
+    assert command[:3] == [sys.executable, "-m", "jupyterlab"]
+    assert f"--ServerApp.root_dir={tmp_path}/here" in command
+    assert "--LabApp.default_url=/lab/tree/00-start-here.ipynb" in command
+    assert {"--ip=127.0.0.1", "--allow-root"} <= set(command)
+    assert Path.cwd() == tmp_path / "here"
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        f"The course is in {tmp_path}/here.",
+        f"{len(files(tmp_path / 'here')) - 1} files new.",
+    ]
+
+
+def test_without_a_folder_it_takes_one_of_its_own_where_you_are(
+    started: list[list[str]], tmp_path: Path
+) -> None:
+    main(["lab"])
+    assert (tmp_path / "dltutor-course" / lab.FIRST).is_file()
+    assert len(started) == 1
+
+
+def test_port_and_browser_are_handed_on(started: list[list[str]]) -> None:
+    main(["lab", "--no-browser", "--port", "8931"])
+    assert started[0][-2:] == ["--no-browser", "--port=8931"]
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "8888.0"])
+def test_a_port_that_is_none_is_refused(
+    started: list[list[str]], tmp_path: Path, port: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["lab", f"--port={port}"])
+    assert end.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith(f"must be a whole number from 1 to 65535, got '{port}'")
+    assert not started
+    assert os.listdir(tmp_path) == []
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code and the one sentence of a refusal."""
+    code = main(arguments)
+    said = capsys.readouterr()
+    assert said.out == ""
+    return code, said.err
+
+
+def test_a_file_in_place_of_the_folder_is_refused(
+    started: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_text("mine")
+    code, sentence = refused(["lab", "taken"], capsys)
+    assert (code, started) == (2, [])
+    assert sentence == (
+        f"dltutor lab: FOLDER must be a folder, and {tmp_path}/taken is a file: name another.\n"
+    )
+    assert files(tmp_path) == {"taken": b"mine"}
+
+
+def test_a_folder_in_one_that_does_not_exist_is_refused(
+    started: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, sentence = refused(["lab", "no/where"], capsys)
+    assert (code, started) == (2, [])
+    assert sentence == (
+        "dltutor lab: FOLDER must be in a folder that exists, "
+        f"got {tmp_path}/no/where: make its parent.\n"
+    )
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_in_place_of_a_folder_of_the_course_is_named(
+    started: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "figures").write_text("mine")
+    code, sentence = refused(["lab", "."], capsys)
+    assert (code, started) == (1, [])
+    assert sentence.endswith(f": {tmp_path}/figures is a file, and a folder is needed there.\n")
+    assert files(tmp_path) == {"figures": b"mine"}
+
+
+def test_where_jupyterlab_is_missing_it_says_how_to_install_it_and_does_nothing(
+    started: list[list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(lab, "find_spec", lambda name: None)
+    code, sentence = refused(["lab"], capsys)
+    assert (code, started) == (1, [])
+    assert sentence.endswith(" -m pip install jupyterlab.\n")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_that_cannot_be_written_is_refused(there: bool) -> None:
+    folder = Path("/usr" if there else "/dltutor-course")
+    before = os.listdir("/"), os.listdir("/usr")
+    code = "import sys; from dltutor.__main__ import main;"
+    code += f"sys.exit(main(['lab', {str(folder)!r}]))"
+    run = nobody.run(code, timeout=60)
+    assert run.returncode == 1, run.stderr
+    assert re.fullmatch(
+        rf"dltutor lab: cannot lay the notebooks out in {folder}: [^\n:]+\.\n", run.stderr
+    )
+    assert (os.listdir("/"), os.listdir("/usr")) == before
+
+
+# ---- all of it, in an environment with nothing else
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment of its own with the wheel, as the README installs it."""
+    folder = tmp_path_factory.mktemp("fresh") / "venv"
+    venv.create(folder, with_pip=True)
+    pins = (ROOT / "constraints.txt").read_text()
+    torch = re.search(r"^torch==\S+$", pins, re.MULTILINE)
+    assert torch
+    index = re.search(r"^TORCH_INDEX := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert index
+    install = [f"{folder}/bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+    # Where PyTorch's own index does not answer, the default one has torch too.
+    short = ["--no-deps", "--retries", "0", "--timeout", "10", "--index-url", index[1]]
+    subprocess.run([*install, *short, torch[0]], capture_output=True, timeout=600)
+    last = [*install, "-c", str(ROOT / "constraints.txt"), torch[0], str(wheel)]
+    subprocess.run(last, check=True, timeout=600)
+    return folder
+
+
+LESSONS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1500)
+def test_in_an_empty_environment_each_lesson_runs_to_its_first_check(
+    installed: Path, tmp_path: Path
+) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
+    environment = kept | {"DLTUTOR_HOME": str(tmp_path / "home")}
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    command = [str(installed / "bin/dltutor"), "lab", "--no-browser", "--port=8931"]
+    with served.server(
+        command, folder=folder, environment=environment, state=tmp_path / "jupyter"
+    ) as account:
+        address, page = served.fetch(account, "")
+        assert address.endswith("/lab/tree/00-start-here.ipynb")
+        assert "<title>JupyterLab</title>" in page
+        said = {name: served.run_to_first_check(account, name) for name in LESSONS}
+    assert os.listdir(folder) == ["dltutor-course"]
+    for name, output in said.items():
+        assert "Not attempted" in output, (name, output)
+    record = json.loads((folder / "dltutor-course" / RECORD).read_text())
+    assert set(LESSONS) <= record.keys()

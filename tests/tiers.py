@@ -1,0 +1,74 @@
+"""Which tests are thorough: one table, which `conftest.py` applies.
+
+`make test` runs every test that is not marked `thorough`, `make test-thorough` every one that is;
+README.md says what is where, and why. Here stand the tests that are thorough for some of their
+parameters, and those whose own file is not the place to say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:  # it brings torch
+    from dltutor.failures import Failure
+
+ANSWERS: Final = 3
+"""Wrong answers of each exercise that the default tier runs: the first that are listed."""
+
+UNTOUCHED: Final = ("00-start-here", "04-global-state")
+"""Learner's files that the default tier runs."""
+
+
+def always(**parameters: Any) -> bool:
+    """Thorough with all parameters."""
+    return True
+
+
+def spawned_again(failure: Failure, start_method: str) -> bool:
+    """By `spawn`, where another start method comes first.
+
+    Two spawned workers import torch for 4 s of CPU. The fork server's are as fresh, and it has
+    torch already: so all modes run under fork and forkserver each time.
+    """
+    return start_method == "spawn" and failure.start_methods[0] != "spawn"
+
+
+def beyond_the_first(exercise: str, fix: str) -> bool:
+    """Not among the first answers that are listed for its exercise."""
+    from test_answers import WRONG_FIXES
+
+    return fix not in list(WRONG_FIXES[exercise])[:ANSWERS]
+
+
+def untouched(path: Path) -> bool:
+    """A learner's file that the default tier leaves out: its twin runs the same cells."""
+    return path.stem not in UNTOUCHED
+
+
+THOROUGH: Final[dict[str, Callable[..., bool]]] = {
+    "test_failures.py::"
+    "test_broken_it_shows_its_sign_and_fixed_it_delivers_what_it_does_without_workers": (
+        spawned_again
+    ),
+    "test_failures.py::"
+    "test_under_another_start_method_the_broken_case_does_not_show_its_sign": spawned_again,
+    "test_answers.py::test_a_wrong_fix_is_not_correct_and_is_answered_by_name": beyond_the_first,
+    "test_answers.py::test_no_two_wrong_fixes_get_the_same_answer": always,
+    "test_notebooks.py::test_an_untouched_learners_file_runs_and_solves_nothing": untouched,
+}
+"""The test's file and name, and whether it is thorough with these parameters."""
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Mark what the table calls thorough."""
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        rule = THOROUGH.get(f"{item.path.name}::{item.originalname}")
+        callspec = getattr(item, "callspec", None)
+        if rule and rule(**(callspec.params if callspec else {})):
+            item.add_marker(pytest.mark.thorough)
