@@ -147,21 +147,6 @@ def pss(pid: int) -> int:
     return full[1] or full[0] or (cheap[1][0] if cheap else None) or 0
 
 
-def reader() -> Proc | Psutil:
-    """Where the figures of processes come from on this system."""
-    return Proc() if os.path.exists("/proc/self/stat") else Psutil()
-
-
-def pss(pid: int) -> int:
-    """What a process takes of the memory, in bytes: PSS, or USS or RSS where it cannot be read.
-
-    0 if the process is gone.
-    """
-    figures = reader()
-    full, cheap = figures.memory(pid) or DENIED, figures.process(pid)
-    return full[1] or full[0] or (cheap[1][0] if cheap else None) or 0
-
-
 def shared_memory() -> tuple[int | None, int | None]:
     """What `/dev/shm` holds and its size; None and None where there is none."""
     try:
