@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
@@ -11,14 +10,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-import torch.multiprocessing
-from PIL import Image
+from harms import (
+    change_everything,
+    keep_allocating,
+    print_a_hundred_megabytes,
+    signal_parent,
+    start_a_stray,
+    start_threads,
+    state,
+    swallow_everything,
+)
 
 from dltutor.lessons.kit import sandbox
 from dltutor.lessons.kit.checking import check, exercises
@@ -41,14 +47,6 @@ def own(monkeypatch: pytest.MonkeyPatch) -> None:
     at_most(LIMIT, monkeypatch)
 
 
-def swallow_everything() -> None:
-    while True:
-        try:
-            time.sleep(60)
-        except BaseException:
-            continue
-
-
 def in_a_worker(work: Callable[[], object]) -> Callable[[], object]:
     def run() -> None:
         process = multiprocessing.get_context("fork").Process(target=work)
@@ -58,57 +56,11 @@ def in_a_worker(work: Callable[[], object]) -> Callable[[], object]:
     return run
 
 
-def signal_parent(number: int) -> Callable[[], None]:
-    def send() -> None:
-        os.kill(os.getppid(), number)
-        time.sleep(LIMIT)
-
-    return send
-
-
-def start_a_stray() -> None:
-    subprocess.Popen(["sleep", "600"], start_new_session=True)
-
-
 def start_a_stray_through_a_child() -> None:
     subprocess.run([sys.executable, "-c", ORPHAN], check=True)
 
 
 ORPHAN = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
-
-
-def keep_allocating() -> None:
-    kept = []
-    while True:
-        kept.append(bytearray(b"x" * 20_000_000))
-
-
-def start_threads() -> None:
-    ThreadPoolExecutor(4).submit(time.sleep, 600)
-    threading.Thread(target=time.sleep, args=(600,)).start()
-
-
-def change_everything() -> None:
-    os.chdir("/")
-    os.environ["DLTUTOR_TOUCHED"] = "1"
-    sys.path.insert(0, "/nowhere")
-    sys.modules["dltutor_touched"] = sys
-    Image.MAX_IMAGE_PIXELS = 1
-    multiprocessing.set_start_method("spawn", force=True)
-    torch.multiprocessing.set_sharing_strategy("file_system")
-    torch.set_num_threads(1)
-    torch.manual_seed(1)
-    gc.disable()
-    gc.freeze()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    os.register_at_fork(before=lambda: os._exit(9))
-    sys.settrace(lambda *_: None)
-
-
-def print_a_hundred_megabytes() -> None:
-    for _ in range(100):
-        print("x" * 1_000_000)
 
 
 class NoRepr:
@@ -155,30 +107,9 @@ DEEDS: dict[str, tuple[Callable[[], object], Outcome, str]] = {
     "leaves a grandchild": (start_a_stray_through_a_child, Outcome.NOT_YET, "a process that your"),
     "leaves threads": (start_threads, Outcome.CORRECT, "yes"),
     "changes everything": (change_everything, Outcome.CORRECT, "yes"),
-    "prints a lot": (print_a_hundred_megabytes, Outcome.CORRECT, "yes"),
     "returns what cannot be pickled": (NoRepr, Outcome.CORRECT, "yes"),
     "raises a text of a megabyte": (fails("x" * 1_000_000), Outcome.ERROR, "`ValueError: xxx"),
 }
-
-
-def state() -> list[object]:
-    """What an answer may not change here."""
-    return [
-        os.getcwd(),
-        dict(os.environ),
-        list(sys.path),
-        "dltutor_touched" in sys.modules,
-        Image.MAX_IMAGE_PIXELS,
-        multiprocessing.get_start_method(allow_none=True),
-        torch.multiprocessing.get_sharing_strategy(),  # type: ignore[no-untyped-call]
-        torch.get_num_threads(),
-        torch.initial_seed(),
-        gc.isenabled(),
-        gc.get_freeze_count(),
-        [signal.getsignal(each) for each in (2, 15, 14, 17)],
-        sys.gettrace(),
-        threading.active_count(),
-    ]
 
 
 @pytest.mark.parametrize("deed", DEEDS)
@@ -219,6 +150,13 @@ def at_most(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     grader: Grader[Any] = Grader(gather, lambda _: correct("yes"), runs="calls it", at_most=seconds)
     hints = ("Look there.", "It is this.", "Write `that`.")
     monkeypatch.setitem(exercises(), "00.own", Exercise("00.own", "An exercise", grader, hints))
+
+
+def test_an_answer_that_prints_a_hundred_megabytes_is_read_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
+) -> None:
+    at_most(60, monkeypatch)
+    assert check("00.own", print_a_hundred_megabytes).outcome is Outcome.CORRECT
 
 
 def test_the_kernel_itself_is_never_an_answers_parent() -> None:

@@ -37,11 +37,17 @@ def spawned_again(failure: Failure, start_method: str) -> bool:
     return start_method == "spawn" and failure.start_methods[0] != "spawn"
 
 
-def beyond_the_first(exercise: str, fix: str) -> bool:
-    """Not among the first answers that are listed for its exercise."""
-    from test_answers import WRONG_FIXES
+def beyond_the_first(exercise: str, name: str) -> bool:
+    """Not among the first answers of its kind that are listed for its exercise."""
+    from test_answers import RIGHT_ANSWERS, WRONG_FIXES
 
-    return fix not in list(WRONG_FIXES[exercise])[:ANSWERS]
+    right, wrong = (list(each.get(exercise, ())) for each in (RIGHT_ANSWERS, WRONG_FIXES))
+    return name not in right[:1] + wrong[:ANSWERS]
+
+
+def harm_after_the_first(exercise: str, place: str, harm: str) -> bool:
+    """All but one harm, at one place: what ends the process that makes the answer."""
+    return (place, harm) != ("when it is made", "ends its process")
 
 
 def untouched(path: Path) -> bool:
@@ -57,6 +63,8 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_failures.py::"
     "test_under_another_start_method_the_broken_case_does_not_show_its_sign": spawned_again,
     "test_answers.py::test_a_wrong_fix_is_not_correct_and_is_answered_by_name": beyond_the_first,
+    "test_answers.py::test_a_right_answer_is_correct": beyond_the_first,
+    "test_harm.py::test_no_answer_to_any_exercise_harms_the_kernel": harm_after_the_first,
     "test_answers.py::test_no_two_wrong_fixes_get_the_same_answer": always,
     "test_notebooks.py::test_an_untouched_learners_file_runs_and_solves_nothing": untouched,
 }

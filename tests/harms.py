@@ -1,0 +1,190 @@
+"""What answers can do to the process that checks them, and right answers that do it."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch.multiprocessing
+from PIL import Image
+from torch.utils.data import get_worker_info
+
+
+@dataclass(frozen=True)
+class Harm:
+    """A thing to do.
+
+    Args:
+        do: Does it.
+        fatal: Whether no answer that does it can be right.
+    """
+
+    do: Callable[[], object]
+    fatal: bool = True
+
+
+def signal_parent(number: int) -> Callable[[], None]:
+    def send() -> None:
+        os.kill(os.getppid(), number)
+        time.sleep(3)
+
+    return send
+
+
+def swallow_everything() -> None:
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            continue
+
+
+def start_a_stray() -> None:
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+
+def start_threads() -> None:
+    ThreadPoolExecutor(4).submit(time.sleep, 600)
+    threading.Thread(target=time.sleep, args=(600,)).start()
+
+
+def keep_allocating() -> None:
+    kept = []
+    while True:
+        kept.append(bytearray(b"x" * 20_000_000))
+
+
+def change_everything() -> None:
+    os.chdir("/")
+    os.environ["DLTUTOR_TOUCHED"] = "1"
+    sys.path.insert(0, "/nowhere")
+    sys.modules["dltutor_touched"] = sys
+    Image.MAX_IMAGE_PIXELS = 1
+    multiprocessing.set_start_method("spawn", force=True)
+    torch.multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    gc.disable()
+    gc.freeze()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    sys.settrace(lambda *_: None)
+
+
+def print_a_hundred_megabytes() -> None:
+    for _ in range(100):
+        print("x" * 1_000_000)
+
+
+HARMS: dict[str, Harm] = {
+    "ends its process": Harm(lambda: os._exit(3)),
+    "exits": Harm(lambda: sys.exit(3)),
+    "kills itself": Harm(lambda: os.kill(os.getpid(), signal.SIGKILL)),
+    "terminates its parent": Harm(signal_parent(signal.SIGTERM)),
+    "kills its parent": Harm(signal_parent(signal.SIGKILL)),
+    "sleeps": Harm(lambda: time.sleep(600)),
+    "retries under a bare except": Harm(swallow_everything),
+    "leaves a process": Harm(start_a_stray, fatal=False),  # the run that it is in may end it
+    "leaves threads": Harm(start_threads, fatal=False),
+    "fills memory": Harm(keep_allocating),
+    "changes everything": Harm(change_everything, fatal=False),
+    "prints a lot": Harm(print_a_hundred_megabytes, fatal=False),
+}
+
+MADE, IN_MAIN, IN_A_WORKER = "when it is made", "sample in main", "sample in a worker"
+PLACES = (MADE, IN_MAIN, IN_A_WORKER)
+
+
+def harmed(answer: Any, place: str, harm: str, folder: Path) -> Any:
+    """An answer that does harm.
+
+    Args:
+        answer: A right one: a class, a function, or the path of a file that holds a class.
+        place: When it does it.
+        harm: What, as in HARMS.
+        folder: For a file.
+
+    Returns:
+        The answer, or None where one of its kind has no such place.
+    """
+    if isinstance(answer, (str, Path)):
+        return _file(Path(answer), place, harm, folder)
+    if isinstance(answer, type):
+        return harmed_class(answer, place, harm)
+    return _function(answer, harm) if place == MADE else None
+
+
+def harmed_class(answer: type, place: str, harm: str) -> type:
+    """A subclass that does harm; also called in the files that `harmed` writes."""
+    do = HARMS[harm].do
+
+    class Harmed(answer):  # type: ignore[misc]
+        def __init__(self, *arguments: Any) -> None:
+            if place == MADE:
+                do()
+            super().__init__(*arguments)
+
+        def __getitem__(self, index: int) -> Any:
+            if place == (IN_A_WORKER if get_worker_info() else IN_MAIN):
+                do()
+            return super().__getitem__(index)
+
+    Harmed.__name__ = Harmed.__qualname__ = answer.__name__
+    return Harmed
+
+
+def _function(answer: Callable[..., Any], harm: str) -> Callable[..., Any]:
+    def harmful(*arguments: Any) -> Any:
+        HARMS[harm].do()
+        return answer(*arguments)
+
+    return harmful
+
+
+def _file(answer: Path, place: str, harm: str, folder: Path) -> Path:
+    path = folder / answer.name
+    name = next(
+        line.split("class ")[1].split("(")[0].rstrip(":")
+        for line in answer.read_text().splitlines()
+        if line.startswith("class My")
+    )
+    path.write_text(
+        f"{answer.read_text()}\n"
+        f"import sys\nsys.path.append({str(Path(__file__).parent)!r})\n"
+        "from harms import harmed_class\n"
+        f"{name} = harmed_class({name}, {place!r}, {harm!r})\n"
+        f"{name}.__module__ = __name__\n"
+    )
+    return path
+
+
+def state() -> list[object]:
+    """What no answer may change in the kernel."""
+    return [
+        os.getcwd(),
+        dict(os.environ),
+        list(sys.path),
+        "dltutor_touched" in sys.modules,
+        Image.MAX_IMAGE_PIXELS,
+        multiprocessing.get_start_method(allow_none=True),
+        torch.multiprocessing.get_sharing_strategy(),  # type: ignore[no-untyped-call]
+        torch.get_num_threads(),
+        torch.initial_seed(),
+        gc.isenabled(),
+        gc.get_freeze_count(),
+        [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)],
+        sys.gettrace(),
+        threading.active_count(),
+    ]
