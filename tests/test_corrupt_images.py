@@ -1,4 +1,4 @@
-"""The broken dataset dies on the first bad file; the mended one has looked at all of them."""
+"""The broken dataset dies on the first bad file; the fixed one has looked at all of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
-from dltutor.failures.corrupt_images import Pictures, VerifiedPictures, shared_pictures
-from dltutor.failures.material.images import CLASSES, SIDE, SPOILERS, make_pictures
+from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
+from dltutor.failures.material.images import CLASSES, SIDE, SPOILERS, make_images
 
-# As datasets often do, the broken one leaves files of pictures that fail to be collected.
+# As datasets often do, the broken one leaves files of images that fail to be collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
 UNUSABLE = {
@@ -28,25 +28,25 @@ if os.geteuid() != 0:  # root may read it
 
 
 @pytest.fixture(scope="module")
-def verified() -> VerifiedPictures:
-    return VerifiedPictures(shared_pictures())
+def verified() -> VerifiedImages:
+    return VerifiedImages(shared_images())
 
 
-def test_each_unusable_file_is_set_aside_with_its_reason(verified: VerifiedPictures) -> None:
+def test_each_unusable_file_is_set_aside_with_its_reason(verified: VerifiedImages) -> None:
     reasons = {Path(path).name: why for path, why in verified.quarantined.items()}
     assert reasons.keys() == UNUSABLE.keys()
     for name, why in UNUSABLE.items():
         assert reasons[name].startswith(why)
 
 
-def test_no_sample_vanishes_without_being_set_aside(verified: VerifiedPictures) -> None:
-    everything = Pictures(shared_pictures()).listed
+def test_no_sample_vanishes_without_being_set_aside(verified: VerifiedImages) -> None:
+    everything = Images(shared_images()).listed
     assert sorted(verified.listed + verified.set_aside) == sorted(everything)
     assert len(verified) == len(everything) - len(UNUSABLE)
 
 
 def test_every_sample_that_is_kept_has_three_channels_and_its_class(
-    verified: VerifiedPictures,
+    verified: VerifiedImages,
 ) -> None:
     for index, (_, label) in enumerate(verified.listed):
         pixels, number = verified[index]
@@ -56,23 +56,23 @@ def test_every_sample_that_is_kept_has_three_channels_and_its_class(
 
 
 def test_the_broken_dataset_fails_on_every_unusable_file_and_misjudges_other_modes() -> None:
-    pictures = Pictures(shared_pictures())
+    images = Images(shared_images())
     failing, odd = set(), set()
-    for index, (path, _) in enumerate(pictures.listed):
+    for index, (path, _) in enumerate(images.listed):
         try:
-            shape = pictures[index][0].shape
+            shape = images[index][0].shape
         except Exception:
             failing.add(Path(path).name)
         else:
             if shape != (3, SIDE, SIDE):
                 odd.add(Path(path).name)
-    assert failing == UNUSABLE.keys() | {"grey.jpg", "palette.png"}
+    assert failing == UNUSABLE.keys() | {"gray.jpg", "palette.png"}
     assert odd == {"transparent.png"}
 
 
 def test_where_all_files_are_healthy_both_give_the_same_samples(tmp_path: Path) -> None:
-    make_pictures(tmp_path, per_class=2, spoilt=False)
-    broken, fixed = Pictures(tmp_path), VerifiedPictures(tmp_path)
+    make_images(tmp_path, per_class=2, spoilt=False)
+    broken, fixed = Images(tmp_path), VerifiedImages(tmp_path)
     assert len(broken) == len(fixed) == 6
     for index in range(6):
         assert torch.equal(broken[index][0], fixed[index][0])
@@ -81,7 +81,7 @@ def test_where_all_files_are_healthy_both_give_the_same_samples(tmp_path: Path) 
 
 
 def test_the_report_counts_the_loss_of_each_class_and_names_every_file(
-    verified: VerifiedPictures,
+    verified: VerifiedImages,
 ) -> None:
     report = verified.report()
     total = len(verified) + len(UNUSABLE)
@@ -96,12 +96,12 @@ def test_the_report_counts_the_loss_of_each_class_and_names_every_file(
     assert all(f"/{name}: {why}" in report for name, why in UNUSABLE.items())
 
 
-def test_the_report_does_not_tell_where_the_folder_is(verified: VerifiedPictures) -> None:
-    assert str(shared_pictures()) not in verified.report()
+def test_the_report_does_not_tell_where_the_folder_is(verified: VerifiedImages) -> None:
+    assert str(shared_images()) not in verified.report()
 
 
 def test_damage_that_pillow_calls_a_syntax_error_is_set_aside_too(tmp_path: Path) -> None:
-    make_pictures(tmp_path, per_class=4, spoilt=False)
+    make_images(tmp_path, per_class=4, spoilt=False)
     [path] = [path for path in (tmp_path / "circle").glob("*.png")]
     damaged = bytearray(path.read_bytes())
     length = damaged.index(b"IDAT") - 4
@@ -109,14 +109,14 @@ def test_damage_that_pillow_calls_a_syntax_error_is_set_aside_too(tmp_path: Path
     path.write_bytes(damaged)
     with pytest.raises(SyntaxError), Image.open(path) as image:
         image.load()
-    quarantined = VerifiedPictures(tmp_path).quarantined
+    quarantined = VerifiedImages(tmp_path).quarantined
     assert list(quarantined) == ["circle/003.png"]
     assert quarantined["circle/003.png"].startswith("SyntaxError: ")
 
 
 def test_a_file_that_goes_bad_after_the_look_is_named_with_its_index(tmp_path: Path) -> None:
-    make_pictures(tmp_path, per_class=1, spoilt=False)
-    verified = VerifiedPictures(tmp_path)
+    make_images(tmp_path, per_class=1, spoilt=False)
+    verified = VerifiedImages(tmp_path)
     index, path = next((i, path) for i, (path, _) in enumerate(verified.listed) if "square" in path)
     (tmp_path / path).write_bytes(b"")
     with pytest.raises(RuntimeError) as caught:
@@ -127,11 +127,11 @@ def test_a_file_that_goes_bad_after_the_look_is_named_with_its_index(tmp_path: P
 
 def test_a_folder_without_a_list_is_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"labels\.csv"):
-        Pictures(tmp_path)
+        Images(tmp_path)
 
 
 def test_every_kind_of_spoilt_file_is_accounted_for() -> None:
-    usable = {"grey.jpg", "palette.png", "transparent.png"}
+    usable = {"gray.jpg", "palette.png", "transparent.png"}
     if os.geteuid() == 0:
         usable |= {"no-permission.jpg"}
     assert SPOILERS.keys() == UNUSABLE.keys() | usable

@@ -1,4 +1,4 @@
-"""A None cannot be batched; the mended collate function drops it and counts."""
+"""A None cannot be batched; the fixed collate function drops it and counts."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from datasets import load
 from torch.utils.data import Subset
 
 from dltutor.failures import none_in_batch
-from dltutor.failures.corrupt_images import VerifiedPictures, shared_pictures
-from dltutor.failures.none_in_batch import PicturesOrNone, SkippingPictures, collate_present
+from dltutor.failures.corrupt_images import VerifiedImages, shared_images
+from dltutor.failures.none_in_batch import ImagesOrNone, SkippingImages, collate_present
 from dltutor.observation import observe
 from dltutor.observation.texts import said
 
-# As datasets often do, the broken one leaves files of pictures that fail to be collected.
+# As datasets often do, the broken one leaves files of images that fail to be collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
 SAMPLE = (torch.ones(3), 1)
 
 
 def test_a_file_that_does_not_load_becomes_a_pair_of_nones() -> None:
-    skipping = SkippingPictures(shared_pictures())
+    skipping = SkippingImages(shared_images())
     absent = [skipping.listed[i][0] for i in range(len(skipping)) if skipping[i] == (None, None)]
-    verified = VerifiedPictures(shared_pictures())
-    # The broken dataset gives up grey and palette pictures as well: it cannot turn them.
+    verified = VerifiedImages(shared_images())
+    # The broken dataset gives up gray and palette images as well: it cannot turn them.
     assert verified.quarantined.keys() < set(absent)
 
 
@@ -43,7 +43,7 @@ def test_a_file_that_does_not_load_becomes_a_pair_of_nones() -> None:
 def test_what_is_said_depends_on_where_the_none_stands_and_on_the_workers(
     wanted: list[str], workers: int, told: str
 ) -> None:
-    skipping = SkippingPictures(shared_pictures())
+    skipping = SkippingImages(shared_images())
     index = {"bad" if skipping[i] == (None, None) else "good": i for i in range(len(skipping))}
     loader = load(Subset(skipping, [index[each] for each in wanted]), num_workers=workers)
     [(kind, message)] = observe(loader).chain
@@ -67,12 +67,12 @@ def test_over_an_epoch_what_came_and_what_was_missed_add_up_to_all_files() -> No
     for batch, missing in loader:
         came += 0 if batch is None else len(batch[1])
         missed += missing
-    verified = VerifiedPictures(shared_pictures())
+    verified = VerifiedImages(shared_images())
     assert (came, missed) == (len(verified), len(verified.quarantined))
 
 
 def test_no_file_is_opened_before_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     monkeypatch.setattr("PIL.Image.open", lambda path, *args: opened.append(path))
-    PicturesOrNone(shared_pictures())
+    ImagesOrNone(shared_images())
     assert not opened

@@ -5,7 +5,7 @@ from typing import Final
 
 from dltutor.failures.kit.contract import START_METHODS, Case, Consume, Failure
 from dltutor.failures.kit.sign import Costs, Counts, Finding, Says, Sign
-from dltutor.failures.material.images import make_pictures
+from dltutor.failures.material.images import make_images
 
 #: The modules of the failure modes, in the order of the lessons that teach them.
 NAMES: Final[tuple[str, ...]] = (
@@ -90,5 +90,5 @@ __all__ = [
     "Finding",
     "Says",
     "Sign",
-    "make_pictures",
+    "make_images",
 ]

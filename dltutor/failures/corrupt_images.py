@@ -13,8 +13,8 @@ the old one: `errno` and `filename` are None. Unless the text names the file, no
 nothing names the index.
 
 Pillow opens a file by reading its header. The pixels are read later, so a file that was cut
-short opens without complaint and fails in `convert`, `resize` or `numpy.asarray`. Grey, palette
-and transparent pictures do load; they fail later, where three channels are expected.
+short opens without complaint and fails in `convert`, `resize` or `numpy.asarray`. Gray, palette
+and transparent images do load; they fail later, where three channels are expected.
 
 Remedy: look at every file once, before the first epoch, the way the loader will. Keep what
 loads. Write down what does not, with the reason and the class, and show it. Name the path in
@@ -37,13 +37,13 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure
 from dltutor.failures.kit.sign import Says
-from dltutor.failures.material.images import SIDE, make_pictures
+from dltutor.failures.material.images import SIDE, make_images
 
 Sample = tuple[torch.Tensor, int]
 
 
-class Pictures(Dataset[Sample]):
-    """Pictures and their classes, as `labels.csv` lists them."""
+class Images(Dataset[Sample]):
+    """Images and their classes, as `labels.csv` lists them."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
@@ -61,8 +61,8 @@ class Pictures(Dataset[Sample]):
         return pixels.permute(2, 0, 1) / 255, self.classes.index(label)
 
 
-class VerifiedPictures(Pictures):
-    """The same pictures, each looked at once. What cannot be used is set aside, with the reason.
+class VerifiedImages(Images):
+    """The same images, each looked at once. What cannot be used is set aside, with the reason.
 
     Attributes:
         quarantined: Path -> why the file cannot be used.
@@ -104,22 +104,22 @@ class VerifiedPictures(Pictures):
 
 
 @cache
-def shared_pictures() -> Path:
-    """The folder of spoilt pictures that the cases of this process share."""
-    return make_pictures()
+def shared_images() -> Path:
+    """The folder of spoilt images that the cases of this process share."""
+    return make_images()
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Load the spoilt pictures as they are."""
-    return Case(_loader(Pictures(shared_pictures()), workers, start_method))
+    """Load the spoilt images as they are."""
+    return Case(_loader(Images(shared_images()), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Load those that can be used, after one look at each."""
-    return Case(_loader(VerifiedPictures(shared_pictures()), workers, start_method))
+    return Case(_loader(VerifiedImages(shared_images()), workers, start_method))
 
 
-def _loader(dataset: Pictures, workers: int, start_method: str) -> DataLoader[Sample]:
+def _loader(dataset: Images, workers: int, start_method: str) -> DataLoader[Sample]:
     return DataLoader(
         dataset,
         batch_size=8,

@@ -23,13 +23,13 @@ from typing import Any
 
 from torch.utils.data import DataLoader, default_collate
 
-from dltutor.failures.corrupt_images import Pictures, VerifiedPictures, shared_pictures
+from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
 from dltutor.failures.kit.contract import Case, Failure
 from dltutor.failures.kit.sign import Says
 
 
-class SkippingPictures(Pictures):
-    """Pictures, with (None, None) where one does not load."""
+class SkippingImages(Images):
+    """Images, with (None, None) where one does not load."""
 
     def __getitem__(self, index: int) -> Any:
         try:
@@ -38,11 +38,11 @@ class SkippingPictures(Pictures):
             return None, None
 
 
-class PicturesOrNone(VerifiedPictures):
-    """Pictures, with None where one does not load, for a collate function that expects it."""
+class ImagesOrNone(VerifiedImages):
+    """Images, with None where one does not load, for a collate function that expects it."""
 
     def __init__(self, root: Any) -> None:
-        Pictures.__init__(self, root)  # looks at no file before the epoch
+        Images.__init__(self, root)  # looks at no file before the epoch
 
     def __getitem__(self, index: int) -> Any:
         try:
@@ -63,18 +63,18 @@ def collate_present(samples: list[Any]) -> tuple[Any, int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return None for a bad picture and leave the rest to the loop."""
-    return Case(_loader(SkippingPictures(shared_pictures()), workers, start_method))
+    """Return None for a bad image and leave the rest to the loop."""
+    return Case(_loader(SkippingImages(shared_images()), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Drop what is missing where the batch is made, and count it."""
-    dataset = PicturesOrNone(shared_pictures())
+    dataset = ImagesOrNone(shared_images())
     return Case(_loader(dataset, workers, start_method, collate_fn=collate_present))
 
 
 def _loader(
-    dataset: Pictures, workers: int, start_method: str, collate_fn: Any = None
+    dataset: Images, workers: int, start_method: str, collate_fn: Any = None
 ) -> DataLoader[Any]:
     return DataLoader(
         dataset,

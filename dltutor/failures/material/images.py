@@ -1,4 +1,4 @@
-"""A small folder of pictures, drawn on the spot: healthy ones, and spoilt ones among them."""
+"""A small folder of images, drawn on the spot: healthy ones, and spoilt ones among them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SIDE: Final = 64  # pixels
 
 
 def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
-    """Draw one RGB picture of a shape.
+    """Draw one RGB image of a shape.
 
     Args:
         shape: One of `CLASSES`.
-        rng: Chooses colours, place and size, so that a seed gives the same picture again.
+        rng: Chooses colors, place and size, so that a seed gives the same image again.
         side: Width and height in pixels.
     """
     if shape not in CLASSES:
@@ -45,17 +45,17 @@ def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
     return Image.fromarray(np.clip(np.asarray(image) + grain, 0, 255).astype(np.uint8))
 
 
-def make_pictures(
+def make_images(
     folder: str | Path | None = None, *, per_class: int = 16, spoilt: bool = True, seed: int = 14
 ) -> Path:
-    """Fill a folder with pictures and a list of them, `labels.csv`: one line `path,class` each.
+    """Fill a folder with images and a list of them, `labels.csv`: one line `path,class` each.
 
     The list was made when every file was there; one listed file has been deleted since.
 
     Args:
         folder: Where to write; it is made if it is missing. None: a new temporary folder,
             removed when Python exits.
-        per_class: Healthy pictures in each class.
+        per_class: Healthy images in each class.
         spoilt: Also write one file of each kind in `SPOILERS`.
         seed: The same seed gives the same files, byte for byte.
 
@@ -67,7 +67,7 @@ def make_pictures(
         OSError: The folder cannot be written; the message names it.
     """
     if per_class < 1:
-        raise ValueError(f"per_class must be 1 or more pictures, got {per_class}")
+        raise ValueError(f"per_class must be 1 or more images, got {per_class}")
     if folder is None:
         folder = own_folder()
     root = Path(folder)
@@ -75,7 +75,7 @@ def make_pictures(
         _write(root, per_class, spoilt, np.random.default_rng(seed))
     except OSError as error:
         raise OSError(
-            f"folder must be a place where pictures can be written, got {str(root)!r}: {error}"
+            f"folder must be a place where images can be written, got {str(root)!r}: {error}"
         ) from error
     return root
 
@@ -118,6 +118,13 @@ def _bomb(path: Path, image: Image.Image) -> None:
     )
 
 
+def _in_a_palette(path: Path, image: Image.Image) -> None:
+    # The colors stand in the palette in no order, so that an index says nothing of brightness.
+    indexed = image.quantize(256)
+    order = np.random.default_rng(0).permutation(256)
+    indexed.remap_palette([int(index) for index in order]).save(path)
+
+
 def _unreadable(path: Path, image: Image.Image) -> None:
     image.save(path)
     path.chmod(0)
@@ -129,8 +136,8 @@ SPOILERS: Final[dict[str, Callable[[Path, Image.Image], object]]] = {
     "cut-short.png": _cut,
     "empty.jpg": lambda path, image: path.touch(),
     "web-page.jpg": lambda path, image: path.write_text("<html>404 Not Found</html>\n"),
-    "grey.jpg": lambda path, image: image.convert("L").save(path),
-    "palette.png": lambda path, image: image.convert("P").save(path),
+    "gray.jpg": lambda path, image: image.convert("L").save(path),
+    "palette.png": _in_a_palette,
     "transparent.png": lambda path, image: image.convert("RGBA").save(path),
     "deleted.jpg": lambda path, image: None,
     "no-permission.jpg": _unreadable,

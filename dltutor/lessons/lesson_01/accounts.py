@@ -2,139 +2,257 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from itertools import combinations
+from pathlib import PurePath
+from typing import Final
 
-import numpy as np
+from dltutor.lessons.kit.outcomes import (
+    Outcome,
+    Rejected,
+    Result,
+    correct,
+    error_in_your_code,
+    not_yet,
+)
+from dltutor.lessons.kit.running import ended_well
+from dltutor.lessons.lesson_01.deliveries import Delivery, Evidence
+from dltutor.lessons.lesson_01.material import Files
 
-from dltutor.lessons.kit.answers import wrong
-from dltutor.lessons.lesson_01.deliveries import Delivery
-from dltutor.lessons.lesson_01.fresh import Folder, Values
-from dltutor.lessons.lesson_01.task import Task, read
+#: Where to look when a file raises what the answer does not expect.
+LOAD_BY_HAND: Final = (
+    "What does such a file raise when you load it by hand, and which of that does your class "
+    "expect?"
+)
+
+Look = Callable[[Collection[str]], str]
 
 
-def account(task: Task, folder: Folder, delivery: Delivery) -> None:
-    """Find the first thing that is wrong with a run that finished.
+def account(evidence: Evidence, look: Look) -> Result:
+    """Judge what an answer delivered.
+
+    Args:
+        evidence: What it delivered, and of which files.
+        look: Odd kinds that end the epoch -> where to look.
 
     Raises:
-        Unfit: Something is; its result says what.
+        Rejected: Something is wrong; the first thing is told.
     """
-    epochs = [read(task, batches) for batches in delivery.epochs]
-    values, numbers = epochs[0]
-    if not len(values):
-        wrong(
-            f"no {task.noun} arrives, and the folder lists {len(folder.listed)} of them. How many "
-            "can be used?"
-        )
-    _values_are_real(task, folder, epochs)
-    paths = [path for path in matches(values, folder, task.tolerance) if path]
-    _each_came_once(task, paths)
-    misnamed = sum(folder.class_of[path] != n for path, n in zip(paths, numbers, strict=True))
-    if misnamed:
-        wrong(
-            f"{misnamed} of {len(paths)} {task.noun}s arrive with another class number than "
-            "`labels.csv` gives them. Numbers follow the sorted names of the classes."
-        )
-    _rest_is_explained(task, folder, delivery, set(paths))
+    files = evidence.files
+    good: list[str] = []
+    for delivery in evidence.deliveries:
+        try:
+            _all_is_right(evidence, delivery, look)
+        except Rejected as rejected:
+            if not good or rejected.result.outcome is not Outcome.NOT_YET:
+                raise
+            text = rejected.result.text
+            begin = text[:1] if text[1:2].isdigit() else text[:1].lower()  # W0 stays W0
+            not_yet(
+                f"with {_and(good)} workers all is well. With {delivery.workers}: {begin}{text[1:]}"
+            )
+        good.append(str(delivery.workers))
+    return correct(
+        f"{len(files.listed) - len(files.causes)} of {len(files.listed)} files can be used, and "
+        f"each arrives once, with {_and(good)} workers. The other {len(files.causes)} are in "
+        "`quarantined`, each with its reason."
+    )
 
 
-def _values_are_real(task: Task, folder: Folder, epochs: list[tuple[Values, list[int]]]) -> None:
-    values = epochs[0][0]
-    if any(not np.array_equal(values, other, equal_nan=True) for other, _ in epochs[1:]):
-        wrong(
-            f"the second epoch brings other {task.noun}s than the first, and nothing was shuffled. "
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _all_is_right(evidence: Evidence, delivery: Delivery, look: Look) -> None:
+    files = evidence.files
+    _folder_is_as_it_was(delivery)
+    _it_ended(files, delivery, look)
+    if delivery.form:
+        not_yet(delivery.form)
+    _values_are_real(files, delivery, evidence.loads_truncated)
+    _each_came_once(files, delivery)
+    named = _the_rest_is_named(files, delivery)
+    _reasons_tell(files, named)
+
+
+def _folder_is_as_it_was(delivery: Delivery) -> None:
+    if not delivery.changed:
+        return
+    more = f", nor are {len(delivery.changed) - 1} more" if len(delivery.changed) > 1 else ""
+    not_yet(
+        f"`{delivery.changed[0]}` in the folder is no longer as it was{more}. A dataset reads: who "
+        "wants to know later what was wrong with a file needs the file."
+    )
+
+
+def _it_ended(files: Files, delivery: Delivery, look: Look) -> None:
+    if delivery.nones:
+        not_yet(
+            f"{delivery.nones} samples are None, and no batch can be made of them: "
+            f"`{delivery.run.message if delivery.run else ''}`. The loop never gets to skip any. "
+            "Who joins samples into a batch, and in which process?"
+        )
+    if delivery.ends:
+        _blame_the_files(files, delivery, look)
+    if delivery.run is None:
+        error_in_your_code(delivery.unmade)
+    ended_well(delivery.run)
+
+
+def _blame_the_files(files: Files, delivery: Delivery, look: Look) -> None:
+    failed = f"the dataset cannot be made: {delivery.unmade}"
+    if delivery.run:
+        failed = f"an epoch still ends: {delivery.run.error}"
+    kinds = [f"{files.odd[path]} ({error})" for path, error in delivery.ends.items()]
+    where, aside = look({files.odd[path] for path in delivery.ends}), ""
+    if delivery.quarantined and isinstance(delivery.quarantined, dict):
+        aside = f" Your class set {len(delivery.quarantined)} aside."
+        if set(delivery.ends.values()) == {"IndexError"}:
+            where = "Which samples does `__len__` count?"
+    not_yet(
+        f"{failed} Tried with one odd file at a time, {len(kinds)} of {len(files.odd)} "
+        f"{'ends' if len(kinds) == 1 else 'end'} it: {'; '.join(kinds)}.{aside} {where}"
+    )
+
+
+def _values_are_real(files: Files, delivery: Delivery, loads_truncated: bool) -> None:
+    samples, noun, named = delivery.samples, files.noun, delivery.quarantined
+    if not samples:
+        said = Counter(named.values() if isinstance(named, dict) else ()).most_common(1)
+        quoted = [f" For {times} of them the reason is `{why:.80}`." for why, times in said]
+        not_yet(
+            f"no {noun} arrives, and the folder lists {len(files.listed)} of them: "
+            f"{len(named)} are in `quarantined`.{''.join(quoted)} How many can be used?"
+        )
+    if delivery.other_epoch:
+        not_yet(
+            f"the second epoch brings other {noun}s than the first, and nothing was shuffled. "
             "Which file does an index stand for?"
         )
-    inner = tuple(range(2, values.ndim))
-    flat = int((np.ptp(values, axis=inner) < 1e-3).all(axis=1).sum())
-    if flat:
-        wrong(
-            f"{flat} of {len(values)} {task.noun}s are blank, and no file holds a blank one. Each "
+    if blank := sum(sample.blank for sample in samples):
+        not_yet(
+            f"{blank} of {len(samples)} {noun}s are blank, and no file holds a blank one. Each "
             "stands for a file that could not be used. What will training learn from it?"
         )
-    found = matches(values, folder, task.tolerance)
-    stray = values[[path is None for path in found]]
-    if len(stray):
-        wrong(
-            task.invented(stray)
-            or f"{len(stray)} of {len(values)} {task.noun}s are in no file. Compare what your "
-            "class returns with what the file holds."
+    strays = [sample for sample in samples if not sample.file]
+    if strays and all(sample.rows_at_end > 3 for sample in strays):
+        not_yet(
+            f"{len(strays)} {noun}s end in rows of one color that are in no file, "
+            f"{_and([str(sample.rows_at_end) for sample in strays])} of them. "
+            + (
+                "`ImageFile.LOAD_TRUNCATED_IMAGES` is on: what does it put where a file ends? It "
+                "holds for the whole process: if a cell of yours turned it on, turn it off there."
+                if loads_truncated
+                else "Where do those rows come from?"
+            )
+        )
+    absent = _usable(files) - {sample.file for sample in samples}
+    changed = sorted(files.odd[path] for path in absent if path in files.odd)
+    if strays and len(changed) == len(strays):
+        not_yet(
+            f"{_and(changed)} should be among the {noun}s that arrive, and none of these has its "
+            "values. Compare what your class returns with what the file holds."
+        )
+    if strays:
+        not_yet(
+            f"{len(strays)} of {len(samples)} {noun}s are in no file. Compare what your class "
+            "returns with what the file holds."
         )
 
 
-def _each_came_once(task: Task, paths: list[str]) -> None:
-    ((path, times),) = Counter(paths).most_common(1)
+def _usable(files: Files) -> set[str]:
+    return {path for path, _ in files.listed} - files.causes.keys()
+
+
+def _each_came_once(files: Files, delivery: Delivery) -> None:
+    samples, noun = delivery.samples, files.noun
+    count = Counter(sample.file for sample in samples)
+    ((path, times),) = count.most_common(1)
     if times > 1:
-        wrong(
-            f"{len(paths)} {task.noun}s arrive, and only {len(set(paths))} different ones: "
-            f"`{path}` came {times} times. Whose place did it take, and what "
-            "does training see too often?"
+        not_yet(
+            f"{len(samples)} {noun}s arrive, and only {len(count)} different ones: `{path}` came "
+            f"{times} times. Whose place did it take, and what does training see too often?"
+        )
+    class_of = dict(files.listed)
+    classes = sorted(set(class_of.values()))
+    misnamed = sum(classes.index(class_of[sample.file]) != sample.number for sample in samples)
+    if misnamed:
+        not_yet(
+            f"{misnamed} of {len(samples)} {noun}s arrive with another class number than "
+            "`labels.csv` gives them. Numbers follow the sorted names of the classes."
         )
 
 
-def _rest_is_explained(task: Task, folder: Folder, delivery: Delivery, arrived: set[str]) -> None:
-    reasons = _reasons(folder, delivery, len(arrived))
-    if good := sorted(
-        folder.odd.get(path, f"`{path}`") for path in reasons.keys() & folder.usable.keys()
-    ):
-        wrong(
-            f"`quarantined` holds what can be used: {', '.join(good)}. Loading raises nothing. "
-            "What is missing for a fit with the others?"
+def _the_rest_is_named(files: Files, delivery: Delivery) -> dict[str, str]:
+    arrived, listed = len(delivery.samples), {path for path, _ in files.listed}
+    named = delivery.quarantined
+    if delivery.promised != arrived:
+        not_yet(
+            f"`len()` says {delivery.promised}, and {arrived} {files.noun}s arrive, without an "
+            "error. A loader takes StopIteration for the end of an epoch."
         )
-    listed = {path for path, _ in folder.listed}
-    if lost := listed - arrived - set(reasons):
-        wrong(
-            f"the folder lists {len(listed)} {task.noun}s, {len(arrived)} arrive, and "
-            f"`quarantined` names {len(set(reasons) & listed)}: {len(lost)} vanish without a word. "
+    if not isinstance(named, dict):
+        there = "the dataset has no `quarantined`"
+        if named != "NoneType":
+            there = f"`quarantined` is a {named}"
+        not_yet(
+            f"{arrived} of {len(listed)} arrive, and {there}. The rest has to be in a dict of that "
+            "name, from each path to the reason."
+        )
+    if long := [key for key in named if key not in listed and key.removeprefix("root/") in listed]:
+        not_yet(
+            f"`quarantined` has a path that begins with that of the folder, `{long[0]}`. As "
+            f"`labels.csv` lists it, it is `{long[0].removeprefix('root/')}`: right wherever the "
+            "folder lies."
+        )
+    if good := sorted(named.keys() & _usable(files)):
+        not_yet(
+            "`quarantined` holds what can be used: "
+            f"{', '.join(sorted(files.odd.get(path, f'`{path}`') for path in good))}. The reason "
+            f"that it gives is `{named[good[0]]:.80}`, and loading raises nothing. What is missing "
+            "for a fit with the others?"
+        )
+    if lost := listed - {sample.file for sample in delivery.samples} - named.keys():
+        not_yet(
+            f"the folder lists {len(listed)} {files.noun}s, {arrived} arrive, and `quarantined` "
+            f"names {len(named.keys() & listed)}: {len(lost)} vanish without a word. "
             + (
                 "In which process was `quarantined` filled?"
                 if delivery.workers
                 else "Where does your class let go of them, and what does it know of them there?"
             )
         )
-    if unknown := set(reasons) - listed:
-        wrong(f"`quarantined` names {len(unknown)} files that `labels.csv` does not list.")
-    texts = {reason.strip() for reason in reasons.values()}
-    if "" in texts or len(texts) == 1 < len(set(folder.unusable.values())):
-        wrong(
-            f"{len(reasons)} files are in `quarantined`, and {_said(texts)}. Whoever reads it "
-            "wants to know what to do about each. What did the attempt to load it say?"
+    if unknown := named.keys() - listed:
+        not_yet(f"`quarantined` names {len(unknown)} files that `labels.csv` does not list.")
+    return named
+
+
+def _reasons_tell(files: Files, said: dict[str, str]) -> None:
+    bare = {path: _bare(said[path], path) for path in said}
+    ask = "Whoever reads it wants to know what to do about each. What did loading it say?"
+    if empty := [path for path in said if not bare[path]]:
+        not_yet(
+            f"{len(said)} files are in `quarantined`, and not each has a reason: for `{empty[0]}` "
+            f"it is {said[empty[0]][:80]!r}. {ask}"
         )
-
-
-def matches(values: Values, folder: Folder, tolerance: float) -> list[str | None]:
-    """For each sample the path of the usable file that it comes from, or None.
-
-    Args:
-        values: The samples, along the first dimension.
-        folder: The files.
-        tolerance: The mean absolute difference that a way of resizing may make.
-    """
-    paths = list(folder.usable)
-    references = np.stack([folder.usable[path] for path in paths])
-    found: list[str | None] = []
-    for sample in values:
-        axes = tuple(range(1, references.ndim))
-        distances = np.abs(references - sample).mean(axis=axes)
-        nearest = int(distances.argmin())
-        found.append(paths[nearest] if distances[nearest] <= tolerance else None)
-    return found
-
-
-def _said(texts: set[str]) -> str:
-    return "not each has a reason" if "" in texts else f"the reason is always `{min(texts):.40}`"
-
-
-def _reasons(folder: Folder, delivery: Delivery, arrived: int) -> dict[str, str]:
-    kept = getattr(delivery.dataset, "quarantined", None)
-    if not isinstance(kept, dict):
-        kind = type(kept).__name__
-        what = "the dataset has no `quarantined`" if kept is None else f"`quarantined` is a {kind}"
-        wrong(
-            f"{arrived} of {len(folder.listed)} arrive, and {what}. The rest has to be in a "
-            "dict of that name, from each path to the reason."
+    if len(set(bare.values())) == 1 < len(set(files.causes.values())):
+        not_yet(
+            f"{len(said)} files are in `quarantined`, and the reason is always "
+            f"`{min(said.values()):.80}`. {ask}"
         )
-    return {_relative(folder, path): str(reason or "") for path, reason in kept.items()}
+    for one, other in combinations(said, 2):
+        causes = files.causes[one], files.causes[other]
+        if bare[one] == bare[other] and all(causes) and causes[0] != causes[1]:
+            not_yet(
+                f"`{one}` is {causes[0]} and `{other}` is {causes[1]}, and `quarantined` says the "
+                f"same of both: `{said[one]:.80}`. {ask}"
+            )
 
 
-def _relative(folder: Folder, path: object) -> str:
-    return str(path).removeprefix(str(folder.root)).lstrip("/")
+def _bare(reason: str, path: str) -> str:
+    # Without the file's own name and without numbers, which say nothing of what is wrong.
+    for part in (f"root/{path}", path, *PurePath(path).parts, PurePath(path).stem):
+        reason = reason.replace(part, " ")
+    return " ".join(re.sub(r"[\d\W_]+", " ", reason.lower()).split())

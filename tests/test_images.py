@@ -1,4 +1,4 @@
-"""The folder of pictures is the same every time, and each spoilt file is spoilt as it is named."""
+"""The folder of images is the same every time, and each spoilt file is spoilt as it is named."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from fresh import run_fresh
 from PIL import Image, UnidentifiedImageError
 
-from dltutor.failures.material.images import CLASSES, SIDE, SPOILERS, draw, make_pictures
+from dltutor.failures.material.images import CLASSES, SIDE, SPOILERS, draw, make_images
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_pictures(tmp_path_factory.mktemp("pictures"))
+    return make_images(tmp_path_factory.mktemp("images"))
 
 
 def listed(folder: Path) -> list[tuple[str, str]]:
@@ -62,14 +62,14 @@ def test_every_class_has_as_many_healthy_pictures_and_each_spoilt_kind_is_listed
 
 
 def test_the_same_seed_gives_the_same_files_byte_for_byte(tmp_path: Path) -> None:
-    one, other = (make_pictures(tmp_path / name, per_class=2) for name in ("one", "other"))
+    one, other = (make_images(tmp_path / name, per_class=2) for name in ("one", "other"))
     assert files(one) == files(other)
-    assert files(one) != files(make_pictures(tmp_path / "third", per_class=2, seed=15))
+    assert files(one) != files(make_images(tmp_path / "third", per_class=2, seed=15))
 
 
 def test_a_folder_can_be_filled_again(tmp_path: Path) -> None:
-    before = files(make_pictures(tmp_path, per_class=2))
-    assert files(make_pictures(tmp_path, per_class=2)) == before
+    before = files(make_images(tmp_path, per_class=2))
+    assert files(make_images(tmp_path, per_class=2)) == before
 
 
 @pytest.mark.parametrize("name", ["cut-short.jpg", "cut-short.png"])
@@ -90,7 +90,7 @@ def test_a_file_that_is_no_image_cannot_be_identified(folder: Path, name: str) -
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [("grey.jpg", "L"), ("palette.png", "P"), ("transparent.png", "RGBA")]
+    ("name", "mode"), [("gray.jpg", "L"), ("palette.png", "P"), ("transparent.png", "RGBA")]
 )
 def test_a_picture_of_another_mode_loads_in_that_mode(folder: Path, name: str, mode: str) -> None:
     with Image.open(spoilt(folder, name)) as image:
@@ -128,7 +128,7 @@ def test_who_is_not_root_may_not_read_the_file_without_permission(folder: Path) 
 
 
 def test_a_folder_can_be_all_healthy(tmp_path: Path) -> None:
-    folder = make_pictures(tmp_path, per_class=2, spoilt=False)
+    folder = make_images(tmp_path, per_class=2, spoilt=False)
     assert len(listed(folder)) == 6
     assert not {Path(path).name for path, _ in listed(folder)} & SPOILERS.keys()
 
@@ -136,8 +136,8 @@ def test_a_folder_can_be_all_healthy(tmp_path: Path) -> None:
 def test_a_temporary_folder_is_gone_when_python_exits() -> None:
     done = run_fresh(
         """
-        from dltutor.failures import make_pictures
-        folder = make_pictures(per_class=1)
+        from dltutor.failures import make_images
+        folder = make_images(per_class=1)
         assert (folder / "labels.csv").exists()
         print(folder)
         """
@@ -163,16 +163,16 @@ def test_an_unknown_shape_is_named() -> None:
 
 
 def test_no_pictures_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="per_class must be 1 or more pictures, got 0"):
-        make_pictures(tmp_path, per_class=0)
+    with pytest.raises(ValueError, match="per_class must be 1 or more images, got 0"):
+        make_images(tmp_path, per_class=0)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    place = tmp_path / "file" / "pictures"
+    place = tmp_path / "file" / "images"
     with pytest.raises(OSError) as caught:
-        make_pictures(place, per_class=1)
+        make_images(place, per_class=1)
     message = str(caught.value)
-    assert "folder must be a place where pictures can be written" in message
+    assert "folder must be a place where images can be written" in message
     assert repr(str(place)) in message

@@ -1,4 +1,4 @@
-"""Sensor readings for "01.transfer": a folder of .npy files, and a dataset that never fails.
+"""Sensor readings for "01.transfer", and what a check has to know of a folder of files.
 
 NOTE [ The Dataset That Never Fails ]
 
@@ -10,26 +10,66 @@ does, and the model learns it.
 
 from __future__ import annotations
 
-import atexit
 import csv
-import shutil
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch.utils.data import Dataset
 
-from dltutor.lessons.lesson_01.fresh import write_list
+from dltutor.failures.kit.handles import own_folder
 
 CLASSES: Final = ("idle", "running", "worn")
 AXES: Final = 3
 STEPS: Final = 128
 
 Array = NDArray[np.float32]
+Values = NDArray[np.floating[Any]]
+Entry = tuple[str, str]  # path and class, a line of labels.csv
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a folder.
+
+    Args:
+        noun: What each holds: "image".
+        listed: The lines of `labels.csv`, in order.
+        causes: Path of each file that cannot be used -> "missing", "too large", "damaged" or "".
+        odd: Path -> what is odd about the file, in words. Odd files may be usable.
+    """
+
+    noun: str
+    listed: tuple[Entry, ...]
+    causes: dict[str, str]
+    odd: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder, measured before an answer sees it.
+
+    Args:
+        root: Where it is.
+        files: What is in it.
+        contents: Path of each usable file -> what it holds, the way the lesson loads it.
+        tolerance: The mean absolute difference that another right way of loading may make.
+    """
+
+    root: Path
+    files: Files
+    contents: dict[str, Values]
+    tolerance: float
+
+    @property
+    def unit(self) -> bool:
+        """Whether all values are between 0 and 1."""
+        return all(0 <= held.min() <= held.max() <= 1 for held in self.contents.values())
 
 
 class Readings(Dataset[tuple[torch.Tensor, int]]):
@@ -64,11 +104,9 @@ def make_readings(folder: str | Path | None = None, *, per_class: int = 12, seed
     Returns:
         The folder.
     """
-    if folder is None:
-        folder = tempfile.mkdtemp(prefix="dltutor-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    write_readings(Path(folder), per_class, seed)
-    return Path(folder)
+    root = own_folder() if folder is None else Path(folder)
+    write_readings(root, per_class, seed)
+    return root
 
 
 def write_readings(root: Path, per_class: int, seed: int) -> dict[str, str]:
@@ -90,6 +128,49 @@ def write_readings(root: Path, per_class: int, seed: int) -> dict[str, str]:
     rng.shuffle(listed)
     write_list(root, listed)
     return odd
+
+
+def read_list(root: Path) -> list[Entry]:
+    """The lines of `labels.csv`."""
+    with (root / "labels.csv").open(newline="") as file:
+        return [(path, label) for path, label in csv.reader(file)]
+
+
+def write_list(root: Path, listed: Iterable[Entry]) -> None:
+    """Write `labels.csv`."""
+    with (root / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(listed)
+
+
+def measure(
+    root: Path, noun: str, odd: dict[str, str], load: Callable[[Path], Values], tolerance: float
+) -> Folder:
+    """Load every listed file once.
+
+    Args:
+        root: The folder.
+        noun: What a file holds.
+        odd: Path -> what is odd about it, in words.
+        load: Reads one file.
+        tolerance: As a Folder has it.
+    """
+    listed = read_list(root)
+    contents: dict[str, Values] = {}
+    causes: dict[str, str] = {}
+    for path, _ in listed:
+        try:
+            contents[path] = load(root / path)
+        except (OSError, EOFError, ValueError, Image.DecompressionBombError) as error:
+            causes[path] = _cause(error)
+    return Folder(root, Files(noun, tuple(listed), causes, odd), contents, tolerance)
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, (PermissionError, IsADirectoryError)):
+        return ""  # which of the two it is depends on who asks
+    if isinstance(error, FileNotFoundError):
+        return "missing"
+    return "too large" if isinstance(error, Image.DecompressionBombError) else "damaged"
 
 
 def _record(strength: int, rng: np.random.Generator) -> Array:
