@@ -1,197 +1,116 @@
-"""Lesson 07's checks accept every right way, end at their deadline, and leave nothing behind."""
+"""Lesson 07: what its judges say of recorded evidence, and what its notebook shows."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import os
-import re
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
-from answers.lesson_07 import ByPid, ForksBetween, Masked, NoLock, ShutDownInInit, Swaps
+from cells import answer_in, source
 
-from dltutor.failures.lost_thread import Pairs
-from dltutor.lessons import Outcome, check
-from dltutor.lessons.lesson_07 import fork_hooks
-from dltutor.lessons.lesson_07.fork_hooks import hooks_end_here
-from dltutor.lessons.lesson_07.label_server import CLIPS, Clips, Server
+from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.kit.running import Ending
+from dltutor.lessons.lesson_07 import fix, transfer
+from dltutor.lessons.lesson_07.fix import Epochs
+from dltutor.lessons.lesson_07.material import CLIPS, LETTERS, Server, lettered
+from dltutor.lessons.lesson_07.transfer import Epoch
 from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "07-the-loop-that-never-starts.ipynb"
-
-NothingLeft = Callable[..., None]
-
-
-class InThreads(Masked):
-    """Another way to read at the same time: an event loop that each process has."""
-
-    loops: dict[int, asyncio.AbstractEventLoop]
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.loops = {}
-
-    async def read(self, index: int) -> list[bytes]:
-        files = (self.images[index], self.masks[index])
-        return await asyncio.gather(*(asyncio.to_thread(file.read_bytes) for file in files))
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if os.getpid() not in self.loops:
-            self.loops[os.getpid()] = asyncio.new_event_loop()
-            pool = ThreadPoolExecutor(max_workers=2)
-            self.loops[os.getpid()].set_default_executor(pool)
-        both = self.loops[os.getpid()].run_until_complete(self.read(index))
-        return torch.tensor([list(each) for each in both])
-
-    def __del__(self) -> None:
-        for pid, loop in self.loops.items():
-            if pid == os.getpid():
-                loop.close()
+FINISHED = Ending("finished", 6)
+HUNG = Ending("hung", 6, stood="W0 stood at a.py, line 3.")
 
 
-class MadeAnewAtFork(Pairs):
-    """The executor of `Pairs`, and another one as soon as a process is forked."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        os.register_at_fork(after_in_child=self.make_thread)
-
-    def make_thread(self) -> None:
-        self.thread = ThreadPoolExecutor(max_workers=1)
+# 07.fix
 
 
-class ReadsInTheWorker(Clips):
-    """A lock and labels of its own for each process: read once by each worker."""
-
-    def __init__(self, read_labels: Callable[[], Iterator[tuple[str, int]]]) -> None:
-        super().__init__(read_labels)
-        self.pid = os.getpid()
-
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        if self.pid != os.getpid():
-            self.pid, self.lock, self.labels = os.getpid(), threading.Lock(), {}
-            self.refresh()
-        return super().__getitem__(index)
+GOOD = tuple(Epochs(workers, FINISHED, 28, 0, 4, 28, 0) for workers in (2, 0, 4))
 
 
-class LocksThePlacing(Clips):
-    """The lock is held for one assignment, and made anew in the worker all the same."""
-
-    def __init__(self, read_labels: Callable[[], Iterator[tuple[str, int]]]) -> None:
-        super().__init__(read_labels)
-        os.register_at_fork(after_in_child=self.make_lock)
-
-    def make_lock(self) -> None:
-        self.lock = threading.Lock()
-
-    def refresh(self) -> None:
-        labels = dict(self.read_labels())
-        with self.lock:
-            self.labels = labels
+def told_of_fix(
+    workers: int = 2, pickling: str = "", fine: bool | None = None, **run: Any
+) -> Result:
+    runs = tuple(replace(each, **run) if each.workers == workers else each for each in GOOD)
+    return verdict(lambda: fix.judge(fix.Evidence(runs, pickling, fine)))
 
 
-@pytest.mark.parametrize("answer", [Masked, ByPid, InThreads, MadeAnewAtFork])
-def test_a_thread_in_each_process_is_correct(answer: type) -> None:
-    result = check("07.fix", answer)
-    assert result.outcome is Outcome.CORRECT, result
+def test_pairs_that_all_come_and_are_read_at_the_same_time_are_correct() -> None:
+    result = told_of_fix()
+    assert result.outcome is Outcome.CORRECT
     assert result.text.startswith("14 of 14 pairs arrive in 2 epochs")
 
 
-@pytest.mark.parametrize("answer", [Swaps, ForksBetween, ReadsInTheWorker, LocksThePlacing])
-def test_labels_that_are_whole_at_every_fork_are_correct(answer: type) -> None:
-    result = check("07.transfer", answer)
-    assert result.outcome is Outcome.CORRECT, result
+@pytest.mark.parametrize(
+    ("differs", "told"),
+    [
+        ({"run": HUNG, "samples": 0}, "W0 stood at a.py, line 3. Who works for what"),
+        ({"run": HUNG, "samples": 0, "fine": True}, "Without main's `dataset[0]` before"),
+        ({"run": HUNG, "samples": 0, "pickling": "__getstate__"}, "`__getstate__` was not called"),
+        ({"run": HUNG, "samples": 14}, "its workers did not end"),
+        ({"wrong": 3}, "3 of 28 pairs are not what the files hold"),
+        ({"workers": 0, "wrong": 3}, "With 0 workers, 3 of 28"),
+        ({"workers": 4, "run": HUNG, "samples": 0}, "With 4 workers, the epoch was stopped"),
+        ({"threads": 28}, "at least one for each pair"),
+        ({"opened": 0}, "no worker opened any of their files"),
+        ({"apart": 1, "threads": 0}, "No worker started a thread"),
+        ({"workers": 4, "apart": 1}, "With 4 workers, all pairs come, and image and mask are"),
+        (
+            {"run": Ending("raised", 6, raised_in_worker="TimeoutError", failed_worker=1)},
+            "`TimeoutError` in W1",
+        ),
+        ({"run": Ending("worker died", 6, fates="W0 killed by SIGKILL")}, "W0 killed by SIGKILL"),
+    ],
+)
+def test_what_is_wrong_with_pairs_is_told(differs: dict[str, Any], told: str) -> None:
+    result = told_of_fix(**differs)
+    assert result.outcome is Outcome.NOT_YET
+    assert told in result.text
 
 
-@pytest.mark.parametrize(("exercise", "starter"), [("07.fix", Pairs), ("07.transfer", Clips)])
-def test_an_untouched_starter_is_not_attempted(exercise: str, starter: type) -> None:
-    assert check(exercise, starter).outcome is Outcome.NOT_ATTEMPTED
+# 07.transfer
 
 
-def cells() -> dict[str, str]:
-    return {cell.id: cell.source for cell in read(NOTEBOOK).cells}
+HALF_WAY = (Epoch("", FINISHED, ""),) * 2
+AT_A_LINE = Epoch("`refresh` had come to line 3, `with self.lock:`", FINISHED, "")
+
+
+def told_of_transfer(*epochs: Epoch, **evidence: Any) -> Result:
+    return verdict(lambda: transfer.judge(transfer.Evidence(epochs, **evidence)))
+
+
+def test_labels_that_belong_together_at_every_fork_are_correct() -> None:
+    result = told_of_transfer(*HALF_WAY, AT_A_LINE)
+    assert result.outcome is Outcome.CORRECT
+    assert "12 of 12 clips arrive in 3 epochs" in result.text
+
+
+KEY_ERROR = Ending("raised", 4, raised_in_worker="KeyError", failed_worker=1, error="`KeyError`.")
 
 
 @pytest.mark.parametrize(
-    ("exercise", "cell", "name"),
-    [("07.fix", "mend", "MyPairs"), ("07.transfer", "transfer", "MyClips")],
+    ("epochs", "evidence", "told"),
+    [
+        (HALF_WAY, {"held_up": True}, "Main hung at a fork"),
+        ((Epoch("", HUNG, ""),), {}, "W0 stood at a.py, line 3. Which thread would let them"),
+        ((Epoch("", HUNG, ""),), {"reentrant": True}, "An RLock lets a thread in"),
+        ((Epoch("", HUNG, ""),), {"pickling": "__reduce__"}, "`__reduce__` was not called"),
+        ((Epoch("", KEY_ERROR, ""),), {}, "W1 goes on, and finds a label missing: `KeyError`."),
+        ((Epoch("", KEY_ERROR, ""),), {"across": "lock"}, "The lock `lock` holds across processes"),
+        ((HALF_WAY[0], Epoch("", FINISHED, "W0: old.")), {}, "In epoch 1, W0: old."),
+        (HALF_WAY, {"main": None}, "in main the lock is still held"),
+        (HALF_WAY, {"main": 12}, "main still has 12 of 12 labels"),
+        (HALF_WAY, {"reads": 5}, "read the whole list 5 times"),
+        ((*HALF_WAY, replace(AT_A_LINE, run=HUNG)), {}, "forked when `refresh` had come to line 3"),
+        ((*HALF_WAY, replace(AT_A_LINE, wrong="W0: old.")), {}, "main's labels are not whole"),
+    ],
 )
-def test_the_notebooks_starter_is_not_attempted(exercise: str, cell: str, name: str) -> None:
-    names: dict[str, Any] = {}
-    lines = cells()["setup"].splitlines()
-    exec("\n".join(line for line in lines if line.startswith(("import", "from"))), names)
-    exec(cells()[cell], names)
-    result = check(exercise, names[name])
-    assert result.outcome is Outcome.NOT_ATTEMPTED, result
-
-
-@pytest.mark.parametrize("answer", [None, ...])
-@pytest.mark.parametrize("exercise", ["07.predict", "07.diagnose"])
-def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
-    assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
-
-
-def test_the_lines_that_the_lesson_names_are_those_of_the_class() -> None:
-    lines, first = inspect.getsourcelines(Pairs)
-    told = dict(enumerate(lines, first))
-    assert "self.thread.map" in told[54] and check("07.diagnose", 54).outcome is Outcome.CORRECT
-    assert "submit" in told[63] and "result()" in told[65]
-    named = re.findall(r"[Ll]ine (\d+)", "\n".join(cells().values()))
-    assert set(named) == {"54", "63", "65"}
-
-
-def test_an_object_in_place_of_its_class_is_told(tmp_path: Path) -> None:
-    result = check("07.fix", Masked(tmp_path))
-    assert result.outcome is Outcome.ERROR
-    assert "the class itself, `Masked`, not an object of it" in result.text
-
-
-@pytest.mark.parametrize(
-    ("exercise", "answer"),
-    [("07.fix", Masked), ("07.fix", ShutDownInInit), ("07.transfer", NoLock)],
-)
-def test_a_check_leaves_nothing_behind(
-    exercise: str, answer: type, nothing_left_behind: NothingLeft
+def test_what_is_wrong_with_labels_is_told(
+    epochs: tuple[Epoch, ...], evidence: dict[str, Any], told: str
 ) -> None:
-    start = threading.Thread.start
-    register = os.register_at_fork
-    check(exercise, answer)
-    nothing_left_behind()
-    assert threading.Thread.start is start
-    assert os.register_at_fork is register
-
-
-def test_hooks_run_in_their_block_and_never_after_it() -> None:
-    ran: list[str] = []
-    with hooks_end_here():
-        os.register_at_fork(before=lambda: ran.append("before"))
-        fork_and_wait()
-    fork_and_wait()
-    assert ran == ["before"]
-
-
-def test_a_hook_that_holds_up_a_fork_is_ended_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_hooks, "PATIENCE", 0.1)
-    lock = threading.Lock()
-    with hooks_end_here() as hooks:
-        os.register_at_fork(before=lock.acquire)
-        fork_and_wait()
-        assert not hooks.held_up
-        fork_and_wait()  # "Exception ignored in ..." would fail this test
-        assert hooks.held_up
-
-
-def fork_and_wait() -> None:
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
+    result = told_of_transfer(*epochs, **evidence)
+    assert result.outcome is Outcome.NOT_YET
+    assert told in result.text
 
 
 def test_a_correction_changes_every_label() -> None:
@@ -201,3 +120,32 @@ def test_a_correction_changes_every_label() -> None:
     after = dict(server.read())
     assert len(before) == CLIPS
     assert all(before[name] != after[name] for name in before)
+
+
+# The notebook
+
+
+@pytest.mark.parametrize(
+    ("exercise", "cell", "name"),
+    [("07.fix", "fix", "MyPairs"), ("07.transfer", "transfer", "MyClips")],
+)
+def test_the_notebooks_starter_is_not_attempted(exercise: str, cell: str, name: str) -> None:
+    notebook = read(NOTEBOOK)
+    imports = source("setup", notebook).splitlines()
+    known: dict[str, Any] = {}
+    exec("\n".join(line for line in imports if line.startswith(("import", "from torch"))), known)
+    known |= answer_in(notebook, cell, **known)
+    assert check(exercise, known[name]).outcome is Outcome.NOT_ATTEMPTED
+
+
+@pytest.mark.parametrize("answer", [None, ...])
+@pytest.mark.parametrize("exercise", ["07.predict", "07.diagnose"])
+def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
+    assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
+
+
+def test_each_line_that_is_asked_about_has_its_letter_in_the_code() -> None:
+    shown = lettered().data.splitlines()
+    for letter, text in LETTERS.items():
+        assert [line for line in shown if line.endswith(f"# {letter}")], letter
+        assert all(text in line for line in shown if line.endswith(f"# {letter}"))

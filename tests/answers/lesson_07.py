@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
-from answers import WrongFixes
+from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.kit.handles import PerProcess
 from dltutor.failures.lost_thread import Pairs
-from dltutor.lessons.lesson_07.label_server import Clips
+from dltutor.lessons.lesson_07.material import Clips
 
 Line = tuple[str, int]
 
@@ -298,19 +301,187 @@ class ClipsWithoutWorkers(DataLoader[Any]):
         super().__init__(Swaps(read_labels), batch_size=2, num_workers=0)
 
 
+class InThreads(Masked):
+    """Another way to read at the same time: an event loop that each process has."""
+
+    loops: dict[int, asyncio.AbstractEventLoop]
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.loops = {}
+
+    async def read(self, index: int) -> list[bytes]:
+        files = (self.images[index], self.masks[index])
+        return await asyncio.gather(*(asyncio.to_thread(file.read_bytes) for file in files))
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if os.getpid() not in self.loops:
+            self.loops[os.getpid()] = asyncio.new_event_loop()
+            pool = ThreadPoolExecutor(max_workers=2)
+            self.loops[os.getpid()].set_default_executor(pool)
+        both = self.loops[os.getpid()].run_until_complete(self.read(index))
+        return torch.tensor([list(each) for each in both])
+
+
+class NewThreadAtFork(Pairs):
+    """The executor of `Pairs`, and another one as soon as a process is forked."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        os.register_at_fork(after_in_child=self.make_thread)
+
+    def make_thread(self) -> None:
+        self.thread = ThreadPoolExecutor(max_workers=1)
+
+
+class PoolByPid(Masked):
+    """Python's other pool of threads."""
+
+    made_in: int | None = None
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.made_in != os.getpid():
+            self.pool, self.made_in = ThreadPool(1), os.getpid()
+        mask = self.pool.apply_async(self.masks[index].read_bytes)
+        image = self.images[index].read_bytes()
+        return torch.tensor([list(image), list(mask.get())])
+
+
+class BothInThreads(ByPid):
+    """Both files by `map`, opened by hand and read by numpy."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        files = (str(self.images[index]), str(self.masks[index]))
+        both = list(self.thread.map(lambda file: np.fromfile(file, np.uint8), files))
+        return torch.as_tensor(np.stack(both)).long()
+
+
+class ReadsInTheWorker(Clips):
+    """A lock and labels of its own for each process: read once by each worker."""
+
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        self.pid = os.getpid()
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        if self.pid != os.getpid():
+            self.pid, self.lock, self.labels = os.getpid(), threading.Lock(), {}
+            self.refresh()
+        return super().__getitem__(index)
+
+
+class LocksThePlacing(Clips):
+    """The lock is held for one assignment, and made anew in the worker all the same."""
+
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        os.register_at_fork(after_in_child=self.make_lock)
+
+    def make_lock(self) -> None:
+        self.lock = threading.Lock()
+
+    def refresh(self) -> None:
+        labels = dict(self.read_labels())
+        with self.lock:
+            self.labels = labels
+
+
+class TheStandardPair(Dataset[tuple[int, int]]):
+    """All in one class, as one types it: the lock is taken for the fork, as `logging` does."""
+
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        self.read_labels = read_labels
+        self.lock = threading.Lock()
+        os.register_at_fork(
+            before=self.lock.acquire,
+            after_in_parent=self.lock.release,
+            after_in_child=self.lock.release,
+        )
+        self.labels: dict[str, int] = {}
+        self.refresh()
+        self.names = sorted(self.labels)
+
+    def refresh(self) -> None:
+        with self.lock:
+            self.labels.clear()
+            for name, label in self.read_labels():
+                self.labels[name] = label
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        with self.lock:
+            label = self.labels[self.names[index]]
+        return index, label
+
+
+class IdleThread(OneAfterTheOther):
+    """A thread that each process starts once, and that does nothing."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.thread.submit(int)
+        return super().__getitem__(index)
+
+
+class WaitsAtOnce(Masked):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        mask = self.thread.submit(self.masks[index].read_bytes).result()
+        return self.both(index, mask)
+
+
+class AllInMemory(Masked):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.all = [
+            torch.tensor([list(image.read_bytes()), list(mask.read_bytes())])
+            for image, mask in zip(self.images, self.masks, strict=True)
+        ]
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.all[index]
+
+
+RIGHT_ANSWERS: RightAnswers = {
+    "07.predict": {"the letter": lambda: "b"},
+    "07.diagnose": {"the letter": lambda: "b", "in capitals": lambda: "B"},
+    "07.fix": {
+        "by pid": lambda: ByPid,
+        "a handle for each process": lambda: Masked,
+        "an event loop": lambda: InThreads,
+        "made anew at each fork": lambda: NewThreadAtFork,
+        "a ThreadPool by pid": lambda: PoolByPid,
+        "both files by map": lambda: BothInThreads,
+    },
+    "07.transfer": {
+        "one assignment": lambda: Swaps,
+        "a fork that waits for the lock": lambda: ForksBetween,
+        "the same in one class": lambda: TheStandardPair,
+        "read once in each worker": lambda: ReadsInTheWorker,
+        "a lock for the placing, made anew": lambda: LocksThePlacing,
+    },
+}
+
+OTHER_OUTCOMES: OtherOutcomes = {
+    "07.fix": {
+        "the starter": (lambda: Pairs, "Not attempted", "still the broken one"),
+        "a thread that does nothing": (lambda: IdleThread, "Not yet", "There is a thread"),
+    },
+    "07.transfer": {"the starter": (lambda: Clips, "Not attempted", "still the broken one")},
+}
+
 WRONG_FIXES: WrongFixes = {
     "07.predict": {
         "it waits for itself": (lambda: "a", "it finished"),
-        "workers in each other's way": (lambda: "c", "stands still alone"),
+        "workers in each other's way": (lambda: "c", "hangs alone"),
         "no option": (lambda: "d", "none of the options"),
     },
     "07.diagnose": {
-        "where the workers stand": (lambda: 65, "where the workers stand"),
-        "where the executor is made": (lambda: 53, "an executor without a task has no thread"),
-        "where the worker uses it": (lambda: 63, "runs in the worker"),
-        "a line without it": (lambda: 52, "does not touch the executor"),
-        "out of range": (lambda: 7, "stands in the lines 48 to 65"),
-        "a text": (lambda: "self.thread.map", "a whole number"),
+        "where the workers stand": (lambda: "d", "where the workers stand"),
+        "where the executor is made": (lambda: "A", "an executor without a task has no thread"),
+        "where the worker uses it": (lambda: "c)", "runs in the worker"),
+        "a number": (lambda: 54, "none of the options"),
+        "a text": (lambda: "self.thread.map", "none of the options"),
     },
     "07.fix": {
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
@@ -322,10 +493,12 @@ WRONG_FIXES: WrongFixes = {
         "__getstate__": (lambda: LeftOutOfThePickle, "fork copies memory and pickles nothing"),
         "a timeout": (lambda: WaitsAWhile, "the wait has an end"),
         "a timeout and zeros": (lambda: GoesOnWithoutTheMask, "are not what the files hold"),
-        "no thread any more": (lambda: OneAfterTheOther, "no worker started a thread"),
+        "no thread any more": (lambda: OneAfterTheOther, "read one after the other"),
         "a thread for each pair": (lambda: OneForEachPair, "at least one for each pair"),
         "shutdown() in __init__": (lambda: ShutDownInInit, "after shutdown"),
         "processes": (lambda: Processes, "daemonic processes are not allowed"),
+        "waits for each at once": (lambda: WaitsAtOnce, "read one after the other"),
+        "all read beforehand": (lambda: AllInMemory, "no worker opened any of their files"),
         "a thread that never ends": (lambda: NeverEnds, "its workers did not end"),
     },
     "07.transfer": {
@@ -344,7 +517,7 @@ WRONG_FIXES: WrongFixes = {
         "no refresh": (lambda: NeverRefreshes, "main still has 12 of 12 labels"),
         "the labels of the start": (lambda: WorkersKeepTheFirst, "those of the start"),
         "read for each sample": (lambda: ReadsForEachSample, "the workers read the whole list"),
-        "main's lock kept": (lambda: KeepsMainsLock, "Main stood still at a fork"),
+        "main's lock kept": (lambda: KeepsMainsLock, "Main hung at a fork"),
         "no refresh method": (lambda: NoRefresh, "has no `refresh`"),
     },
 }

@@ -78,7 +78,7 @@ def choice(right: str, feedback: Mapping[str, str]) -> Grader[str]:
     def gather(answer: Any) -> str:
         if blank(answer):
             not_attempted(f"set the variable to one of {options}.")
-        chosen = letter(answer)
+        chosen = letter(answer) or ""
         if chosen not in feedback:
             not_yet(f"{shown(answer)} is none of the options. Choose one of {options}.")
         return chosen

@@ -164,7 +164,8 @@ def _where_they_stood(seen: Observation) -> str:
         return ""
     names: dict[str, list[str]] = {}
     for worker in seen.workers:
-        if worker.stack:
+        # One that waits to be asked for a sample is idle.
+        if worker.stack and "index_queue" not in worker.stack[0].code:
             names.setdefault(str(worker.stack[0]), []).append(worker.name)
     if not names and seen.traceback:
         return f"Main was at {seen.traceback[-1]}."

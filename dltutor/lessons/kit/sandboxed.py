@@ -91,9 +91,9 @@ def _own_multiprocessing() -> None:
     process: Any = multiprocessing.process
     process._children.clear()  # the kernel's; to wait for them would fail
     process._current_process._config.pop("tempdir", None)
-    finalizers: Any = util._finalizer_registry
-    finalizers.clear()
-    util._run_after_forkers()  # type: ignore[attr-defined]
+    helpers: Any = util
+    helpers._finalizer_registry.clear()
+    helpers._run_after_forkers()
     server: Any = forkserver._forkserver
     server._forkserver_address = server._forkserver_alive_fd = server._forkserver_pid = None
     tracker: Any = resource_tracker._resource_tracker

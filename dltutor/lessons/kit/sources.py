@@ -23,7 +23,7 @@ def same_function(one: object, other: object) -> bool:
     return one is other or _same(_definition(one), _definition(other))
 
 
-def _same(one: ast.AST | None, other: ast.AST | None) -> bool:
+def _same(one: Any, other: Any) -> bool:
     if one is None or other is None or type(one) is not type(other):
         return False
     return ast.dump(_bare(one)) == ast.dump(_bare(other))
@@ -53,7 +53,8 @@ def _definition(thing: object) -> Any:
 
 def _first_line(node: Any) -> int:
     # Python counts a function's code from its first decorator.
-    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    first: int = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    return first
 
 
 def _codes(thing: object) -> Iterator[CodeType]:
@@ -88,11 +89,12 @@ class _Bare(ast.NodeTransformer):
         if ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
         self.generic_visit(node)
-        return ast.copy_location(node, node)
+        stripped: ast.AST = node
+        return stripped
 
 
-def _bare(node: Any) -> ast.AST:
-    bare = _Bare().visit(node)
+def _bare(node: Any) -> Any:
+    bare: Any = _Bare().visit(node)
     # Bases and names do not run differently: only what the class holds counts.
     if isinstance(bare, ast.ClassDef):
         return ast.Module(body=bare.body, type_ignores=[])
