@@ -13,7 +13,7 @@ from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.kit.running import Ending
 from dltutor.lessons.lesson_07 import fix, transfer
 from dltutor.lessons.lesson_07.fix import Epochs
-from dltutor.lessons.lesson_07.material import CLIPS, LETTERS, Server, lettered
+from dltutor.lessons.lesson_07.material import CLIPS, LETTERS, Server, marked
 from dltutor.lessons.lesson_07.transfer import Epoch
 from notebooks import NOTEBOOKS, read
 
@@ -145,7 +145,7 @@ def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
 
 
 def test_each_line_that_is_asked_about_has_its_letter_in_the_code() -> None:
-    shown = lettered().data.splitlines()
+    shown = marked().data.splitlines()
     for letter, text in LETTERS.items():
         assert [line for line in shown if line.endswith(f"# {letter}")], letter
         assert all(text in line for line in shown if line.endswith(f"# {letter}"))

@@ -44,7 +44,7 @@ _PATIENCE: Final = 1.0  # seconds for a refresh to get there
 _MOST: Final = 255  # what a byte can count
 
 
-def lettered(thing: type = Pairs) -> Markdown:
+def marked(thing: type = Pairs) -> Markdown:
     """The source of a class; each of the lines of LETTERS has its letter at the end."""
     lines = inspect.getsource(thing).splitlines()
     for letter, text in LETTERS.items():
