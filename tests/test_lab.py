@@ -37,20 +37,29 @@ def files(folder: Path) -> dict[str, bytes]:
 # ---- the wheel
 
 
+def built(target: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    (file,) = folder.iterdir()
+    return file
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
-    (built,) = folder.iterdir()
-    return built
+    return built("wheel", tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_wheel_has_every_file_of_the_notebooks(wheel: Path) -> None:
     there = {name for name in files(ROOT / "notebooks") if ".ipynb_checkpoints" not in name}
     assert "00-start-here.ipynb" in there
-    packed = {f"dltutor/notebooks/{name}" for name in there}
-    assert packed <= set(ZipFile(wheel).namelist())
+    names = ZipFile(wheel).namelist()
+    packed = [name for name in names if name.startswith("dltutor/notebooks/")]
+    assert sorted(packed) == sorted(f"dltutor/notebooks/{name}" for name in there)
+
+
+def test_an_editable_install_copies_nothing_out_of_the_clone(tmp_path: Path) -> None:
+    names = ZipFile(built("wheel:editable", tmp_path)).namelist()
+    assert [name for name in names if ".dist-info/" not in name] == ["_dltutor.pth"]
 
 
 def test_an_installed_wheel_lays_out_what_the_clone_lays_out_and_without_torch(
