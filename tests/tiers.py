@@ -58,6 +58,7 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_under_another_start_method_the_broken_case_does_not_show_its_sign": spawned_again,
     "test_answers.py::test_a_wrong_fix_is_not_correct_and_is_answered_by_name": beyond_the_first,
     "test_answers.py::test_no_two_wrong_fixes_get_the_same_answer": always,
+    "test_notebooks.py::test_a_solved_twin_keeps_within_what_binder_gives": always,
     "test_notebooks.py::test_an_untouched_learners_file_runs_and_solves_nothing": untouched,
 }
 """The test's file and name, and whether it is thorough with these parameters."""
