@@ -73,7 +73,7 @@ def run_fixed(failure: Failure, start_method: str, delivered: Delivered) -> Obse
     """The fixed case, with what its own loop gets written down on the way where that is possible:
     not in a child interpreter, and not where it would cost the time that is measured.
     """
-    if failure.limits is not None or isinstance(failure.sign, Costs):
+    if failure.limits or failure.isolated or isinstance(failure.sign, Costs):
         return reproduce(failure, fixed=True, start_method=start_method)
     case = failure.fixed(workers=2, start_method=start_method)
     loop = case.consume

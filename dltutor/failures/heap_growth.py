@@ -163,6 +163,6 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(3),
-    limits={},  # a fork of a busy process uses up that one's free memory first
+    isolated=True,  # a fork of a busy process uses up that one's free memory first
     absent=reuses_memory,
 )

@@ -133,6 +133,6 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(2),
-    limits={},  # a main process that has computed with OpenMP before would make the forked hang
+    isolated=True,  # a main process that has computed with OpenMP before would make the forked hang
     absent=one_core,
 )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dltutor.failures.kit.facts import Facts
@@ -56,8 +56,8 @@ class Failure(Facts):
         sign: What the broken case shows and the fixed one does not.
         start_methods: The start methods under which the broken case shows its sign. Under the
             others it shows none, or another failure.
-        limits: Keyword arguments of `confine` for a case that is safe only there; None for one
-            that can be run anywhere.
+        limits: Keyword arguments of `confine`, for a case that is safe only under limits.
+        isolated: Whether the case needs an interpreter of its own, without any limits.
         deadline: Seconds that a run of the broken case is given under `fork`; other start methods
             take longer to start and are given more. The fixed case gets a minute.
         ordered: Whether the fixed case delivers the same batches in the same order with any number
@@ -70,7 +70,8 @@ class Failure(Facts):
     fixed: MakeCase
     sign: Sign
     start_methods: tuple[str, ...] = START_METHODS
-    limits: Mapping[str, int | str] | None = None
+    limits: Mapping[str, int | str] = field(default_factory=dict)
+    isolated: bool = False
     deadline: float = 30
     ordered: bool = True
     absent: Callable[[], str | None] = never
