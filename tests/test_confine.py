@@ -207,8 +207,9 @@ print(json.dumps(facts))
 """
 
 
+@pytest.mark.timeout(120, method="thread")  # four interpreters import torch, one after the other
 def test_a_user_without_privileges_gets_dev_shm_and_a_watchdog_that_says_what_it_is() -> None:
-    done = nobody.run(AS_NOBODY, timeout=50)
+    done = nobody.run(AS_NOBODY, timeout=100)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["user"] != 0
