@@ -1,4 +1,4 @@
-"""The dltutor command: look up a failure mode, see it happen, name it from an error message."""
+"""Name what broke a DataLoader, see it happen, look it up, and learn why."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from textwrap import fill
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from dltutor.observation import Observation
 
 _WIDTH = 96
-
+_EXIT_CODES = (
+    "Exit codes: 0; 1 where nothing was found or nothing was shown; 2 for words that are not a "
+    "command, a name that is not in the catalogue, a log that cannot be read."
+)
 Commands = Any  # argparse has no public name for it
 
 
@@ -33,16 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The words after `dltutor`; default: those of this process.
 
     Returns:
-        The exit code: 0; 1 where nothing was found or nothing was shown; 2 for words that are not
-        a command, a name that is not in the catalogue, or a log that cannot be read.
+        The exit code, as `dltutor --help` has it.
     """
     chosen = _parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = chosen.run
-    return run(chosen)
+    return int(chosen.run(chosen))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dltutor", description=__doc__)
+    parser = argparse.ArgumentParser(prog="dltutor", description=__doc__, epilog=_EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"dltutor {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     # Each adds a command, and sets the function of the chosen words that runs it as `run`.
@@ -61,11 +62,7 @@ def _add_list(commands: Commands) -> None:
 def _add_show(commands: Commands) -> None:
     parser = commands.add_parser("show", help="run one, broken and fixed, and say what happened")
     parser.add_argument("name", metavar="NAME", help="as `dltutor list` prints it")
-    parser.add_argument(
-        "--start-method",
-        choices=START_METHODS,
-        help="default: the first one under which the failure shows",
-    )
+    parser.add_argument("--start-method", choices=START_METHODS, help="default: one that shows it")
     parser.set_defaults(run=_show)
 
 
@@ -163,16 +160,17 @@ def _explain(chosen: argparse.Namespace) -> int:
             "message, and call dataset[i] without a loader. `dltutor list` names all."
         )
         return 1
+    told = set()  # what several causes share is told with the first
     for match in matches[:3]:
         facts: Facts = match.failure
         print(f"{facts.name} (lesson {facts.lesson})")
-        print(f"  found   {match.words[0][:_WIDTH]}")
-        parts = [("why", facts.cause), ("do", facts.remedy), ("tell", match.tell)]
+        parts = [("found", match.words[0][:_WIDTH]), ("from", match.source), ("why", facts.cause)]
+        parts += [("do", facts.remedy), ("tell", match.tell)]
         for label, text in parts:
-            if text:
+            if text and text not in told:
                 print(fill(text, _WIDTH, initial_indent=f"  {label:8}", subsequent_indent=" " * 10))
-        print(f"  seen in {match.source}")
         print(f"  see it  dltutor show {facts.name}\n")
+        told |= {text for _, text in parts}
     if rest := [match.failure.name for match in matches[3:]]:
         print(f"Less likely: {', '.join(rest)}")
     return 0

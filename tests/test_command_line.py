@@ -31,6 +31,13 @@ def test_explain_tells_lesson_and_remedy(capsys: pytest.CaptureFixture[str]) -> 
         assert words in told
 
 
+def test_what_several_causes_share_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "DataLoader worker (pid 7) is killed by signal: Killed."]) == 0
+    told = capsys.readouterr().out
+    assert told.count("  found ") == told.count("  tell ") == told.count("dmesg") == 1
+    assert told.count("  why ") == 3 and "Less likely: heap_growth" in told
+
+
 def test_explain_reads_a_log_on_standard_input_whatever_its_bytes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -415,6 +415,37 @@ UNSEEN: list[tuple[str, str]] = [
     ),
 ]
 
+# Found by trying others, before their texts were added.
+UNSEEN += [
+    (
+        "RuntimeError: unable to open shared memory object </torch_123_456> in read-write mode: No space left on device (28)",
+        "shm_exhausted",
+    ),
+    ("zsh: killed     python main.py --workers 8", "dead_worker"),
+    ("make: *** [Makefile:12: train] Error 137", "dead_worker"),
+    (
+        "The replica workerpool0-0 ran out-of-memory and exited with a non-zero status of 137(SIGKILL).",
+        "dead_worker",
+    ),
+    ("TypeError: cannot serialize '_io.BufferedReader' object", "unpicklable_handle"),
+    (
+        "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f>: attribute lookup <lambda> on __main__ failed",
+        "unpicklable_handle",
+    ),
+    (
+        "RuntimeError: Unable to get link info (wrong fractal heap header signature)",
+        "shared_file_offset",
+    ),
+    (
+        "TypeError: JSONDecodeError.__init__() missing 2 required positional arguments: 'doc' and 'pos'",
+        "lost_exception_type",
+    ),
+    (
+        '    self = reduction.pickle.load(from_parent)\n  File "d.py", line 5, in __getattr__\nRecursionError: maximum recursion depth exceeded',
+        "unpicklable_handle",
+    ),
+]
+
 ORDINARY: list[str] = [
     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 23.69 GiB)",
     "RuntimeError: CUDA error: device-side assert triggered",

@@ -19,7 +19,7 @@ def reproduce(
 
     Args:
         failure: An entry of the catalogue.
-        fixed: Run the mended case instead of the broken one.
+        fixed: Run the fixed case instead of the broken one.
         workers: The number of workers.
         start_method: "fork", "spawn" or "forkserver".
 
