@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code, as `dltutor --help` has it.
     """
     chosen = _parser().parse_args(arguments)
-    return int(chosen.run(chosen))
+    code: int = chosen.run(chosen)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
