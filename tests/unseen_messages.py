@@ -446,7 +446,30 @@ UNSEEN += [
     ),
 ]
 
+UNSEEN += [
+    ("OSError: [Errno 24] Zu viele offene Dateien: '/data/a.png'", "too_many_open_files"),
+    ("OSError: [WinError 1455] \u9875\u9762\u6587\u4ef6\u592a\u5c0f", "dead_worker"),
+    (
+        "RuntimeError: Traceback (most recent call last):\n"
+        '  File "torch/utils/data/dataloader.py", line 57, in _worker_loop\n'
+        "    samples = collate_fn([dataset[i] for i in batch_indices])\n"
+        "zlib.error: Error -3 while decompressing data: invalid distance too far back",
+        "shared_file_offset",
+    ),
+    (
+        '  File "multiprocessing/connection.py", line 508, in Client\n'
+        "    answer_challenge(c, authkey)\n"
+        '  File "multiprocessing/connection.py", line 752, in answer_challenge\nEOFError',
+        "misleading_exit",
+    ),
+]
+
 ORDINARY: list[str] = [
+    'File "C:\\venv\\lib\\site-packages\\torch\\serialization.py", line 850, in _save\n'
+    "    pickler.dump(obj)\nTypeError: cannot pickle '_thread.lock' object",
+    'File "torch/serialization.py", line 850, in _save\n    pickler.dump(obj)\n'
+    "AttributeError: Can't pickle local object 'main.<locals>.schedule'",
+    "INFO: Pods finished with exit code 0. Epoch 137, status 0, 3 workers exited",
     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 23.69 GiB)",
     "RuntimeError: CUDA error: device-side assert triggered",
     "RuntimeError: CUDA error: out of memory",

@@ -25,7 +25,7 @@ from dltutor.failures import FACTS, Facts
 _HINT: Final = 0.1
 _FURTHER: Final = 0.1
 _PLACES: Final = 50  # of one text in one log
-_BEFORE: Final = 4000  # characters in which the `after` of a text has to stand: a traceback
+_BEFORE: Final = 8000  # characters in which the `after` of a text has to stand: a traceback
 _SHOWN: Final = 160  # characters of the words that were found
 
 
