@@ -1,4 +1,4 @@
-"""Break a PyTorch DataLoader on purpose, see what happened in every process, and mend it."""
+"""Break a PyTorch DataLoader on purpose, see what happened in every process, and fix it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dltutor.diagnosis.messages import explain as explain
+    from dltutor.diagnosis.reproduction import reproduce as reproduce
     from dltutor.display.budget_panel import budget as budget
     from dltutor.display.figure import compare as compare
     from dltutor.display.live import monitor as monitor
@@ -30,11 +32,13 @@ _HOMES = {
     "check": "dltutor.lessons.kit.checking",
     "compare": "dltutor.display.figure",
     "confine": "dltutor.observation",
+    "explain": "dltutor.diagnosis.messages",
     "hint": "dltutor.lessons.kit.checking",
     "machine": "dltutor.observation",
     "monitor": "dltutor.display.live",
     "observe": "dltutor.display.live",
     "progress": "dltutor.lessons.kit.checking",
+    "reproduce": "dltutor.diagnosis.reproduction",
     "watch": "dltutor.display.live",
 }
 

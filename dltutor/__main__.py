@@ -1,80 +1,115 @@
-"""python -m dltutor: the catalogue of failure modes in a terminal."""
+"""Name what broke a DataLoader, see it happen, look it up, and learn why."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from difflib import get_close_matches
 from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
-from dltutor.diagnosis.messages import explain
-from dltutor.diagnosis.reproduction import reproduce
-from dltutor.failures import CATALOGUE, START_METHODS, Failure
+from dltutor import __version__
+from dltutor.failures import FACTS, NAMES, START_METHODS, Facts
 from dltutor.lessons import lab
-from dltutor.observation import Observation
-from dltutor.observation.confinement.confining import CannotConfine
+
+# torch takes two seconds to import, and only `show` needs it.
+if TYPE_CHECKING:
+    from dltutor.failures import Failure
+    from dltutor.observation import Observation
 
 _WIDTH = 96
+_EXIT_CODES = (
+    "Exit codes: 0; 1 where nothing was found or nothing was shown; 2 for words that are not a "
+    "command, a name that is not in the catalogue, a log that cannot be read."
+)
+Commands = Any  # argparse has no public name for it
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: The words after `python -m dltutor`; default: those of this process.
+        arguments: The words after `dltutor`; default: those of this process.
 
     Returns:
-        The exit code: 0; 1 where nothing was found or nothing was shown; 2 for words that are no
-        command.
+        The exit code, as `dltutor --help` has it.
     """
     chosen = _parser().parse_args(arguments)
-    if chosen.command == "lab":
-        return lab.run(chosen)
-    if chosen.command == "list":
-        return _list()
-    if chosen.command == "show":
-        return _show(chosen.name, chosen.start_method)
-    return _explain(" ".join(chosen.text) or _standard_input())
+    code: int = chosen.run(chosen)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m dltutor", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("list", help="all failure modes, with the lesson that teaches each")
-    show = commands.add_parser("show", help="run one, broken and mended, and say what happened")
-    show.add_argument("name", metavar="NAME", help="as `list` prints it")
-    show.add_argument(
-        "--start-method",
-        choices=START_METHODS,
-        help="default: the first one under which the failure shows",
-    )
-    search = commands.add_parser("explain", help="name the failure modes behind an error message")
-    search.add_argument("text", nargs="*", metavar="TEXT", help="default: read standard input")
-    lab.add_command(commands)
+    parser = argparse.ArgumentParser(prog="dltutor", description=__doc__, epilog=_EXIT_CODES)
+    parser.add_argument("--version", action="version", version=f"dltutor {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    # Each adds a command, and sets the function of the chosen words that runs it as `run`.
+    for add in (_add_list, _add_show, _add_explain, lab.add_command):
+        add(commands)
     return parser
 
 
-def _list() -> int:
-    width = max(len(failure.name) for failure in CATALOGUE)
-    for failure in CATALOGUE:
-        print(f"{failure.lesson}  {failure.name:{width}}  {failure.symptom}")
+def _add_list(commands: Commands) -> None:
+    parser = commands.add_parser("list", help="all failure modes, with the lesson of each")
+    parser.add_argument("--lesson", metavar="NN", help="those of one lesson, such as 07")
+    parser.add_argument("--json", action="store_true", help="all that is known, for a program")
+    parser.set_defaults(run=_list)
+
+
+def _add_show(commands: Commands) -> None:
+    parser = commands.add_parser("show", help="run one, broken and fixed, and say what happened")
+    parser.add_argument("name", metavar="NAME", help="as `dltutor list` prints it")
+    parser.add_argument("--start-method", choices=START_METHODS, help="default: one that shows it")
+    parser.set_defaults(run=_show)
+
+
+def _add_explain(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "explain", help="name the failure modes behind an error message or a log"
+    )
+    parser.add_argument(
+        "text",
+        nargs="*",
+        metavar="TEXT|FILE|-",
+        help="the message, or a file that holds it; - or nothing reads standard input",
+    )
+    parser.set_defaults(run=_explain)
+
+
+def _list(chosen: argparse.Namespace) -> int:
+    lessons = sorted({facts.lesson for facts in FACTS})
+    lesson = None if chosen.lesson is None else chosen.lesson.zfill(2)
+    if lesson not in (None, *lessons):
+        return _refuse(
+            f"NN must be a lesson that has failure modes ({lessons[0]} to {lessons[-1]}), "
+            f"got {chosen.lesson!r}"
+        )
+    listed = [facts for facts in FACTS if lesson in (None, facts.lesson)]
+    if chosen.json:
+        print(json.dumps([asdict(facts) for facts in listed], indent=2, ensure_ascii=False))
+        return 0
+    width = max(len(name) for name in NAMES)
+    for facts in listed:
+        print(f"{facts.lesson}  {facts.name:{width}}  {' / '.join(facts.symptoms)}")
     return 0
 
 
-def _show(name: str, start_method: str | None) -> int:
-    names = [failure.name for failure in CATALOGUE]
-    if name not in names:
-        near = get_close_matches(name, names, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "see `python -m dltutor list`"
-        print(
-            f"NAME must be a failure mode of the catalogue, got {name!r}: {hint}", file=sys.stderr
-        )
-        return 2
-    failure = CATALOGUE[names.index(name)]
-    method = start_method or failure.start_methods[0]
-    print(f"{failure.name}: {failure.symptom}", f"start method {method}, two workers", sep="\n")
+def _show(chosen: argparse.Namespace) -> int:
+    name: str = chosen.name
+    if name not in NAMES:
+        near = get_close_matches(name, NAMES, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see `dltutor list`"
+        return _refuse(f"NAME must be a failure mode of the catalogue, got {name!r}: {hint}")
+    from dltutor.failures import CATALOGUE
+    from dltutor.observation.confinement.confining import CannotConfine
+
+    failure = CATALOGUE[NAMES.index(name)]
+    method = chosen.start_method or failure.start_methods[0]
+    print(f"{name}: {' / '.join(failure.symptoms)}\nstart method {method}, two workers")
     if method not in failure.start_methods:
         shown = ", ".join(failure.start_methods)
         print(f"It shows under {shown}; expect something else here.")
@@ -83,16 +118,18 @@ def _show(name: str, start_method: str | None) -> int:
     try:
         broken = _run("Broken", failure, method, fixed=False)
         _tell("Why", failure.cause)
-        fixed = _run("Mended", failure, method, fixed=True)
+        fixed = _run("Fixed", failure, method, fixed=True)
     except CannotConfine as error:
         print(f"This failure is safe only under a limit. {error}", file=sys.stderr)
         return 1
     _tell("What to do", f"{failure.remedy} Lesson {failure.lesson} has the whole story.")
-    print(f"\nBroken: {failure.sign.told(broken)}\nMended: {failure.sign.told(fixed)}")
+    print(f"\nBroken: {failure.sign.told(broken)}\nFixed: {failure.sign.told(fixed)}")
     return 0 if failure.sign.shown(broken, fixed) else 1
 
 
 def _run(title: str, failure: Failure, method: str, *, fixed: bool) -> Observation:
+    from dltutor.diagnosis.reproduction import reproduce
+
     print(f"\n== {title} ==", flush=True)
     seen = reproduce(failure, fixed=fixed, start_method=method)
     print(seen)
@@ -105,34 +142,44 @@ def _tell(title: str, text: str) -> None:
     print(f"\n== {title} ==\n{fill(text, _WIDTH)}")
 
 
-def _standard_input() -> str:
-    if sys.stdin.isatty():
-        print("Paste the message, then press Ctrl-D on an empty line.", file=sys.stderr)
-    return sys.stdin.buffer.read().decode(errors="replace")
+def _explain(chosen: argparse.Namespace) -> int:
+    from dltutor.diagnosis.logs import NotReadable, read_log
+    from dltutor.diagnosis.messages import explain
 
-
-def _explain(log: str) -> int:
+    try:
+        log = read_log(chosen.text)
+    except NotReadable as error:
+        return _refuse(str(error))
     if not log.strip():
-        print("There is nothing to explain: give an error message, or a log on standard input.")
+        print("There is nothing to explain: give an error message, a file, or a log on stdin.")
         return 1
     matches = explain(log)
     if not matches:
         print(
             "No failure mode of the catalogue has these words. It may still be one that says\n"
             "nothing, or an ordinary exception of your own code: read the last lines of the\n"
-            "message, and call dataset[i] without a loader. `python -m dltutor list` names all."
+            "message, and call dataset[i] without a loader. `dltutor list` names all."
         )
         return 1
+    told = set()  # what several causes share is told with the first
     for match in matches[:3]:
-        failure = match.failure
-        print(f"{failure.name} (lesson {failure.lesson})")
-        print(f"  found   {match.words[0][:_WIDTH]}")
-        for label, text in (("why", failure.cause), ("do", failure.remedy)):
-            print(fill(text, _WIDTH, initial_indent=f"  {label:8}", subsequent_indent=" " * 10))
-        print(f"  see it  python -m dltutor show {failure.name}\n")
+        facts: Facts = match.failure
+        print(f"{facts.name} (lesson {facts.lesson})")
+        parts = [("found", match.words[0][:_WIDTH]), ("from", match.source), ("why", facts.cause)]
+        parts += [("do", facts.remedy), ("tell", match.tell)]
+        for label, text in parts:
+            if text and text not in told:
+                print(fill(text, _WIDTH, initial_indent=f"  {label:8}", subsequent_indent=" " * 10))
+        print(f"  see it  dltutor show {facts.name}\n")
+        told |= {text for _, text in parts}
     if rest := [match.failure.name for match in matches[3:]]:
         print(f"Less likely: {', '.join(rest)}")
     return 0
+
+
+def _refuse(sentence: str) -> int:
+    print(sentence, file=sys.stderr)
+    return 2
 
 
 def command() -> int:
@@ -143,6 +190,8 @@ def command() -> int:
     except BrokenPipeError:  # `| head` has seen enough; Python would complain once more at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        return 130  # as the shell has it
     return code
 
 

@@ -71,6 +71,7 @@ def run(
     environment: Mapping[str, str],
     folder: Path,
     limited: bool = True,
+    measured: bool = True,
     deadline: float = DEADLINE,
     grace: float = GRACE,
 ) -> Run:
@@ -81,6 +82,7 @@ def run(
         environment: All of its environment. What it starts is known by the DLTUTOR_HOME in it.
         folder: Where it runs.
         limited: False for no limits.
+        measured: False where nobody asks for `pss`, which costs a tenth of the CPU: it is 0 then.
         deadline: In seconds.
         grace: Seconds for what it started to end.
     """
@@ -95,6 +97,7 @@ def run(
             "group": str(group) if group else None,
             "report": str(Path(name, "report")),
             "grace": grace,
+            "measured": measured,
         }
         script = Path(name, "run.py")
         script.write_text(

@@ -19,8 +19,8 @@ TOP = """\
 Every failure mode of the course, by what you see first. This page is made from the catalogue: to
 change it, change the module that is named in the last column, then run `make notebooks`.
 
-To search it with an error message: `python -m dltutor explain "..."`. To see a failure happen and
-mended: `python -m dltutor show NAME`.
+To search it with an error message: `dltutor explain "..."`. To see a failure happen and fixed:
+`dltutor show NAME`.
 """
 
 SECTIONS = {
@@ -58,7 +58,7 @@ def _rows(failures: Iterable[Failure]) -> Iterator[str]:
         lessons = sorted((ROOT / "notebooks").glob(f"{failure.lesson}-*.ipynb"))
         lesson = f"[{failure.lesson}]({lessons[0].name})" if lessons else failure.lesson
         code = f"[`{failure.name}`](../dltutor/failures/{failure.name}.py)"
-        seen = "<br>".join(map(_seen, failure.symptom.split(" / ")))
+        seen = "<br>".join(map(_seen, failure.symptoms))
         cells = (seen, _prose(failure.cause), _prose(failure.remedy), lesson, code)
         yield f"| {' | '.join(cells)} |"
 

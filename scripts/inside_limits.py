@@ -28,6 +28,7 @@ def run(
     group: str | None,
     report: str,
     grace: float,
+    measured: bool,
 ) -> NoReturn:
     """Run a command, write down what was seen, and exit as it did.
 
@@ -40,6 +41,7 @@ def run(
             most bytes that its processes had together and that lay in /dev/shm, and `left` as the
             command lines of what outlived it.
         grace: Seconds for what it started to end.
+        measured: Whether to read `pss`.
     """
     if group:
         Path(group, "cgroup.procs").write_text("0")
@@ -50,7 +52,7 @@ def run(
     process = subprocess.Popen(command, cwd=folder, env=environment)
     while process.poll() is None:
         shm = max(shm, _in_shm())
-        if time.monotonic() > due:
+        if measured and time.monotonic() > due:
             pss = max(pss, sum(map(_pss, _processes_of(home))))
             due = time.monotonic() + PERIOD
         time.sleep(0.05)

@@ -118,5 +118,15 @@ def unreadable(*, workers: int = 2, start_method: str = "fork") -> Case:
     raise FileNotFoundError(2, "No such file or directory", "labels.csv")
 
 
-def no_case(*, workers: int = 2) -> Any:
+def only_a_loader(*, workers: int = 2) -> Any:
+    """What everybody tries first."""
     return _loader(Samples(16, 16), workers, "fork", batch_size=4)
+
+
+def growing_loader() -> Any:
+    """W0 keeps 4 MB for each of its samples."""
+    return _loader(Samples(4000, 1024, kept=4 * MB), 2, "fork", batch_size=1)
+
+
+def only_a_dataset() -> Any:
+    return Samples(16, 16)

@@ -20,7 +20,7 @@ import tiers
 # scripts/ is no package: the tests import its modules by name.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
-pytest_plugins = ["costs"]
+pytest_plugins = ["costs", "shares"]
 
 GRACE = 3
 """Seconds for what is ending to be gone."""

@@ -15,12 +15,13 @@ LEFTOVER_GRACE = 15
 """Seconds for workers to notice that their kernel is gone; torch's look every 5."""
 
 
-def validate(notebook: Path, *, solved: bool) -> list[str]:
+def validate(notebook: Path, *, solved: bool, limited: bool = False) -> list[str]:
     """Run a notebook from its own folder and return what is wrong with it: [] where all is well.
 
-    solved: a solved twin, whose outputs are compared with the saved ones (`--nbval`), within
-    Binder's limits; otherwise a learner's file, which must run untouched and solve nothing
-    (`--nbval-lax`), with all that this machine has.
+    solved: a solved twin, whose outputs are compared with the saved ones (`--nbval`); otherwise a
+    learner's file, which must run untouched and solve nothing (`--nbval-lax`).
+
+    limited: within Binder's limits; otherwise with all that this machine has.
     """
     # Unbuffered: where the run is ended, what it has said by then shows which cell it was at.
     command = [sys.executable, "-u", "-m", "pytest", str(notebook)]
@@ -34,7 +35,7 @@ def validate(notebook: Path, *, solved: bool) -> list[str]:
     before = set(notebook.parent.iterdir())
     with kernel_environment(strict=solved) as environment:
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-        problems = _run(command, environment, limited=solved)
+        problems = _run(command, environment, limited=limited)
     made = set(notebook.parent.iterdir()) - before
     return problems + [f"it left {path.name} in {path.parent.name}/" for path in sorted(made)]
 
@@ -46,6 +47,7 @@ def _run(command: list[str], environment: dict[str, str], *, limited: bool) -> l
         environment=environment,
         folder=TESTS,
         limited=limited,
+        measured=limited,
         deadline=DEADLINE,
         grace=LEFTOVER_GRACE,
     )

@@ -55,12 +55,15 @@ def _account(runtime: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
     raise AssertionError("the server did not answer within 60 s")
 
 
-def fetch(server: dict[str, Any], path: str, body: object = None) -> tuple[str, str]:
+def fetch(
+    server: dict[str, Any], path: str, body: object = None, method: str | None = None
+) -> tuple[str, str]:
     """The address where the request ended, and what came from there."""
     request = urllib.request.Request(
         server["url"] + path,
         headers={"Authorization": f"token {server['token']}"},
         data=None if body is None else json.dumps(body).encode(),
+        method=method,
     )
     with urllib.request.urlopen(request, timeout=30) as answer:
         return answer.url, answer.read().decode()
@@ -83,6 +86,7 @@ def run_to_first_check(server: dict[str, Any], notebook: str) -> str:
                 return output
     finally:
         line.close()
+        fetch(server, f"api/sessions/{session['id']}", method="DELETE")
     raise AssertionError(f"{notebook} has no check")
 
 

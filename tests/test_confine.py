@@ -22,8 +22,9 @@ import nobody
 import psutil
 import pytest
 
-from dltutor.observation.confinement import kept
+from dltutor.observation.confinement import supervising
 from dltutor.observation.confinement.confining import CannotConfine, confine
+from dltutor.observation.confinement.limits import ResourceLimits
 from dltutor.system import cgroups
 
 confine_module = sys.modules["dltutor.observation.confinement.confining"]
@@ -151,10 +152,18 @@ def test_within_its_limits_a_loader_finishes_as_ever(cgroup: None) -> None:
     assert str(pickle.loads(pickle.dumps(seen))) == story
 
 
+@pytest.mark.usefixtures("cgroup")
+def test_a_function_that_returns_a_loader_is_confined_too() -> None:
+    seen = confine(confined_cases.growing_loader, memory="300M")
+    assert (seen.end, seen.workers[0].signal) == ("worker died", "SIGKILL")
+    assert seen.confinement is not None
+    assert seen.confinement.oom_kills == 1
+
+
 def test_without_limits_it_is_a_child_interpreter_that_prints_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    seen = confine(confined_cases.modest, start_method="spawn", workers=1)
+    seen = confine(confined_cases.only_a_loader, workers=1)
     assert (seen.end, seen.samples) == ("finished", 16)
     assert seen.confinement is not None
     assert seen.confinement.limits == ()
@@ -198,8 +207,9 @@ print(json.dumps(facts))
 """
 
 
+@pytest.mark.timeout(120, method="thread")  # four interpreters import torch, one after the other
 def test_a_user_without_privileges_gets_dev_shm_and_a_watchdog_that_says_what_it_is() -> None:
-    done = nobody.run(AS_NOBODY, timeout=50)
+    done = nobody.run(AS_NOBODY, timeout=100)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["user"] != 0
@@ -367,9 +377,10 @@ def test_a_case_that_cannot_be_built_is_an_observation_too() -> None:
     assert seen.timeline.notes == ("the loader could not be built",)
 
 
-def test_a_target_that_returns_no_case_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(TypeError, match=r"must return a Case, but no_case\(\) returned DataLoader"):
-        confine(confined_cases.no_case)
+def test_a_target_that_returns_no_loader_is_a_mistake_of_the_caller() -> None:
+    message = r"a DataLoader or a Case, only_a_dataset\(\) does not: .*a Dataset"
+    with pytest.raises(TypeError, match=message):
+        confine(confined_cases.only_a_dataset)
 
 
 # --- bad input
@@ -404,13 +415,13 @@ def test_a_bad_limit_is_named(arguments: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("target", "options", "error", "message"),
     [
-        (at_home, {}, ValueError, r"got at_home of your notebook .*%%writefile my_case.py"),
+        (at_home, {}, ValueError, r"got at_home of your notebook .*%%writefile my_loader.py"),
         (lambda: None, {}, ValueError, "define it at the top level of a file"),
         ("train.sh", {}, ValueError, 'a script that ends in ".py", got train.sh'),
         ("nowhere.py", {}, FileNotFoundError, "a script that exists, got nowhere.py"),
         (__file__, {"workers": 2}, TypeError, "a script takes no options, got workers"),
-        (confined_cases.Samples, {}, TypeError, "a function that returns a Case"),
-        (7, {}, TypeError, "a function that returns a Case, .* got int: 7"),
+        (confined_cases.Samples, {}, TypeError, "a function that returns a DataLoader or a Case"),
+        (7, {}, TypeError, "a function that returns a DataLoader .* got int: 7"),
         (confined_cases.modest, {"worker": 2}, TypeError, r"modest\(\) cannot be called"),
         (confined_cases.modest, {"workers": threading.Lock()}, TypeError, "must be picklable"),
     ],
@@ -427,9 +438,7 @@ def test_a_target_that_a_child_could_not_run_is_refused(
     [("300M", 300 * MB), ("1.5 GB", 1536 * MB), ("2048k", 2 * MB), (64 * MB, 64 * MB)],
 )
 def test_sizes_are_read_as_people_write_them(text: Any, count: int) -> None:
-    from dltutor.observation.confinement.wanted import Wanted
-
-    assert Wanted.read(None, text, None).shm == count
+    assert ResourceLimits.read(None, text, None).shm == count
 
 
 def test_outside_the_main_thread_it_says_why_not() -> None:
@@ -464,10 +473,10 @@ def test_stop_ends_it_at_any_moment(delay: float) -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (confine_module, "_outside_shm"),
-        (kept.subprocess, "Popen"),
-        (kept, "_end"),
-        (confine_module, "Aftermath"),
+        (supervising, "_outside_shm"),
+        (supervising.subprocess, "Popen"),
+        (supervising, "_end"),
+        (confine_module, "observation_of"),
     ],
 )
 def test_stop_at_a_bad_moment_waits_until_it_does_no_harm(
@@ -494,17 +503,17 @@ def stuck_pair(home: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("violence", [signal.SIGKILL, signal.SIGTERM])
-def test_a_keeper_that_is_lost_takes_all_with_it(
+def test_a_supervisor_that_is_lost_takes_all_with_it(
     violence: signal.Signals, own_home: Path, write: Callable[[str], Path]
 ) -> None:
     def kill() -> None:
         until(lambda: stuck_pair(own_home))
-        (keeper,) = named(own_home, "keeper import main")
-        keeper.send_signal(violence)
+        (supervisor,) = named(own_home, "supervisor import main")
+        supervisor.send_signal(violence)
 
     thread = threading.Thread(target=kill)
     thread.start()
-    with pytest.raises(RuntimeError, match="keeps the child interpreter was lost"):
+    with pytest.raises(RuntimeError, match="supervises the child was lost"):
         confine(write(STUCK), memory="100M", deadline=50)
     thread.join()
 
@@ -516,21 +525,21 @@ confine(sys.argv[1], memory="100M", deadline=50)
 """
 
 
-@pytest.mark.parametrize("with_keeper", [False, True])
+@pytest.mark.parametrize("with_supervisor", [False, True])
 def test_nothing_outlives_a_killed_caller(
-    with_keeper: bool, own_home: Path, write: Callable[[str], Path], folder: Path
+    with_supervisor: bool, own_home: Path, write: Callable[[str], Path], folder: Path
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", CALLER, write(STUCK)]) as caller:
         pair = until(lambda: stuck_pair(own_home))
-        (keeper,) = named(own_home, "keeper import main")
-        (main,) = [process for process in pair if process.ppid() == keeper.pid]
-        if with_keeper:
-            keeper.suspend()  # it must not have the time to tidy up
+        (supervisor,) = named(own_home, "supervisor import main")
+        (main,) = [process for process in pair if process.ppid() == supervisor.pid]
+        if with_supervisor:
+            supervisor.suspend()  # it must not have the time to tidy up
         caller.kill()
         caller.wait(10)
-    if with_keeper:
-        keeper.kill()
-        until(lambda: not named(own_home, "keeper import main"))
+    if with_supervisor:
+        supervisor.kill()
+        until(lambda: not named(own_home, "supervisor import main"))
         until(lambda: main not in processes(own_home))
         (left,) = folder.iterdir()
         shutil.rmtree(left)  # nobody is there to do it

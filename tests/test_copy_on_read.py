@@ -50,7 +50,7 @@ def test_reading_bytes_copies_nothing(
 
 
 @pytest.mark.parametrize("kind", [*LISTED, *STORED])
-@pytest.mark.parametrize("start_method", [None, "fork", "spawn"])
+@pytest.mark.parametrize("start_method", [None, "fork", "forkserver"])
 def test_every_kind_delivers_every_caption(
     kind: str, start_method: str | None, few: Path, nothing_left_behind: Callable[..., None]
 ) -> None:

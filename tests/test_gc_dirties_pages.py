@@ -37,9 +37,9 @@ def test_workers_forked_otherwise_have_nothing_frozen() -> None:
     assert {int(value) for batch in load(Frozen()) for value in batch} == {0}
 
 
-def test_a_freeze_in_main_does_not_reach_spawned_workers() -> None:
+def test_a_freeze_in_main_does_not_reach_workers_that_are_not_forked_from_it() -> None:
     with frozen_heap():
-        iterator = iter(load(Frozen(), "spawn"))
+        iterator = iter(load(Frozen(), "forkserver"))
     assert {int(value) for batch in iterator for value in batch} == {0}
 
 

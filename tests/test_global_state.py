@@ -41,10 +41,10 @@ def test_each_process_counts_in_its_own_slot() -> None:
 
 
 def test_a_value_must_come_from_the_context_of_the_start_method() -> None:
-    case = global_state.fixed(start_method="spawn", shared="value")
+    case = global_state.fixed(start_method="forkserver", shared="value")
     assert not_counted(case).value == 0
     forked = global_state.ReadingsWithValue("fork")
-    loader = global_state.fixed(start_method="spawn", shared="value").loader
-    other = type(loader)(forked, num_workers=1, multiprocessing_context="spawn")
+    loader = global_state.fixed(start_method="forkserver", shared="value").loader
+    other = type(loader)(forked, num_workers=1, multiprocessing_context="forkserver")
     [(kind, message)] = observe(other).chain
     assert kind == "RuntimeError" and "created in a fork context" in message

@@ -14,7 +14,7 @@ from dltutor.failures.heap_growth import c_library, reuses_memory
 
 
 @pytest.mark.parametrize("kind", ["mallopt", "buffer"])
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
 def test_both_ways_to_mend_it_stay_flat(
     kind: Literal["mallopt", "buffer"], start_method: str
 ) -> None:

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,20 +38,29 @@ def files(folder: Path) -> dict[str, bytes]:
 # ---- the wheel
 
 
+def built(target: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    (file,) = folder.iterdir()
+    return file
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
-    (built,) = folder.iterdir()
-    return built
+    return built("wheel", tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_wheel_has_every_file_of_the_notebooks(wheel: Path) -> None:
     there = {name for name in files(ROOT / "notebooks") if ".ipynb_checkpoints" not in name}
     assert "00-start-here.ipynb" in there
-    packed = {f"dltutor/notebooks/{name}" for name in there}
-    assert packed <= set(ZipFile(wheel).namelist())
+    names = ZipFile(wheel).namelist()
+    packed = [name for name in names if name.startswith("dltutor/notebooks/")]
+    assert sorted(packed) == sorted(f"dltutor/notebooks/{name}" for name in there)
+
+
+def test_an_editable_install_copies_nothing_out_of_the_clone(tmp_path: Path) -> None:
+    names = ZipFile(built("wheel:editable", tmp_path)).namelist()
+    assert [name for name in names if ".dist-info/" not in name] == ["_dltutor.pth"]
 
 
 def test_an_installed_wheel_lays_out_what_the_clone_lays_out_and_without_torch(
@@ -58,8 +68,9 @@ def test_an_installed_wheel_lays_out_what_the_clone_lays_out_and_without_torch(
 ) -> None:
     installed, folder = tmp_path / "installed", tmp_path / "course"
     ZipFile(wheel).extractall(installed)
-    code = "import sys, pathlib; from dltutor.lessons import lab, notebooks;"
-    code += "notebooks.lay_out(pathlib.Path('course')); print(lab.__file__, 'torch' in sys.modules)"
+    code = "import os, sys; from dltutor.__main__ import main;"
+    code += "os.execv = lambda *_: print(main.__code__.co_filename, 'torch' in sys.modules);"
+    code += "main(['lab', 'course'])"
     run = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -69,7 +80,7 @@ def test_an_installed_wheel_lays_out_what_the_clone_lays_out_and_without_torch(
         text=True,
         timeout=60,
     )
-    assert run.stdout.split() == [str(installed / "dltutor/lessons/lab.py"), "False"]
+    assert run.stdout.splitlines()[-1] == f"{installed}/dltutor/__main__.py False"
     lay_out(tmp_path / "from the clone")
     assert files(folder) == files(tmp_path / "from the clone")
 
@@ -110,7 +121,8 @@ def test_every_link_in_the_folder_leads_to_a_file_in_it_or_to_the_web(course: Pa
 
 
 def test_a_link_to_the_code_leads_to_the_public_address(course: Path) -> None:
-    address = "https://github.com/dltutor/dltutor/blob/HEAD/dltutor/failures/lost_thread.py"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    address = f"{project['urls']['Repository']}/blob/HEAD/dltutor/failures/lost_thread.py"
     lesson = "07-the-loop-that-never-starts.ipynb"
     for name in ["CHEATSHEET.md", lesson, f"solutions/{lesson}"]:
         assert f"]({address})" in (course / name).read_text(), name

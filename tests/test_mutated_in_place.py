@@ -16,8 +16,8 @@ HISTORIES = [
     (2, False, "fork", True, 0),
     (2, True, "fork", True, LENGTH),
     (2, False, "fork", False, 0),
-    (1, False, "spawn", True, 0),
-    (1, False, "spawn", False, LENGTH),  # a tensor is moved to shared memory, not copied
+    (1, False, "forkserver", True, 0),
+    (1, False, "forkserver", False, LENGTH),  # a tensor is moved to shared memory, not copied
 ]
 
 

@@ -88,6 +88,13 @@ def test_a_solved_twin_shows_again_what_it_shows(path: Path) -> None:
 
 
 @runs_a_notebook
+@every_twin
+def test_a_solved_twin_keeps_within_what_binder_gives(path: Path) -> None:
+    if problems := validate(path, solved=True, limited=True):
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+@runs_a_notebook
 @every_learners_file
 def test_an_untouched_learners_file_runs_and_solves_nothing(path: Path) -> None:
     if problems := validate(path, solved=False):

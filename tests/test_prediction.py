@@ -43,7 +43,7 @@ EMPTY = Room(shm=64 * MB, memory=2 * GB)
 def prediction(
     footprint: Footprint = FORK, machine: Machine = BINDER, **settings: Any
 ) -> Prediction:
-    usual = {"workers": 2, "prefetch_factor": 2, "batch_size": 4, "sample_bytes": MB}
+    usual = {"num_workers": 2, "prefetch_factor": 2, "batch_size": 4, "sample_bytes": MB}
     return predict(machine, footprint, **(usual | settings))
 
 
@@ -53,24 +53,24 @@ def prediction(
 def test_every_worker_is_ahead_by_its_prefetch_factor_and_the_loop_holds_one_batch(
     workers: int, ahead: int, batches: int
 ) -> None:
-    assert prediction(workers=workers, prefetch_factor=ahead).shared == batches * 4 * MB
+    assert prediction(num_workers=workers, prefetch_factor=ahead).shared == batches * 4 * MB
 
 
 def test_a_batch_takes_whole_pages_of_shared_memory() -> None:
-    one_byte = prediction(workers=1, prefetch_factor=1, batch_size=1, sample_bytes=1)
+    one_byte = prediction(num_workers=1, prefetch_factor=1, batch_size=1, sample_bytes=1)
     assert one_byte.shared == 2 * mmap.PAGESIZE
-    full = prediction(workers=1, prefetch_factor=1, batch_size=1, sample_bytes=mmap.PAGESIZE)
+    full = prediction(num_workers=1, prefetch_factor=1, batch_size=1, sample_bytes=mmap.PAGESIZE)
     assert full.shared == 2 * mmap.PAGESIZE
 
 
 def test_the_total_counts_main_each_worker_its_unfinished_samples_and_the_batches() -> None:
     assert prediction().total == (150 + 2 * 15 + 2 * 4 + 5 * 4) * MB
-    assert prediction(workers=3).total == (150 + 3 * 15 + 3 * 4 + 7 * 4) * MB
+    assert prediction(num_workers=3).total == (150 + 3 * 15 + 3 * 4 + 7 * 4) * MB
 
 
 def test_what_starts_once_is_counted_once() -> None:
     assert prediction(FORKSERVER).total == (150 + 12 + 2 * 150 + 2 * 4 + 5 * 4) * MB
-    assert prediction(FORKSERVER, workers=4).processes == (150 + 12 + 4 * 150 + 4 * 4) * MB
+    assert prediction(FORKSERVER, num_workers=4).processes == (150 + 12 + 4 * 150 + 4 * 4) * MB
 
 
 def test_the_limit_of_the_memory_is_the_lower_one() -> None:
@@ -81,7 +81,7 @@ def test_the_limit_of_the_memory_is_the_lower_one() -> None:
 
 def test_the_same_settings_give_the_same_prediction() -> None:
     assert prediction() == prediction()
-    assert prediction() != prediction(workers=3)
+    assert prediction() != prediction(num_workers=3)
 
 
 def test_the_prediction_is_told_in_words() -> None:
@@ -100,10 +100,10 @@ def test_the_prediction_is_told_in_words() -> None:
 
 
 def test_three_quarters_of_a_shared_memory_of_64_mb_are_safe_and_no_byte_more() -> None:
-    just = prediction(workers=1, prefetch_factor=11)
+    just = prediction(num_workers=1, prefetch_factor=11)
     assert just.shared == 48 * MB
     assert just.refusal(EMPTY) == ""
-    more = prediction(workers=1, prefetch_factor=12)
+    more = prediction(num_workers=1, prefetch_factor=12)
     assert more.refusal(EMPTY) == (
         "It would put 52 MB into /dev/shm, where 64 MB are free. Up to 48 MB (three quarters of "
         "that) is safe. Take fewer workers, a lower prefetch factor, or smaller batches."
@@ -116,7 +116,7 @@ def test_what_others_have_in_shared_memory_is_not_free() -> None:
 
 
 def test_too_much_memory_is_refused_where_shared_memory_would_do() -> None:
-    wide = prediction(FORKSERVER, workers=8, prefetch_factor=1, sample_bytes=1)
+    wide = prediction(FORKSERVER, num_workers=8, prefetch_factor=1, sample_bytes=1)
     assert wide.refusal(replace(EMPTY, memory=4 * GB)) == ""
     assert wide.refusal(replace(EMPTY, memory=GB)).startswith(
         "It would take up 1.3 GB of memory, where 1 GB are available. Up to 768 MB"
@@ -172,7 +172,7 @@ def test_a_file_without_a_name_counts_for_who_has_it_open_and_for_nobody_else() 
 # --- settings out of range
 
 
-@pytest.mark.parametrize("name", ["workers", "prefetch_factor", "batch_size", "sample_bytes"])
+@pytest.mark.parametrize("name", ["num_workers", "prefetch_factor", "batch_size", "sample_bytes"])
 @pytest.mark.parametrize("value", [0, -1, 2.0, "2", None, True])
 def test_a_setting_that_is_no_whole_number_of_1_or_more_is_named(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be a whole number of 1 or more, got ") as e:
@@ -182,7 +182,7 @@ def test_a_setting_that_is_no_whole_number_of_1_or_more_is_named(name: str, valu
 
 def test_no_workers_are_refused_with_the_reason() -> None:
     with pytest.raises(ValueError, match="got 0: with 0 workers nothing is prefetched"):
-        prediction(workers=0)
+        prediction(num_workers=0)
 
 
 def test_a_start_method_that_does_not_exist_is_named() -> None:

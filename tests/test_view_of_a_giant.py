@@ -56,8 +56,8 @@ def test_a_tensor_of_the_dataset_is_moved_to_shared_memory_once_for_each_forked_
     assert gauge.shared() == pytest.approx(2 * 4, rel=0.01)
 
 
-def test_a_tensor_of_the_dataset_is_in_shared_memory_already_under_spawn() -> None:
+def test_a_tensor_of_the_dataset_is_in_shared_memory_already_where_it_is_pickled() -> None:
     gauge = Gauge()
-    rows = list(load(Rows(), "spawn", batch_size=None))
+    rows = list(load(Rows(), "forkserver", batch_size=None))
     assert len(rows) == 16
     assert gauge.shared() == pytest.approx(4, rel=0.01)

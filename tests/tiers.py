@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # it brings torch
 ANSWERS: Final = 3
 """Wrong answers of each exercise that the default tier runs: the first that are listed."""
 
-UNTOUCHED: Final = ("00-start-here", "04-global-state")
+UNTOUCHED: Final = ("00-start-here", "01-corrupt-images")
 """Learner's files that the default tier runs."""
 
 
@@ -28,13 +28,23 @@ def always(**parameters: Any) -> bool:
     return True
 
 
-def spawned_again(failure: Failure, start_method: str) -> bool:
-    """By `spawn`, where another start method comes first.
+def spawned(start_method: str, **others: Any) -> bool:
+    """By `spawn`: a worker imports torch for 2 s of CPU.
 
-    Two spawned workers import torch for 4 s of CPU. The fork server's are as fresh, and it has
-    torch already: so all modes run under fork and forkserver each time.
+    Those of the tests' fork server are as fresh, and have torch already (`conftest.py` preloads
+    it): where another start method than fork is asked for, the default tier takes forkserver.
     """
-    return start_method == "spawn" and failure.start_methods[0] != "spawn"
+    return start_method == "spawn"
+
+
+def not_forked(start_method: str, **others: Any) -> bool:
+    """By another start method than fork, in an interpreter that has no fork server yet."""
+    return start_method != "fork"
+
+
+def again(failure: Failure, start_method: str) -> bool:
+    """By a start method that is not the first under which the failure shows."""
+    return start_method != failure.start_methods[0]
 
 
 def beyond_the_first(exercise: str, name: str) -> bool:
@@ -55,18 +65,38 @@ def untouched(path: Path) -> bool:
     return path.stem not in UNTOUCHED
 
 
+def long(runs: int) -> bool:
+    """Two hundred runs; forty show a leak of one thing in each as well."""
+    return runs > 40
+
+
+def after_pyplot(before: str) -> bool:
+    """With pyplot imported before."""
+    return bool(before)
+
+
 THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_failures.py::"
-    "test_broken_it_shows_its_sign_and_fixed_it_delivers_what_it_does_without_workers": (
-        spawned_again
-    ),
+    "test_broken_it_shows_its_sign_and_fixed_it_delivers_what_it_does_without_workers": again,
     "test_failures.py::"
-    "test_under_another_start_method_the_broken_case_does_not_show_its_sign": spawned_again,
+    "test_under_another_start_method_the_broken_case_does_not_show_its_sign": spawned,
+    "test_gauge.py::test_what_workers_keep_is_read_under_every_start_method": spawned,
+    "test_budget.py::test_a_run_whose_process_is_killed_says_so": spawned,
+    "test_budget.py::test_a_run_ends_with_the_kernel_that_started_it": not_forked,
+    "test_missing_main_guard.py::test_the_script_with_a_guard_gives_its_four_batches": always,
+    "test_leftovers.py::test_many_runs_of_mixed_endings_leave_nothing": long,
+    "test_figure.py::test_a_notebook_shows_the_picture": after_pyplot,
     "test_answers.py::test_a_wrong_fix_is_not_correct_and_is_answered_by_name": beyond_the_first,
     "test_answers.py::test_a_right_answer_is_correct": beyond_the_first,
     "test_harm.py::test_no_answer_to_any_exercise_harms_the_kernel": harm_after_the_first,
     "test_answers.py::test_no_two_wrong_fixes_get_the_same_answer": always,
+    "test_notebooks.py::test_a_solved_twin_keeps_within_what_binder_gives": always,
     "test_notebooks.py::test_an_untouched_learners_file_runs_and_solves_nothing": untouched,
+    "test_notebook_machinery.py::test_a_kernel_that_dies_is_reported_at_its_cell": always,
+    "test_notebook_machinery.py::test_a_notebook_that_hangs_is_ended_with_its_processes": always,
+    "test_notebook_machinery.py::test_what_a_lesson_leaves_behind_is_named_and_ended": always,
+    "test_chart.py::test_a_live_notebook_is_the_same_in_every_run": always,
+    "test_browser.py::test_in_notebook_7_the_chart_moves_while_the_cell_is_busy": always,
 }
 """The test's file and name, and whether it is thorough with these parameters."""
 

@@ -1,12 +1,44 @@
-"""explain(): name the failure modes that an error message or a log may come from."""
+"""explain(): name the failure modes that an error message or a log may come from.
+
+The texts stand in messages.toml. How the failure modes are ordered:
+
+- A text counts 1 for its first cause, 1/2 for its second, 1/3 for its third; a hint a tenth.
+- A failure mode has the count of its best text, and a tenth of what its other texts count.
+- Between equals the one whose words come later in the log is first: the end says how it ended.
+"""
 
 from __future__ import annotations
 
 import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Final
 
-from dltutor.failures import CATALOGUE, Failure
+from dltutor.diagnosis.logs import plain
+from dltutor.failures import FACTS, Facts
+
+_HINT: Final = 0.1
+_FURTHER: Final = 0.1
+_PLACES: Final = 50  # of one text in one log
+_BEFORE: Final = 8000  # characters in which the `after` of a text has to stand: a traceback
+_SHOWN: Final = 160  # characters of the words that were found
+
+
+@dataclass(frozen=True)
+class Message:
+    """A text that a failure mode leaves in a log, as messages.toml has it."""
+
+    text: str
+    source: str
+    causes: tuple[str, ...]
+    after: str = ""
+    tell: str = ""
+    hint: bool = False
 
 
 @dataclass(frozen=True)
@@ -14,47 +46,124 @@ class Match:
     """A failure mode, and the words in a log that point to it.
 
     Args:
-        failure: The entry of the catalogue.
+        failure: The facts of the failure mode.
         words: What was found, the longest piece first.
+        source: Where the most telling of these words are raised.
+        tell: How to tell it from other failures that say the same; "" where there are none.
     """
 
-    failure: Failure
+    failure: Facts
     words: tuple[str, ...]
+    source: str
+    tell: str
+
+
+@dataclass(frozen=True)
+class _Found:
+    message: Message
+    start: int
+    end: int
+    words: str
 
 
 def explain(log: str) -> tuple[Match, ...]:
     """Find the failure modes whose texts stand in an error message or a log.
 
-    A text that few failure modes share says more than one that many share, and a long one more
-    than a short one.
-
     Args:
-        log: Anything from one line to a whole log; case and line breaks do not matter.
+        log: Anything from one line to a whole log, with or without colors and prefixes; case and
+            line breaks do not matter. Of a long one the first 256 kB and the last 2 MB are read.
 
     Returns:
         What matches, best first; empty where nothing does.
     """
-    text = re.sub(r"\s+", " ", log)
-    found = {
-        failure.name: {
-            pattern.pattern: match.group()
-            for pattern in _patterns(failure)
-            if (match := pattern.search(text))
-        }
-        for failure in CATALOGUE
-    }
-    shared = [pattern for matched in found.values() for pattern in matched]
-    matches: list[tuple[float, Match]] = []
-    for failure in CATALOGUE:
-        matched = found[failure.name]
-        weight = sum(len(words) / shared.count(pattern) for pattern, words in matched.items())
-        if matched:
-            words = tuple(sorted(set(matched.values()), key=len, reverse=True))
-            matches.append((weight, Match(failure, words)))
-    matches.sort(key=lambda each: -each[0])  # the order of the lessons where it is equal
-    return tuple(match for _, match in matches)
+    facts = {each.name: each for each in FACTS}
+    found: dict[str, list[tuple[float, _Found]]] = defaultdict(list)
+    for each in _outermost(_search(plain(log))):
+        for place, cause in enumerate(each.message.causes, start=1):
+            found[cause].append(((_HINT if each.message.hint else 1) / place, each))
+    matches = []
+    for cause, reasons in found.items():
+        reasons.sort(key=lambda reason: (reason[0], reason[1].end), reverse=True)
+        counts = [count for count, _ in reasons]
+        best = reasons[0][1]
+        words = sorted({each.words for _, each in reasons}, key=len, reverse=True)
+        match = Match(facts[cause], tuple(words), best.message.source, best.message.tell)
+        matches.append((counts[0] + _FURTHER * sum(counts[1:]), best.end, match))
+    matches.sort(key=lambda each: each[:2], reverse=True)
+    return tuple(match for _, _, match in matches)
 
 
 @cache
-def _patterns(failure: Failure) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(text, re.IGNORECASE) for text in failure.texts)
+def messages() -> tuple[Message, ...]:
+    """All texts of messages.toml."""
+    content = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    return tuple(
+        Message(**{**entry, "causes": tuple(entry["causes"])})
+        for entry in tomllib.loads(content)["message"]
+    )
+
+
+def _search(log: str) -> Iterator[_Found]:
+    lowered = log.lower()
+    if len(lowered) != len(log):  # a few letters become two
+        log = lowered
+    for message in messages():
+        if (
+            anchor(message.text) not in lowered
+        ):  # a hundred times quicker than to compile and search
+            continue
+        hits = islice(_pattern(message.text).finditer(lowered), _PLACES)
+        for start, end in (hit.span() for hit in hits):
+            before = lowered[max(start - _BEFORE, 0) : start]
+            if not message.after or _pattern(message.after).search(before):
+                yield _Found(message, start, end, _shortened(log[start:end]))
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    # Both sides are in lower case: searching without regard to case is ten times slower.
+    return re.compile(re.sub(r"\\.|[A-Z]+", _lower, text))
+
+
+def _lower(part: re.Match[str]) -> str:
+    return part[0] if part[0].startswith("\\") else part[0].lower()  # \S is not \s
+
+
+# Where a run of plain letters ends: at a class, a sign or a group, and before what may be missing.
+_NOT_PLAIN: Final = re.compile(
+    r"(?:\n|\\.|\.)(?:[?*+]|\{[^}]*\})?\??|(?:\0..\0|.)(?:[?*]|\{[^}]*\})\??|[+^$]"
+)
+
+
+@cache
+def anchor(text: str) -> str:
+    """The longest piece that whatever a text matches contains, in lower case."""
+    flat = re.sub(r"\\[.()\[\]{}|*+?$^]", lambda sign: f"\0{ord(sign[0][1]):02x}\0", text)
+    while flat != (flat := re.sub(r"\[[^\]]*\]|\([^()]*\)", "\n", flat)):
+        pass  # from the inner groups outwards
+    pieces = re.split(_NOT_PLAIN, flat)
+    whole = [re.sub(r"\0(..)\0", lambda sign: chr(int(sign[1], 16)), each) for each in pieces]
+    return "" if "|" in flat else max(whole, key=len).lower()
+
+
+def _shortened(words: str) -> str:
+    if len(words) <= _SHOWN:
+        return words.strip()
+    return f"{words[: _SHOWN // 3].strip()} ... {words[-_SHOWN * 2 // 3 :].strip()}"
+
+
+def _outermost(found: Iterator[_Found]) -> Iterator[_Found]:
+    # What begins or ends where a longer one does is a part of what that one says; of two in the
+    # same place the one that says what stands before it knows more, and a hint less.
+    everything = sorted(found, key=lambda each: (not each.message.after, each.message.hint))
+    ends: dict[int, int] = {}
+    starts: dict[int, int] = {}
+    for each in everything:
+        ends[each.start] = max(ends.get(each.start, 0), each.end)
+        starts[each.end] = min(starts.get(each.end, each.start), each.start)
+    seen = set()
+    for each in everything:
+        span = (each.start, each.end)
+        if ends[each.start] == each.end and starts[each.end] == each.start and span not in seen:
+            seen.add(span)
+            yield each

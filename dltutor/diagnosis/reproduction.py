@@ -19,12 +19,12 @@ def reproduce(
 
     Args:
         failure: An entry of the catalogue.
-        fixed: Run the mended case instead of the broken one.
+        fixed: Run the fixed case instead of the broken one.
         workers: The number of workers.
         start_method: "fork", "spawn" or "forkserver".
 
     Returns:
-        The Observation; under the limits that the failure asks for, if it asks for any.
+        The Observation; by `confine` if the failure asks for limits, or to be isolated.
 
     Raises:
         CannotConfine: This machine does not permit these limits.
@@ -33,7 +33,7 @@ def reproduce(
     deadline = failure.deadline + (0 if start_method == "fork" else STARTING)
     if fixed:
         deadline = max(deadline, _MINUTE)
-    if failure.limits is not None:
+    if failure.limits or failure.isolated:
         limits: dict[str, Any] = dict(failure.limits)
         return confine(
             make, deadline=deadline, workers=workers, start_method=start_method, **limits

@@ -1,4 +1,4 @@
-"""budget(): move the settings of a loader, see what it will hold, and put that on trial."""
+"""budget(): what a loader holds in memory; settings to move, and a run that puts it on trial."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from multiprocessing import get_all_start_methods
 from typing import Any, Final
 
 import ipywidgets as widgets
+from torch.utils.data import DataLoader
 
 from dltutor.display.comparison import draw_memory, draw_shared, verdict
-from dltutor.observation.budget.prediction import Prediction, predict
+from dltutor.observation.budget.own_loader import (
+    Batch,
+    measure_batch,
+    own_footprint,
+    settings_of,
+)
+from dltutor.observation.budget.prediction import Footprint, Prediction, predict
 from dltutor.observation.budget.room import room
 from dltutor.observation.budget.settings import Settings
 from dltutor.observation.budget.trial import Trial, footprint, trial
@@ -23,6 +30,14 @@ _MOST_AHEAD: Final = 16
 _BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _IMAGE: Final = 3 * 224 * 224 * 4  # bytes, as float32
 _SAMPLE_SIZES: Final = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, _IMAGE, 1 << 20, 4 << 20)
+_SAVED: Final = "Budget of a loader: settings to move, and what they take up. It needs a kernel."
+_USUAL: Final[dict[str, Any]] = {
+    "num_workers": 2,
+    "prefetch_factor": 2,
+    "batch_size": 8,
+    "sample_bytes": _IMAGE,
+    "start_method": "fork",
+}
 _NAMED: Final = {"style": {"description_width": "9.5em"}, "layout": {"width": "min(100%, 540px)"}}
 
 
@@ -34,24 +49,25 @@ class Budget:
         trial: The last run for real, or None.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, own: Batch | None = None) -> None:
+        self._own = own
         self._machine = machine()
         self.trial: Trial | None = None
         self._workers = widgets.IntSlider(
-            settings.workers,
+            settings.num_workers,
             1,
-            max(_MOST_WORKERS, self._machine.cores, settings.workers),
-            description="workers",
+            max(_MOST_WORKERS, self._machine.cores, settings.num_workers),
+            description="num_workers",
             **_NAMED,
         )
         self._ahead = widgets.IntSlider(
             settings.prefetch_factor,
             1,
             max(_MOST_AHEAD, settings.prefetch_factor),
-            description="prefetch factor",
+            description="prefetch_factor",
             **_NAMED,
         )
-        self._batch = _choice("batch size", _BATCH_SIZES, settings.batch_size, str)
+        self._batch = _choice("batch_size", _BATCH_SIZES, settings.batch_size, str)
         self._sample = _choice("sample size", _SAMPLE_SIZES, settings.sample_bytes, size)
         self._method = widgets.ToggleButtons(
             options=get_all_start_methods(),
@@ -71,7 +87,7 @@ class Budget:
         self._page = widgets.VBox(
             [*self._controls[:-1], method, self._bars, self._button, self._said]
         )
-        self._footprint = footprint(settings.start_method)
+        self._footprint = self._measured(settings.start_method)
         for control in self._controls:
             control.observe(self._changed, "value")
         self._button.on_click(lambda _: self._pressed())
@@ -82,7 +98,7 @@ class Budget:
         return predict(
             self._machine,
             self._footprint,
-            workers=self._workers.value,
+            num_workers=self._workers.value,
             prefetch_factor=self._ahead.value,
             batch_size=self._batch.value,
             sample_bytes=self._sample.value,
@@ -104,12 +120,14 @@ class Budget:
         return self.trial
 
     def __repr__(self) -> str:
-        # What a saved notebook shows: always the same words, so that notebooks can be compared.
-        return "Budget of a loader: settings to move, and what they take up. It needs a kernel."
+        story, tried = str(self.prediction), self._tried()
+        below = self.prediction.refusal(room()) or verdict(self.prediction, tried)
+        return f"{story}\n{below}".strip()
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         shown: dict[str, Any] = self._page._repr_mimebundle_(**options) or {}
-        return {**shown, "text/plain": repr(self)}
+        # What a saved notebook shows: always the same words, so that notebooks can be compared.
+        return {**shown, "text/plain": _SAVED}
 
     def _changed(self, _: object) -> None:
         method, measured = self._method.value, self._footprint.start_method
@@ -122,7 +140,11 @@ class Budget:
     def _measure(self) -> None:
         method = self._method.value
         with self._busy(f"Measuring what a worker takes up under {method}. A few seconds."):
-            self._footprint = footprint(method)
+            self._footprint = self._measured(method)
+
+    def _measured(self, start_method: str) -> Footprint:
+        synthetic = footprint(start_method)
+        return own_footprint(synthetic, self._own) if self._own else synthetic
 
     def _pressed(self) -> None:
         if problem := self._problem(self.run):
@@ -152,12 +174,14 @@ class Budget:
             self._show()
 
     def _show(self, problem: str = "") -> None:
-        predicted = self.prediction
-        tried = self.trial if self.trial and self.trial.prediction == predicted else None
+        predicted, tried = self.prediction, self._tried()
         self._bars.value = draw_shared(predicted, tried) + draw_memory(predicted, tried)
         refusal = predicted.refusal(room())
         self._button.disabled = bool(refusal)
         self._say(problem or refusal or verdict(predicted, tried))
+
+    def _tried(self) -> Trial | None:
+        return self.trial if self.trial and self.trial.prediction == self.prediction else None
 
     def _say(self, text: str) -> None:
         self._said.value = (
@@ -167,34 +191,55 @@ class Budget:
 
 
 def budget(
+    loader: DataLoader[Any] | None = None,
     *,
-    workers: int = 2,
-    prefetch_factor: int = 2,
-    batch_size: int = 8,
-    sample_bytes: int = _IMAGE,
-    start_method: str = "fork",
+    num_workers: int | None = None,
+    prefetch_factor: int | None = None,
+    batch_size: int | None = None,
+    sample_bytes: int | None = None,
+    start_method: str | None = None,
+    deadline: float = 60,
 ) -> Budget:
-    """Show what a loader holds in shared memory and in all, for settings that you move.
+    """Show what a loader holds in shared memory and in all, beside what this machine has.
 
-    A button runs them for real, on synthetic samples in a process of its own, and draws the
-    measurement beside the prediction. What a worker takes up is measured on this machine, too:
-    once for each start method, which takes a few seconds.
+    Of a loader of yours, a batch is measured: one worker makes it, in at most `deadline` seconds.
+    In a notebook the settings can be moved, and a button runs them for real, on synthetic samples
+    in a process of its own. What a worker takes up is measured on this machine, too: once for
+    each start method, which takes a few seconds.
 
     Args:
-        workers: `num_workers` to begin with.
-        prefetch_factor: Batches that each worker makes ahead.
-        batch_size: Samples in a batch.
-        sample_bytes: The size of a sample in bytes; by default an image, 3 x 224 x 224 float32.
-        start_method: fork, spawn or forkserver.
+        loader: A DataLoader whose settings and batches count; None for settings alone.
+        num_workers: 1 or more. This and the others that follow: if None, the loader's own;
+            without a loader 2.
+        prefetch_factor: Batches that each worker makes ahead; without a loader 2.
+        batch_size: Samples in a batch; without a loader 8.
+        sample_bytes: The size of a sample in bytes; without a loader that of an image,
+            3 x 224 x 224 float32.
+        start_method: fork, spawn or forkserver; without a loader fork.
+        deadline: Seconds for the batch of the loader.
 
     Returns:
-        The Budget; as the last line of a cell it is shown. `run()` does what the button does.
+        The Budget: in a notebook a page as the last line of a cell, elsewhere a table of text, for
+        `print`. `run()` does what the button does.
 
     Raises:
-        ValueError: A setting is out of its range.
+        TypeError: `loader` is no DataLoader.
+        ValueError: A setting is out of its range, or the loader gave no batch.
         RuntimeError: No worker could be measured.
     """
-    return Budget(Settings(workers, prefetch_factor, batch_size, sample_bytes, start_method))
+    given: dict[str, Any] = {
+        "num_workers": num_workers,
+        "prefetch_factor": prefetch_factor,
+        "batch_size": batch_size,
+        "sample_bytes": sample_bytes,
+        "start_method": start_method,
+    }
+    if loader is None:
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return Budget(Settings(**_USUAL | chosen))
+    settings_of(loader, Batch(1, 1, 0), **given)  # what is wrong with them is told at once
+    batch = measure_batch(loader, deadline)
+    return Budget(settings_of(loader, batch, **given), batch)
 
 
 def _choice(name: str, sizes: tuple[int, ...], value: int, label: Callable[[int], str]) -> Any:

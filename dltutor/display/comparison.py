@@ -21,7 +21,7 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
         why = "There is no /dev/shm here. Batches are in memory all the same, but not measured."
         return f'<div style="margin:10px 0 0">{why}</div>'
     how = (
-        f"{one.workers} x {one.prefetch_factor} batches ahead and 1 in the loop, "
+        f"{one.num_workers} x {one.prefetch_factor} batches ahead and 1 in the loop, "
         f"{size(one.batch_bytes)} each"
     )
     bars = [Bar("predicted", (Part("batches", predicted.shared, _BATCHES),))]

@@ -1,11 +1,13 @@
 """What goes wrong: one module for each failure mode, broken and fixed side by side."""
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dltutor.failures.kit.contract import START_METHODS, Case, Consume, Failure
+from dltutor.failures.kit.facts import Facts, read_facts
 from dltutor.failures.kit.sign import Costs, Counts, Finding, Says, Sign
-from dltutor.failures.material.images import make_images
 
 #: The modules of the failure modes, in the order of the lessons that teach them.
 NAMES: Final[tuple[str, ...]] = (
@@ -74,21 +76,41 @@ NAMES: Final[tuple[str, ...]] = (
     "nested_persistent",
 )
 
-#: Every failure mode, in lesson order.
-CATALOGUE: Final[tuple[Failure, ...]] = tuple(
-    import_module(f"dltutor.failures.{name}").FAILURE for name in NAMES
-)
+if TYPE_CHECKING:
+    from dltutor.failures.material.images import make_images as make_images
+
+    #: What can be told of each without importing torch, in lesson order.
+    FACTS: tuple[Facts, ...]
+    #: Every failure mode, ready to run, in lesson order.
+    CATALOGUE: tuple[Failure, ...]
 
 __all__ = [
     "CATALOGUE",
+    "FACTS",
     "START_METHODS",
     "Case",
     "Consume",
     "Costs",
     "Counts",
+    "Facts",
     "Failure",
     "Finding",
     "Says",
     "Sign",
     "make_images",
 ]
+
+
+# Looked up on first use: the catalogue imports torch, and reading the facts takes its time too.
+def __getattr__(name: str) -> Any:
+    value: Any
+    if name == "FACTS":
+        value = tuple(read_facts(each) for each in NAMES)
+    elif name == "CATALOGUE":
+        value = tuple(import_module(f"dltutor.failures.{each}").FAILURE for each in NAMES)
+    elif name == "make_images":
+        value = import_module("dltutor.failures.material.images").make_images
+    else:
+        raise AttributeError(f"module 'dltutor.failures' has no attribute {name!r}")
+    globals()[name] = value
+    return value

@@ -71,7 +71,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 FAILURE = Failure(
     name="cheap_samples",
     lesson="13",
-    symptom="num_workers=2 makes the epoch slower",
+    symptoms=("num_workers=2 makes the epoch slower",),
     cause="A sample costs less than sending it. Starting workers and moving batches is all the "
     "work there is.",
     remedy="No workers. Let the dataset make each batch by one indexing: BatchSampler as sampler, "

@@ -70,11 +70,10 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 FAILURE: Final = Failure(
     name="children_of_workers",
     lesson="06",
-    symptom="AssertionError: daemonic processes are not allowed to have children",
+    symptoms=("AssertionError: daemonic processes are not allowed to have children",),
     cause="Workers are daemons, and Python forbids a daemon to start processes.",
     remedy="Take more workers of the loader, or threads, instead of a pool inside each.",
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("AssertionError: daemonic processes are not allowed to have children",)),
-    texts=(r"daemonic processes are not allowed to have children",),
 )

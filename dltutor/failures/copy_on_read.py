@@ -80,8 +80,10 @@ def _loader(dataset: Dataset[str], workers: int, start_method: str) -> DataLoade
 FAILURE = Failure(
     name="copy_on_read",
     lesson="09",
-    symptom="memory grows during the first epoch, in every worker / DataLoader worker (pid N) is "
-    "killed by signal: Killed",
+    symptoms=(
+        "memory grows during the first epoch, in every worker",
+        "DataLoader worker (pid N) is killed by signal: Killed",
+    ),
     cause="Reading a Python object writes its reference count, and a forked worker gets its own "
     "copy of every page that is written to.",
     remedy="Keep names and records without Python objects: packed bytes with offsets, a "

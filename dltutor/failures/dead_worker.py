@@ -142,8 +142,10 @@ def _loader(dataset: Frames, workers: int, start_method: str) -> DataLoader[np.n
 FAILURE = Failure(
     name="dead_worker",
     lesson="03",
-    symptom="RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. / "
-    "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly",
+    symptoms=(
+        "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.",
+        "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly",
+    ),
     cause="The worker's process ended: the OOM killer, a crash in native code, or an exit. The "
     "kernel says how, and nobody says on which sample.",
     remedy="Read the signal. Killed: look for the OOM killer, and use less memory. Otherwise "
@@ -151,10 +153,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Says("worker died", ("killed by SIGKILL",)),
-    texts=(
-        r"DataLoader worker \(pid\(?s?\)? ?[\d, ]+\) is killed by signal: (?!Bus error)[\w ]+",
-        r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly",
-        r"DataLoader worker \(pid \d+\) exited unexpectedly with exit code",
-        r"Unexpected (segmentation fault|floating-point exception) encountered in worker",
-    ),
 )

@@ -97,7 +97,7 @@ def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
 FAILURE = Failure(
     name="gc_dirties_pages",
     lesson="09",
-    symptom="each worker's private memory jumps although it never touches the data",
+    symptoms=("each worker's private memory jumps although it never touches the data",),
     cause="The garbage collector writes into the header of every object, and a forked worker gets "
     "its own copy of every page that is written to.",
     remedy="No gc.collect() in workers. gc.freeze() before they are forked, gc.unfreeze() after.",

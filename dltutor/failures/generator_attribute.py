@@ -75,8 +75,10 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 FAILURE: Final = Failure(
     name="generator_attribute",
     lesson="06",
-    symptom="RuntimeError: unable to resize file <filename not specified> to the right size: "
-    "Invalid argument (22)",
+    symptoms=(
+        "RuntimeError: unable to resize file <filename not specified> to the right size: "
+        "Invalid argument (22)",
+    ),
     cause="The state of a torch.Generator is pickled as a tensor that is gone before it arrives.",
     remedy="Keep the seed in the dataset, and make a generator for each sample.",
     broken=broken,
@@ -86,5 +88,4 @@ FAILURE: Final = Failure(
         "worker died", ("unable to resize file <filename not specified>", "ended with exit code 1")
     ),
     start_methods=("spawn", "forkserver"),
-    texts=(r"unable to resize file <filename not specified> to the right size",),
 )

@@ -93,12 +93,11 @@ def embeddings_file() -> Path:
 FAILURE: Final = Failure(
     name="global_only_in_parent",
     lesson="06",
-    symptom="TypeError: 'NoneType' object is not subscriptable",
+    symptoms=("TypeError: 'NoneType' object is not subscriptable",),
     cause="Main fills a module global. A worker that is not forked imports the module anew.",
     remedy="Give the data to the dataset as an attribute, large arrays as tensors.",
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("TypeError: 'NoneType' object is not subscriptable",)),
     start_methods=("spawn", "forkserver"),
-    texts=(r"'NoneType' object is not subscriptable",),
 )

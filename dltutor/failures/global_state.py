@@ -135,7 +135,7 @@ def _finding(counted: int) -> Finding:
 FAILURE = Failure(
     name="global_state",
     lesson="04",
-    symptom="a global variable changed in __getitem__ stays 0",
+    symptoms=("a global variable changed in __getitem__ stays 0",),
     cause="Each worker has its own copy of the variable. The main process prints its own.",
     remedy="Return the fact with the sample, or count in a shared tensor or a locked Value.",
     broken=broken,

@@ -122,7 +122,7 @@ def _loader(dataset: Recordings, workers: int, start_method: str) -> DataLoader[
 FAILURE = Failure(
     name="growing_cache",
     lesson="10",
-    symptom="memory grows from epoch to epoch with `persistent_workers=True`",
+    symptoms=("memory grows from epoch to epoch with `persistent_workers=True`",),
     cause="Each worker has a cache of its own, without a bound, and reads other samples in every "
     "epoch: in the end each holds the whole dataset.",
     remedy="No cache in the workers: the kernel caches files for all of them. Decode once, into a "

@@ -105,7 +105,7 @@ def _loader(workers: int, start_method: str, in_order: bool) -> DataLoader[torch
 FAILURE = Failure(
     name="head_of_line",
     lesson="13",
-    symptom="now and then the loop stands still, then gets many batches at once",
+    symptoms=("now and then the loop stands still, then gets many batches at once",),
     cause="Batches are delivered in their order. Those that are ready wait for one that is slow, "
     "and their workers get nothing new to do.",
     remedy="in_order=False where the order does not matter; otherwise make samples cost alike.",

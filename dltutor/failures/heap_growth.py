@@ -155,7 +155,7 @@ def c_library() -> str:
 FAILURE = Failure(
     name="heap_growth",
     lesson="10",
-    symptom="each worker's memory grows with every sample although nothing is kept",
+    symptoms=("each worker's memory grows with every sample although nothing is kept",),
     cause="glibc before 2.38 does not reuse the freed memory of large tensors; the heap grows with "
     "every one.",
     remedy="mallopt(M_MMAP_THRESHOLD) in worker_init_fn or MALLOC_MMAP_THRESHOLD_ in the "
@@ -163,6 +163,6 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(3),
-    limits={},  # a fork of a busy process uses up that one's free memory first
+    isolated=True,  # a fork of a busy process uses up that one's free memory first
     absent=reuses_memory,
 )

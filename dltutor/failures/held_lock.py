@@ -131,14 +131,14 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 FAILURE: Final = Failure(
     name="held_lock",
     lesson="07",
-    symptom="the epoch does not start, without an error: a worker stands in a line that takes a "
-    "lock",
+    symptoms=(
+        "the epoch does not start, without an error: a worker stands in a line that takes a lock",
+    ),
     cause="fork copies a lock that a thread holds, and not the thread that would release it.",
     remedy="Make locks anew in each worker (worker_init_fn, os.register_at_fork), or do not fork.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in get: with self.lock:",)),
     start_methods=("fork",),
-    texts=(r"use of fork\(\) may lead to deadlocks in the child",),
     deadline=3,
 )

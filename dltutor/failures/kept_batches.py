@@ -77,7 +77,7 @@ def _loader(workers: int, start_method: str) -> DataLoader[Sample]:
 FAILURE = Failure(
     name="kept_batches",
     lesson="10",
-    symptom="memory grows by a batch with every step, in the main process",
+    symptoms=("memory grows by a batch with every step, in the main process",),
     cause="A view of a batch keeps the storage of the whole batch, in shared memory.",
     remedy="Keep numbers with .item() and copies with .clone().",
     broken=broken,

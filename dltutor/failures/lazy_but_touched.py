@@ -91,7 +91,7 @@ def _case(dataset: LazyRecords, workers: int, start_method: str, touched: bool) 
 FAILURE = Failure(
     name="lazy_but_touched",
     lesson="05",
-    symptom="wrong samples, silently, although the file is opened in __getitem__",
+    symptoms=("wrong samples, silently, although the file is opened in __getitem__",),
     cause="The main process took a sample before the workers started, and they inherit its file.",
     remedy="Key the handle by os.getpid(), and drop it in __getstate__.",
     broken=broken,

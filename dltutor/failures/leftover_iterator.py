@@ -110,8 +110,10 @@ def _loader(
 FAILURE = Failure(
     name="leftover_iterator",
     lesson="03",
-    symptom="the workers are still alive after an error was caught / AssertionError: can only test "
-    "a child process",
+    symptoms=(
+        "the workers are still alive after an error was caught",
+        "AssertionError: can only test a child process",
+    ),
     cause="A caught exception of a worker is in a cycle with the iterator. Workers live until the "
     "garbage collector runs, which then waits 5 s for each.",
     remedy="Catch in the worker what may happen to a sample; take the traceback of what you catch "
@@ -119,8 +121,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(2),
-    texts=(
-        r"can only test a child process",
-        r"Exception ignored in: <function _MultiProcessingDataLoaderIter\.__del__",
-    ),
 )

@@ -92,7 +92,7 @@ def _loader(workers: int, start_method: str, shuffle: bool) -> DataLoader[Any]:
 FAILURE = Failure(
     name="loader_per_step",
     lesson="13",
-    symptom="a step takes as long as starting the workers",
+    symptoms=("a step takes as long as starting the workers",),
     cause="next(iter(loader)) begins a new epoch: it starts all workers, takes one batch and ends "
     "them.",
     remedy="Make one iterator and take every batch from it.",

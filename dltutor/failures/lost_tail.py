@@ -90,8 +90,10 @@ def _case(
 FAILURE = Failure(
     name="lost_tail",
     lesson="12",
-    symptom="an IterableDataset with drop_last=True loses samples with workers that it does not "
-    "lose without",
+    symptoms=(
+        "an IterableDataset with drop_last=True loses samples with workers that it does not "
+        "lose without",
+    ),
     cause="A stream is batched in the workers, and each of them drops its own unfinished batch.",
     remedy="Let the dataset build whole batches and deal those out, with batch_size=None.",
     broken=broken,

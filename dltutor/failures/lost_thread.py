@@ -174,17 +174,15 @@ def pairs_folder() -> Path:
 FAILURE: Final = Failure(
     name="lost_thread",
     lesson="07",
-    symptom="the epoch does not start, without an error: a worker stands in `future.result()` / "
-    "`queue.get()`",
+    symptoms=(
+        "the epoch does not start, without an error: a worker stands in `future.result()` or "
+        "`queue.get()`",
+    ),
     cause="fork copies an executor or a queue, and not the thread that works for it.",
     remedy="Make threads once in each process that uses them, and leave them out of the pickle.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("mask.result()",)),
     start_methods=("fork",),
-    texts=(
-        r"concurrent/futures/_base\.py.{0,20}line \d+.{0,4}in result",
-        r"queue\.py.{0,20}line \d+.{0,4}in get\b",
-    ),
     deadline=3,
 )

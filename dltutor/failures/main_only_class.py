@@ -70,8 +70,10 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 FAILURE: Final = Failure(
     name="main_only_class",
     lesson="06",
-    symptom="AttributeError: Can't get attribute 'Squares' on <module '__main__' (built-in)> / "
-    "DataLoader worker (pid(s) 4711) exited unexpectedly",
+    symptoms=(
+        "AttributeError: Can't get attribute 'Squares' on <module '__main__' (built-in)>",
+        "DataLoader worker (pid(s) 4711) exited unexpectedly",
+    ),
     cause="A pickle names the class, it does not hold it. The worker's `__main__` has none.",
     remedy="Put the class, the transform or the collate_fn into a file and import it.",
     broken=broken,
@@ -82,5 +84,4 @@ FAILURE: Final = Failure(
         ("AttributeError: Can't get attribute 'Squares' on <module '__m", "ended with exit code 1"),
     ),
     start_methods=("spawn", "forkserver"),
-    texts=(r"Can't get attribute '\w+' on <module '__(mp_)?main__'",),
 )

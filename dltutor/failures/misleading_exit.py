@@ -115,8 +115,11 @@ def _loader(
 FAILURE = Failure(
     name="misleading_exit",
     lesson="03",
-    symptom="FileNotFoundError: [Errno 2] No such file or directory, without a file name / "
-    "ConnectionResetError: [Errno 104] Connection reset by peer / EOFError",
+    symptoms=(
+        "FileNotFoundError: [Errno 2] No such file or directory, without a file name",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "EOFError",
+    ),
     cause="sys.exit in a worker ends it in good order. Its batches on the way can no longer be "
     "fetched: the socket that serves them is the file that is not found.",
     remedy="Look for the worker's last words on stderr. Turn the exit into an error that names the "
@@ -131,13 +134,5 @@ FAILURE = Failure(
             "ConnectionRefusedError: ",
             "EOFError: ",
         ),
-    ),
-    texts=(
-        r"(rebuild_storage_fd|resource_sharer|rebuild_handle).*FileNotFoundError: \[Errno 2\] No "
-        r"such file or directory(?!:)",
-        r"(rebuild_storage_fd|resource_sharer|rebuild_handle).*Connection(Reset|Refused)Error",
-        r"(rebuild_storage_fd|resource_sharer|rebuild_handle).*EOFError",
-        r"FileNotFoundError: \[Errno 2\] No such file or directory(?!:)",
-        r"SystemExit: \d",
     ),
 )

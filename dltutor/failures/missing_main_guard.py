@@ -121,9 +121,11 @@ def _run(path: Path, loader: DataLoader[Any]) -> None:
 FAILURE: Final = Failure(
     name="missing_main_guard",
     lesson="06",
-    symptom="RuntimeError: An attempt has been made to start a new process before the current "
-    "process has finished its bootstrapping phase / DataLoader worker (pid(s) 4711) exited "
-    "unexpectedly",
+    symptoms=(
+        "RuntimeError: An attempt has been made to start a new process before the current "
+        "process has finished its bootstrapping phase",
+        "DataLoader worker (pid(s) 4711) exited unexpectedly",
+    ),
     cause="A new worker runs the script again, loop and all, before it does anything else.",
     remedy='Put everything but imports, functions and classes below `if __name__ == "__main__":`.',
     broken=broken,
@@ -137,7 +139,4 @@ FAILURE: Final = Failure(
         ),
     ),
     start_methods=("spawn", "forkserver"),
-    texts=(
-        r"attempt has been made to start a new process before the current process has finished",
-    ),
 )

@@ -102,7 +102,10 @@ def _case(dataset: Spectra, workers: int, start_method: str, persistent: bool) -
 FAILURE = Failure(
     name="mutated_in_place",
     lesson="04",
-    symptom="data changes from epoch to epoch / training with num_workers=0 gives another result",
+    symptoms=(
+        "data changes from epoch to epoch",
+        "training with num_workers=0 gives another result",
+    ),
     cause="A sample is a view of the stored data, and an operation in place changes both.",
     remedy="Make a new array, or copy before what works in place.",
     broken=broken,

@@ -70,7 +70,7 @@ def _loader(workers: int, context: Any) -> DataLoader[Any]:
 FAILURE = Failure(
     name="nested_persistent",
     lesson="13",
-    symptom="the outer loop ends after its first batch",
+    symptoms=("the outer loop ends after its first batch",),
     cause="A loader with persistent workers has one iterator. The inner loop resets it and uses "
     "it up.",
     remedy="Use a loader of its own for each loop.",

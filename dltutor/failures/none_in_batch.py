@@ -88,9 +88,11 @@ def _loader(
 FAILURE = Failure(
     name="none_in_batch",
     lesson="01",
-    symptom="AttributeError: 'NoneType' object has no attribute 'numel' / TypeError: "
-    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found "
-    "<class 'NoneType'>",
+    symptoms=(
+        "AttributeError: 'NoneType' object has no attribute 'numel'",
+        "TypeError: default_collate: batch must contain tensors, numpy arrays, numbers, "
+        "dicts or lists; found <class 'NoneType'>",
+    ),
     cause="A sample is None. The batch is built in the worker, before the loop could skip it.",
     remedy="Decide before the epoch which samples exist, or drop and count them in collate_fn.",
     broken=broken,
@@ -101,10 +103,5 @@ FAILURE = Failure(
             "AttributeError: 'NoneType' object has no attribute 'numel'",
             "found <class 'NoneType'>",
         ),
-    ),
-    texts=(
-        r"'NoneType' object has no attribute 'numel'",
-        r"batch must contain tensors.*found <class 'NoneType'>",
-        r"expected Tensor as element \d+ in argument 0, but got NoneType",
     ),
 )

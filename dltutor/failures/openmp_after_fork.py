@@ -100,15 +100,16 @@ def openmp_libraries(maps: str) -> list[str]:
 FAILURE: Final = Failure(
     name="openmp_after_fork",
     lesson="07",
-    symptom="the epoch does not start, without an error: a worker stands in a tensor operation "
-    "that works in main",
+    symptoms=(
+        "the epoch does not start, without an error: a worker stands in a tensor operation "
+        "that works in main",
+    ),
     cause="GNU OpenMP hands work to threads that main had and fork did not copy.",
     remedy="Leave a worker at one thread (torch sets it so), or do not fork.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in __getitem__: standardized = (self.images[index] - self.mean)",)),
     start_methods=("fork",),
-    texts=(r"OMP: Warning #190", r"Forking a process while a parallel region is active"),
     deadline=3,
     absent=absent,
 )

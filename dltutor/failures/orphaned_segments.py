@@ -156,7 +156,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 FAILURE = Failure(
     name="orphaned_segments",
     lesson="11",
-    symptom="/dev/shm is full of files named torch_* that belong to no running process",
+    symptoms=("/dev/shm is full of files named torch_* that belong to no running process",),
     cause="With the sharing strategy file_system the batches have names, and torch_shm_manager, "
     "which removes them, was killed together with the run.",
     remedy="Keep the sharing strategy file_descriptor and fewer tensors alive. Where it has to be "
@@ -164,9 +164,5 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(BATCHES),
-    texts=(
-        r"could not unlink the shared memory file",
-        r"torch_shm_manager",
-    ),
     limits={"shm": "64M"},
 )

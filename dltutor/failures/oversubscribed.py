@@ -125,7 +125,7 @@ def one_core() -> str | None:
 FAILURE = Failure(
     name="oversubscribed",
     lesson="13",
-    symptom="more threads make it slower",
+    symptoms=("more threads make it slower",),
     cause="Each worker computes with as many threads as there are cores. Those that wait spin on "
     "the cores that the others need.",
     remedy="Workers times threads no more than cores: torch's one thread for each worker, and "
@@ -133,7 +133,6 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(2),
-    texts=(r"This DataLoader will create \d+ worker processes in total",),
-    limits={},  # a main process that has computed with OpenMP before would make the forked hang
+    isolated=True,  # a main process that has computed with OpenMP before would make the forked hang
     absent=one_core,
 )

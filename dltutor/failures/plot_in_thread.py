@@ -139,15 +139,16 @@ def absent() -> str | None:
 FAILURE: Final = Failure(
     name="plot_in_thread",
     lesson="07",
-    symptom="the epoch does not start, or not every time: a worker stands in `savefig` or "
-    "`canvas.draw`",
+    symptoms=(
+        "the epoch does not start, or not every time: a worker stands in `savefig` or "
+        "`canvas.draw`",
+    ),
     cause="A thread held matplotlib's one drawing lock when the workers were forked.",
     remedy="Draw in the main thread, between batches, or in another process.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in __getitem__: axes.figure.canvas.draw()",)),
     start_methods=("fork",),
-    texts=(r"with self\._render_lock", r"matplotlib/figure\.py.*in draw_wrapper"),
     deadline=3,
     absent=absent,
 )

@@ -100,7 +100,7 @@ def _loader(workers: int, start_method: str, prefetch_factor: int) -> DataLoader
 FAILURE = Failure(
     name="prefetch_budget",
     lesson="08",
-    symptom="`/dev/shm` fills up, or memory runs out, as soon as the loop starts",
+    symptoms=("`/dev/shm` fills up, or memory runs out, as soon as the loop starts",),
     cause="Each worker loads `prefetch_factor` batches ahead, and all of them lie in shared memory "
     "until the loop takes them.",
     remedy="Work out num_workers * prefetch_factor * bytes of a batch before choosing; keep "

@@ -101,8 +101,10 @@ def _loader(
 FAILURE = Failure(
     name="ragged_batch",
     lesson="02",
-    symptom="RuntimeError: stack expects each tensor to be equal size / RuntimeError: Trying to "
-    "resize storage that is not resizable",
+    symptoms=(
+        "RuntimeError: stack expects each tensor to be equal size",
+        "RuntimeError: Trying to resize storage that is not resizable",
+    ),
     cause="Samples of a batch differ in shape. In a worker, a first sample that is larger than the "
     "average fails earlier, with another message.",
     remedy="Pad in a collate function and hand over the lengths, or cut to one length.",
@@ -114,11 +116,5 @@ FAILURE = Failure(
             "RuntimeError: Trying to resize storage that is not resizable",
             "RuntimeError: stack expects each tensor to be equal size",
         ),
-    ),
-    texts=(
-        r"stack expects each tensor to be equal size",
-        r"Trying to resize storage that is not resizable",
-        r"invalid argument 0: Sizes of tensors must match except in dimension",
-        r"each element in list of batch should be of equal size",
     ),
 )

@@ -218,8 +218,10 @@ def _case(
 FAILURE = Failure(
     name="ranks",
     lesson="12",
-    symptom="DistributedSampler gives the same order every epoch / evaluation on two ranks gives "
-    "another result than on one",
+    symptoms=(
+        "DistributedSampler gives the same order every epoch",
+        "evaluation on two ranks gives another result than on one",
+    ),
     cause="Samplers of different ranks agree by seed and epoch, and nobody told them the epoch; "
     "shares are made equal by repeating samples.",
     remedy="Call set_epoch before every epoch, and evaluate without padding.",

@@ -118,7 +118,9 @@ def _loader(dataset: Recordings, workers: int, start_method: str) -> DataLoader[
 FAILURE = Failure(
     name="reference_cycle",
     lesson="10",
-    symptom="each worker's memory rises by hundreds of megabytes, falls all at once, rises again",
+    symptoms=(
+        "each worker's memory rises by hundreds of megabytes, falls all at once, rises again",
+    ),
     cause="A sample holds its parts and each part the sample. Only the garbage collector frees "
     "them, and it counts objects, not bytes.",
     remedy="Break the cycle: give the part what it needs, or a weak reference to the whole.",

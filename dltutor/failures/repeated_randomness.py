@@ -102,7 +102,7 @@ def _case(dataset: NoisySignals, workers: int, start_method: str, persistent: bo
 FAILURE = Failure(
     name="repeated_randomness",
     lesson="12",
-    symptom="the same random augmentation in all workers",
+    symptoms=("the same random augmentation in all workers",),
     cause="A generator of your own is copied to each worker with its state, and torch reseeds only "
     "the global ones.",
     remedy="Make the generator in __getitem__, from a seed, the epoch and the index.",

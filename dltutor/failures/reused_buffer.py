@@ -90,7 +90,10 @@ def _case(dataset: Frames, workers: int, start_method: str) -> Case:
 FAILURE = Failure(
     name="reused_buffer",
     lesson="04",
-    symptom="the same sample comes again and again / a sample holds the data of the next one",
+    symptoms=(
+        "the same sample comes again and again",
+        "a sample holds the data of the next one",
+    ),
     cause="A worker fills the buffer anew while its last content is still on its way to you.",
     remedy="Yield a copy of the buffer, or use new memory for each sample.",
     broken=broken,

@@ -77,7 +77,7 @@ def _case(dataset: Embeddings, workers: int, start_method: str) -> Case:
 FAILURE = Failure(
     name="shared_connection",
     lesson="05",
-    symptom="wrong samples, silently, from a database, a cache or an HTTP service",
+    symptoms=("wrong samples, silently, from a database, a cache or an HTTP service",),
     cause="All workers read the answers from the one connection that was made before they started.",
     remedy="Keep the address in the dataset, and connect in the process that asks.",
     broken=broken,

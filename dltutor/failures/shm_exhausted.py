@@ -139,21 +139,17 @@ def _loader(
 FAILURE = Failure(
     name="shm_exhausted",
     lesson="11",
-    symptom="RuntimeError: unable to allocate shared memory(shm) for file </torch_...>: No space "
-    "left on device (28) / Unexpected bus error encountered in worker",
+    symptoms=(
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_...>: No space "
+        "left on device (28)",
+        "Unexpected bus error encountered in worker",
+    ),
     cause="The batches on their way to main lie in /dev/shm, and together they are larger than it.",
     remedy="Give the container a larger /dev/shm. Send smaller batches: bytes as bytes, and a "
     "lower prefetch_factor.",
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("unable to allocate shared memory(shm) for file",)),
-    texts=(
-        r"unable to allocate shared memory ?\(shm\)",
-        r"</torch_\S+>: No space left on device",
-        r"unexpected bus error encountered in worker",
-        r"might be caused by insufficient shared memory",
-        r"killed by signal: Bus error",
-    ),
     limits={"shm": "24M"},
     deadline=10,
 )

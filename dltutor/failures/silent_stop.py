@@ -106,7 +106,7 @@ def _loader(dataset: LabelledReadings, workers: int, start_method: str) -> DataL
 FAILURE = Failure(
     name="silent_stop",
     lesson="02",
-    symptom="the epoch ends early without an error: fewer samples than len(dataset)",
+    symptoms=("the epoch ends early without an error: fewer samples than len(dataset)",),
     cause="next() without a match raises StopIteration in `__getitem__`. It is raised again in the "
     "loader's iterator, where it ends the loop.",
     remedy="Look up in a dict, or write next(..., None) and handle it. Count what the loop gets.",

@@ -91,7 +91,7 @@ def _case(dataset: Clips, workers: int, start_method: str, persistent: bool) -> 
 FAILURE = Failure(
     name="stale_epoch",
     lesson="04",
-    symptom="set_epoch has no effect with persistent_workers=True",
+    symptoms=("set_epoch has no effect with persistent_workers=True",),
     cause="A persistent worker keeps the copy of the dataset that it started with.",
     remedy="Keep the epoch in a shared tensor, and set it before the loader is iterated.",
     broken=broken,

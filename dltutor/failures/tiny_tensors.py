@@ -70,7 +70,7 @@ def _loader(workers: int, start_method: str, collate_fn: Any) -> DataLoader[Any]
 FAILURE = Failure(
     name="tiny_tensors",
     lesson="13",
-    symptom="with workers the epoch is many times slower than with none",
+    symptoms=("with workers the epoch is many times slower than with none",),
     cause="Each tensor of a batch is sent on its own, with a segment of shared memory and a "
     "descriptor, however small it is.",
     remedy="Pack what belongs together into one tensor with offsets, in collate_fn.",

@@ -82,21 +82,17 @@ def _loader(workers: int, start_method: str, batch_size: int, collate_fn: Any) -
 FAILURE = Failure(
     name="too_many_open_files",
     lesson="11",
-    symptom="RuntimeError: Too many open files. Communication with the workers is no longer "
-    "possible / RuntimeError: received 0 items of ancdata / OSError: [Errno 24] Too many open "
-    "files",
+    symptoms=(
+        "RuntimeError: Too many open files. Communication with the workers is no longer possible",
+        "RuntimeError: received 0 items of ancdata",
+        "OSError: [Errno 24] Too many open files",
+    ),
     cause="Each tensor that came from a worker is an open descriptor for as long as anything "
     "refers to it. The loop keeps a tensor of every batch.",
     remedy="Keep copies (clone) instead of the tensors of a batch. Pack many tensors into one.",
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("Too many open files. Communication with the workers",)),
-    texts=(
-        r"too many open files",
-        r"received \d+ items of ancdata",
-        r"communication with the workers is no longer possible",
-        r"change the sharing strategy by calling",
-    ),
     limits={"open_files": 128},
     deadline=15,
 )

@@ -102,8 +102,11 @@ def _loader(
 FAILURE = Failure(
     name="unpicklable_batch",
     lesson="02",
-    symptom="the loop hangs: a batch was dropped / TypeError: cannot pickle 'sqlite3.Row' object / "
-    "RuntimeError: Cowardly refusing to serialize non-leaf tensor which requires_grad",
+    symptoms=(
+        "the loop hangs: a batch was dropped",
+        "TypeError: cannot pickle 'sqlite3.Row' object",
+        "RuntimeError: Cowardly refusing to serialize non-leaf tensor which requires_grad",
+    ),
     cause="A batch holds something that cannot be pickled. The queue's thread prints that and "
     "drops the batch; the worker lives, and the main process waits.",
     remedy="Hand over tensors, numbers, strings, lists and dicts. Try to pickle one batch in the "
@@ -111,12 +114,5 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("TypeError: cannot pickle 'sqlite3.Row' object",)),
-    texts=(
-        r"in _feed .*cannot pickle '[\w.]+' object",
-        r"Can't (pickle|get) local (object|attribute)",
-        r"in _feed .*can't pickle [\w.]+ objects",
-        r"in _feed .*PicklingError: Can't pickle ",
-        r"Cowardly refusing to serialize non-leaf tensor which requires_grad",
-    ),
     deadline=3,
 )

@@ -102,16 +102,15 @@ def _loader(
 FAILURE = Failure(
     name="unpicklable_exception",
     lesson="02",
-    symptom="the loop hangs: a worker raised / AttributeError: Can't pickle local object",
+    symptoms=(
+        "the loop hangs: a worker raised",
+        "AttributeError: Can't pickle local object",
+    ),
     cause="The class of the exception cannot be found by its name. The queue's thread fails to "
     "pickle it, prints that, and drops the message.",
     remedy="Define exceptions at module level, and give the loader a timeout.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("Can't pickle local object", "Can't get local object")),
-    texts=(
-        r"Can't (pickle|get) local (object|attribute)",
-        r"in _feed .*PicklingError: Can't pickle <class '\S*(Error|Exception|Unreadable)'>",
-    ),
     deadline=3,
 )

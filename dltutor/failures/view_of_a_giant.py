@@ -85,7 +85,7 @@ def _loader(dataset: Excerpts, workers: int, start_method: str) -> DataLoader[to
 FAILURE = Failure(
     name="view_of_a_giant",
     lesson="08",
-    symptom="`/dev/shm` fills up although every sample is small",
+    symptoms=("`/dev/shm` fills up although every sample is small",),
     cause="A slice shares the storage of the tensor that it was cut from, and a worker sends the "
     "whole storage.",
     remedy="Return a clone() of the slice.",

@@ -11,8 +11,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from errno import ENOTDIR
-from hashlib import sha256
-from importlib import metadata
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
@@ -84,7 +82,7 @@ def lay_out(folder: Path) -> LaidOut:
 
 def _lay_out(folder: Path, wanted: dict[str, bytes], aside: Path) -> LaidOut:
     before = _recorded(folder)
-    record = before | {name: sha256(page).hexdigest() for name, page in wanted.items()}
+    record = before | {name: _sha256(page) for name, page in wanted.items()}
     new, updated, beside, kept = [], [], [], []
     moves: dict[str, bytes] = {}
     for name, page in wanted.items():
@@ -141,6 +139,8 @@ def _pages() -> Iterator[tuple[str, bytes]]:
 
 
 def _repository() -> str:
+    from importlib import metadata  # takes as long as all of `dltutor list`
+
     urls = metadata.metadata("dltutor").get_all("Project-URL") or []
     named: dict[str, str] = dict(url.split(", ", 1) for url in urls)
     return named["Repository"]
@@ -159,7 +159,7 @@ def _digest(path: Path) -> str | None:
     """Of a file's content, None where there is nothing; "" for what is not a file."""
     if not path.is_file():
         return "" if os.path.lexists(path) else None
-    return sha256(path.read_bytes()).hexdigest()
+    return _sha256(path.read_bytes())
 
 
 def _name_beside(folder: Path, name: str, digest: str) -> str:
@@ -174,3 +174,9 @@ def _name_beside(folder: Path, name: str, digest: str) -> str:
 
 def _files(number: int) -> str:
     return f"{number} file{'' if number == 1 else 's'}"
+
+
+def _sha256(content: bytes) -> str:
+    from hashlib import sha256  # loads OpenSSL, which `dltutor list` does not need
+
+    return sha256(content).hexdigest()

@@ -9,7 +9,7 @@ from dltutor.observation import texts, wording
 from dltutor.tables import Table
 
 if TYPE_CHECKING:
-    from dltutor.observation.confinement.evidence import Confinement
+    from dltutor.observation.confinement.limits import Confinement
     from dltutor.observation.memory.timeline import Timeline
 
 End = Literal["finished", "raised", "worker died", "main died", "hung"]

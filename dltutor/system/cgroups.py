@@ -78,7 +78,11 @@ def make(limit: int, *, proc: str = "/proc") -> Group:
     Raises:
         OSError: The system does not permit it.
     """
-    why = OSError("no memory cgroup is mounted")
+    why = OSError(
+        "no cgroup around this process hands its memory controller down"
+        if cgroup_files.groups("memory", proc=proc)
+        else "no memory cgroup is mounted"
+    )
     for parent, version in _parents(proc):
         group = Group(parent / f"{_PREFIX}{os.getpid()}", version)
         try:

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from torch.utils.data import DataLoader, Dataset
-
+from dltutor.failures.kit.facts import Facts
 from dltutor.failures.kit.sign import Sign
+
+if TYPE_CHECKING:  # torch takes a second to import, and `dltutor list` does not need it
+    from torch.utils.data import DataLoader, Dataset
 
 #: How multiprocessing can start a worker on Linux.
 START_METHODS: Final = ("fork", "spawn", "forkserver")
@@ -44,26 +46,18 @@ def never() -> str | None:
     return None
 
 
-@dataclass(frozen=True, eq=False)  # an entry is equal to itself only
-class Failure:
-    """One way in which a loader goes wrong, and the same loader mended.
+@dataclass(frozen=True, eq=False)  # compared by its facts, which no two of them share
+class Failure(Facts):
+    """One way in which a loader goes wrong, and the same loader fixed: its facts, and two cases.
 
     Args:
-        name: The name to search for, such as `corrupt_images`.
-        lesson: The number of the lesson that teaches it, such as "01".
-        symptom: What you see, in the words you would type into a search engine; where several
-            things can be seen, parted by " / ".
-        cause: Why it happens, in one or two sentences.
-        remedy: What to do at work, in one or two sentences.
         broken: Builds the loader that goes wrong.
-        fixed: Builds the mended loader.
+        fixed: Builds the fixed loader.
         sign: What the broken case shows and the fixed one does not.
         start_methods: The start methods under which the broken case shows its sign. Under the
             others it shows none, or another failure.
-        texts: Regular expressions, matched without regard to case, for what a log of this failure
-            contains: the wording of every torch version. Empty where nothing is said.
-        limits: Keyword arguments of `confine` for a case that is safe only there; None for one
-            that can be run anywhere.
+        limits: Keyword arguments of `confine`, for a case that is safe only under limits.
+        isolated: Whether the case needs an interpreter of its own, without any limits.
         deadline: Seconds that a run of the broken case is given under `fork`; other start methods
             take longer to start and are given more. The fixed case gets a minute.
         ordered: Whether the fixed case delivers the same batches in the same order with any number
@@ -72,17 +66,12 @@ class Failure:
         absent: Says why this machine does not show the failure, or returns None.
     """
 
-    name: str
-    lesson: str
-    symptom: str
-    cause: str
-    remedy: str
     broken: MakeCase
     fixed: MakeCase
     sign: Sign
     start_methods: tuple[str, ...] = START_METHODS
-    texts: tuple[str, ...] = ()
-    limits: Mapping[str, int | str] | None = None
+    limits: Mapping[str, int | str] = field(default_factory=dict)
+    isolated: bool = False
     deadline: float = 30
     ordered: bool = True
     absent: Callable[[], str | None] = never
@@ -97,6 +86,8 @@ def load(dataset: Dataset[Any], workers: int, start_method: str, **options: Any)
         start_method: "fork", "spawn" or "forkserver"; without workers it has no meaning.
         options: Further arguments of the DataLoader.
     """
+    from torch.utils.data import DataLoader
+
     return DataLoader(
         dataset,
         **{"batch_size": 4} | options,

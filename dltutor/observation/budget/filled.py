@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import threading
+import pickle
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-import psutil
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
@@ -19,11 +19,7 @@ from dltutor.observation.observing import observe
 from dltutor.observation.report import Observation
 
 _TAKEN: Final = 3  # batches that the loop takes: the first fills the queues, the others keep them
-_WATCH: Final = 0.5  # seconds between two looks whether main is there
 _PAUSE: Final = 3  # times as long as a look takes
-
-# A worker that ends while it makes a segment leaves it in /dev/shm.
-_collating = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -66,8 +62,7 @@ class Synthetic(Dataset[torch.Tensor]):
     def collate(self, samples: list[torch.Tensor]) -> Any:
         """What torch does by default, counted; a batch that fails counts, too."""
         try:
-            with _collating:
-                return default_collate(samples)
+            return default_collate(samples)
         finally:
             worker = get_worker_info()
             if worker is not None:
@@ -77,29 +72,6 @@ class Synthetic(Dataset[torch.Tensor]):
     def made(self) -> int:
         """Batches made so far by all workers."""
         return int(self._made.sum())
-
-
-@dataclass(frozen=True)
-class EndWithMain:
-    """A `worker_init_fn`: the worker ends as soon as main is gone.
-
-    Torch's own watch looks whether the parent changes. It misses a main that died before the
-    watch began; and under forkserver the parent is the server, which lives as long as a worker.
-
-    Args:
-        main: The pid of main.
-    """
-
-    main: int
-
-    def __call__(self, worker_id: int) -> None:
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        while psutil.pid_exists(self.main):
-            time.sleep(_WATCH)
-        with _collating:
-            os._exit(1)
 
 
 def fill(settings: Settings, deadline: float) -> Filled:
@@ -113,15 +85,14 @@ def fill(settings: Settings, deadline: float) -> Filled:
         RuntimeError: The run did not finish.
     """
     batches = settings.waiting + _TAKEN
-    dataset = Synthetic(batches * settings.batch_size, settings.sample_bytes, settings.workers)
+    dataset = Synthetic(batches * settings.batch_size, settings.sample_bytes, settings.num_workers)
     loader = DataLoader(
         dataset,
         settings.batch_size,
-        num_workers=settings.workers,
+        num_workers=settings.num_workers,
         prefetch_factor=settings.prefetch_factor,
         multiprocessing_context=settings.start_method,
         collate_fn=dataset.collate,
-        worker_init_fn=EndWithMain(os.getpid()),
     )
     looking = Lookout()
     before = looking.look(set())
@@ -147,3 +118,16 @@ def fill(settings: Settings, deadline: float) -> Filled:
     if seen.end != "finished":
         raise RuntimeError(f"the run did not finish.\n{seen}")
     return Filled(before, tuple(looks), seen)
+
+
+def main(folder: str) -> None:
+    """What the child of a trial does: fill the queues, and leave what it saw in the folder."""
+    with suppress(OSError):  # if memory runs out after all, it is not the kernel that goes
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    settings, deadline = pickle.loads((Path(folder) / "task").read_bytes())
+    result: Filled | str
+    try:
+        result = fill(settings, deadline)
+    except RuntimeError as error:
+        result = str(error)
+    (Path(folder) / "result").write_bytes(pickle.dumps(result))

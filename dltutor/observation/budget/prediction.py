@@ -56,12 +56,12 @@ class Prediction:
     @property
     def samples(self) -> int:
         """Private: each worker has the samples of the batch that it makes, beside the batch."""
-        return self.settings.workers * self.settings.batch_bytes
+        return self.settings.num_workers * self.settings.batch_bytes
 
     @property
     def processes(self) -> int:
         """All processes, without what is in shared memory."""
-        started = self.footprint.once + self.settings.workers * self.footprint.worker
+        started = self.footprint.once + self.settings.num_workers * self.footprint.worker
         return self.footprint.main + started + self.samples
 
     @property
@@ -91,7 +91,7 @@ class Prediction:
     def story(self) -> Table:
         """The prediction in a few rows."""
         one, this = self.settings, self.footprint
-        workers = f"{_number(one.workers, 'worker')} of {size(this.worker)}"
+        workers = f"{_number(one.num_workers, 'worker')} of {size(this.worker)}"
         rows = [
             ("batch", f"{_number(one.batch_size, 'sample')}, {size(one.batch_bytes)}"),
             (
@@ -122,7 +122,7 @@ def predict(
     machine: Machine,
     footprint: Footprint,
     *,
-    workers: int,
+    num_workers: int,
     prefetch_factor: int,
     batch_size: int,
     sample_bytes: int,
@@ -137,7 +137,7 @@ def predict(
         machine: Whose limits count.
         footprint: What the processes take up, as `footprint(start_method)` measures it. It
             tells the start method, too.
-        workers: `num_workers`, 1 or more.
+        num_workers: 1 or more.
         prefetch_factor: Batches that each worker makes ahead; torch's default is 2.
         batch_size: Samples in a batch.
         sample_bytes: The size of one sample in bytes.
@@ -148,7 +148,9 @@ def predict(
     Raises:
         ValueError: A setting is out of its range.
     """
-    settings = Settings(workers, prefetch_factor, batch_size, sample_bytes, footprint.start_method)
+    settings = Settings(
+        num_workers, prefetch_factor, batch_size, sample_bytes, footprint.start_method
+    )
     memory = min(machine.memory, machine.memory_limit or machine.memory)
     return Prediction(settings, footprint, machine.shm, memory)
 

@@ -12,7 +12,7 @@ class Settings:
     """The settings of a loader that decide what it holds.
 
     Args:
-        workers: `num_workers`, 1 or more.
+        num_workers: 1 or more.
         prefetch_factor: Batches that each worker makes ahead.
         batch_size: Samples in a batch.
         sample_bytes: The size of one sample, a single tensor, in bytes.
@@ -22,15 +22,15 @@ class Settings:
         ValueError: One of them is out of its range.
     """
 
-    workers: int
+    num_workers: int
     prefetch_factor: int
     batch_size: int
     sample_bytes: int
     start_method: str
 
     def __post_init__(self) -> None:
-        why = ": with 0 workers nothing is prefetched" if self.workers == 0 else ""
-        _check_count("workers", self.workers, why)
+        why = ": with 0 workers nothing is prefetched" if self.num_workers == 0 else ""
+        _check_count("num_workers", self.num_workers, why)
         _check_count("prefetch_factor", self.prefetch_factor)
         _check_count("batch_size", self.batch_size)
         _check_count("sample_bytes", self.sample_bytes)
@@ -45,7 +45,7 @@ class Settings:
     @property
     def waiting(self) -> int:
         """Batches that are made, or being made, when the queues are full."""
-        return self.prefetch_factor * self.workers
+        return self.prefetch_factor * self.num_workers
 
     @property
     def shared(self) -> int:

@@ -8,35 +8,23 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
-import subprocess
-import sys
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-import psutil
-
+from dltutor.observation.budget.filled import Filled
 from dltutor.observation.budget.prediction import Footprint, Prediction
 from dltutor.observation.budget.room import room
 from dltutor.observation.budget.settings import Settings, check_start_method
-from dltutor.system.processes import die_with_parent
-
-if TYPE_CHECKING:
-    from dltutor.observation.budget.filled import Filled
-    from dltutor.observation.budget.usage import Usage
+from dltutor.observation.budget.usage import Usage
+from dltutor.observation.confinement.supervising import argv_of, supervised, workspace
+from dltutor.observation.confinement.task import Task
 
 _START: Final = 60.0  # seconds for the child to import torch, and to tidy up
-_TIDY: Final = 5.0  # seconds for it to tidy up when you press Stop
 _FOOTPRINT: Final = 60.0  # seconds for a worker with nothing to do
 _SAID: Final = 2000  # characters of what it wrote, the last ones
-_BOOT: Final = (
-    "import sys; folder, parent, *sys.path = sys.argv[1:]; "
-    "from dltutor.observation.budget.trial import main; main(folder, int(parent))"
-)
+_CHILD: Final = "dltutor.observation.budget.filled"
 
 _footprints: dict[str, Footprint] = {}
 
@@ -117,80 +105,21 @@ def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
 
 
 def _in_child(settings: Settings, deadline: float) -> Filled:
-    with TemporaryDirectory(prefix="dltutor-") as name:
-        folder = Path(name)
+    with workspace() as (folder, interrupts):
         (folder / "task").write_bytes(pickle.dumps((settings, deadline)))
-        with (folder / "said").open("wb") as said:
-            # A session of its own: Stop does not reach it past us, and it can be ended as a whole.
-            child = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, name, str(os.getpid()), *sys.path],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                env={**os.environ, "TMPDIR": name},
-                start_new_session=True,
-            )
-        try:
-            child.wait(deadline + _START)
-        except subprocess.TimeoutExpired:
-            raise RuntimeError("the run did not finish: its process had to be killed") from None
-        finally:
-            _end(child)
-        return _result(folder, child.returncode)
+        task = Task(os.getpid(), argv_of(_CHILD, folder), str(folder), seconds=deadline + _START)
+        with supervised(task) as supervisor:
+            report, _ = supervisor.wait(interrupts)
+        if report.stopped:
+            raise RuntimeError("the run did not finish: its process had to be killed")
+        return _result(folder, report.exitcode)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    try:
-        if child.poll() is None:
-            child.send_signal(signal.SIGINT)  # observe tidies up
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(_TIDY)
-    finally:
-        if child.returncode != 0:
-            _kill_session(child.pid)
-        child.wait()
-
-
-def _kill_session(leader: int) -> None:
-    left = [process for process in psutil.process_iter() if _session(process.pid) == leader]
-    for process in left:
-        with suppress(psutil.Error):
-            # This one ends when all others have, and removes the semaphores of their queues.
-            if not any("resource_tracker" in word for word in process.cmdline()):
-                process.kill()
-    for process in left:  # killed between making a segment and unlinking it
-        for segment in Path("/dev/shm").glob(f"torch_{process.pid}_*"):
-            segment.unlink(missing_ok=True)
-
-
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except OSError:  # gone, or somebody else's
-        return 0
-
-
-def _result(folder: Path, exitcode: int) -> Filled:
+def _result(folder: Path, exitcode: int | None) -> Filled:
     if not (folder / "result").exists():
-        said = (folder / "said").read_text(errors="replace")[-_SAID:]
+        said = (folder / "output").read_text(errors="replace")[-_SAID:]
         raise RuntimeError(f"the run ended with exit code {exitcode}.\n{said}".strip())
     result: Filled | str = pickle.loads((folder / "result").read_bytes())
     if isinstance(result, str):
         raise RuntimeError(result)
     return result
-
-
-def main(folder: str, parent: int) -> None:
-    """What the child does."""
-    die_with_parent(parent)
-    with suppress(OSError):  # if memory runs out after all, it is not the kernel that goes
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    from dltutor.observation.budget.filled import fill
-
-    result: Any
-    settings, deadline = pickle.loads((Path(folder) / "task").read_bytes())
-    try:
-        result = fill(settings, deadline)
-    except RuntimeError as error:
-        result = str(error)
-    (Path(folder) / "result").write_bytes(pickle.dumps(result))

@@ -1,4 +1,9 @@
-"""A case or a script in a child interpreter under limits, and the keeper that tidies up.
+"""A loader or a script in a child interpreter under limits: what `confine` is made of.
 
-Nothing is imported here: the keeper runs without site-packages.
+From the caller's side to the child's: `confining` (confine itself), `targets`, `limits`,
+`supervising`; in a process between the two, `supervisor`, `child`, `watchdog`; in the child,
+`child_main`; afterwards `results` and `from_outside`. The cgroup and the mount themselves are
+made in `dltutor.system`.
+
+Nothing is imported here: the supervisor runs without site-packages.
 """

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from dltutor.system import cgroups, mounts
 from dltutor.system.processes import die_with_parent
 
-# Python ignores these and so would its children; the keeper ignores the first two.
+# Python ignores these and so would its children; the supervisor ignores the first two.
 _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 
 

@@ -1,24 +1,23 @@
-"""confine(): run a case or a script in a child interpreter under real limits."""
+"""confine(): run a loader or a script in a child interpreter under real limits."""
 
 from __future__ import annotations
 
 import math
 import os
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.observation.confinement.aftermath import Aftermath
-from dltutor.observation.confinement.keeper import Task
-from dltutor.observation.confinement.kept import keeper
-from dltutor.observation.confinement.targets import Script, read_target
-from dltutor.observation.confinement.wanted import Wanted
-from dltutor.observation.interrupts import interrupts_held
+from dltutor.observation.confinement.limits import ResourceLimits
+from dltutor.observation.confinement.results import Ended, observation_of
+from dltutor.observation.confinement.supervising import argv_of, supervised, workspace
+from dltutor.observation.confinement.targets import Function, Script, read_target
+from dltutor.observation.confinement.task import Task
 from dltutor.observation.report import Observation
 
+_CHILD: Final = "dltutor.observation.confinement.child_main"
 _START: Final = 60.0  # seconds, at least, for the child to import torch and to build the loader
 _END: Final = 10.0  # seconds for it to end the run and tidy up after its deadline
 
@@ -36,11 +35,11 @@ def confine(
     deadline: float = 30,
     **options: Any,
 ) -> Observation:
-    """Run a case, or a script, in a child interpreter under limits, and say what happened.
+    """Run a loader, or a script, in a child interpreter under limits, and say what happened.
 
-    The limits are the kernel's own: a cgroup for memory (version 1 or 2; version 2 is not
-    tested), a mount namespace for `/dev/shm`, RLIMIT_NOFILE for open files. A `/dev/shm` of one's
-    own needs no root where users may make user namespaces.
+    The limits are the kernel's own: a cgroup for memory (version 1 or 2), a mount
+    namespace for `/dev/shm`, RLIMIT_NOFILE for open files. A `/dev/shm` of one's own needs no root
+    where users may make user namespaces.
 
     Where no cgroup can be made, a watchdog stands in for the OOM killer: it sends SIGKILL to
     the largest worker when all processes together pass the limit, and the Observation says so. Set
@@ -55,9 +54,9 @@ def confine(
     than before, also if you press Stop, and also if this process is killed meanwhile.
 
     Args:
-        target: A function that returns a Case, from a module that the child can import; or the
-            path of a script, which is run as `python FILE` runs it. A script is seen from outside
-            only: its exit code, what it wrote, its memory.
+        target: A function that returns a DataLoader, or a Case, from a module that the child can
+            import; or the path of a script, which is run as `python FILE` runs it. A script is
+            seen from outside only: its exit code, what it wrote, its memory.
         memory: Limit for all processes together, in bytes or as text such as "300M" or "1G".
         shm: The size of `/dev/shm`, likewise.
         open_files: How many descriptors each process may have open.
@@ -69,42 +68,35 @@ def confine(
         What main printed is not kept, unless it died.
 
     Raises:
-        TypeError: `target` is no function or path, does not return a Case, or does not take these
-            options.
+        TypeError: `target` is no function or path, returns neither a DataLoader nor a Case,
+            or does not take these options.
         ValueError: A limit or the deadline is out of range, or the child cannot import `target`.
         FileNotFoundError: There is no such script.
         CannotConfine: `shm` or `open_files` is not permitted here.
         RuntimeError: Called outside the main thread, where Stop would not reach it.
         KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
     """
-    wanted = Wanted.read(memory, shm, open_files)
+    limits = ResourceLimits.read(memory, shm, open_files)
     work = read_target(target, options)
     _check(deadline)
-    script = isinstance(work, Script)
-    with (
-        interrupts_held() as interrupts,
-        tempfile.TemporaryDirectory(prefix="dltutor-child-", dir=_outside_shm()) as name,
-    ):
-        folder = Path(name)
+    with workspace() as (folder, interrupts):
+        if isinstance(work, Function):
+            work.leave_in(folder, deadline)
+        script = isinstance(work, Script)
         task = Task(
             parent=os.getpid(),
-            argv=work.argv(folder, deadline),
-            folder=name,
+            argv=work.argv() if isinstance(work, Script) else argv_of(_CHILD, folder),
+            folder=str(folder),
             seconds=deadline if script else max(deadline, _START),
             seconds_observing=None if script else deadline + _END,
             use_cgroup=not os.environ.get("DLTUTOR_WATCHDOG"),
-            **asdict(wanted),
+            **asdict(limits),
         )
-        with keeper(task) as kept:
-            report, recorded = kept.wait(interrupts, record=script)
+        with supervised(task) as supervisor:
+            report, recorded = supervisor.wait(interrupts, record=script)
         if report.refused is not None:
-            raise CannotConfine(wanted.refusal(*report.refused))
-        return Aftermath(folder, wanted, report, deadline, script, recorded).observation()
-
-
-def _outside_shm() -> str | None:
-    # The child may get another /dev/shm, and would not find a folder in this one.
-    return "/tmp" if os.path.realpath(tempfile.gettempdir()).startswith("/dev/shm") else None
+            raise CannotConfine(limits.refusal(*report.refused))
+        return observation_of(Ended(folder, limits, report, deadline, script, recorded))
 
 
 def _check(deadline: object) -> None:

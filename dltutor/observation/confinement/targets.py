@@ -1,4 +1,4 @@
-"""What `confine` can run in a child interpreter: a function that builds a Case, or a script."""
+"""What `confine` can run in a child interpreter: a function that makes a loader, or a script."""
 
 from __future__ import annotations
 
@@ -13,13 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-_BOOT: Final = (
-    "import sys; folder, *sys.path = sys.argv[1:]; "
-    "from dltutor.observation.confinement.confined import main; main(folder)"
-)
 _TO_A_FILE: Final = (
-    "write it to a file, with `%%writefile my_case.py` at the top of its cell, then "
-    "`from my_case import {name}`"
+    "write it to a file, with `%%writefile my_loader.py` at the top of its cell, "
+    "then `from my_loader import {name}`"
 )
 
 
@@ -29,31 +25,29 @@ class Script:
 
     path: Path
 
-    def argv(self, folder: Path, deadline: float) -> list[str]:
+    def argv(self) -> list[str]:
         """The command line that runs it."""
         return [sys.executable, os.fspath(self.path)]
 
 
 @dataclass(frozen=True)
-class CaseMaker:
-    """A function that returns a Case, by name, and its keyword arguments."""
+class Function:
+    """A function that returns a DataLoader or a Case, by name, and its keyword arguments."""
 
     module: str
     name: str
     options: Mapping[str, Any]
 
-    def argv(self, folder: Path, deadline: float) -> list[str]:
-        """The command line that observes its Case; what it needs is left in `folder`."""
+    def leave_in(self, folder: Path, deadline: float) -> None:
+        """Write down for the child what to call and observe."""
         try:
-            case = pickle.dumps((self.module, self.name, dict(self.options), deadline))
+            call = pickle.dumps((self.module, self.name, dict(self.options), deadline))
         except Exception as error:
             raise TypeError(f"the options of {self.name} must be picklable: {error}") from error
-        (folder / "case").write_bytes(case)
-        # The path of this process, so that the child finds the same modules.
-        return [sys.executable, "-X", "faulthandler", "-c", _BOOT, str(folder), *sys.path]
+        (folder / "function").write_bytes(call)
 
 
-def read_target(target: object, options: Mapping[str, Any]) -> Script | CaseMaker:
+def read_target(target: object, options: Mapping[str, Any]) -> Script | Function:
     """Find out what a target is, and whether a new interpreter could run it.
 
     Args:
@@ -69,7 +63,7 @@ def read_target(target: object, options: Mapping[str, Any]) -> Script | CaseMake
         return _script(Path(target), options)
     if not callable(target) or isinstance(target, type):
         raise TypeError(
-            "target must be a function that returns a Case, such as "
+            "target must be a function that returns a DataLoader or a Case, such as "
             "dltutor.failures.corrupt_images.broken (without parentheses), or the path of a "
             f"script, got {type(target).__name__}: {target!r:.60}"
         )
@@ -78,7 +72,7 @@ def read_target(target: object, options: Mapping[str, Any]) -> Script | CaseMake
         inspect.signature(target).bind(**options)
     except TypeError as error:
         raise TypeError(f"{name}() cannot be called with these options: {error}") from None
-    return CaseMaker(module, name, options)
+    return Function(module, name, options)
 
 
 def _script(path: Path, options: Mapping[str, Any]) -> Script:

@@ -1,4 +1,4 @@
-"""Starting the keeper, and waiting for what it has to tell."""
+"""Starting the supervisor of a child interpreter, and waiting for its report."""
 
 from __future__ import annotations
 
@@ -6,40 +6,73 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final
 
-from dltutor.observation.confinement.keeper import Report, Task
-from dltutor.observation.interrupts import Interrupts
+from dltutor.observation.confinement.task import Report, Task
+from dltutor.observation.interrupts import Interrupts, interrupts_held
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.texts import fate
 from dltutor.system import cgroups
 from dltutor.system.processes import end_strays
 
-_PATIENCE: Final = 20.0  # seconds for the keeper to end all that it keeps
+_PATIENCE: Final = 20.0  # seconds for the supervisor to end everything that it supervises
 
-# The keeper does without site-packages, and without torch, which the packages import.
-_KEEPER: Final = """
+# The supervisor does without site-packages, and without torch, which the packages import.
+_SUPERVISOR: Final = """
 import json, sys, types
 task, folders, path = map(json.loads, sys.argv[1:])
 for name in folders:
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [folders[name]]
 sys.path += path
-from dltutor.observation.confinement.keeper import main
+from dltutor.observation.confinement.supervisor import main
 main(task)
 """
+_CHILD: Final = (
+    "import sys; from importlib import import_module; module, folder, *sys.path = sys.argv[1:]; "
+    "import_module(module).main(folder)"
+)
 
 
-class Keeper:
-    """A running keeper.
+def argv_of(module: str, folder: Path) -> list[str]:
+    """The command line of a child that calls `main(folder)` of a module.
+
+    It gets the path of this process, so that it finds the same modules.
+    """
+    return [sys.executable, "-X", "faulthandler", "-c", _CHILD, module, str(folder), *sys.path]
+
+
+@contextmanager
+def workspace() -> Iterator[tuple[Path, Interrupts | None]]:
+    """A folder for all that a child writes; it is gone at the end of the block.
+
+    In the main thread Stop is held back in the block. In others it is not heard anyway.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    with (
+        interrupts_held() if main else nullcontext() as interrupts,
+        tempfile.TemporaryDirectory(prefix="dltutor-child-", dir=_outside_shm()) as name,
+    ):
+        yield Path(name), interrupts
+
+
+def _outside_shm() -> str | None:
+    # The child may get another /dev/shm, and would not find a folder in this one.
+    return "/tmp" if os.path.realpath(tempfile.gettempdir()).startswith("/dev/shm") else None
+
+
+class Supervisor:
+    """A running supervisor.
 
     Args:
-        process: It.
+        process: Its process.
         errors: The file in which it writes if it fails.
     """
 
@@ -47,18 +80,20 @@ class Keeper:
         self._process = process
         self._errors = errors
 
-    def wait(self, interrupts: Interrupts, *, record: bool) -> tuple[Report, Timeline | None]:
+    def wait(
+        self, interrupts: Interrupts | None, *, record: bool = False
+    ) -> tuple[Report, Timeline | None]:
         """Wait until the child has ended and everything of it is gone.
 
         Args:
-            interrupts: Let through while it waits.
+            interrupts: Let through while it waits; None where none are held back.
             record: Record the memory of the child meanwhile.
 
         Returns:
             The report, and the timeline if there was a child to record.
 
         Raises:
-            RuntimeError: The keeper itself was killed.
+            RuntimeError: The supervisor itself was killed.
         """
         line = self._read(interrupts)
         timeline = None
@@ -71,28 +106,28 @@ class Keeper:
                     timeline = recorder.stop()
         return Report(**line), timeline
 
-    def _read(self, interrupts: Interrupts) -> dict[str, Any]:
+    def _read(self, interrupts: Interrupts | None) -> dict[str, Any]:
         assert self._process.stdout is not None
-        with interrupts.let_through():
+        with interrupts.let_through() if interrupts else nullcontext():
             line = self._process.stdout.readline()
         if line:
             answer: dict[str, Any] = json.loads(line)
             return answer
         said = self._errors.read_text().strip().splitlines()[-1:]
         why = ": ".join([fate(self._process.wait(_PATIENCE)), *said])
-        raise RuntimeError(f"the process that keeps the child interpreter was lost: it {why}")
+        raise RuntimeError(f"the process that supervises the child was lost: it {why}")
 
 
 @contextmanager
-def keeper(task: Task) -> Iterator[Keeper]:
-    """Start the keeper; at the end of the block nothing of it and of its child is left."""
+def supervised(task: Task) -> Iterator[Supervisor]:
+    """Start a supervisor; at the end of the block it, its child and what they started are gone."""
     observation = Path(__file__).parents[1]
     folders = {"dltutor": str(observation.parent), "dltutor.observation": str(observation)}
     arguments = [json.dumps(each) for each in (asdict(task), folders, sys.path)]
-    errors = Path(task.folder) / "keeper"
+    errors = Path(task.folder) / "supervisor"
     with errors.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _KEEPER, *arguments],
+            [sys.executable, "-I", "-S", "-c", _SUPERVISOR, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file,
@@ -102,7 +137,7 @@ def keeper(task: Task) -> Iterator[Keeper]:
             start_new_session=True,
         )
     try:
-        yield Keeper(process, errors)
+        yield Supervisor(process, errors)
     finally:
         _end(process, task.folder)
 

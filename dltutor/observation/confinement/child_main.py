@@ -1,4 +1,4 @@
-"""What the child of `confine` does: build the case, observe it, hand the Observation over.
+"""What the child of `confine` does with a function: call it, observe the loader, hand over.
 
 It runs in an interpreter of its own that has taken its limits on already. All that it hands over
 lies in the folder that it is given: `observation`, and while it runs `observing`, `workers` and
@@ -19,10 +19,10 @@ from typing import Any, Final
 from torch.utils.data import DataLoader
 
 from dltutor.observation import errors
-from dltutor.observation.confinement.unobserved import timeline_of, unobserved
+from dltutor.observation.confinement.from_outside import timeline_of, unobserved
 from dltutor.observation.memory.lives import Limits
 from dltutor.observation.memory.moments import Moment
-from dltutor.observation.observing import observe
+from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.report import Observation
 from dltutor.observation.stacks import answer_when_asked
 
@@ -57,14 +57,14 @@ class Expendable:
 
 
 def main(folder: str) -> None:
-    """Do what the file `case` asks for, and end this process."""
+    """Do what the file `function` asks for, and end this process."""
     answer_when_asked(folder)
-    module, name, options, deadline = pickle.loads((Path(folder) / "case").read_bytes())
+    module, name, options, deadline = pickle.loads((Path(folder) / "function").read_bytes())
     result = _observe(folder, module, name, options, deadline)
     unfinished = Path(folder) / "unfinished"
     unfinished.write_bytes(_pickled(result))
     unfinished.rename(Path(folder) / "observation")
-    # All that would be tidied up at exit is in the folder, or a process that the keeper ends.
+    # All that would be tidied up at exit is in the folder, or a process that the supervisor ends.
     os._exit(0)
 
 
@@ -84,7 +84,7 @@ def _observe(
         target: Any = import_module(module)
         for part in name.split("."):
             target = getattr(target, part)
-        case = target(**options)
+        made = target(**options)
     except Exception as error:
         return unobserved(
             "raised",
@@ -93,10 +93,13 @@ def _observe(
             timeline=timeline_of([], Limits(), "the loader could not be built"),
             failed=errors.read(error),
         )
-    loader = getattr(case, "loader", None)
-    if not isinstance(loader, DataLoader):
-        return TypeError(f"target must return a Case, but {name}() returned {type(case).__name__}")
-    loader.worker_init_fn = Expendable(folder, loader.worker_init_fn)
+    loader, consume = getattr(made, "loader", made), getattr(made, "consume", None)
+    if isinstance(loader, DataLoader):
+        loader.worker_init_fn = Expendable(folder, loader.worker_init_fn)
+    try:
+        check_arguments(loader, deadline, consume, 1)
+    except TypeError as error:
+        return TypeError(f"target must return a DataLoader or a Case, {name}() does not: {error}")
     with (Path(folder) / "samples").open("wb") as file:
 
         def keep(sample: Moment) -> None:
@@ -104,4 +107,4 @@ def _observe(
             file.flush()
 
         (Path(folder) / "observing").touch()
-        return observe(loader, deadline=deadline, consume=case.consume, listeners=[keep])
+        return observe(loader, deadline=deadline, consume=consume, listeners=[keep])

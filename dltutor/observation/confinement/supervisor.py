@@ -1,4 +1,4 @@
-"""The keeper: a small process that starts a child under limits, waits for it, and tidies up.
+"""The supervisor: a small process that starts a child under limits, waits for it, and tidies up.
 
 It stands between `confine` and the child, so that the clean-up is in one place, whatever becomes
 of either: processes, what they left in `/dev/shm`, the cgroup and, where the process that
@@ -14,11 +14,12 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from dltutor.observation.confinement import child
+from dltutor.observation.confinement.task import Report, Task, worker_numbers
 from dltutor.observation.confinement.watchdog import Watchdog
 from dltutor.system import cgroups
 from dltutor.system.kernel_log import KernelLog
@@ -27,64 +28,6 @@ from dltutor.system.processes import adopt_orphans, end_descendants, unlink_segm
 
 _TICK: Final = 0.05  # seconds between two looks
 _ANSWER: Final = 2.0  # seconds for the child to write where it stands
-
-
-@dataclass(frozen=True)
-class Task:
-    """What the keeper is to do.
-
-    Args:
-        parent: The pid of the process that waits for the report.
-        argv: The child's command line.
-        folder: For all that the child and its workers write.
-        seconds: How long the child may take, or may take before it makes the file `observing`.
-        seconds_observing: How long from there on; None if it makes no such file.
-        memory: Limit in bytes, or None.
-        shm: The size of its own `/dev/shm` in bytes, or None.
-        open_files: Limit, or None.
-        use_cgroup: Whether to try a cgroup.
-    """
-
-    parent: int
-    argv: list[str]
-    folder: str
-    seconds: float
-    seconds_observing: float | None
-    memory: int | None
-    shm: int | None
-    open_files: int | None
-    use_cgroup: bool
-
-
-@dataclass
-class Report:
-    """What became of the child.
-
-    Args:
-        pid: Its pid.
-        exitcode: Its exit code; negative for a signal; None if it was stopped.
-        stopped: Whether it was stopped because its time was over.
-        seconds: How long it ran.
-        refused: The limit that the system does not permit, and why; then nothing was run.
-        cgroup: The version of its cgroup, or None without one.
-        no_cgroup: Why there was none.
-        oom_kills: The group's own count of kills.
-        peak: The most memory in use in the group, in bytes.
-        kernel_log: The kernel's lines about the kills; None where they may not be read.
-        watchdog: The pids that the watchdog killed.
-    """
-
-    pid: int = 0
-    exitcode: int | None = None
-    stopped: bool = False
-    seconds: float = 0.0
-    refused: tuple[str, str] | None = None
-    cgroup: int | None = None
-    no_cgroup: str = ""
-    oom_kills: int | None = None
-    peak: int | None = None
-    kernel_log: list[str] | None = None
-    watchdog: tuple[int, ...] = ()
 
 
 def main(options: dict[str, Any]) -> None:
@@ -123,19 +66,6 @@ def main(options: dict[str, Any]) -> None:
         if os.getppid() != task.parent:
             shutil.rmtree(task.folder, ignore_errors=True)
     _tell(asdict(report))
-
-
-def worker_numbers(folder: str) -> dict[int, int]:
-    """The number of each worker that has started, by its pid.
-
-    Args:
-        folder: The Task's.
-    """
-    try:
-        lines = (Path(folder) / "workers").read_text().splitlines()
-    except OSError:
-        return {}
-    return {int(pid): int(number) for pid, number in (line.split() for line in lines)}
 
 
 def _make_group(task: Task, report: Report) -> cgroups.Group | None:

@@ -1,0 +1,64 @@
+"""The facts of a failure mode that can be told without running it, and without importing torch.
+
+They stand in one place, the `FAILURE = Failure(...)` at the end of the failure's module, and are
+read from there as source: to import fifty modules, and torch with them, takes seconds, and
+`dltutor list` and `dltutor explain` answer at once.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+_FOLDER: Final = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a failure mode is called, looks like, comes from, and what to do about it.
+
+    Args:
+        name: The name to search for, such as `corrupt_images`.
+        lesson: The number of the lesson that teaches it, such as "01".
+        symptoms: What you see, each in the words you would type into a search engine.
+        cause: Why it happens, in one or two sentences.
+        remedy: What to do at work, in one or two sentences.
+    """
+
+    name: str
+    lesson: str
+    symptoms: tuple[str, ...]
+    cause: str
+    remedy: str
+
+
+def read_facts(name: str) -> Facts:
+    """Read the facts of one failure mode from the source of its module.
+
+    Args:
+        name: The failure mode's name, which is its module's.
+
+    Raises:
+        ValueError: The module does not end with `FAILURE = Failure(...)`, or a fact in it is not
+            written out as a literal.
+    """
+    path = _FOLDER / f"{name}.py"
+    source = path.read_text(encoding="utf-8")
+    # Only the end is parsed: it is a tenth of the module, and there are fifty.
+    end = source.rfind("\nFAILURE")
+    statement = ast.parse(source[end:]).body[0] if end >= 0 else None
+    call = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if not isinstance(call, ast.Call):
+        raise ValueError(f"{path} must end with `FAILURE = Failure(...)`")
+    written = {keyword.arg: keyword.value for keyword in call.keywords}
+    facts: dict[str, Any] = {}
+    for field in fields(Facts):
+        try:
+            facts[field.name] = ast.literal_eval(written[field.name])
+        except (KeyError, ValueError):
+            raise ValueError(
+                f"{path}: {field.name} of FAILURE must be written out as a literal keyword"
+            ) from None
+    return Facts(**facts)

@@ -1,0 +1,156 @@
+"""A learner's own loader: its settings, and the size of a batch that it made."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import multiprocessing
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from dltutor.observation.budget.prediction import Footprint
+from dltutor.observation.budget.settings import Settings
+from dltutor.observation.observing import check_arguments, observe
+from dltutor.observation.texts import said, tidy
+from dltutor.system.process_memory import pss
+
+_TORCHS_DEFAULT: Final = 2  # prefetch_factor, where there are workers
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What was measured when one worker made a batch. Sizes are in bytes.
+
+    Args:
+        samples: How many there are in the batch.
+        bytes: Its tensors in shared memory, each in whole pages.
+        worker: USS of the worker that made it, samples included; 0 if it was not read.
+    """
+
+    samples: int
+    bytes: int
+    worker: int
+
+
+def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
+    """Have one worker make one batch, with the loader's own start method, and measure it.
+
+    No more than two batches are made, so that it is safe where the loader itself would not be.
+
+    Args:
+        loader: The learner's.
+        deadline: Seconds.
+
+    Raises:
+        ValueError: There was no batch, or none with a tensor.
+    """
+    seen = observe(_with_one_worker(loader), consume=_measure_first, deadline=deadline)
+    if seen.end != "finished":
+        error = f" ({tidy(said(*seen.chain[-1]))})" if seen.end == "raised" else ""
+        raise ValueError(
+            "loader must give a batch that can be measured. Asked for one, with one worker, it "
+            f"ended like this: {seen.story().title}{error}. observe(loader) shows more"
+        )
+    if seen.batches == 0:
+        raise ValueError("loader must give a batch that can be measured, and it is empty")
+    assert isinstance(seen.result, int)
+    if seen.result == 0:
+        raise ValueError(
+            "loader must give batches with tensors in them: anything else goes through a pipe and "
+            "takes up no shared memory"
+        )
+    worker = seen.timeline.peak("uss", "W0")
+    return Batch(max(1, seen.samples), seen.result, 0 if math.isnan(worker) else int(worker))
+
+
+def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settings:
+    """The settings of a loader, with some of them changed.
+
+    Args:
+        loader: The learner's.
+        batch: As measured.
+        changed: Settings to take instead of the loader's; those that are None are the loader's.
+
+    Raises:
+        TypeError: It is no DataLoader.
+        ValueError: A setting is out of its range.
+    """
+    check_arguments(loader, deadline=1, consume=None, epochs=1)
+    context = loader.multiprocessing_context
+    own: dict[str, Any] = {
+        "num_workers": loader.num_workers,
+        "prefetch_factor": loader.prefetch_factor or _TORCHS_DEFAULT,
+        "batch_size": batch.samples,
+        "sample_bytes": -(-batch.bytes // batch.samples),
+        "start_method": context.get_start_method() if context else _default_start_method(),
+    }
+    return Settings(**own | {name: value for name, value in changed.items() if value is not None})
+
+
+def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
+    """What the processes of a learner's loader take up: this one, and the worker as measured."""
+    main = max(synthetic.main, pss(os.getpid()))
+    return replace(synthetic, main=main, worker=max(synthetic.worker, batch.worker))
+
+
+def tensor_bytes(batch: object) -> int:
+    """What the tensors of a batch take up in shared memory: their storages, in whole pages.
+
+    A tensor that is a view takes its whole storage along; two that share one take it once.
+    """
+    storages = {}
+    for tensor in _tensors(batch):
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = -(-storage.nbytes() // mmap.PAGESIZE) * mmap.PAGESIZE
+    return sum(storages.values())
+
+
+def _tensors(thing: object) -> Iterator[torch.Tensor]:
+    if isinstance(thing, torch.Tensor):
+        yield thing
+    elif isinstance(thing, Mapping):
+        for each in thing.values():
+            yield from _tensors(each)
+    elif isinstance(thing, (list, tuple)):
+        for each in thing:
+            yield from _tensors(each)
+    elif is_dataclass(thing):
+        for field in fields(thing):
+            yield from _tensors(getattr(thing, field.name))
+
+
+def _measure_first(loader: DataLoader[Any]) -> int:
+    for batch in loader:
+        return tensor_bytes(batch)
+    return 0
+
+
+def _with_one_worker(loader: DataLoader[Any]) -> DataLoader[Any]:
+    given: dict[str, Any] = {}
+    if loader.batch_sampler is not None and not isinstance(loader.dataset, IterableDataset):
+        given["batch_sampler"] = loader.batch_sampler
+    else:
+        given["batch_size"] = loader.batch_size
+        if not isinstance(loader.dataset, IterableDataset):
+            given["sampler"] = loader.sampler
+    return DataLoader(
+        loader.dataset,
+        **given,
+        num_workers=1,
+        prefetch_factor=1,
+        collate_fn=loader.collate_fn,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        generator=loader.generator,
+    )
+
+
+def _default_start_method() -> str:
+    # Asking multiprocessing itself would fix its choice for the rest of the process.
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    return chosen or multiprocessing.get_all_start_methods()[0]

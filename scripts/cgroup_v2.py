@@ -1,0 +1,158 @@
+"""Run the tests of `confine` on a kernel with cgroup version 2: Debian's, in a virtual machine.
+
+`python scripts/cgroup_v2.py` downloads Debian's kernel, boots it in QEMU, and runs
+`tests/test_cgroup_v2.py` and `tests/test_cgroups.py` inside, with this machine's files and this
+interpreter's environment, which the guest may only read. It needs neither root nor KVM, but Debian
+(for `apt-get download`), the package qemu-system-x86, and some minutes. It is no part of
+`make test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+REPOSITORY: Final = Path(__file__).resolve().parents[1]
+TESTS: Final = ("tests/test_cgroup_v2.py", "tests/test_cgroups.py")
+QEMU: Final = "qemu-system-x86_64"
+PACKAGES: Final = ("busybox-static",)  # and the kernel
+MODULES: Final = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p")
+SWAP: Final = 256 << 20  # bytes: what may be swapped out would hide a limit
+SECONDS: Final = 1500  # for everything
+
+# What the guest does, in busybox's shell. The machine's files are below /host.
+INIT: Final = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mkdir -p /proc /sys /dev /host
+mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev
+for module in {modules}; do insmod /modules/$module.ko || echo "no $module"; done
+mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=1048576 files /host
+cd /host
+mount --bind /dev dev; mkdir -p /dev/shm; mount -t tmpfs -o size=512m,mode=1777 shm dev/shm
+mount -t proc proc proc; mount -t sysfs sysfs sys; mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t tmpfs -o mode=1777 tmp {tmp}
+mkswap /dev/vda >/dev/null; swapon /dev/vda
+echo +memory > sys/fs/cgroup/cgroup.subtree_control
+ip link set lo up
+echo "kernel $(uname -r), $(grep MemTotal /proc/meminfo), $(grep SwapTotal /proc/meminfo)"
+chroot . /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME={tmp} LANG=C.UTF-8 \\
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={repository} sh -c {command}
+echo "ended with exit code $?"
+poweroff -f
+"""
+
+
+def main() -> None:
+    """Boot, run, and end with the exit code of the tests."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tests", nargs="*", help=f"arguments for pytest; default {TESTS}")
+    parser.add_argument("--memory", default="2G", help="of the guest; default 2G")
+    given = parser.parse_args()
+    if shutil.which(QEMU) is None:
+        sys.exit(f"{QEMU} is not there: apt-get install qemu-system-x86")
+    with tempfile.TemporaryDirectory(prefix="dltutor-vm-") as name:
+        folder = Path(name)
+        files = unpack(folder)
+        (kernel,) = files.glob("boot/vmlinuz-*")
+        image = folder / "initramfs"
+        image.write_bytes(b"".join(archive(files, given.tests or list(TESTS))))
+        with (folder / "swap").open("wb") as swap:
+            swap.truncate(SWAP)
+        code = boot(kernel, image, folder / "swap", given.memory)
+    sys.exit(code)
+
+
+def unpack(folder: Path) -> Path:
+    """Download the packages and unpack them; returns where."""
+    depends = subprocess.run(
+        ["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=True
+    ).stdout
+    kernels = re.findall(r"Depends: (linux-image-\S+)", depends)
+    subprocess.run(
+        ["apt-get", "download", "-qq", kernels[0], *PACKAGES],
+        cwd=folder,
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
+    for package in folder.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", package, folder / "files"], check=True)
+    return folder / "files"
+
+
+def archive(files: Path, tests: list[str]) -> Iterator[bytes]:
+    """The guest's first file system, as the kernel reads it (cpio, newc)."""
+    modules = {path.stem: path for path in files.glob("lib/modules/**/*.ko")}
+    order: list[str] = []
+    for name in MODULES:
+        add_with_dependencies(name, modules, order)
+    pytest = [sys.executable, "-m", "pytest", "-rA", "-q", "-p", "no:cacheprovider", *tests]
+    command = f"cd {REPOSITORY} && {shlex.join(pytest)}"
+    init = INIT.format(
+        modules=" ".join(order),
+        repository=REPOSITORY,
+        tmp=tempfile.gettempdir().lstrip("/"),
+        command=shlex.quote(command),
+    )
+    yield entry("bin", b"", 0o040755)
+    yield entry("modules", b"", 0o040755)
+    yield entry("bin/busybox", (files / "bin/busybox").read_bytes(), 0o100755)
+    for name in order:
+        yield entry(f"modules/{name}.ko", modules[name].read_bytes(), 0o100644)
+    yield entry("init", init.encode(), 0o100755)
+    yield entry("TRAILER!!!", b"", 0)
+
+
+def add_with_dependencies(name: str, modules: dict[str, Path], order: list[str]) -> None:
+    """Append a module after those that it needs; what is built into the kernel has no file."""
+    if name in order or name not in modules:
+        return
+    found = re.search(rb"\0depends=([^\0]*)\0", modules[name].read_bytes())
+    for other in found[1].decode().split(",") if found else ():
+        add_with_dependencies(other, modules, order)
+    order.append(name)
+
+
+def entry(name: str, data: bytes, mode: int) -> bytes:
+    """One file of an archive."""
+    numbers = [0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0]
+    head = b"070701" + b"".join(b"%08x" % number for number in numbers) + name.encode() + b"\0"
+    return head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4)
+
+
+def boot(kernel: Path, image: Path, swap: Path, memory: str) -> int:
+    """Boot, show what the guest writes, and return the exit code of its tests."""
+    command = [
+        *(QEMU, "-m", memory, "-smp", "1", "-cpu", "max", "-nographic", "-no-reboot"),
+        *("-kernel", str(kernel), "-initrd", str(image)),
+        *("-append", "console=ttyS0 quiet panic=-1"),
+        *("-drive", f"file={swap},if=virtio,format=raw"),
+        *(
+            "-virtfs",
+            "local,path=/,mount_tag=files,security_model=none,readonly=on,multidevs=remap",
+        ),
+    ]
+    code = 1
+    with subprocess.Popen(
+        ["timeout", str(SECONDS), *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as guest:
+        assert guest.stdout is not None
+        for line in guest.stdout:
+            print(line, end="", flush=True)
+            if found := re.match(r"ended with exit code (\d+)", line):
+                code = int(found[1])
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""confine() on a kernel with cgroup version 2, which most machines have: skipped elsewhere.
+
+`scripts/cgroup_v2.py` boots such a kernel and runs this file there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import confined_cases
+import nobody
+import pytest
+
+from dltutor.observation.confinement.confining import confine
+from dltutor.system import cgroup_files, cgroups
+
+MB = 1 << 20
+ROOT = Path("/sys/fs/cgroup")
+VERSIONS = {version for _, version in cgroup_files.groups("memory")}
+
+pytestmark = [
+    pytest.mark.timeout(600, method="thread"),
+    pytest.mark.skipif({2} != VERSIONS, reason="the memory controller is not one of version 2"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="makes groups beside its own"),
+]
+
+GREEDY = f"rows = [bytearray(b'x') * {MB} for _ in range(500)]"
+SECONDS = 200  # an emulated machine is slow
+
+
+@pytest.fixture
+def greedy(tmp_path: Path) -> Path:
+    """A script that takes 500 MB."""
+    (tmp_path / "greedy.py").write_text(GREEDY)
+    tmp_path.chmod(0o755)
+    return tmp_path / "greedy.py"
+
+
+@pytest.fixture
+def tree() -> Iterator[Path]:
+    """A group of its own at the root, with a group `inside` that a process may be in."""
+    folder = ROOT / "test"
+    (folder / "inside").mkdir(parents=True)
+    yield folder
+    for each in (*folder.glob("*/"), folder):
+        with suppress(OSError):
+            each.rmdir()
+
+
+def run_in(group: Path, code: str, *, prefix: str = "") -> Any:
+    """What code prints as JSON in a process that is in a group, and started as `prefix` says."""
+    python = f"exec {prefix} {sys.executable} -B -c"
+    command = ["sh", "-euc", f'echo $$ > {group}/cgroup.procs; {python} "$0"', code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def confining(script: Path) -> str:
+    """Code that confines a script, and prints what happened."""
+    return f"""
+import json
+from dltutor.observation.confinement.confining import confine
+seen = confine({str(script)!r}, memory="100M", deadline={SECONDS})
+by = seen.confinement
+print(json.dumps([seen.end, by.limits, by.oom_kills, by.peak]))
+"""
+
+
+def test_a_script_is_killed_at_its_limit_and_nothing_of_it_is_swapped_out(greedy: Path) -> None:
+    seen = confine(greedy, memory="100M", deadline=SECONDS)
+    print(f"{seen}\n{seen.confinement}")
+    assert seen.end == "main died"
+    assert str(seen).startswith("Main died: killed by SIGKILL (exit code -9)\n")
+    by = seen.confinement
+    assert by is not None and not by.stand_in
+    assert "with a cgroup (version 2)" in by.limits[0]
+    assert by.oom_kills == 1
+    if by.peak is not None:  # memory.peak: from Linux 5.19 on
+        assert 95 * MB < by.peak <= 100 * MB
+
+
+def test_a_worker_is_killed_at_the_limit_and_the_kernel_s_line_names_it() -> None:
+    seen = confine(confined_cases.growing_loader, memory="400M", deadline=SECONDS)
+    print(f"{seen}\n{seen.confinement}")
+    assert seen.end == "worker died", seen
+    assert (seen.workers[0].name, seen.workers[0].signal) == ("W0", "SIGKILL")
+    assert seen.confinement is not None
+    assert seen.confinement.oom_kills == 1
+    (line,) = seen.confinement.kernel_log or ()
+    assert line.startswith("Memory cgroup out of memory: Killed process W0 (pt_data_worker)")
+
+
+def test_within_its_limit_a_loader_finishes() -> None:
+    seen = confine(confined_cases.modest, memory="600M", deadline=SECONDS)
+    assert (seen.end, seen.samples) == ("finished", 16)
+    assert seen.confinement is not None
+    assert seen.confinement.oom_kills == 0
+    assert seen.timeline.limits.cgroup == 600 * MB
+
+
+def test_the_group_has_its_limit_and_no_swap() -> None:
+    group = cgroups.make(64 * MB)
+    try:
+        assert group.version == 2
+        assert cgroup_files.number(f"{group.folder}/memory.max") == 64 * MB
+        if "Swap" in Path("/proc/swaps").read_text():
+            assert cgroup_files.number(f"{group.folder}/memory.swap.max") == 0
+    finally:
+        group.remove()
+    assert not group.folder.exists()
+
+
+def test_in_a_tree_that_was_delegated_to_a_user_the_user_needs_no_root(
+    greedy: Path, tree: Path
+) -> None:
+    (tree / "cgroup.subtree_control").write_text("+memory")
+    for name in ("", "cgroup.procs", "cgroup.subtree_control"):
+        os.chown(tree / name, nobody.NOBODY, nobody.NOBODY)
+    user = f"setpriv --reuid {nobody.NOBODY} --regid {nobody.NOBODY} --clear-groups"
+    facts = run_in(tree / "inside", confining(greedy), prefix=user)
+    assert facts[0] == "main died"
+    assert "with a cgroup (version 2)" in facts[1][0]
+    assert facts[2] == 1
+    assert not list(tree.glob("dltutor-*"))
+
+
+NAMESPACE = "unshare --cgroup --mount sh -euc 'mount -t cgroup2 none /sys/fs/cgroup; {then}' "
+
+
+def test_in_a_container_that_hands_nothing_down_a_watchdog_stands_in_and_says_why(
+    greedy: Path, tree: Path
+) -> None:
+    then = 'exec "$0" "$@"'
+    facts = run_in(tree / "inside", confining(greedy), prefix=NAMESPACE.format(then=then))
+    assert facts[0] == "main died"
+    assert "no cgroup around this process hands its memory controller down" in facts[1][0]
+    assert facts[2] is None
+
+
+def test_in_a_container_that_hands_it_down_the_group_is_made_in_the_container(
+    greedy: Path, tree: Path
+) -> None:
+    (tree / "cgroup.subtree_control").write_text("+memory")
+    group = "/sys/fs/cgroup"
+    then = (
+        f"mkdir {group}/init; echo $$ > {group}/init/cgroup.procs; "
+        f'echo +memory > {group}/cgroup.subtree_control; exec "$0" "$@"'
+    )
+    facts = run_in(tree / "inside", confining(greedy), prefix=NAMESPACE.format(then=then))
+    (tree / "inside/init").rmdir()
+    assert facts[0] == "main died"
+    assert "with a cgroup (version 2)" in facts[1][0]
+    assert facts[2] == 1
