@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dltutor.diagnosis.messages import explain as explain
     from dltutor.diagnosis.reproduction import reproduce as reproduce
-    from dltutor.display.budget_panel import budget as budget
+    from dltutor.display.budgeting import budget as budget
     from dltutor.display.figure import compare as compare
     from dltutor.display.live import monitor as monitor
     from dltutor.display.live import observe as observe
@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CATALOGUE": "dltutor.failures",
     "Observation": "dltutor.observation",
-    "budget": "dltutor.display.budget_panel",
+    "budget": "dltutor.display.budgeting",
     "check": "dltutor.lessons",
     "compare": "dltutor.display.figure",
     "confine": "dltutor.observation",
