@@ -61,6 +61,10 @@ class Proc:
             fds = None
         return int(words[19]), (int(words[21]) * self._page, int(words[7]), int(words[17]), fds)
 
+    def command(self, pid: int) -> bytes:
+        """The command line of a process, however its words are parted; empty if it is gone."""
+        return self._read(f"{pid}/cmdline") or b""
+
     def memory(self, pid: int) -> Figures | None:
         """The FULL figures of a process, None each where it denies them; None if it is gone."""
         try:

@@ -46,6 +46,13 @@ class Psutil:
         except self._errors:
             return None
 
+    def command(self, pid: int) -> bytes:
+        """The command line of a process, however its words are parted; empty if it is gone."""
+        try:
+            return " ".join(self._psutil.Process(pid).cmdline()).encode(errors="replace")
+        except self._errors:
+            return b""
+
     def memory(self, pid: int) -> Figures | None:
         """The FULL figures of a process, None each where it denies them; None if it is gone."""
         try:
