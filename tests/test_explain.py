@@ -267,6 +267,20 @@ def test_a_long_log_is_read_at_its_beginning_and_its_end_in_bounded_time() -> No
     assert time.perf_counter() - started < 60  # a quarter of an hour, read naively
 
 
+@pytest.mark.parametrize("log", [b"ancdata", None, RuntimeError("ancdata")])
+def test_what_is_not_a_text_is_refused(log: object) -> None:
+    with pytest.raises(TypeError, match=r"takes the text of a log, got \w+: use str\(\)"):
+        explain(log)  # type: ignore[arg-type]
+
+
+def test_a_text_that_stands_there_often_is_found_where_its_context_is() -> None:
+    copying = "File \"copy.py\", line 161, in deepcopy\nTypeError: cannot pickle 'module' object\n"
+    log = copying * 200 + "Epoch 1\n" * 2000
+    assert names(log) == []
+    feeding = "File \"queues.py\", line 244, in _feed\nTypeError: cannot pickle 'module' object\n"
+    assert names(log + feeding)[0] == "unpicklable_batch"
+
+
 def test_there_are_enough_texts_and_each_stands_there_once() -> None:
     told = [(message.after, message.text) for message in messages() if message.causes]
     assert len(set(told)) == len(told) >= 150
