@@ -82,13 +82,13 @@ def test_pss_is_not_joined_across_a_birth_or_an_end() -> None:
     assert made.peak("pss") == 100
 
 
-def test_pss_is_not_guessed_for_processes_that_were_never_read_together() -> None:
+def test_processes_that_came_too_late_to_be_read_together_share_what_the_others_had() -> None:
     made = timeline(
         life("main", pss=[100, NAN, 40, 40, 40]),
         life("W0", first=1, pss=[NAN, 30, 30, 30]),
         life("W1", first=2, pss=[30, 30, 30]),
     )
-    np.testing.assert_array_equal(made.total_pss(), [100, NAN, 100, 100, 100])
+    np.testing.assert_array_equal(made.total_pss(), [100, 100, 100, 100, 100])
 
 
 def test_peaks_are_of_one_role_or_of_the_sum() -> None:

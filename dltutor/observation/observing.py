@@ -60,13 +60,13 @@ def observe(
     check_arguments(loader, deadline, consume, epochs)
     with interrupts_held() as interrupts, ExitStack() as clean_up:
         folder = clean_up.enter_context(TemporaryDirectory(prefix="dltutor-run-"))
-        pids = clean_up.enter_context(nothing_left())
+        started = clean_up.enter_context(nothing_left())
         recorder = Recorder(listeners=listeners)
         recorder.start()
         # A loop may start loaders of its own: the recorder has seen their workers.
-        clean_up.callback(lambda: pids.update(recorder.pids))
+        clean_up.callback(lambda: started.pids.update(recorder.pids))
         clean_up.callback(recorder.stop)
-        run = Run(loader, folder, recorder, pids, interrupts)
+        run = Run(loader, folder, recorder, started, interrupts)
         result, error = _drive(run, consume or _iterate, epochs, deadline, interrupts)
         seconds = time.perf_counter() - run.started
         try:

@@ -37,7 +37,7 @@ class Run:
         loader: The loader; its way of making iterators is replaced until `closed`.
         folder: For the workers' stderr and stacks.
         recorder: Told the name of each worker and the number of batches.
-        pids: Filled with the pid of each worker.
+        started: Filled with each iterator and the pid of each worker.
         interrupts: Delivered once workers have started, and with each batch.
     """
 
@@ -46,13 +46,13 @@ class Run:
         loader: DataLoader[Any],
         folder: str,
         recorder: Recorder,
-        pids: set[int],
+        started: Started,
         interrupts: Interrupts,
     ) -> None:
         self.loader = loader
         self.folder = folder
         self.recorder = recorder
-        self.pids = pids
+        self.processes_and_iterators = started
         self.interrupts = interrupts
         self.iterators: list[Any] = []
         self.counted: list[Counted] = []
