@@ -46,16 +46,19 @@ class Worker:
         exitcode: Its exit code; negative for a signal; None if it was still running.
         stack: Where it stood, innermost call first, if it was asked; None if it was not, or
             could not answer.
+        loader: The name of its loader among several in one wrapper: its key in a dict, or "loader
+            2"; else empty.
     """
 
     number: int
     exitcode: int | None
     stack: tuple[Frame, ...] | None = None
+    loader: str = ""
 
     @property
     def name(self) -> str:
-        """W0, W1, ..."""
-        return f"W{self.number}"
+        """W0, W1, ...; of several loaders, W0 of images."""
+        return f"W{self.number} of {self.loader}" if self.loader else f"W{self.number}"
 
     @property
     def signal(self) -> str | None:
@@ -96,6 +99,8 @@ class Observation:
         timeline: Memory, descriptors and shared memory over time.
         result: What the training loop returned; None if it did not get to its end.
         confinement: The limits it was under in `confine`, or None.
+        failed_loader: The name of the loader of that worker, as in Worker; empty if there is one
+            loader.
     """
 
     end: End
@@ -115,6 +120,7 @@ class Observation:
     timeline: Timeline
     result: object = None
     confinement: Confinement | None = None
+    failed_loader: str = ""
 
     def story(self) -> Table:
         """The observation in a few rows that are the same on every run: no pids, no times."""
