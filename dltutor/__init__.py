@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from dltutor.display.live import observe as observe
     from dltutor.display.live import watch as watch
     from dltutor.failures import CATALOGUE as CATALOGUE
+    from dltutor.failures.kit.contract import Case as Case
     from dltutor.lessons import check as check
     from dltutor.lessons import hint as hint
     from dltutor.lessons import progress as progress
+    from dltutor.observation import CannotConfine as CannotConfine
     from dltutor.observation import Observation as Observation
+    from dltutor.observation import Timeline as Timeline
     from dltutor.observation import confine as confine
     from dltutor.observation import machine as machine
 
@@ -27,7 +30,10 @@ __version__ = "0.1.0"
 # torch alone takes a second.
 _HOMES = {
     "CATALOGUE": "dltutor.failures",
+    "CannotConfine": "dltutor.observation",
+    "Case": "dltutor.failures.kit.contract",
     "Observation": "dltutor.observation",
+    "Timeline": "dltutor.observation",
     "budget": "dltutor.display.budgeting",
     "check": "dltutor.lessons",
     "compare": "dltutor.display.figure",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from dltutor.observation import texts, wording
 from dltutor.tables import Table
@@ -121,6 +121,43 @@ class Observation:
     result: object = None
     confinement: Confinement | None = None
     failed_loader: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run finished and nothing is amiss: no error, no worker that died."""
+        return self.end == "finished" and not any(worker.exitcode for worker in self.workers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was observed in lists, texts and numbers that JSON can hold.
+
+        The times (`seconds`, `first_batch_seconds`, `last_batch_seconds`), `raw` and `timeline`
+        differ from run to run; all else does not, as long as the run ends in the same way.
+
+        Returns:
+            The fields of Observation by name, and `ok` and `title`. `chain` is a list of `type` and
+            `message`, without pids and addresses; `traceback` and the `stack` of a worker are lists
+            of `file`, `line`, `function` and `code`; a worker has `name` (W0), `exitcode`, `signal`
+            and `fate` besides. `timeline` is `Timeline.to_dict`. `result` is left out: it is of any
+            type. `confinement` has its rows, or is None.
+        """
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        del plain["result"]
+        return {
+            "ok": self.ok,
+            "title": self.story().title,
+            **plain,
+            "chain": [
+                {"type": kind, "message": texts.tidy(message)} for kind, message in self.chain
+            ],
+            "traceback": [asdict(frame) for frame in self.traceback],
+            "workers": [
+                {"name": each.name, "signal": each.signal, "fate": each.fate, **asdict(each)}
+                for each in self.workers
+            ],
+            "stderr": texts.tidy(self.stderr),
+            "timeline": self.timeline.to_dict(),
+            "confinement": dict(self.confinement.rows()) if self.confinement is not None else None,
+        }
 
     def story(self) -> Table:
         """The observation in a few rows that are the same on every run: no pids, no times."""
