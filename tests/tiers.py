@@ -86,6 +86,19 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_budget.py::test_a_run_whose_process_is_killed_says_so": spawned,
     "test_budget.py::test_a_run_ends_with_the_kernel_that_started_it": not_forked,
     "test_budget.py::test_a_real_run_holds_what_was_predicted": large,
+    "test_budget.py::"
+    "test_a_forked_worker_adds_little_and_a_spawned_one_an_interpreter_with_torch": always,
+    "test_faults.py::test_two_notebooks_at_once_leave_each_other_alone": always,
+    "test_orphaned_segments.py::test_nothing_is_left_here_afterwards": always,
+    "test_orphaned_segments.py::test_managers_that_live_on_remove_the_segments": always,
+    "test_shm_exhausted.py::"
+    "test_a_list_of_tensors_is_lost_in_the_queue_and_main_waits_for_ever": always,
+    "test_shm_exhausted.py::test_numpy_arrays_need_no_shared_memory": always,
+    "test_too_many_open_files.py::"
+    "test_the_loop_gets_about_as_many_batches_as_files_may_be_open": always,
+    "test_too_many_open_files.py::"
+    "test_one_batch_with_more_tensors_than_descriptors_is_lost_and_main_waits_for_ever": always,
+    "test_too_many_open_files.py::test_the_same_sentences_packed_are_three_tensors": always,
     "test_confine.py::test_without_limits_it_is_a_child_interpreter_that_prints_nothing": always,
     "test_confine.py::test_the_watchdog_lets_a_run_within_its_limit_finish": always,
     "test_head_of_line.py::test_in_order_the_slow_batch_comes_in_its_turn": always,
