@@ -50,6 +50,11 @@ def test_roles_come_in_the_order_main_workers_rest() -> None:
     assert repr(made) == "<Timeline: main, W2, W10, reader, other>"
 
 
+def test_workers_of_several_loaders_come_loader_by_loader() -> None:
+    roles = ("main", "W0 of a", "W1 of a", "W0 of b", "W10 of b")
+    assert timeline(*(life(role, rss=[1]) for role in reversed(roles))).roles == roles
+
+
 def test_pss_is_joined_by_lines_while_the_same_processes_live() -> None:
     made = timeline(
         life("main", pss=[10, NAN, 30, NAN, NAN]), life("W0", pss=[5, NAN, NAN, NAN, 9])

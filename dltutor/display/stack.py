@@ -130,4 +130,4 @@ def _mark_deaths(axes: Axes, drawn: Stack, timeline: Timeline, limit: float | No
 
 def colour_of_layer(label: str) -> str:
     """The colour of a layer: that of its role, or of a worker for all workers as one."""
-    return colour_of("W0" if label.endswith("workers") else label)
+    return colour_of("W0" if label.endswith(" workers") else label)

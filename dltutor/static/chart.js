@@ -43,7 +43,7 @@ class History {
   /** Every role that is in the rows, bottom layer first. */
   roles(rows = this.rows) {
     const seen = new Set(rows.flatMap((row) => Object.keys(row.p)));
-    return [...seen].sort((a, b) => rank(a) - rank(b));
+    return [...seen].sort(inOrder);
   }
 
   peak() {
@@ -84,8 +84,12 @@ const mapped = (object, f) =>
   Object.fromEntries(Object.entries(object).map(([key, value]) => [key, f(value, key)]));
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const total = (row) => sum(Object.values(row.sizes));
-const isWorker = (role) => /^W\d+$/.test(role);
-const rank = (role) => (isWorker(role) ? 1 + Number(role.slice(1)) : role === "main" ? 0 : 1e9);
+const isWorker = (role) => /^W\d+( of .+)?$/.test(role); // of several loaders: W0 of images
+const number = (role) => parseInt(role.slice(1));
+const rank = (role) => (isWorker(role) ? 1 : role === "main" ? 0 : 2);
+/** Main, the workers of each loader by number, the rest. */
+const inOrder = (a, b) =>
+  rank(a) - rank(b) || a.replace(/^W\d+/, "").localeCompare(b.replace(/^W\d+/, "")) || number(a) - number(b) || 0;
 
 /** Bytes as people write them, in powers of 1024. */
 function size(bytes) {
@@ -154,7 +158,7 @@ class Picture {
 
   colour(role) {
     const { main, workers, other } = this.palette;
-    if (isWorker(role)) return workers[Number(role.slice(1)) % workers.length];
+    if (isWorker(role)) return workers[number(role) % workers.length];
     return role === "main" ? main : other;
   }
 

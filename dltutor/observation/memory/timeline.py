@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -224,8 +225,8 @@ def _check_field(field: str) -> None:
         raise ValueError(f"field must be one of {', '.join(FIELDS)}, got {field!r}")
 
 
-def _role_order(role: str) -> tuple[int, int, str]:
-    number = role[1:]
-    if role.startswith("W") and number.isdigit():
-        return 1, int(number), role
-    return (0 if role == "main" else 3 if role == "other" else 2), 0, role
+def _role_order(role: str) -> tuple[int, str, int, str]:
+    worker = re.fullmatch(r"W(\d+)(?: of (.+))?", role)
+    if worker:
+        return 1, worker[2] or "", int(worker[1]), role
+    return (0 if role == "main" else 3 if role == "other" else 2), "", 0, role
