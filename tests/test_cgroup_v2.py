@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -135,8 +136,9 @@ def test_in_a_tree_that_was_delegated_to_a_user_the_user_needs_no_root(
     (tree / "cgroup.subtree_control").write_text("+memory")
     for name in ("", "cgroup.procs", "cgroup.subtree_control"):
         os.chown(tree / name, nobody.NOBODY, nobody.NOBODY)
-    user = f"setpriv --reuid {nobody.NOBODY} --regid {nobody.NOBODY} --clear-groups"
-    facts = run_in(tree / "inside", confining(greedy), prefix=user)
+    with TemporaryDirectory() as hidden:  # the interpreter may lie where only root may enter
+        prefix = f"unshare --mount sh -euc {shlex.quote(nobody.opened_to_all(hidden))}"
+        facts = run_in(tree / "inside", confining(greedy), prefix=prefix)
     assert facts[0] == "main died"
     assert "with a cgroup (version 2)" in facts[1][0]
     assert facts[2] == 1
