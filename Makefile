@@ -29,7 +29,7 @@ help:
 lab: $(MADE) ## open the course in JupyterLab, at the first lesson; installs first where needed
 	$(PY) -m jupyterlab --ip=127.0.0.1 --allow-root --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_ARGS)
 
-test: lint ## everything that CI runs: lint, then the tests, the notebooks among them: 7 minutes
+test: lint ## everything that CI runs: lint, then the tests, the notebooks among them
 	$(PY) -m pytest $(PARALLEL) -m "not thorough" $(TEST_ARGS)
 
 test-thorough: $(MADE) ## the tests that take too long for each time; before a release

@@ -65,7 +65,7 @@ def measure(quick: bool) -> Iterator[Table]:
         rows,
         f"{_WORKERS} workers, {rounds} rounds of {seconds:g} s, each in a new process. All but "
         "memray, which hooks every allocation, look four times a second; `observe` asks for PSS "
-        f"and USS at most once a second. {', '.join(names)}.",
+        f"and USS at most twice a second. {', '.join(names)}.",
     )
 
 

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dltutor.diagnosis.messages import explain as explain
     from dltutor.diagnosis.reproduction import reproduce as reproduce
-    from dltutor.display.budget_panel import budget as budget
+    from dltutor.display.budgeting import budget as budget
     from dltutor.display.figure import compare as compare
     from dltutor.display.live import monitor as monitor
     from dltutor.display.live import observe as observe
     from dltutor.display.live import watch as watch
     from dltutor.failures import CATALOGUE as CATALOGUE
+    from dltutor.failures.kit.contract import Case as Case
     from dltutor.lessons.kit.checking import check as check
     from dltutor.lessons.kit.checking import hint as hint
     from dltutor.lessons.kit.checking import progress as progress
+    from dltutor.observation import CannotConfine as CannotConfine
     from dltutor.observation import Observation as Observation
+    from dltutor.observation import Timeline as Timeline
     from dltutor.observation import confine as confine
     from dltutor.observation import machine as machine
 
@@ -27,8 +30,11 @@ __version__ = "0.1.0"
 # torch alone takes a second.
 _HOMES = {
     "CATALOGUE": "dltutor.failures",
+    "CannotConfine": "dltutor.observation",
+    "Case": "dltutor.failures.kit.contract",
     "Observation": "dltutor.observation",
-    "budget": "dltutor.display.budget_panel",
+    "Timeline": "dltutor.observation",
+    "budget": "dltutor.display.budgeting",
     "check": "dltutor.lessons.kit.checking",
     "compare": "dltutor.display.figure",
     "confine": "dltutor.observation",

@@ -26,7 +26,7 @@ QEMU: Final = "qemu-system-x86_64"
 PACKAGES: Final = ("busybox-static",)  # and the kernel
 MODULES: Final = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p")
 SWAP: Final = 256 << 20  # bytes: what may be swapped out would hide a limit
-SECONDS: Final = 1500  # for everything
+SECONDS: Final = 2400  # for everything
 
 # What the guest does, in busybox's shell. The machine's files are below /host.
 INIT: Final = """#!/bin/busybox sh

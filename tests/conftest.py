@@ -17,6 +17,8 @@ import psutil
 import pytest
 import tiers
 
+from dltutor.failures import NAMES
+
 # scripts/ is no package: the tests import its modules by name.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
@@ -28,7 +30,7 @@ GRACE = 3
 
 def pytest_configure() -> None:
     # Once for all tests: a fork server that has torch starts workers as quickly as fork does.
-    forkserver.set_forkserver_preload(["dltutor.failures"])
+    forkserver.set_forkserver_preload([f"dltutor.failures.{name}" for name in NAMES])
     # A shell's background job is born with SIGINT ignored; tests that press Stop need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -33,6 +33,12 @@ def run_without_namespaces(code: str, *, timeout: float) -> subprocess.Completed
     return subprocess.run(command, timeout=timeout, text=True, capture_output=True)
 
 
+def opened_to_all(hidden: str) -> str:
+    """A script for a shell in a mount namespace: it runs the command that it is given as nobody."""
+    who = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all"
+    return "\n".join([*_opened(hidden), f'exec {who} "$0" "$@"'])
+
+
 def _python(code: str) -> list[str]:
     return [sys.executable, "-B", "-c", code]
 

@@ -118,11 +118,14 @@ class LoneChart:
         return self.page.locator(f"[data-role={role}]").first.get_attribute("d")
 
 
-def row(t: float, *, read: bool = True, gone: tuple[str, ...] = (), **sizes: float) -> Any:
+def row(t: float, *, gone: tuple[str, ...] = (), settled: Any = (), **sizes: float) -> Any:
     """Sizes in MB."""
     layers = {role: [round(size * MB), 60] for role, size in sizes.items()}
     made = {"t": t, "p": layers, "shm": 2 * MB, "kind": "PSS", "n": int(4 * t)}
-    return made | ({"read": True} if read else {}) | ({"gone": list(gone)} if gone else {})
+    made |= {
+        "settled": [[t, {role: size * MB for role, size in each.items()}] for t, each in settled]
+    }
+    return made | ({"gone": list(gone)} if gone else {})
 
 
 def growing(seconds: int, **others: float) -> list[Any]:
@@ -157,29 +160,17 @@ def test_the_picture_is_told_in_words(page: Page) -> None:
     )
 
 
-def test_estimates_become_a_line_once_the_next_reading_is_there(page: Page) -> None:
+def test_a_reading_settles_the_estimates_before_it(page: Page) -> None:
     chart = LoneChart(page)
-    estimates = [row(t, read=False, main=100) for t in (1, 2, 3)]
-    chart.feed(row(0, main=100), *estimates)
+    chart.feed(*(row(t, main=100) for t in range(4)))
     before = heights(chart.layer("main"))
     assert before == [before[0]] * 4
-    chart.feed(row(4, main=180))
+    settled = [(t, {"main": 100 + 20 * t}) for t in (1, 2, 3)]
+    chart.feed(row(4, settled=settled, main=180))
     after = heights(chart.layer("main"))
     steps = [b - a for a, b in pairwise(after)]
     assert steps == pytest.approx([steps[0]] * 4, abs=0.2)
     assert after[-1] == pytest.approx(1.8 * after[0], rel=0.01)
-
-
-def test_no_line_joins_the_readings_before_and_after_a_fork(page: Page) -> None:
-    chart = LoneChart(page)
-    chart.feed(
-        row(0, main=200),
-        row(1, read=False, main=200),
-        row(2, read=False, main=200, W0=1),
-        row(3, main=110, W0=90),
-    )
-    top = heights(chart.layer("main"))
-    assert top[0] == top[1] == top[2] > top[3]
 
 
 def test_a_worker_that_ends_while_another_goes_on_is_marked(page: Page) -> None:

@@ -13,7 +13,7 @@ import pytest
 from notebook_runs import validate
 from tiny_notebooks import code, lesson, save
 
-from dltutor.display.chart import Chart, Layers
+from dltutor.display.chart import Chart
 from dltutor.observation.memory.lives import Life
 from dltutor.observation.memory.moments import Moment, Reading
 from dltutor.observation.memory.timeline import FIELDS, Timeline
@@ -22,87 +22,21 @@ from notebooks import execute
 pytestmark = pytest.mark.timeout(30, method="thread")
 
 MB = 1 << 20
-PAGE = 4096
 
 
-def process(
-    rss: float = 500, *, uss: float | None = None, pss: float | None = None, **other: Any
-) -> Reading:
-    """Sizes in MB. `private` is USS unless told otherwise."""
-    sizes = {"rss": rss, "uss": uss, "pss": pss, "private": other.pop("private", uss)}
-    in_bytes = {name: None if size is None else int(size * MB) for name, size in sizes.items()}
-    return Reading(**({"faults": 0, "threads": 1, "fds": 10} | in_bytes | other))
+def process(memory: float, *, fds: int = 10) -> Reading:
+    """Memory in MB."""
+    return Reading(fds=fds, memory=int(memory * MB))
 
 
-def sample(seconds: float = 0.0, *, gone: tuple[str, ...] = (), **roles: Reading) -> Moment:
-    return Moment(seconds, 0, roles, shm=3 * MB, available=None, cgroup=None, gone=gone)
-
-
-def total(layers: dict[str, int]) -> float:
-    return sum(layers.values()) / MB
-
-
-@pytest.fixture
-def family() -> Layers:
-    """Main and two workers: 60 MB each of their own, and 120 MB that the three share."""
-    layers = Layers()
-    read = process(180, uss=60, pss=100)
-    assert total(layers.add(sample(main=read, W0=read, W1=read))) == 300
-    return layers
-
-
-def test_where_pss_is_read_the_layers_are_what_was_read() -> None:
-    layers = Layers().add(sample(main=process(uss=60, pss=100), W0=process(uss=10, pss=50)))
-    assert layers == {"main": 100 * MB, "W0": 50 * MB}
-
-
-def test_pages_copied_since_the_reading_add_themselves_to_the_layer(family: Layers) -> None:
-    same = process(180, private=60)
-    layers = family.add(sample(main=same, W0=process(180, private=85), W1=same))
-    assert layers == {"main": 100 * MB, "W0": 125 * MB, "W1": 100 * MB}
-
-
-def test_a_fork_adds_to_the_sum_only_what_the_worker_has_copied() -> None:
-    layers = Layers()
-    layers.add(sample(main=process(200, uss=190, pss=200)))
-    worker = process(200, faults=5 * MB // PAGE)
-    forked = layers.add(sample(main=process(200, private=190), W0=worker))
-    assert forked == {"main": 200 * MB, "W0": 5 * MB}
-
-
-def test_a_worker_that_was_not_read_yet_is_never_more_than_its_rss() -> None:
-    layers = Layers().add(sample(main=process(uss=1, pss=1), W0=process(30, faults=10**6)))
-    assert layers["W0"] == 30 * MB
-
-
-def test_the_others_inherit_the_shared_pages_of_a_worker_that_ends(family: Layers) -> None:
-    same = process(180, private=60)
-    layers = family.add(sample(main=same, W0=same, gone=("W1",)))
-    assert layers["main"] == layers["W0"] == 120 * MB
-    assert total(family.add(sample(main=same, gone=("W0",)))) == 180
-
-
-def test_the_sum_falls_by_the_private_memory_of_the_worker_that_ends(family: Layers) -> None:
-    same = process(180, private=60)
-    before = total(family.add(sample(main=same, W0=same, W1=process(180, private=90))))
-    after = total(family.add(sample(main=same, W0=same, gone=("W1",))))
-    assert before - after == 90
-
-
-def test_without_pss_the_layers_are_uss_and_say_so() -> None:
-    layers = Layers()
-    assert layers.add(sample(main=process(uss=60), W0=process(uss=10))) == {
-        "main": 60 * MB,
-        "W0": 10 * MB,
-    }
-    assert layers.kind == "USS"
-
-
-def test_a_worker_that_denies_its_figures_is_drawn_by_its_faults() -> None:
-    layers = Layers()
-    denied = process(100, faults=20 * MB // PAGE)
-    assert layers.add(sample(main=process(uss=60, pss=70), W0=denied))["W0"] == 20 * MB
-    assert layers.kind == "PSS"
+def moment(
+    seconds: float = 0.0,
+    *,
+    gone: tuple[str, ...] = (),
+    settled: tuple[tuple[float, dict[str, int]], ...] = (),
+    **roles: Reading,
+) -> Moment:
+    return Moment(seconds, 0, roles, 3 * MB, None, None, gone, "PSS", settled)
 
 
 def chart(**options: Any) -> Chart:
@@ -111,37 +45,46 @@ def chart(**options: Any) -> Chart:
 
 def test_a_row_has_kilobytes_and_descriptors_by_role() -> None:
     shown = chart(counted=True)
-    shown.add(sample(1.23456, main=process(uss=60, pss=100), W0=process(uss=10, pss=50)))
+    shown.add(moment(1.23456, main=process(100), W0=process(50)))
     assert shown.row == {
         "t": 1.235,
         "p": {"main": [100 << 10, 10], "W0": [50 << 10, 10]},
         "shm": 3 << 10,
         "kind": "PSS",
         "n": 0,
-        "read": True,
     }
 
 
 def test_batches_that_nobody_counts_are_left_out() -> None:
     shown = chart()
-    shown.add(sample(main=process(uss=60, pss=100)))
+    shown.add(moment(main=process(100)))
     assert "n" not in shown.row
 
 
 @pytest.mark.parametrize(("workers", "most"), [(16, 512), (40, 1024), (64, 1536)])
 def test_a_row_is_small(workers: int, most: int) -> None:
     shown = chart(counted=True)
-    roles = {f"W{number}": process(uss=2000.5, pss=3000.5, fds=900) for number in range(workers)}
-    shown.add(sample(1234.567, main=process(uss=60, pss=100), **roles))
+    roles = {f"W{number}": process(3000.5, fds=900) for number in range(workers)}
+    shown.add(moment(1234.567, main=process(100), **roles))
     assert len(json.dumps(shown.row, separators=(",", ":"))) <= most
+
+
+def test_a_reading_settles_the_estimates_of_the_rows_before_it() -> None:
+    shown = chart()
+    for second in range(3):
+        shown.add(moment(second, main=process(100), W0=process(60)))
+    settled = ((1.0, {"main": 90 * MB, "W0": 50 * MB}),)
+    shown.add(moment(3, settled=settled, main=process(80), W0=process(40)))
+    assert [row["p"]["W0"][0] >> 10 for row in shown.history] == [60, 50, 60, 40]
+    assert shown.row["settled"] == [[1.0, {"main": 90 << 10, "W0": 50 << 10}]]
 
 
 def test_a_sample_in_which_an_unnamed_process_turns_up_is_not_drawn() -> None:
     shown = chart()
-    main, new = process(uss=60, pss=100), process(uss=1, pss=2)
-    shown.add(sample(1, main=main))
-    shown.add(sample(2, main=main, other=new, gone=("W3",)))
-    shown.add(sample(3, main=main, W0=new))
+    main, new = process(100), process(2)
+    shown.add(moment(1, main=main))
+    shown.add(moment(2, main=main, other=new, gone=("W3",)))
+    shown.add(moment(3, main=main, W0=new))
     assert [(row["t"], [*row["p"]]) for row in shown.history] == [
         (1, ["main"]),
         (3, ["main", "W0"]),
@@ -151,9 +94,9 @@ def test_a_sample_in_which_an_unnamed_process_turns_up_is_not_drawn() -> None:
 
 def test_a_process_that_stays_unnamed_is_one_of_the_others() -> None:
     shown = chart()
-    both = {"main": process(uss=60, pss=100), "other": process(uss=1, pss=2)}
+    both = {"main": process(100), "other": process(2)}
     for second in range(3):
-        shown.add(sample(second, **both))
+        shown.add(moment(second, **both))
     assert [row["t"] for row in shown.history] == [1, 2]
     assert shown.row["p"]["other"] == [2 << 10, 10]
 
@@ -161,7 +104,7 @@ def test_a_process_that_stays_unnamed_is_one_of_the_others() -> None:
 def test_a_late_view_finds_the_history_in_the_state() -> None:
     shown = chart()
     for second in range(3):
-        shown.add(sample(second, main=process(uss=60, pss=100)))
+        shown.add(moment(second, main=process(100)))
     state = shown.get_state()
     assert [row["t"] for row in state["history"]] == [0, 1, 2]
     assert state["row"] == state["history"][-1]
@@ -172,7 +115,7 @@ def test_a_row_is_sent_without_the_history(monkeypatch: pytest.MonkeyPatch) -> N
     sent: list[set[str]] = []
     monkeypatch.setattr(shown, "_send", lambda message, **_: sent.append({*message["state"]}))
     for second in range(20):
-        shown.add(sample(second, main=process(uss=60, pss=100)))
+        shown.add(moment(second, main=process(100)))
     assert sent.count({"row"}) == 20
     assert sent.count({"history"}) == 2
 
@@ -181,7 +124,7 @@ def test_a_long_history_is_thinned_and_forgets_no_event() -> None:
     shown = chart()
     ended = {13: ("W0",), 700: ("W1", "W2"), 2998: ("W3",)}
     for second in range(3000):
-        shown.add(sample(second, gone=ended.get(second, ()), main=process(uss=60, pss=100)))
+        shown.add(moment(second, gone=ended.get(second, ()), main=process(100)))
     seconds = [row["t"] for row in shown.history]
     assert 200 <= len(seconds) <= 400
     assert seconds[-1] == 2999
@@ -193,13 +136,13 @@ def test_a_long_history_is_thinned_and_forgets_no_event() -> None:
 def test_a_window_forgets_what_is_older() -> None:
     shown = chart(window=10)
     for second in range(100):
-        shown.add(sample(second, main=process(uss=60, pss=100)))
+        shown.add(moment(second, main=process(100)))
     assert [row["t"] for row in shown.history] == list(range(89, 100))
 
 
 def test_a_saved_notebook_always_shows_the_same_words() -> None:
     one, other = chart(), chart(counted=True, window=9)
-    other.add(sample(main=process(uss=60, pss=100)))
+    other.add(moment(main=process(100)))
     texts = [each._repr_mimebundle_()[0]["text/plain"] for each in (one, other)]
     assert texts == ["Live chart of memory by process. It moves while the notebook runs."] * 2
 

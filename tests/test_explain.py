@@ -256,7 +256,8 @@ def test_the_words_in_a_copy_or_a_checkpoint_are_not_a_loaders() -> None:
 
 def test_the_last_word_of_a_shell_is_heard() -> None:
     assert names("epoch 3: loss 0.12\nKilled\n")[0] == "dead_worker"
-    assert names("Killed the old run\nepoch 3: loss 0.12\n") == []
+    for ordinary in ("Killed the old run\nepoch 3: loss 0.12\n", "12 trials, 3 trials killed\n"):
+        assert names(ordinary) == []
 
 
 def test_a_long_log_is_read_at_its_beginning_and_its_end_in_bounded_time() -> None:
@@ -265,6 +266,20 @@ def test_a_long_log_is_read_at_its_beginning_and_its_end_in_bounded_time() -> No
     started = time.perf_counter()
     assert names(log) == ["corrupt_images", "too_many_open_files"]
     assert time.perf_counter() - started < 60  # a quarter of an hour, read naively
+
+
+@pytest.mark.parametrize("log", [b"ancdata", None, RuntimeError("ancdata")])
+def test_what_is_not_a_text_is_refused(log: object) -> None:
+    with pytest.raises(TypeError, match=r"takes the text of a log, got \w+: use str\(\)"):
+        explain(log)  # type: ignore[arg-type]
+
+
+def test_a_text_that_stands_there_often_is_found_where_its_context_is() -> None:
+    copying = "File \"copy.py\", line 161, in deepcopy\nTypeError: cannot pickle 'module' object\n"
+    log = copying * 200 + "Epoch 1\n" * 2000
+    assert names(log) == []
+    feeding = "File \"queues.py\", line 244, in _feed\nTypeError: cannot pickle 'module' object\n"
+    assert names(log + feeding)[0] == "unpicklable_batch"
 
 
 def test_there_are_enough_texts_and_each_stands_there_once() -> None:

@@ -127,7 +127,8 @@ def test_a_picture_is_small_and_its_text_is_the_same_for_every_run(made: Any) ->
 def test_the_colours_of_neighbours_differ() -> None:
     roles = ["main", *(f"W{number}" for number in range(20)), "other"]
     assert all(colour_of(a) != colour_of(b) for a, b in pairwise(roles))
-    assert colour_of("W7") == WORKERS[2]
+    assert colour_of("W7") == colour_of("W7 of images") == WORKERS[2]
+    assert colour_of("Wide") == colour_of("other")
 
 
 def test_drawing_leaves_pyplot_alone() -> None:

@@ -7,12 +7,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from multiprocessing import get_context
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import pytest
 
 LEFT = pytest.fail.Exception
+
+
+def test_the_fork_server_has_torch_already() -> None:
+    # A function of this module would bring what the module imports.
+    script = "import sys; sys.exit('torch' not in sys.modules)"
+    child = get_context("forkserver").Process(target=exec, args=(script,))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
 
 
 def test_a_child_process_left_behind_is_named(nothing_left_behind: Callable[..., None]) -> None:

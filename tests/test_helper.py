@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from dltutor.system.psutil_reader import Psutil
 pytestmark = pytest.mark.timeout(60, method="thread")
 
 NO_PROCESS = 2**22 + 1  # above the highest pid that Linux gives
+CHEAP = {"rss": 1, "faults": 2, "threads": 3, "fds": 4}
+FULL = {"uss": 5, "pss": 6, "pss_shm": 7}
 
 
 class Made:
@@ -39,14 +41,14 @@ class Made:
     def descendants(self, pids: list[int]) -> set[int]:
         return set(self.processes) if pids else set()
 
-    def process(self, pid: int) -> tuple[float, tuple[int, ...]] | None:
-        return (self.processes[pid], (1, 2, 3, 4)) if pid in self.processes else None
+    def process(self, pid: int) -> tuple[float, dict[str, int]] | None:
+        return (self.processes[pid], CHEAP) if pid in self.processes else None
 
-    def memory(self, pid: int) -> tuple[int | None, ...] | None:
+    def memory(self, pid: int) -> Mapping[str, int | None] | None:
         self.before_memory()
         if pid not in self.processes:
             return None
-        return DENIED if pid in self.denied else (5, 6, 7)
+        return DENIED if pid in self.denied else FULL
 
 
 def sampler_of(reader: Any, pid: int = 1, period: float = 1e6, budget: float = 1.0) -> Sampler:
@@ -67,7 +69,7 @@ def test_a_worker_that_dies_between_two_reads_is_in_neither() -> None:
     sampling = sampler_of(reader)
     reader.before_memory = lambda: reader.processes.pop(2, None) and None
     line = sampling.look(full=True)
-    assert line["memory"] == {1: (5, 6, 7)}
+    assert line["memory"] == {1: FULL}
     assert sampling.look()["gone"] == [2]
 
 
@@ -75,8 +77,8 @@ def test_a_process_that_denies_access_is_said_to_and_keeps_its_cheap_figures() -
     reader = Made({1: 10, 2: 20})
     reader.denied = {2}
     line = sampler_of(reader).look(full=True)
-    assert line["memory"] == {1: (5, 6, 7), 2: DENIED}
-    assert line["processes"][2] == (1, 2, 3, 4)
+    assert line["memory"] == {1: FULL, 2: DENIED}
+    assert line["processes"][2] == CHEAP
 
 
 def test_proc_tells_what_denies_access_from_what_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,14 +154,17 @@ class Costly:
     Args:
         cheap: CPU seconds of a look.
         full: CPU seconds more of one that reads memory.
+        period: Seconds between two of these, at least.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, cheap: float, full: float) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, cheap: float, full: float, period: float = 1.0
+    ) -> None:
         self.clock, self.cheap, self.full = Clock(), cheap, full
         monkeypatch.setattr(helper, "time", self.clock)
         self.reader = Made({1: 10})
         self.reader.before_memory = self._read
-        self.sampling = sampler_of(self.reader, period=1.0, budget=0.01)
+        self.sampling = sampler_of(self.reader, period=period, budget=0.01)
 
     def _read(self) -> None:
         self.clock.used += self.full
@@ -190,6 +195,24 @@ def test_memory_that_costs_less_than_the_budget_is_read_once_a_second(
     assert Costly(monkeypatch, cheap=0.0005, full=0.005).for_minutes(1) == 60
 
 
+def test_in_a_short_run_a_loader_is_read_twice_a_second_and_later_as_the_budget_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costly = Costly(monkeypatch, cheap=0.0005, full=0.02, period=0.5)
+    assert costly.for_minutes(10 / 60) == 20
+    # Four cheap samples a second leave eight of ten milliseconds.
+    assert costly.for_minutes(10) == pytest.approx(600 * 0.008 / 0.02, rel=0.1)
+
+
+def test_a_sample_that_comes_a_little_early_is_full_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costly = Costly(monkeypatch, cheap=0.0, full=0.001, period=0.5)
+    costly.look()
+    costly.clock.now += 0.24  # and 0.25 more before it looks
+    assert costly.look()
+
+
 def test_cheap_samples_that_use_the_budget_up_leave_half_of_it_to_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -216,7 +239,7 @@ def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
     waited = 1
     while not costly.look():
         waited += 1
-    assert waited * 0.25 == pytest.approx((0.1 - helper._AT_ONCE) / 0.01, abs=0.5)
+    assert waited * 0.25 == pytest.approx((0.1 - helper._AT_ONCE) / helper._EARLY_BUDGET, abs=0.5)
 
 
 def test_memory_that_is_cheap_to_read_is_read_whenever_it_is_due() -> None:
@@ -248,8 +271,9 @@ def test_a_grandchild_is_sampled_as_a_worker_of_a_forkserver_is(
     child, grandchild = family
     line = sampler_of(Proc(), os.getpid()).look(full=True)
     assert {os.getpid(), child.pid, grandchild} <= line["processes"].keys()
-    uss, pss, _ = line["memory"][grandchild]
-    assert 0 < uss <= pss <= line["processes"][grandchild][0] + (1 << 20)
+    memory = line["memory"][grandchild]
+    rss = line["processes"][grandchild]["rss"]
+    assert 0 < memory["uss"] <= memory["pss"] <= rss + (1 << 20)
 
 
 def test_a_worker_that_loses_its_parent_is_sampled_until_it_ends(
@@ -286,12 +310,12 @@ def test_where_the_kernel_lists_no_children_every_process_is_asked(
 def test_psutil_and_proc_agree() -> None:
     ours, theirs = Proc().process(os.getpid()), Psutil().process(os.getpid())
     assert ours is not None and theirs is not None
-    assert theirs[1][0] == pytest.approx(ours[1][0], rel=0.05)
-    assert theirs[1][2] == ours[1][2]
+    assert theirs[1]["rss"] == pytest.approx(ours[1]["rss"], rel=0.05)
+    assert theirs[1]["threads"] == ours[1]["threads"]
     ours_full, theirs_full = Proc().memory(os.getpid()), Psutil().memory(os.getpid())
     assert ours_full is not None and theirs_full is not None
-    assert theirs_full[0] == pytest.approx(ours_full[0], rel=0.05)
-    assert theirs_full[1:] == (None, None)
+    assert theirs_full["uss"] == pytest.approx(ours_full["uss"], rel=0.05)
+    assert theirs_full == {**DENIED, "uss": theirs_full["uss"]}
 
 
 class Program:
@@ -386,12 +410,10 @@ def test_without_proc_the_program_asks_psutil_for_rss_and_uss() -> None:
     with Program(proc="/nowhere") as program:
         assert program.line()["source"] == "psutil"
         line = program.line()
-        (rss, _, threads, fds), (uss, pss, _) = (
-            line[part][str(os.getpid())] for part in ("processes", "memory")
-        )
-        assert rss > 0 and threads > 0 and fds > 0
-        assert 0 < uss <= rss
-        assert pss is None
+        cheap, full = (line[part][str(os.getpid())] for part in ("processes", "memory"))
+        assert cheap["rss"] > 0 and cheap["threads"] > 0 and cheap["fds"] > 0
+        assert 0 < full["uss"] <= cheap["rss"]
+        assert full["pss"] is None
 
 
 def test_the_program_ends_when_its_parent_is_gone_though_others_hold_its_input() -> None:

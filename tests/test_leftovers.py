@@ -151,8 +151,8 @@ def test_a_fork_server_that_was_there_before_stays() -> None:
 
 
 def test_a_segment_of_a_killed_worker_is_removed_and_that_of_another_is_not() -> None:
-    with nothing_left() as pids:
-        pids.add(4_190_001)
+    with nothing_left() as started:
+        started.pids.add(4_190_001)
         names = {"torch_4190001_1_0": False, "torch_4190002_1_0": True, "mine_4190001": True}
         for name in names:
             with open(f"/dev/shm/{name}", "w"):

@@ -13,6 +13,7 @@ from typing import Any
 import datasets
 import psutil
 import pytest
+import torch
 from datasets import (
     FOR_EVER,
     Locked,
@@ -528,6 +529,8 @@ def test_main_still_writes_to_its_own_stderr(capfd: pytest.CaptureFixture[str]) 
         (lambda: 3, "got int: 3"),
         (lambda: None, "got NoneType: None"),
         (lambda: [1, 2], "got list: [1, 2]"),
+        (lambda: torch.zeros(2), "got Tensor: tensor([0., 0.])"),
+        (lambda: enumerate(load(Numbers())), "(an iterator, which runs once)"),
     ],
 )
 def test_what_is_no_loader_is_named(make: Callable[[], Any], told: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dltutor.system.process_memory import pss
+from dltutor.system.process_memory import Proc, pss
 from dltutor.system.processes import (
     adopt_orphans,
     descendants,
@@ -25,6 +25,7 @@ from dltutor.system.processes import (
     segments,
     unlink_segments,
 )
+from dltutor.system.psutil_reader import Psutil
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
@@ -86,6 +87,17 @@ def test_descendants_are_children_and_their_children_in_whatever_session() -> No
 def test_the_memory_of_a_process_is_told_and_that_of_none_is_nothing() -> None:
     assert pss(os.getpid()) > 1 << 20
     assert pss(NO_PROCESS) == 0
+
+
+@pytest.mark.parametrize("reader", [Proc(), Psutil()])
+def test_both_readers_find_the_same(reader: Proc | Psutil) -> None:
+    process, pids = start(GRANDCHILD)
+    assert reader.descendants([process.pid]) == {*pids}
+    assert b"sleep 600 & echo" in reader.command(pids[0])
+    assert reader.process(process.pid) is not None
+    end(process.pid)
+    assert reader.command(process.pid) == b""
+    assert reader.process(process.pid) is None
 
 
 # --- adopted

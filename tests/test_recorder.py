@@ -116,6 +116,26 @@ def test_a_worker_that_ends_is_told_once_with_its_name() -> None:
     assert life.ended is not None
 
 
+def test_a_run_of_five_seconds_has_ten_full_readings_of_each_process() -> None:
+    with sleepers(2) as processes:
+        recorder, _ = started()
+        for number, process in enumerate(processes):
+            recorder.name(process.pid, f"W{number}")
+        until(lambda: len(readings(recorder, "W1")) >= 1)
+        time.sleep(5.0)
+        timeline = recorder.stop()
+    for role in ("main", "W0", "W1"):
+        read = timeline.seconds[~np.isnan(timeline.series(role, "pss"))]
+        # One comes late where the machine is busy; none is left out for that.
+        assert len(read) >= 9, read
+
+
+def readings(recorder: Recorder, role: str) -> list[float]:
+    """The seconds at which PSS of a role was read so far."""
+    timeline = recorder._collector.timeline()
+    return list(timeline.seconds[~np.isnan(timeline.series(role, "pss"))])
+
+
 def test_the_next_epochs_workers_are_lives_of_their_own() -> None:
     recorder, samples = started(period=0.02)
     for _ in range(2):

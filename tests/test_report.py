@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -247,3 +248,35 @@ def test_paths_are_cut_to_what_every_machine_has(text: str, short: str) -> None:
 )
 def test_what_differs_from_run_to_run_is_left_out(text: str, clean: str) -> None:
     assert tidy(text) == clean
+
+
+# For programs.
+
+
+def test_ok_is_a_run_that_finished_without_a_worker_that_died() -> None:
+    assert observation().ok
+    assert observation(workers=(Worker(0, None), Worker(1, 0))).ok
+    assert not raised().ok
+    assert not observation(end="hung").ok
+    assert not observation(workers=(Worker(0, -9), Worker(1, 0))).ok
+
+
+def test_a_dict_of_it_can_be_written_as_json_and_has_no_pids() -> None:
+    frames = (Frame("your cell", 3, "load", "open(path)"),)
+    seen = observation(
+        end="hung",
+        chain=(("RuntimeError", "DataLoader worker (pid 4711) is killed by signal: Killed."),),
+        workers=(Worker(0, -9), Worker(1, None, frames)),
+        result={1, 2},
+    )
+    told = json.loads(json.dumps(seen.to_dict(), allow_nan=False))
+    assert (told["ok"], told["end"]) == (False, "hung")
+    assert told["title"] == seen.story().title
+    assert "4711" not in json.dumps(told)
+    dead, stuck = told["workers"]
+    assert (dead["name"], dead["signal"], dead["exitcode"]) == ("W0", "SIGKILL", -9)
+    assert stuck["stack"] == [
+        {"file": "your cell", "line": 3, "function": "load", "code": "open(path)"}
+    ]
+    assert told["timeline"]["processes"] == []
+    assert "result" not in told

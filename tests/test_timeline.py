@@ -50,6 +50,11 @@ def test_roles_come_in_the_order_main_workers_rest() -> None:
     assert repr(made) == "<Timeline: main, W2, W10, reader, other>"
 
 
+def test_workers_of_several_loaders_come_loader_by_loader() -> None:
+    roles = ("main", "W0 of a", "W1 of a", "W0 of b", "W10 of b")
+    assert timeline(*(life(role, rss=[1]) for role in reversed(roles))).roles == roles
+
+
 def test_pss_is_joined_by_lines_while_the_same_processes_live() -> None:
     made = timeline(
         life("main", pss=[10, NAN, 30, NAN, NAN]), life("W0", pss=[5, NAN, NAN, NAN, 9])
@@ -82,13 +87,13 @@ def test_pss_is_not_joined_across_a_birth_or_an_end() -> None:
     assert made.peak("pss") == 100
 
 
-def test_pss_is_not_guessed_for_processes_that_were_never_read_together() -> None:
+def test_processes_that_came_too_late_to_be_read_together_share_what_the_others_had() -> None:
     made = timeline(
         life("main", pss=[100, NAN, 40, 40, 40]),
         life("W0", first=1, pss=[NAN, 30, 30, 30]),
         life("W1", first=2, pss=[30, 30, 30]),
     )
-    np.testing.assert_array_equal(made.total_pss(), [100, NAN, 100, 100, 100])
+    np.testing.assert_array_equal(made.total_pss(), [100, 100, 100, 100, 100])
 
 
 def test_peaks_are_of_one_role_or_of_the_sum() -> None:

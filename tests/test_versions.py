@@ -33,11 +33,12 @@ def pins(lines: list[str]) -> dict[str, str]:
     return found
 
 
-PINNED, _, PINNED_FOR_BENCH = (
-    (ROOT / "constraints.txt").read_text().partition("# What dltutor[bench]")
-)
+PINNED, *PINNED_FOR_EXTRAS = (ROOT / "constraints.txt").read_text().split("# What dltutor[")
 CONSTRAINTS = pins(PINNED.splitlines())
-BENCH_CONSTRAINTS = pins(PINNED_FOR_BENCH.splitlines())
+EXTRAS = {part.partition("]")[0]: pins(part.splitlines()) for part in PINNED_FOR_EXTRAS}
+ALL_CONSTRAINTS = {
+    name: pin for part in (CONSTRAINTS, *EXTRAS.values()) for name, pin in part.items()
+}
 
 
 def required(*extras: str) -> list[Requirement]:
@@ -78,8 +79,8 @@ def brought_by(name: str, *extras: str, leaf: str = "") -> set[str]:
 
 
 def test_every_requirement_is_pinned_to_a_version_it_admits() -> None:
-    for requirement in required("dev", "bench"):
-        pinned = (CONSTRAINTS | BENCH_CONSTRAINTS).get(canonicalize_name(requirement.name))
+    for requirement in required("dev", "bench", "wrappers"):
+        pinned = ALL_CONSTRAINTS.get(canonicalize_name(requirement.name))
         assert pinned, f"constraints.txt does not pin {requirement.name}"
         assert pinned in requirement.specifier, f"constraints.txt has {pinned}, not {requirement}"
 
@@ -90,8 +91,7 @@ def test_every_requirement_of_the_course_has_a_lower_bound_only() -> None:
 
 
 def test_no_pin_is_tied_to_one_build() -> None:
-    pinned = CONSTRAINTS | BENCH_CONSTRAINTS
-    assert not [name for name, version in pinned.items() if "+" in version]
+    assert not [name for name, version in ALL_CONSTRAINTS.items() if "+" in version]
 
 
 def test_the_cpu_build_of_torch_is_admitted_by_its_pin() -> None:
@@ -146,8 +146,9 @@ def test_no_text_names_a_version_that_is_not_the_pinned_one() -> None:
 
 
 def test_no_pin_stands_twice() -> None:
-    assert BENCH_CONSTRAINTS
-    assert not CONSTRAINTS.keys() & BENCH_CONSTRAINTS.keys()
+    assert EXTRAS.keys() == {"bench", "wrappers"}
+    parts = [CONSTRAINTS, *EXTRAS.values()]
+    assert len(ALL_CONSTRAINTS) == sum(map(len, parts))
 
 
 def test_the_changelog_begins_with_the_version_of_the_package() -> None:
@@ -173,12 +174,13 @@ def has_been_installed(names: set[str]) -> bool:
     return names <= {canonicalize_name(each.name) for each in metadata.distributions()}
 
 
-@pytest.mark.skipif(
-    not has_been_installed({requirement.name for requirement in required("bench")}),
-    reason="the tools of `make bench` are installed by `make bench` only",
-)
-def test_make_bench_runs_on_the_pinned_set_and_no_other() -> None:
-    brought = brought_by("dltutor", "dev", "bench") - brought_by("dltutor", "dev")
-    assert brought == set(BENCH_CONSTRAINTS)
-    installed = {name: Version(metadata.version(name)).public for name in BENCH_CONSTRAINTS}
-    assert installed == BENCH_CONSTRAINTS
+@pytest.mark.parametrize("extra", ["bench", "wrappers"])
+def test_an_extra_runs_on_its_pinned_set_and_no_other(extra: str) -> None:
+    asked = [Requirement(each) for each in PROJECT["project"]["optional-dependencies"][extra]]
+    if not has_been_installed({canonicalize_name(each.name) for each in asked}):
+        pytest.skip(f"dltutor[{extra}] is not installed here")
+    brought = set[str]().union(*(brought_by(each.name, *each.extras) for each in asked))
+    brought -= brought_by("dltutor", "dev")
+    assert brought == set(EXTRAS[extra])
+    installed = {name: Version(metadata.version(name)).public for name in EXTRAS[extra]}
+    assert installed == EXTRAS[extra]

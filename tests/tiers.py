@@ -70,6 +70,11 @@ def long(runs: int) -> bool:
     return runs > 40
 
 
+def large(settings: dict[str, int]) -> bool:
+    """With samples of more than 100 kB."""
+    return settings["sample_bytes"] > 100_000
+
+
 def after_pyplot(before: str) -> bool:
     """With pyplot imported before."""
     return bool(before)
@@ -80,9 +85,31 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_broken_it_shows_its_sign_and_fixed_it_delivers_what_it_does_without_workers": again,
     "test_failures.py::"
     "test_under_another_start_method_the_broken_case_does_not_show_its_sign": spawned,
+    "test_observe.py::test_an_exception_is_told_under_every_start_method": spawned,
+    "test_observe.py::test_a_killed_worker_is_told_under_every_start_method": spawned,
+    "test_observe.py::test_a_hang_is_told_under_every_start_method": spawned,
     "test_gauge.py::test_what_workers_keep_is_read_under_every_start_method": spawned,
     "test_budget.py::test_a_run_whose_process_is_killed_says_so": spawned,
     "test_budget.py::test_a_run_ends_with_the_kernel_that_started_it": not_forked,
+    "test_budget.py::test_a_real_run_holds_what_was_predicted": large,
+    "test_budget.py::"
+    "test_a_forked_worker_adds_little_and_a_spawned_one_an_interpreter_with_torch": always,
+    "test_faults.py::test_two_notebooks_at_once_leave_each_other_alone": always,
+    "test_orphaned_segments.py::test_nothing_is_left_here_afterwards": always,
+    "test_orphaned_segments.py::test_managers_that_live_on_remove_the_segments": always,
+    "test_shm_exhausted.py::"
+    "test_a_list_of_tensors_is_lost_in_the_queue_and_main_waits_for_ever": always,
+    "test_shm_exhausted.py::test_numpy_arrays_need_no_shared_memory": always,
+    "test_too_many_open_files.py::"
+    "test_the_loop_gets_about_as_many_batches_as_files_may_be_open": always,
+    "test_too_many_open_files.py::"
+    "test_one_batch_with_more_tensors_than_descriptors_is_lost_and_main_waits_for_ever": always,
+    "test_too_many_open_files.py::test_the_same_sentences_packed_are_three_tensors": always,
+    "test_confine.py::test_without_limits_it_is_a_child_interpreter_that_prints_nothing": always,
+    "test_confine.py::test_the_watchdog_lets_a_run_within_its_limit_finish": always,
+    "test_head_of_line.py::test_in_order_the_slow_batch_comes_in_its_turn": always,
+    "test_head_of_line.py::test_out_of_order_more_than_half_of_the_others_come_before_it": always,
+    "test_missing_main_guard.py::test_the_script_itself_says_the_same": always,
     "test_missing_main_guard.py::test_the_script_with_a_guard_gives_its_four_batches": always,
     "test_leftovers.py::test_many_runs_of_mixed_endings_leave_nothing": long,
     "test_figure.py::test_a_notebook_shows_the_picture": after_pyplot,
@@ -92,6 +119,7 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_answers.py::test_no_two_wrong_fixes_get_the_same_answer": always,
     "test_notebooks.py::test_a_solved_twin_keeps_within_what_binder_gives": always,
     "test_notebooks.py::test_an_untouched_learners_file_runs_and_solves_nothing": untouched,
+    "test_notebook_machinery.py::test_a_starter_that_is_already_solved_is_caught": always,
     "test_notebook_machinery.py::test_a_kernel_that_dies_is_reported_at_its_cell": always,
     "test_notebook_machinery.py::test_a_notebook_that_hangs_is_ended_with_its_processes": always,
     "test_notebook_machinery.py::test_what_a_lesson_leaves_behind_is_named_and_ended": always,

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,7 @@ from dltutor.failures import FACTS, Facts
 
 _HINT: Final = 0.1
 _FURTHER: Final = 0.1
-_PLACES: Final = 50  # of one text in one log
+_PLACES: Final = 50  # of one text in one log, the last ones
 _BEFORE: Final = 8000  # characters in which the `after` of a text has to stand: a traceback
 _SHOWN: Final = 160  # characters of the words that were found
 
@@ -75,7 +74,12 @@ def explain(log: str) -> tuple[Match, ...]:
 
     Returns:
         What matches, best first; empty where nothing does.
+
+    Raises:
+        TypeError: It is not a string.
     """
+    if not isinstance(log, str):
+        raise TypeError(f"explain() takes the text of a log, got {type(log).__name__}: use str()")
     facts = {each.name: each for each in FACTS}
     found: dict[str, list[tuple[float, _Found]]] = defaultdict(list)
     for each in _outermost(_search(plain(log))):
@@ -108,11 +112,10 @@ def _search(log: str) -> Iterator[_Found]:
     if len(lowered) != len(log):  # a few letters become two
         log = lowered
     for message in messages():
-        if (
-            anchor(message.text) not in lowered
-        ):  # a hundred times quicker than to compile and search
+        # A hundred times quicker than to compile and to search what is not there.
+        if anchor(message.text) not in lowered:
             continue
-        hits = islice(_pattern(message.text).finditer(lowered), _PLACES)
+        hits = deque(_pattern(message.text).finditer(lowered), maxlen=_PLACES)
         for start, end in (hit.span() for hit in hits):
             before = lowered[max(start - _BEFORE, 0) : start]
             if not message.after or _pattern(message.after).search(before):

@@ -1,11 +1,11 @@
 """The live chart: a widget that draws memory by process while the cell is still busy.
 
-The browser keeps the picture; Python sends one small row for each sample.
+The browser keeps the picture; Python sends one small row for each moment, and
+what is settled of the estimates in the rows before it.
 """
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ import anywidget
 import traitlets
 
 from dltutor.display import style
-from dltutor.observation.memory.moments import Moment, Reading
+from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.timeline import Timeline
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
@@ -72,7 +72,6 @@ class Chart(anywidget.AnyWidget):
             },
         )
         self._counted = counted
-        self._layers = Layers()
         self._others = False
         self._gone: tuple[str, ...] = ()
 
@@ -80,18 +79,18 @@ class Chart(anywidget.AnyWidget):
         # What a saved notebook shows: always the same words, so that notebooks can be compared.
         return "Live chart of memory by process. It moves while the notebook runs."
 
-    def add(self, sample: Moment) -> None:
-        """Draw one more sample. Called in the Recorder's thread: it only sends the row.
+    def add(self, moment: Moment) -> None:
+        """Draw one more moment. Called in the Recorder's thread: it only sends the row.
 
-        A sample in which a process without a name turns up is not drawn: it is most often a worker,
+        A moment in which a process without a name turns up is not drawn: it is most often a worker,
         and has its name in the next one.
         """
-        layers = self._layers.add(sample)
-        self._gone += sample.gone
-        unnamed, self._others = not self._others, "other" in layers
+        self._settle(moment)
+        self._gone += moment.gone
+        unnamed, self._others = not self._others, "other" in moment.processes
         if unnamed and self._others:
             return
-        row = self._row(sample, layers)
+        row = self._row(moment)
         self.history.append(row)
         if self.window or len(self.history) > _MOST_ROWS:
             self.history[:] = thinned(self.history, self.window)
@@ -111,60 +110,39 @@ class Chart(anywidget.AnyWidget):
         died = [[life.role, life.ended, life.died] for life in lives if life.died]
         self.end = {"how": how, "died": died, "folded": timeline is not None}
 
-    def _row(self, sample: Moment, layers: dict[str, int]) -> Row:
+    def _settle(self, moment: Moment) -> None:
+        settled = {_seconds(seconds): sizes for seconds, sizes in moment.settled}
+        for row in reversed(self.history):
+            if not settled or row["t"] < min(settled):
+                break
+            for role, size in settled.get(row["t"], {}).items():
+                if role in row["p"]:
+                    row["p"][role][0] = size >> 10
+
+    def _row(self, moment: Moment) -> Row:
         row: Row = {
-            "t": round(sample.seconds, 3),
-            "p": {role: [size >> 10, sample.processes[role].fds] for role, size in layers.items()},
-            "shm": None if sample.shm is None else sample.shm >> 10,
-            "kind": self._layers.kind,
+            "t": _seconds(moment.seconds),
+            "p": {
+                role: [(reading.memory or 0) >> 10, reading.fds]
+                for role, reading in moment.processes.items()
+            },
+            "shm": None if moment.shm is None else moment.shm >> 10,
+            "kind": moment.kind,
         }
-        if sample.batches or self._counted:
-            row["n"] = sample.batches
+        if moment.batches or self._counted:
+            row["n"] = moment.batches
         if self._gone:
             row["gone"], self._gone = [*self._gone], ()
-        if any(process.uss is not None for process in sample.processes.values()):
-            row["read"] = True
+        if moment.settled:
+            row["settled"] = [
+                [_seconds(seconds), {role: size >> 10 for role, size in sizes.items()}]
+                for seconds, sizes in moment.settled
+            ]
         return row
 
 
-class Layers:
-    """The height of each role in the stack, in every sample: PSS, also where it was not read.
-
-    PSS is a process's private memory and its share of what it has in common with others. Between
-    two readings a layer is its private memory of now (which page faults tell) on the share of the
-    last reading. A page that a worker copies is a new page of the machine, and adds itself to the
-    sum; a fork adds nothing. When a process ends, the others inherit its share: the pages are
-    still there, with fewer to share them. So the sum of the layers moves only when memory does.
-    """
-
-    kind = ""
-
-    def __init__(self) -> None:
-        self._shared: dict[str, int] = {}
-
-    def add(self, sample: Moment) -> dict[str, int]:
-        """Bytes by role."""
-        for role in self._shared.keys() - sample.processes.keys():
-            self._inherit(self._shared.pop(role))
-        return {role: self._layer(role, p) for role, p in sample.processes.items()}
-
-    def _layer(self, role: str, process: Reading) -> int:
-        if process.pss is not None:
-            self.kind = "PSS"
-            self._shared[role] = process.pss - (process.uss or 0)
-            return process.pss
-        if process.uss is not None:
-            self.kind = self.kind or "USS"
-        rss = process.rss or 0
-        private = process.private
-        if private is None:  # not read yet: what it has faulted in since it was forked
-            private = rss if process.faults is None else min(process.faults * mmap.PAGESIZE, rss)
-        return private + self._shared.get(role, 0)
-
-    def _inherit(self, share: int) -> None:
-        known = sum(self._shared.values())
-        for role, own in self._shared.items():
-            self._shared[role] += share * own // known if known else 0
+def _seconds(seconds: float) -> float:
+    return round(seconds, 3)
 
 
 def thinned(rows: list[Row], window: float) -> list[Row]:
@@ -183,9 +161,6 @@ def thinned(rows: list[Row], window: float) -> list[Row]:
 
 
 def _joined(one: Row, next_: Row) -> Row:
-    # Events of the row that is left out: who ended in it, and that memory was read.
-    events = {
-        "gone": one.get("gone", []) + next_.get("gone", []),
-        "read": one.get("read") or next_.get("read"),
-    }
-    return {**next_, **{name: value for name, value in events.items() if value}}
+    # Who ended in the row that is left out.
+    gone = one.get("gone", []) + next_.get("gone", [])
+    return {**next_, **({"gone": gone} if gone else {})}

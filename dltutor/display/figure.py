@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from matplotlib import rc_context
@@ -17,29 +17,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dltutor.display.stack import MB, Stack, colour_of_layer, draw_stack, label_stack, stack
-from dltutor.display.style import OTHER, TEXT, colour_of
-from dltutor.observation.memory.curves import Floats
+from dltutor.display.style import OTHER, STYLE, colour_of
+from dltutor.observation.memory.lives import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import size
 
 _WIDTH: Final = 7.2  # inches, of 100 pixels
-# No background of our own, and a grey that reads on a light page and on a dark one.
-_STYLE: Final[Any] = {  # matplotlib's types know each key by name
-    "figure.dpi": 100,
-    "figure.facecolor": "none",
-    "figure.constrained_layout.use": True,
-    "axes.facecolor": "none",
-    "axes.edgecolor": TEXT,
-    "axes.labelcolor": TEXT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 11,
-    "font.size": 10,
-    "text.color": TEXT,
-    "xtick.color": TEXT,
-    "ytick.color": TEXT,
-}
 
 
 class MemoryFigure(Figure):
@@ -65,7 +48,7 @@ def draw(timeline: Timeline, *, title: str | None = None) -> MemoryFigure:
         The figure. Its areas add up to the memory that the run takes up (PSS) or, where PSS is
         not known, to its private memory (USS). 1 MB is 1024 x 1024 bytes.
     """
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = MemoryFigure(figsize=(_WIDTH, 4.2))
         memory, shm, files = figure.subplots(3, 1, sharex=True, height_ratios=[6, 1, 1])
         drawn = stack(timeline)
@@ -96,7 +79,7 @@ def compare(
     timelines = (before, after)
     stacks = (stack(before), stack(after))
     top = max(drawn.peak for drawn in stacks)
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = MemoryFigure(figsize=(_WIDTH, 3.4))
         panels = figure.subplots(1, 2, sharex=True, sharey=True)
         for axes, timeline, drawn, label in zip(panels, timelines, stacks, labels, strict=True):

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from matplotlib import rc_context
 
-from dltutor.display.figure import _STYLE, MemoryFigure
+from dltutor.display.figure import MemoryFigure
 from dltutor.display.stack import MB
-from dltutor.display.style import MAIN, TEXT, WORKERS
+from dltutor.display.style import MAIN, STYLE, TEXT, WORKERS
 from dltutor.observation.memory.timeline import Timeline
 
 _HOW: Final = (  # name, what it counts, colour, dashes
@@ -33,7 +33,7 @@ def draw_kinds(timeline: Timeline, role: str = "W0") -> MemoryFigure:
     ending = rss < 0.5 * max(timeline.peak("rss", role), 0)  # it gives its memory back
     curves = [rss, timeline.pss_curve(role), timeline.private_curve(role)]
     curves = [np.where(ending, np.nan, curve) for curve in curves]
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = MemoryFigure(figsize=(7.2, 3.0))
         axes = figure.subplots()
         axes.set_title(f"{role}: one process, counted in three ways")

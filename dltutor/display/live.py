@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dltutor.display.screen import Screen
 from dltutor.observation.interrupts import interrupts_held
+from dltutor.observation.loaders import title_of
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.memory.worker_names import WorkerNames
@@ -16,18 +17,15 @@ from dltutor.observation.observing import check_arguments
 from dltutor.observation.observing import observe as observe_unseen
 from dltutor.observation.report import Observation
 
-if TYPE_CHECKING:
-    from torch.utils.data import DataLoader
-
 _MONITORED: Final = 180.0  # seconds that a monitor shows
 _MONITOR_PERIOD: Final = 0.5  # it may stand there all day
 
 
 def observe(
-    loader: DataLoader[Any],
+    loader: Any,
     *,
     deadline: float = 30,
-    consume: Callable[[DataLoader[Any]], object] | None = None,
+    consume: Callable[[Any], object] | None = None,
     epochs: int = 1,
     live: bool = False,
 ) -> Observation:
@@ -38,7 +36,9 @@ def observe(
     strategy are as they were. Persistent workers are ended too.
 
     Args:
-        loader: The loader, with any number of workers and any start method.
+        loader: A DataLoader with any number of workers and any start method, or an object of
+            another library that wraps some and can be iterated again: webdataset's WebLoader,
+            Lightning's CombinedLoader, torchdata's StatefulDataLoader, accelerate's loaders.
         deadline: Seconds after which the run is stopped; its end is then "hung". It interrupts
             Python code and every wait for a worker, but not C code stuck in this process.
         consume: The training loop, as a function that takes the loader and iterates it. Its
@@ -51,7 +51,7 @@ def observe(
         The Observation.
 
     Raises:
-        TypeError: `loader` is no DataLoader, or `consume` cannot be called.
+        TypeError: `loader` is not a loader, or `consume` cannot be called.
         ValueError: `deadline` or `epochs` is not positive.
         RuntimeError: Called outside the main thread, where no deadline can interrupt.
         KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
@@ -59,7 +59,7 @@ def observe(
     if not live:
         return observe_unseen(loader, deadline=deadline, consume=consume, epochs=epochs)
     check_arguments(loader, deadline, consume, epochs)
-    screen = Screen(_title(loader), counted=True)
+    screen = Screen(title_of(loader), counted=True)
     screen.show()
     seen: Observation | None = None
     try:
@@ -187,11 +187,6 @@ def monitor() -> Monitor:
         _standing = Monitor()
     _standing.show()
     return _standing
-
-
-def _title(loader: DataLoader[Any]) -> str:
-    workers = f"{loader.num_workers} worker{'' if loader.num_workers == 1 else 's'}"
-    return f"{type(loader.dataset).__name__}, {workers}"
 
 
 def _interrupts_held() -> AbstractContextManager[object]:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dltutor.display.style import ALARM, TEXT, colour_of
-from dltutor.observation.memory.curves import Floats
+from dltutor.observation.memory.lives import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import size
 
@@ -48,10 +48,7 @@ class Stack:
 
 def stack(timeline: Timeline) -> Stack:
     """The layers to draw; many workers are one layer."""
-    kind, curve = "PSS", timeline.pss_curve
-    if np.isnan(timeline.total_pss()).all() and not np.isnan(timeline.peak("uss")):
-        kind, curve = "USS", timeline.private_curve
-    curves = {role: curve(role) / MB for role in timeline.roles}
+    curves = {role: timeline.memory_curve(role) / MB for role in timeline.roles}
     known = np.zeros(len(timeline.seconds), bool)
     for values in curves.values():
         known |= ~np.isnan(values)
@@ -61,7 +58,7 @@ def stack(timeline: Timeline) -> Stack:
         together = np.sum([layers.pop(role) for role in workers], axis=0)
         main = {"main": layers.pop("main")} if "main" in layers else {}
         layers = {**main, f"{len(workers)} workers": together, **layers}
-    return Stack(kind, timeline.seconds[known], layers)
+    return Stack(timeline.kind or "PSS", timeline.seconds[known], layers)
 
 
 def draw_stack(axes: Axes, drawn: Stack, timeline: Timeline, top: float) -> None:
@@ -133,4 +130,4 @@ def _mark_deaths(axes: Axes, drawn: Stack, timeline: Timeline, limit: float | No
 
 def colour_of_layer(label: str) -> str:
     """The colour of a layer: that of its role, or of a worker for all workers as one."""
-    return colour_of("W0" if label.endswith("workers") else label)
+    return colour_of("W0" if label.endswith(" workers") else label)

@@ -1,18 +1,37 @@
-"""Colours that people with any colour vision tell apart, on a light and on a dark page.
+"""How figures look, on a light page and on a dark one.
 
-They are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), without black and yellow, which
-vanish on one of the two.
+The colours can be told apart with any colour vision. They are those of Okabe and Ito
+(https://jfly.uni-koeln.de/color/), without black and yellow, which vanish on one of the two.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
 
 MAIN: Final = "#0072B2"
 WORKERS: Final = ("#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 OTHER: Final = "#999999"
 TEXT: Final = "#7A7A7A"  # contrast 4.3 on white and 4.4 on JupyterLab's #111
 ALARM: Final = "#D55E00"
+
+#: For `matplotlib.rc_context`: no background of our own, and a gray that reads on both pages.
+STYLE: Final[Any] = {  # matplotlib's types know each key by name
+    "figure.dpi": 100,
+    "figure.facecolor": "none",
+    "figure.constrained_layout.use": True,
+    "axes.facecolor": "none",
+    "axes.edgecolor": TEXT,
+    "axes.labelcolor": TEXT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "font.size": 10,
+    "text.color": TEXT,
+    "xtick.color": TEXT,
+    "ytick.color": TEXT,
+}
 
 
 def colour_of(role: str) -> str:
@@ -23,5 +42,5 @@ def colour_of(role: str) -> str:
     """
     if role == "main":
         return MAIN
-    number = role[1:]
-    return WORKERS[int(number) % len(WORKERS)] if number.isdigit() else OTHER
+    worker = re.match(r"W(\d+)\b", role)  # of several loaders, W0 of images
+    return WORKERS[int(worker[1]) % len(WORKERS)] if worker else OTHER

@@ -1,6 +1,7 @@
 """What happened: run a loader, watch its processes, write it down."""
 
 from dltutor.observation.confinement.confining import CannotConfine, confine
+from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.observing import observe
 from dltutor.observation.report import Frame, Observation, Worker
 from dltutor.system.this_machine import Machine, machine
@@ -10,6 +11,7 @@ __all__ = [
     "Frame",
     "Machine",
     "Observation",
+    "Timeline",
     "Worker",
     "confine",
     "machine",

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-from dltutor.observation.interrupts import in_plumbing
+from dltutor.observation.interrupts import PUT_OFF_AT_MOST, in_plumbing
 
 _SOON: Final = 0.005  # seconds
-_PATIENCE: Final = 1.0  # seconds for a transfer to end; that of a worker that died in it never does
 
 
 class _Considerate:
@@ -26,7 +25,7 @@ class _Considerate:
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         self._since = self._since or now
-        if in_plumbing(frame) and now < self._since + _PATIENCE:
+        if in_plumbing(frame) and now < self._since + PUT_OFF_AT_MOST:
             # Not a threading.Timer: what was interrupted may hold the lock that its start takes.
             _thread.start_new_thread(_again, (signum,))
         else:

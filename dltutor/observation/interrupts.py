@@ -16,6 +16,9 @@ from torch.utils.data import dataloader
 
 from dltutor.observation.errors import is_yours
 
+#: Seconds for which a handler may be put off, since a transfer in which a worker died never ends.
+PUT_OFF_AT_MOST: Final = 1.0
+
 _TORCH: Final = (dataloader.__file__, tempfile.__file__)
 
 

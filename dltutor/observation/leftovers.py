@@ -6,8 +6,10 @@ import gc
 import os
 import tempfile
 import traceback
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any, Final
@@ -28,15 +30,27 @@ from dltutor.system.processes import (
 _STAYS: Final = b"torch_shm_manager"
 
 
+@dataclass(frozen=True)
+class Started:
+    """What was started in a block.
+
+    Args:
+        pids: Of workers, and of whatever else: what they leave in `/dev/shm` is removed.
+        iterators: Of loaders; references that do not keep them.
+    """
+
+    pids: set[int] = field(default_factory=set)
+    iterators: list[weakref.ref[Any]] = field(default_factory=list)
+
+
 @contextmanager
-def nothing_left() -> Iterator[set[int]]:
+def nothing_left() -> Iterator[Started]:
     """Undo what the block did to this process and leave no child that was not there before.
 
     Children that lose their parent in the block become ours (on Linux), so that they are found.
 
     Yields:
-        A set for the pids of workers, and of whatever else was started in the block: what they
-        leave in `/dev/shm` is removed.
+        What was started in the block, to be filled in.
     """
     before = descendants(os.getpid())
     sigchld = torch_internals.sigchld()
@@ -44,11 +58,15 @@ def nothing_left() -> Iterator[set[int]]:
     server, tracker = _forkserver(), _tracker()
     had_server, had_tracker = server._forkserver_pid is not None, tracker._pid is not None
     subreaper = adopt_orphans(True)
-    pids: set[int] = set()
+    started = Started()
+    pids = started.pids
     try:
-        yield pids
+        yield started
     finally:
-        gc.collect()  # queues and semaphores end with the iterators that held them
+        # Queues and semaphores end with the iterators that held them. A collection takes a quarter
+        # of a second in a process of many objects, so only one that is still alive is worth it.
+        if any(iterator() is not None for iterator in started.iterators):
+            gc.collect()
         kept = before | {pid for pid in descendants(os.getpid()) if has_name(pid, _STAYS)}
         pids |= end_descendants(spare=kept | {server._forkserver_pid, tracker._pid})
         if not had_server:

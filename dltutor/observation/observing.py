@@ -10,13 +10,13 @@ from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from torch.utils.data import DataLoader, Dataset
-
 from dltutor.observation import errors
 from dltutor.observation.interrupts import Interrupts, interrupts_held
 from dltutor.observation.leftovers import close_interrupted_files, nothing_left
+from dltutor.observation.loaders import check_loader
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.recorder import Recorder
+from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Observation
 from dltutor.observation.run import Run
 from dltutor.observation.time_limits import DeadlinePassed
@@ -24,10 +24,10 @@ from dltutor.observation.time_limits import deadline as time_limit
 
 
 def observe(
-    loader: DataLoader[Any],
+    loader: Any,
     *,
     deadline: float = 30,
-    consume: Callable[[DataLoader[Any]], object] | None = None,
+    consume: Callable[[Any], object] | None = None,
     epochs: int = 1,
     listeners: Sequence[Callable[[Moment], None]] = (),
 ) -> Observation:
@@ -39,7 +39,9 @@ def observe(
     `file_system` torch's `torch_shm_manager` stays, as after any loader: torch needs it.
 
     Args:
-        loader: The loader, with any number of workers and any start method.
+        loader: A DataLoader with any number of workers and any start method, or an object of
+            another library that wraps some and can be iterated again: webdataset's WebLoader,
+            Lightning's CombinedLoader, torchdata's StatefulDataLoader, accelerate's loaders.
         deadline: Seconds after which the run is stopped; its end is then "hung". It interrupts
             Python code and every wait for a worker, but not C code stuck in this process.
         consume: The training loop, as a function that takes the loader and iterates it. Its
@@ -52,7 +54,7 @@ def observe(
         The Observation.
 
     Raises:
-        TypeError: `loader` is no DataLoader, or `consume` cannot be called.
+        TypeError: `loader` is not a loader, or `consume` cannot be called.
         ValueError: `deadline` or `epochs` is not positive.
         RuntimeError: Called outside the main thread, where no deadline can interrupt.
         KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
@@ -60,34 +62,34 @@ def observe(
     check_arguments(loader, deadline, consume, epochs)
     with interrupts_held() as interrupts, ExitStack() as clean_up:
         folder = clean_up.enter_context(TemporaryDirectory(prefix="dltutor-run-"))
-        pids = clean_up.enter_context(nothing_left())
+        started = clean_up.enter_context(nothing_left())
         recorder = Recorder(listeners=listeners)
         recorder.start()
         # A loop may start loaders of its own: the recorder has seen their workers.
-        clean_up.callback(lambda: pids.update(recorder.pids))
+        clean_up.callback(lambda: started.pids.update(recorder.pids))
         clean_up.callback(recorder.stop)
-        run = Run(loader, folder, recorder, pids, interrupts)
+        run = Run(loader, folder, recorder, started, interrupts)
         result, error = _drive(run, consume or _iterate, epochs, deadline, interrupts)
         seconds = time.perf_counter() - run.started
         try:
             if isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt from None
-            return replace(_write_down(run, error, seconds, deadline), result=result)
+            return replace(_write_down(run, error, seconds, deadline, recorder.stop), result=result)
         finally:
-            run.end_workers(kindly=error is None)
+            run.end(kindly=error is None)
             if error is not None:
                 close_interrupted_files(error)
                 errors.forget(error)
 
 
-def _iterate(loader: DataLoader[Any]) -> None:
+def _iterate(loader: Any) -> None:
     for _ in loader:
         pass
 
 
 def _drive(
     run: Run,
-    loop: Callable[[DataLoader[Any]], object],
+    loop: Callable[[Any], object],
     epochs: int,
     seconds: float,
     interrupts: Interrupts,
@@ -100,16 +102,20 @@ def _drive(
                     for _ in range(epochs):
                         result = loop(run.loader)
                 finally:
-                    run.ignore_deaths()
+                    run.workers.ignore_deaths()
         except BaseException as error:  # also SystemExit: nothing may end the kernel
             return None, error
         finally:
-            run.ignore_deaths()  # all of them, even if the alarm rang above
+            run.workers.ignore_deaths()  # all of them, even if the alarm rang above
     return result, None
 
 
 def _write_down(
-    run: Run, error: BaseException | None, seconds: float, deadline: float
+    run: Run,
+    error: BaseException | None,
+    seconds: float,
+    deadline: float,
+    timeline: Callable[[], Timeline],
 ) -> Observation:
     hung = isinstance(error, DeadlinePassed)
     failed = errors.read(error) if error is not None else errors.NOTHING
@@ -118,8 +124,8 @@ def _write_down(
     end: End = "hung" if hung else "raised" if error is not None else "finished"
     if (
         failed.by_torch == "worker died"
-        or (failed.lost_contact and run.wait_for_a_death())
-        or (hung and run.waits_for_the_dead())
+        or (failed.lost_contact and run.workers.wait_for_a_death())
+        or (hung and run.workers.waits_for_the_dead())
     ):
         end = "worker died"
     return Observation(
@@ -134,17 +140,17 @@ def _write_down(
         traceback=failed.traceback,
         raised_in_worker=failed.raised_in_worker,
         failed_worker=failed.failed_worker,
-        workers=run.workers(where=hung or failed.by_torch == "timed out"),
+        failed_loader=run.workers.loader_of(error) if error is not None else "",
+        workers=run.workers.fates(where=hung or failed.by_torch == "timed out"),
         stderr=run.stderr(),
         raw=failed.raw,
-        timeline=run.recorder.stop(),
+        timeline=timeline(),
     )
 
 
 def check_arguments(loader: object, deadline: object, consume: object, epochs: object) -> None:
     """Raise what `observe` raises for wrong arguments."""
-    if not isinstance(loader, DataLoader):
-        raise TypeError(f"observe() takes a torch DataLoader, got {_what_instead(loader)}")
+    check_loader(loader)
     if (
         isinstance(deadline, bool)
         or not isinstance(deadline, (int, float))
@@ -162,14 +168,3 @@ def check_arguments(loader: object, deadline: object, consume: object, epochs: o
             "observe() must be called in the main thread: only there can its deadline interrupt "
             f"a loader that hangs. This is {threading.current_thread().name}"
         )
-
-
-def _what_instead(thing: object) -> str:
-    kind = type(thing).__name__
-    if isinstance(thing, type):
-        return f"the class {thing.__name__}: make an object of it first"
-    if isinstance(thing, Dataset):
-        return f"{kind} (a Dataset): wrap it, DataLoader({kind}(...), num_workers=2)"
-    if hasattr(thing, "__next__"):
-        return f"{kind} (an iterator, which runs once): pass the loader that it came from"
-    return f"{kind}: {thing!r:.60}"

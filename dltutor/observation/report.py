@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from dltutor.observation import texts, wording
 from dltutor.tables import Table
@@ -46,16 +46,19 @@ class Worker:
         exitcode: Its exit code; negative for a signal; None if it was still running.
         stack: Where it stood, innermost call first, if it was asked; None if it was not, or
             could not answer.
+        loader: The name of its loader among several in one wrapper: its key in a dict, or "loader
+            2"; else empty.
     """
 
     number: int
     exitcode: int | None
     stack: tuple[Frame, ...] | None = None
+    loader: str = ""
 
     @property
     def name(self) -> str:
-        """W0, W1, ..."""
-        return f"W{self.number}"
+        """W0, W1, ...; of several loaders, W0 of images."""
+        return f"W{self.number} of {self.loader}" if self.loader else f"W{self.number}"
 
     @property
     def signal(self) -> str | None:
@@ -96,6 +99,8 @@ class Observation:
         timeline: Memory, descriptors and shared memory over time.
         result: What the training loop returned; None if it did not get to its end.
         confinement: The limits it was under in `confine`, or None.
+        failed_loader: The name of the loader of that worker, as in Worker; empty if there is one
+            loader.
     """
 
     end: End
@@ -115,6 +120,44 @@ class Observation:
     timeline: Timeline
     result: object = None
     confinement: Confinement | None = None
+    failed_loader: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run finished and nothing is amiss: no error, no worker that died."""
+        return self.end == "finished" and not any(worker.exitcode for worker in self.workers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was observed in lists, texts and numbers that JSON can hold.
+
+        The times (`seconds`, `first_batch_seconds`, `last_batch_seconds`), `raw` and `timeline`
+        differ from run to run; all else does not, as long as the run ends in the same way.
+
+        Returns:
+            The fields of Observation by name, and `ok` and `title`. `chain` is a list of `type` and
+            `message`, without pids and addresses; `traceback` and the `stack` of a worker are lists
+            of `file`, `line`, `function` and `code`; a worker has `name` (W0), `exitcode`, `signal`
+            and `fate` besides. `timeline` is `Timeline.to_dict`. `result` is left out: it is of any
+            type. `confinement` has its rows, or is None.
+        """
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        del plain["result"]
+        return {
+            "ok": self.ok,
+            "title": self.story().title,
+            **plain,
+            "chain": [
+                {"type": kind, "message": texts.tidy(message)} for kind, message in self.chain
+            ],
+            "traceback": [asdict(frame) for frame in self.traceback],
+            "workers": [
+                {"name": each.name, "signal": each.signal, "fate": each.fate, **asdict(each)}
+                for each in self.workers
+            ],
+            "stderr": texts.tidy(self.stderr),
+            "timeline": self.timeline.to_dict(),
+            "confinement": dict(self.confinement.rows()) if self.confinement is not None else None,
+        }
 
     def story(self) -> Table:
         """The observation in a few rows that are the same on every run: no pids, no times."""

@@ -19,7 +19,7 @@ from dltutor.observation.errors import frame, is_yours
 from dltutor.observation.report import Frame
 
 _ASK: Final = signal.SIGUSR2
-_PATIENCE: Final = 1.0  # seconds for a worker to answer
+_ANSWER: Final = 1.0  # seconds for a worker to answer
 _LINE: Final = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
@@ -70,7 +70,7 @@ def _answers(folder: str, pid: int) -> Path:
 
 
 def _wait_for(path: Path) -> str:
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _ANSWER
     text = ""
     while time.monotonic() < until:
         time.sleep(0.02)

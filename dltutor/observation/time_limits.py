@@ -6,12 +6,11 @@ import signal
 import time
 from types import FrameType
 
-from dltutor.observation.interrupts import in_plumbing
+from dltutor.observation.interrupts import PUT_OFF_AT_MOST, in_plumbing
 
 # The alarm repeats in case the first one is swallowed by a bare `except:` in the learner's code, or
 # rang where it may not raise.
 _REPEAT = 0.05
-_PATIENCE = 1.0  # how long it may not
 
 
 class DeadlinePassed(BaseException):
@@ -51,6 +50,6 @@ class deadline:  # a block, in the manner of contextlib.suppress
     def _ring(self, signum: int, frame: FrameType | None) -> None:
         # Never between the block and us: it would not be left in order.
         ours = frame is not None and frame.f_code.co_filename == __file__
-        late = time.monotonic() > self._started + self._seconds + _PATIENCE
+        late = time.monotonic() > self._started + self._seconds + PUT_OFF_AT_MOST
         if self._on and not ours and (late or not in_plumbing(frame)):
             raise DeadlinePassed

@@ -1,57 +1,86 @@
-"""The only place that reaches into torch's private parts (checked on torch 2.13).
+"""The only place that uses private attributes of torch's objects (checked on torch 2.13).
 
-Torch has no public way to ask an iterator for its workers, nor to end them at once.
+Torch has no public way to ask an iterator for its workers, nor to end them at once. Names and texts
+of torch's are also known where they are read: messages in `errors`, a worker's function in `stacks`
+and its command in `memory.worker_names`.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from torch._C import _remove_worker_pids
 from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 MakeIterator = Callable[[], Any]
 
 
-def iterator_maker(loader: DataLoader[Any]) -> MakeIterator:
-    """The method with which the loader makes an iterator and starts its workers."""
-    make: MakeIterator = loader._get_iterator
-    return make
+@contextmanager
+def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterator[None]:
+    """Have every loader of this process make its iterators by way of `make`, in the block.
+
+    Args:
+        make: Given the loader and its own way of making an iterator. Not called in processes that
+            are forked meanwhile.
+    """
+    main = os.getpid()
+    making: list[DataLoader[Any]] = []  # a class may ask its base class to make the iterator
+
+    def by_way_of_make(own: Callable[[DataLoader[Any]], Any]) -> Callable[[DataLoader[Any]], Any]:
+        def _get_iterator(self: DataLoader[Any]) -> Any:
+            if os.getpid() != main or any(each is self for each in making):
+                return own(self)
+            making.append(self)
+            try:
+                return make(self, partial(own, self))
+            finally:
+                making.pop()
+
+        return _get_iterator
+
+    with ExitStack() as undo:
+        for cls in _family(DataLoader):  # torchdata's makes iterators of its own kind
+            if own := vars(cls).get("_get_iterator"):
+                undo.callback(setattr, cls, "_get_iterator", own)
+                cls._get_iterator = by_way_of_make(own)
+        yield
 
 
-def replace_iterator_maker(loader: DataLoader[Any], make: MakeIterator) -> None:
-    """Have `iter(loader)` call `make` instead. Undo with `restore_iterator_maker`."""
-    loader.__dict__["_get_iterator"] = make
+def _family(cls: type[Any]) -> list[type[Any]]:
+    return [cls, *(each for below in cls.__subclasses__() for each in _family(below))]
 
 
-def restore_iterator_maker(loader: DataLoader[Any]) -> None:
-    """Undo `replace_iterator_maker`."""
-    loader.__dict__.pop("_get_iterator", None)
-
-
-def unfinished_iterator(error: BaseException) -> Any:
-    """The iterator whose making an exception broke off, or None: only the traceback has it."""
+def iterator_in(error: BaseException) -> Any:
+    """The iterator with workers that an exception came from, in its making too, or None."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        if isinstance(frame.f_locals.get("self"), _MultiProcessingDataLoaderIter):
-            return frame.f_locals["self"]
+        iterator = frame.f_locals.get("self")
+        if isinstance(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
+            return iterator
     return None
 
 
 def kept_iterator(loader: DataLoader[Any]) -> Any:
-    """The iterator that a loader with persistent workers keeps, or None."""
-    return loader._iterator
+    """The iterator that a loader with persistent workers keeps for its next epoch, or None."""
+    iterator = loader._iterator
+    alive = any(worker.is_alive() for worker in workers_of(iterator))
+    return iterator if loader.persistent_workers or alive else None
 
 
-def keep_iterator(loader: DataLoader[Any], iterator: Any) -> None:
-    """Replace the iterator that a loader with persistent workers keeps."""
-    loader._iterator = iterator
+def drop_kept_iterator(loader: DataLoader[Any]) -> None:
+    """Have a loader make a new iterator for its next epoch."""
+    loader._iterator = None
+    if hasattr(loader, "_initial_iter_for_state_dict"):  # torchdata's: the one it has is the next
+        loader._initial_iter_for_state_dict = False
 
 
 def workers_of(iterator: Any) -> list[BaseProcess]:
@@ -79,7 +108,7 @@ def shut_down(iterator: Any) -> None:
 
 
 def abandon(iterator: Any) -> None:
-    """Kill an iterator's workers and close its queues, without a word to the workers.
+    """Kill an iterator's workers and free its queues, without a word to the workers.
 
     A worker that was killed may have held a lock of a queue; `shut_down` would wait for it.
     """
@@ -100,6 +129,9 @@ def abandon(iterator: Any) -> None:
             # close() has not told the queue's thread to end if a signal interrupted its start.
             each._finalize_close(each._buffer, each._notempty)
             each._thread.join(timeout=1)
+    # Whoever keeps the iterator (a loop, a wrapper, a cycle) keeps no queue and semaphore by it.
+    vars(iterator).clear()
+    iterator._shutdown = True
 
 
 def _free(condition: threading.Condition) -> None:

@@ -56,7 +56,8 @@ def _title(seen: Observation) -> str:
     if seen.end == "raised" and not seen.chain:
         return fate(exitcode).capitalize()
     if seen.end == "raised":
-        place = f"W{seen.failed_worker}" if seen.failed_worker is not None else "main"
+        of = f" of {seen.failed_loader}" if seen.failed_loader else ""
+        place = f"W{seen.failed_worker}{of}" if seen.failed_worker is not None else "main"
         return f"Raised: {seen.raised_in_worker or seen.chain[0][0]} in {place}"
     if seen.end == "worker died":
         died = [worker for worker in seen.workers if worker.exitcode is not None]

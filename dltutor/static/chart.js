@@ -1,6 +1,7 @@
-// The live chart. Python sends one row for each sample, see dltutor/display/chart.py:
-//   t: seconds; p: {role: [kB, open descriptors]}, bottom layer first; read: kB were measured, not
-//   estimated; kind: PSS or USS; shm: kB in /dev/shm; n: batches so far; gone: roles that ended.
+// The live chart. Python sends one row for each moment, see dltutor/display/chart.py:
+//   t: seconds; p: {role: [kB, open descriptors]}, bottom layer first; kind: PSS or USS; shm: kB in
+//   /dev/shm; n: batches so far; gone: roles that ended; settled: [t, {role: kB}] of rows before it,
+//   whose estimates a reading has improved.
 
 const NEAR = 0.5; // the limit is drawn once this part of it is in use
 const SURVIVE = 0.4; // seconds that the others outlive a worker whose end is worth a mark
@@ -24,7 +25,10 @@ class History {
     if (row.t === undefined || (this.last && row.t <= this.last.t)) return;
     this.rows.push({ ...row, sizes: mapped(row.p, ([size]) => size * 1024) });
     this.arrived = performance.now();
-    if (row.read) this.settle();
+    for (const [t, sizes] of row.settled ?? []) {
+      const before = this.rows.findLast((each) => each.t === t);
+      if (before) before.sizes = mapped(before.sizes, (size, role) => (role in sizes ? sizes[role] * 1024 : size));
+    }
     while (this.window && this.rows[0].t < row.t - this.window) this.rows.shift();
     if (this.rows.length > MOST_ROWS) this.rows = this.rows.filter((row, i) => i % 2 === 0 || row.gone);
   }
@@ -36,24 +40,10 @@ class History {
     all.forEach((row) => this.add(row));
   }
 
-  /** Replace the estimates before a reading by a straight line from the reading before it. */
-  settle() {
-    const end = this.rows.length - 1;
-    const start = this.rows.findLastIndex((row, i) => i < end && row.read);
-    const between = this.rows.slice(Math.max(start, 0), end + 1);
-    // When a process comes or goes the shares of all others jump: that is no line.
-    if (start < 0 || between.some((row) => roles(row) !== roles(this.last))) return;
-    const first = between[0];
-    for (const row of between) {
-      const part = (row.t - first.t) / (this.last.t - first.t);
-      row.sizes = mapped(first.sizes, (size, role) => size + part * (this.last.sizes[role] - size));
-    }
-  }
-
   /** Every role that is in the rows, bottom layer first. */
   roles(rows = this.rows) {
     const seen = new Set(rows.flatMap((row) => Object.keys(row.p)));
-    return [...seen].sort((a, b) => rank(a) - rank(b));
+    return [...seen].sort(inOrder);
   }
 
   peak() {
@@ -94,9 +84,12 @@ const mapped = (object, f) =>
   Object.fromEntries(Object.entries(object).map(([key, value]) => [key, f(value, key)]));
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const total = (row) => sum(Object.values(row.sizes));
-const roles = (row) => Object.keys(row.p).join();
-const isWorker = (role) => /^W\d+$/.test(role);
-const rank = (role) => (isWorker(role) ? 1 + Number(role.slice(1)) : role === "main" ? 0 : 1e9);
+const isWorker = (role) => /^W\d+( of .+)?$/.test(role); // of several loaders: W0 of images
+const number = (role) => parseInt(role.slice(1));
+const rank = (role) => (isWorker(role) ? 1 : role === "main" ? 0 : 2);
+/** Main, the workers of each loader by number, the rest. */
+const inOrder = (a, b) =>
+  rank(a) - rank(b) || a.replace(/^W\d+/, "").localeCompare(b.replace(/^W\d+/, "")) || number(a) - number(b) || 0;
 
 /** Bytes as people write them, in powers of 1024. */
 function size(bytes) {
@@ -165,7 +158,7 @@ class Picture {
 
   colour(role) {
     const { main, workers, other } = this.palette;
-    if (isWorker(role)) return workers[Number(role.slice(1)) % workers.length];
+    if (isWorker(role)) return workers[number(role) % workers.length];
     return role === "main" ? main : other;
   }
 
@@ -361,7 +354,7 @@ function caption(history, limits) {
   const limit = limits.memory;
   const far = limit && history.peak() <= NEAR * limit ? ` Limit ${size(limit)}, above the picture.` : "";
   if (history.last.kind === "USS") return `Private memory (USS): this system has no PSS.${far}`;
-  return `Memory is PSS, read about once a second and estimated in between.${far}`;
+  return `Memory is PSS, read about twice a second and estimated in between.${far}`;
 }
 
 /** One place on the page where the chart is shown. */

@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 
     from dltutor.system.psutil_reader import Psutil
 
-    Figures = tuple[int | None, ...]
+    Figures = dict[str, int | None]
 
-# What is told of a process, in this order: the first four in every sample, the rest in full ones.
-CHEAP = ("rss", "faults", "threads", "fds")
-FULL = ("uss", "pss", "pss_shm")
-DENIED = (None, None, None)
+# What `memory` tells of a process that denies it.
+DENIED: Figures = {"uss": None, "pss": None, "pss_shm": None}
 
 
 class Proc:
@@ -51,7 +49,11 @@ class Proc:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """When a process started, to know it again, and its CHEAP figures; None if it is gone."""
+        """When a process started, to know it again, and its figures; None if it is gone.
+
+        They are cheap to read: rss, faults (minor page faults since it started), threads, and fds
+        (open descriptors).
+        """
         words = self._stat(pid)
         if not words or words[0] in (b"Z", b"X"):  # dead, and nobody has asked for its exit code
             return None
@@ -59,10 +61,19 @@ class Proc:
             fds = len(os.listdir(f"{self.root}/{pid}/fd"))
         except OSError:
             fds = None
-        return int(words[19]), (int(words[21]) * self._page, int(words[7]), int(words[17]), fds)
+        rss = int(words[21]) * self._page
+        cheap = {"rss": rss, "faults": int(words[7]), "threads": int(words[17]), "fds": fds}
+        return int(words[19]), cheap
+
+    def command(self, pid: int) -> bytes:
+        """The command line of a process, however its words are parted; empty if it is gone."""
+        return self._read(f"{pid}/cmdline") or b""
 
     def memory(self, pid: int) -> Figures | None:
-        """The FULL figures of a process, None each where it denies them; None if it is gone."""
+        """What is costly to read: uss, pss, and pss_shm, the part of PSS in shared memory.
+
+        DENIED where the process denies it; None if it is gone.
+        """
         try:
             sums = _kilobytes(self._read_or_raise(f"{pid}/smaps_rollup"))
         except PermissionError:
@@ -72,7 +83,8 @@ class Proc:
         if b"Pss:" not in sums:
             return None
         private = (b"Private_Clean:", b"Private_Dirty:", b"Private_Hugetlb:")
-        return sum(sums.get(key, 0) for key in private), sums[b"Pss:"], sums.get(b"Pss_Shmem:")
+        uss = sum(sums.get(key, 0) for key in private)
+        return {"uss": uss, "pss": sums[b"Pss:"], "pss_shm": sums.get(b"Pss_Shmem:")}
 
     def available(self) -> int | None:
         """What the machine can still give without swapping."""
@@ -144,7 +156,7 @@ def pss(pid: int) -> int:
     """
     figures = reader()
     full, cheap = figures.memory(pid) or DENIED, figures.process(pid)
-    return full[1] or full[0] or (cheap[1][0] if cheap else None) or 0
+    return full["pss"] or full["uss"] or (cheap[1]["rss"] if cheap else None) or 0
 
 
 def shared_memory() -> tuple[int | None, int | None]:

@@ -67,10 +67,7 @@ def is_alive(pid: int) -> bool:
 
 def has_name(pid: int, *names: bytes) -> bool:
     """Whether one of these words is in the command line of a process; False if it is gone."""
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
+    command = reader().command(pid)
     return any(name in command for name in names)
 
 

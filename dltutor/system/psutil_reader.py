@@ -33,7 +33,7 @@ class Psutil:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """When a process started, to know it again, and its CHEAP figures; None if it is gone."""
+        """When a process started, to know it again, and its figures; None if it is gone."""
         try:
             process = self._psutil.Process(pid)
             with process.oneshot():
@@ -41,15 +41,27 @@ class Psutil:
                     return None
                 memory = process.memory_info()
                 faults = getattr(memory, "pfaults", None)
-                figures = memory.rss, faults, process.num_threads(), process.num_fds()
-                return process.create_time(), figures
+                cheap = {
+                    "rss": memory.rss,
+                    "faults": faults,
+                    "threads": process.num_threads(),
+                    "fds": process.num_fds(),
+                }
+                return process.create_time(), cheap
         except self._errors:
             return None
 
-    def memory(self, pid: int) -> Figures | None:
-        """The FULL figures of a process, None each where it denies them; None if it is gone."""
+    def command(self, pid: int) -> bytes:
+        """The command line of a process, however its words are parted; empty if it is gone."""
         try:
-            return self._psutil.Process(pid).memory_full_info().uss, None, None
+            return " ".join(self._psutil.Process(pid).cmdline()).encode(errors="replace")
+        except self._errors:
+            return b""
+
+    def memory(self, pid: int) -> Figures | None:
+        """USS as `Proc.memory` has it; DENIED where it is denied; None if the process is gone."""
+        try:
+            return {**DENIED, "uss": self._psutil.Process(pid).memory_full_info().uss}
         except self._psutil.AccessDenied:
             return DENIED
         except self._errors:

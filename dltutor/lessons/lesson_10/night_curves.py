@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from matplotlib import rc_context
 
 from dltutor.display.figure import MemoryFigure
-from dltutor.display.style import ALARM, MAIN, OTHER, TEXT, WORKERS
+from dltutor.display.style import ALARM, MAIN, OTHER, STYLE, WORKERS
 from dltutor.lessons.lesson_10.night import READ_EVERY, Night
 
-_STYLE: Final[Any] = {  # a grey that reads on a light page and on a dark one
-    "figure.facecolor": "none",
-    "figure.constrained_layout.use": True,
-    "axes.facecolor": "none",
-    "axes.edgecolor": TEXT,
-    "axes.labelcolor": TEXT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "font.size": 10,
-    "text.color": TEXT,
-    "xtick.color": TEXT,
-    "ytick.color": TEXT,
-}
 _COLOURS: Final = {
     "each worker": WORKERS[0],
     "main": MAIN,
@@ -68,7 +54,7 @@ def draw_mended(
 
 
 def _draw(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> MemoryFigure:
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = MemoryFigure(figsize=(7.2, 3.0))
         row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
         for axes, (job, lines) in zip(row, panels.items(), strict=True):

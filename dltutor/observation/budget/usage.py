@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dltutor.system.process_memory import reader
+from dltutor.system.process_memory import DENIED, reader
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,10 @@ class Lookout:
         return Usage(once, once + rest, new if os.path.isdir("/dev/shm") else None)
 
     def _memory(self, pid: int) -> int:
-        uss, pss, pss_shm = self._reader.memory(pid) or (0, 0, 0)
-        return pss - (pss_shm or 0) if pss is not None else uss or 0
+        figures = self._reader.memory(pid) or DENIED
+        if figures["pss"] is not None:
+            return figures["pss"] - (figures["pss_shm"] or 0)
+        return figures["uss"] or 0
 
 
 def _held(pids: list[int]) -> dict[int, int]:

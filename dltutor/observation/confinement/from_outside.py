@@ -77,13 +77,10 @@ def timeline_of(samples: Sequence[Moment], limits: Limits, *notes: str) -> Timel
 
 def _life(role: str, samples: Sequence[Moment]) -> Life:
     rows = [row for row, sample in enumerate(samples) if role in sample.processes]
-    seen = [sample.processes.get(role, _UNKNOWN) for sample in samples[rows[0] : rows[-1] + 1]]
+    seen = [sample.processes.get(role, Reading()) for sample in samples[rows[0] : rows[-1] + 1]]
     values = {field: _column(getattr(each, field) for each in seen) for field in FIELDS}
     gone = rows[-1] + 1 < len(samples)
     return Life(role, rows[0], values, samples[rows[-1] + 1].seconds if gone else None)
-
-
-_UNKNOWN = Reading(None, None, None, None)
 
 
 def _column(values: Iterable[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -60,8 +60,8 @@ class Watchdog:
 
     def _rss(self, pid: int) -> int:
         figures = self._reader.process(pid)
-        return (figures[1][0] or 0) if figures else 0
+        return (figures[1]["rss"] or 0) if figures else 0
 
     def _pss(self, pid: int) -> int:
         figures = self._reader.memory(pid)
-        return (figures[1] if figures else None) or self._rss(pid)
+        return (figures["pss"] if figures else None) or self._rss(pid)

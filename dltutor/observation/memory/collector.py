@@ -4,47 +4,34 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dltutor.observation.memory.curves import bytes_per_fault
-from dltutor.observation.memory.lives import FIELDS, Life, Limits
+from dltutor.observation.memory.estimates import Estimates, Known
+from dltutor.observation.memory.lives import FIELDS, Field, Life, Limits
 from dltutor.observation.memory.moments import Moment, Reading
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.system.process_memory import CHEAP, DENIED, FULL
 
 _MACHINE = ("shm", "available", "cgroup")
 _LONG = 5  # times as long as asked for: to be told
 
 
 class _Process:
-    """What was sampled of one process so far."""
+    """What was read of one process so far."""
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.role: str | None = None  # fixed once it is gone: its pid may then be used again
         self.ended: float | None = None
-        self.values: dict[str, array[float]] = {name: array("d") for name in FIELDS}
-        self._uss: list[float] = []  # the last two readings, and the faults at each
-        self._faults: list[float] = []
+        self.values: dict[Field, array[float]] = {name: array("d") for name in FIELDS}
 
-    def add(self, figures: dict[str, int | None]) -> Reading:
+    def add(self, reading: Reading) -> Known:
         for name, values in self.values.items():
-            values.append(_number(figures.get(name)))
-        return Reading(**figures, private=self._private(figures))
-
-    def _private(self, figures: dict[str, int | None]) -> int | None:
-        uss, faults, rss = figures.get("uss"), figures["faults"], figures["rss"]
-        if uss is not None:
-            self._uss = [*self._uss[-1:], uss]
-            self._faults = [*self._faults[-1:], _number(faults)]
-        elif self._uss:
-            share = bytes_per_fault(self._uss, self._faults)
-            grown = 0 if faults is None else share * (faults - self._faults[-1])
-            uss = int(min(self._uss[-1] + grown, max(rss or 0, self._uss[-1])))
-        return uss
+            values.append(_number(getattr(reading, name)))
+        return Known(*(_number(getattr(reading, name)) for name in Known._fields))
 
 
 class Collector:
@@ -77,6 +64,8 @@ class Collector:
         self._lives: list[tuple[int, _Process]] = []
         self._living: dict[int, _Process] = {}
         self._denied: set[int] = set()
+        self._estimates = Estimates()
+        self._kind = ""
 
     def add(self, line: dict[str, Any], batches: int) -> Moment:
         """Take one line.
@@ -94,21 +83,55 @@ class Collector:
         memory = line["memory"] or {}
         if memory:
             self._read_at.append(line["seconds"])
-        processes: dict[str, Reading] = {}
+        readings: dict[int, Reading] = {}
         for pid, cheap in ((int(key), figures) for key, figures in line["processes"].items()):
             if pid in self.hidden:
                 continue
             if pid not in self._living:
                 self._living[pid] = _Process(row)
                 self._lives.append((pid, self._living[pid]))
-            full = memory.get(str(pid), DENIED)
-            sample = self._living[pid].add(dict(zip(CHEAP + FULL, [*cheap, *full], strict=True)))
             if self._roles and pid not in self.names and (found := self._roles(pid)):
                 self.names[pid] = found
-            role = self._role(pid)
-            processes[role] = processes[role] + sample if role in processes else sample
-        self._denied.update(int(pid) for pid, figures in memory.items() if figures[0] is None)
-        return Moment(line["seconds"], batches, processes, **machine, gone=tuple(gone))
+            readings[pid] = Reading(**cheap, **memory.get(str(pid), {}))
+        self._denied.update(int(pid) for pid, figures in memory.items() if figures["uss"] is None)
+        living = {self._living[pid]: pid for pid in readings}
+        figures = {process: process.add(readings[pid]) for process, pid in living.items()}
+        changed = self._estimates.add(line["seconds"], figures)
+        self._kind = self._kind_of(readings.values())
+        processes: dict[str, Reading] = {}
+        for pid, reading in readings.items():
+            role, estimated = self._role(pid), self._estimated(pid, reading)
+            processes[role] = processes[role] + estimated if role in processes else estimated
+        return Moment(
+            line["seconds"],
+            batches,
+            processes,
+            **machine,
+            gone=tuple(gone),
+            kind=self._kind,
+            settled=tuple(self._settled(each, living) for each in range(row - changed, row)),
+        )
+
+    def _kind_of(self, readings: Iterable[Reading]) -> str:
+        if self._kind == "PSS" or any(reading.pss is not None for reading in readings):
+            return "PSS"
+        return "USS" if self._kind or any(each.uss is not None for each in readings) else ""
+
+    def _estimated(self, pid: int, reading: Reading) -> Reading:
+        estimate = self._estimates.of[self._living[pid]]
+        private, shared = int(estimate.private[-1]), int(estimate.shared[-1])
+        return replace(
+            reading, private=private if estimate.was_read else None, memory=private + shared
+        )
+
+    def _settled(self, row: int, living: dict[_Process, int]) -> tuple[float, dict[str, int]]:
+        # What is settled begins after the last coming or going: all of these lived by then.
+        by_role: dict[str, int] = {}
+        for process, pid in living.items():
+            estimate, place = self._estimates.of[process], row - process.first
+            memory = int(estimate.private[place] + estimate.shared[place])
+            by_role[self._role(pid)] = by_role.get(self._role(pid), 0) + memory
+        return self._columns["seconds"][row], by_role
 
     def timeline(self, notes: Sequence[str] = ()) -> Timeline:
         """All samples so far.

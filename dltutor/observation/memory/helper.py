@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from dltutor.system.psutil_reader import Psutil
 
 _SOON = 0.05  # seconds between two samples that were asked for
+_NEARLY = 0.9  # of the time between two full samples
 _AT_ONCE = 0.02  # seconds of CPU time that full samples may use before they have to be saved up
+_EARLY = 10.0  # seconds in which they may cost more: a short run is to be seen, too
+_EARLY_BUDGET = 0.05  # of a core, then
 _AWAKE = 1.0  # seconds between two looks whether the parent still lives
 _FLUSH = 2.0  # seconds for the last line to be taken
 
@@ -34,7 +37,8 @@ class Sampler:
         reader: Where the figures come from.
         pid: The process to observe.
         memory_period: Seconds between two full samples, at least.
-        memory_budget: The part of a core that all samples together may cost.
+        memory_budget: The part of a core that all samples together may cost once `_EARLY` has
+            passed.
     """
 
     def __init__(
@@ -48,7 +52,7 @@ class Sampler:
         self._last_full = float("-inf")
         self._newcomers = False
         self._savings = _AT_ONCE
-        self._saved_at = time.monotonic()
+        self._began = self._saved_at = time.monotonic()
         self._used = time.process_time()
 
     def look(self, *, full: bool = False) -> dict[str, Any]:
@@ -57,9 +61,11 @@ class Sampler:
         It comes with USS and PSS when these are due: after `memory_period`, or at the second
         sight of a new process, but not while the budget is overdrawn. `full` asks for them now.
         """
+        began = time.monotonic()
         living = self._living()
         self._save()
-        due = self._newcomers or time.monotonic() >= self._last_full + self._memory_period
+        # Samples do not come to the millisecond: one that is a little early will do.
+        due = self._newcomers or began >= self._last_full + _NEARLY * self._memory_period
         full = full or (due and self._savings > 0)
         known, self._known = self._known, {pid: start for pid, (start, _) in living.items()}
         gone = [pid for pid, start in known.items() if self._known.get(pid) != start]
@@ -68,7 +74,7 @@ class Sampler:
         return {
             "processes": {pid: figures for pid, (_, figures) in living.items()},
             "gone": gone,
-            "memory": self._memory() if full else None,
+            "memory": self._memory(began) if full else None,
         }
 
     def _living(self) -> dict[int, tuple[float, Figures]]:
@@ -88,14 +94,16 @@ class Sampler:
         # Of what the budget gives, the cheap samples have used some: all of it, with 64 workers.
         # Half of it is for the full ones in any case.
         now, used = time.monotonic(), time.process_time()
-        given = self._memory_budget * (now - self._saved_at)
+        early = self._saved_at < self._began + _EARLY
+        budget = max(self._memory_budget, _EARLY_BUDGET if early else 0.0)
+        given = budget * (now - self._saved_at)
         saved = max(given - (used - self._used), given / 2)
         self._savings = min(self._savings + saved, _AT_ONCE)
         self._saved_at, self._used = now, used
 
-    def _memory(self) -> dict[int, Figures]:
+    def _memory(self, began: float) -> dict[int, Figures]:
         memory = {pid: self._reader.memory(pid) for pid in self._known}
-        self._last_full, used = time.monotonic(), time.process_time()
+        self._last_full, used = began, time.process_time()
         self._savings -= used - self._used
         self._used = used
         return {pid: figures for pid, figures in memory.items() if figures}

@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from dltutor.observation.memory.curves import Floats, private_memory
+import numpy as np
+from numpy.typing import NDArray
 
+from dltutor.observation.memory.estimates import Known
+
+Floats = NDArray[np.float64]
+
+# What is kept of each process; `moments.Reading` has the same names.
 Field = Literal["rss", "uss", "pss", "pss_shm", "faults", "fds", "threads"]
 FIELDS: Final[tuple[Field, ...]] = get_args(Field)
+_ESTIMATED_FROM: Final[tuple[Field, ...]] = ("rss", "faults", "uss", "pss")  # as in Known
 
 
 @dataclass(frozen=True)
@@ -52,15 +59,13 @@ class Life:
     @property
     def rows(self) -> slice:
         """Where it lived in the timeline's arrays."""
-        start, stop = self.edges
-        return slice(start, stop)
+        return slice(self.first, self.first + len(self.values["rss"]))
 
-    @property
-    def edges(self) -> tuple[int, int]:
-        """The index of its first sample, and the one after its last."""
-        return self.first, self.first + len(self.values["rss"])
+    def known(self) -> list[Known]:
+        """What an estimate of its memory needs, in each of its samples."""
+        columns = [self.values[name].tolist() for name in _ESTIMATED_FROM]
+        return [Known(*row) for row in zip(*columns, strict=True)]
 
-    def private(self, samples: slice = slice(None)) -> Floats:
-        """Private memory in each of its samples, or in some; see `Timeline.private_curve`."""
-        uss, faults, rss = (self.values[field][samples] for field in ("uss", "faults", "rss"))
-        return private_memory(uss, faults, rss)
+    def was_read(self, field: Field) -> bool:
+        """Whether a field has any value."""
+        return not bool(np.isnan(self.values[field]).all())

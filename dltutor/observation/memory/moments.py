@@ -14,20 +14,22 @@ class Reading:
         faults: Minor page faults since the process started.
         threads: Its threads.
         fds: Its open descriptors.
-        uss: Private memory, if it was read in this sample.
+        uss: Private memory, if it was read at this moment.
         pss: Resident memory, each shared page divided by those that share it, if it was read.
         pss_shm: The part of PSS in shared memory, if it was read.
-        private: `uss`, or else what the faults since its last reading make of it.
+        private: `uss`, or its estimate.
+        memory: `pss` (`uss` where there is no PSS), or its estimate.
     """
 
-    rss: int | None
-    faults: int | None
-    threads: int | None
-    fds: int | None
+    rss: int | None = None
+    faults: int | None = None
+    threads: int | None = None
+    fds: int | None = None
     uss: int | None = None
     pss: int | None = None
     pss_shm: int | None = None
     private: int | None = None
+    memory: int | None = None
 
     def __add__(self, other: Reading) -> Reading:
         """Both together; what is known of one only counts."""
@@ -47,7 +49,11 @@ class Moment:
         shm: In use in `/dev/shm`, or None where there is none.
         available: What the machine can still give, or None where not known.
         cgroup: Charged to the cgroup, page cache included, or None without one.
-        gone: The roles of processes that ended since the last sample.
+        gone: The roles of processes that ended since the last moment.
+        kind: What `memory` is made of so far: PSS, or USS where there is no PSS; empty before
+            the first of them was read.
+        settled: The moments before this one whose estimates it has improved: the seconds of each,
+            and `memory` by role.
     """
 
     seconds: float
@@ -57,3 +63,5 @@ class Moment:
     available: int | None
     cgroup: int | None
     gone: tuple[str, ...]
+    kind: str = ""
+    settled: tuple[tuple[float, dict[str, int]], ...] = ()

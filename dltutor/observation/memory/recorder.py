@@ -39,7 +39,8 @@ class Recorder:
             descriptors, `/dev/shm`.
         memory_period: Seconds between two samples of USS and PSS, at least.
         memory_budget: The part of a core that the helper may use: the larger the processes, the
-            more seldom USS and PSS are read. The first and the last sample have them in any case.
+            more seldom USS and PSS are read. In the first 10 seconds it may use 5 %, so that
+            short runs are seen, too. The first and the last sample have them in any case.
         listeners: Each is called with every Moment, in the thread. One that raises is called no
             more; the timeline's notes say so.
         roles: Asked, in the thread, for the role of each process that has none so far.
@@ -54,7 +55,7 @@ class Recorder:
         *,
         pid: int | None = None,
         period: float = 0.25,
-        memory_period: float = 1.0,
+        memory_period: float = 0.5,
         memory_budget: float = 0.01,
         listeners: Sequence[Callable[[Moment], None]] = (),
         roles: Callable[[int], str | None] | None = None,

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
-from operator import itemgetter
+from functools import cached_property
 from os import PathLike
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dltutor.observation.memory.curves import Floats, slopes
-from dltutor.observation.memory.lives import FIELDS, Field, Life, Limits
+from dltutor.observation.memory import export
+from dltutor.observation.memory.estimates import Estimate, Estimates
+from dltutor.observation.memory.growth import slopes, steady
+from dltutor.observation.memory.lives import FIELDS, Field, Floats, Life, Limits
 
 __all__ = ["FIELDS", "Field", "Life", "Limits", "Timeline"]
 
@@ -73,7 +74,23 @@ class Timeline:
             One entry for each sample; the sum where several processes have the role at once.
         """
         _check_field(field)
-        return self._sum((life.rows, life.values[field]) for life in self._of(role))
+        return self._sum((life, life.values[field]) for life in self._of(role))
+
+    @property
+    def kind(self) -> str:
+        """What `memory_curve` is made of: PSS, or USS where there is no PSS; else empty."""
+        kinds: tuple[Field, ...] = ("pss", "uss")
+        read = (kind for kind in kinds if any(life.was_read(kind) for life in self.lives))
+        return next(read, "").upper()
+
+    def memory_curve(self, role: str) -> Floats:
+        """What one role takes of the memory in every sample, as the charts draw it.
+
+        PSS or, where there is no PSS, USS: where they were read it is what was read, and in
+        between the estimate of `memory.estimates`. NaN where no such process lived, and throughout
+        where nothing was ever read.
+        """
+        return self._memory(self._of(role))
 
     def total_pss(self) -> Floats:
         """PSS of all processes together: what the whole run takes up, nothing counted twice.
@@ -81,31 +98,22 @@ class Timeline:
         A batch that waits in `/dev/shm` is in no process until main takes it: `shm` has it.
         As in `pss_curve`; NaN where nothing is known.
         """
-        return self._sum((life.rows, self._joined(life)) for life in self.lives)
+        return self._pss(self.lives)
 
     def pss_curve(self, role: str) -> Floats:
         """PSS of one role in every sample, also where it was not read.
 
-        Where it was read, the curve is what was read. In between it is `private_curve` and, on
-        top of it, the part that is shared with others: as long as the same processes live, a
-        straight line joins what was read of that. It never joins readings before and after a
-        process came or went, which moves the shares of all others. NaN where a set of processes
-        was too short-lived to be read.
+        `memory_curve` where that is PSS; NaN throughout where there is no PSS.
         """
-        return self._sum((life.rows, self._joined(life)) for life in self._of(role))
+        return self._pss(self._of(role))
 
     def private_curve(self, role: str) -> Floats:
         """Private memory (USS) of one role in every sample, also where USS was not read.
 
-        Where it was read, the curve is what was read. In between, each minor fault stands for a
-        page that has become private (which follows USS within 3 % while copy-on-write pages are
-        copied), scaled so that the curve meets the next reading: a process that frees and takes
-        the same memory again has faults, too, and does not grow. Past the last reading the last
-        scale goes on. Where there was a reading between two comings or goings of any process, the
-        curve there is made of that alone: what two processes share becomes the one's own when the
-        other ends, without any fault. Bounded by RSS; NaN where USS was never read.
+        Where it was read, the curve is what was read. In between, minor faults tell how it grew;
+        see `memory.estimates.Estimate`. NaN where USS was never read.
         """
-        return self._sum((life.rows, self._private(life)) for life in self._of(role))
+        return self._sum((life, self._private(life)) for life in self._of(role))
 
     def peak(self, field: Field | Literal["shm"], role: str | None = None) -> float:
         """The highest value of a field.
@@ -121,12 +129,10 @@ class Timeline:
         if field == "shm":
             return _highest(self.shm)
         _check_field(field)
-        if role is not None:
-            return _highest(self.series(role, field))
+        lives = self.lives if role is None else self._of(role)
         if field == "pss":
-            # Of what was read: an estimate may go past all that there ever was.
-            return _highest(self._sum((life.rows, self._read_pss(life)) for life in self.lives))
-        return _highest(self._sum((life.rows, life.values[field]) for life in self.lives))
+            return _highest(self._pss(lives))
+        return _highest(self._sum((life, life.values[field]) for life in lives))
 
     def growth(
         self, role: str, field: Field = "uss", per: Literal["batch", "second"] = "batch"
@@ -153,30 +159,16 @@ class Timeline:
         found = [np.empty(0)]
         for life in self._of(role):
             values = self._private(life) if field == "uss" else life.values[field]
-            steady = self._steady(life) & ~np.isnan(values)
-            along = self.batches if per == "batch" else self.seconds
-            found.append(slopes(along[life.rows][steady].astype(float), values[steady]))
+            batches, seconds = self.batches[life.rows], self.seconds[life.rows]
+            usable = steady(batches, seconds) & ~np.isnan(values)
+            along = batches if per == "batch" else seconds
+            found.append(slopes(along[usable].astype(float), values[usable]))
         together = np.concatenate(found)
         return float(np.median(together)) if together.size else math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in lists and numbers that JSON can hold; None for what was not sampled."""
-        return {
-            "units": "bytes, seconds, counts",
-            **{name: _plain(getattr(self, name)) for name in _COLUMNS},
-            "limits": {name: getattr(self.limits, name) for name in ("machine", "cgroup", "shm")},
-            "notes": list(self.notes),
-            "processes": [
-                {
-                    "role": life.role,
-                    "first": life.first,
-                    "ended": life.ended,
-                    "died": life.died,
-                    **{field: _plain(values) for field, values in life.values.items()},
-                }
-                for life in self.lives
-            ],
-        }
+        return export.as_dict(self)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write one line for each process in each sample; empty cells were not sampled.
@@ -184,70 +176,43 @@ class Timeline:
         Args:
             path: The file; what it held is lost.
         """
-        with open(path, "w", newline="") as file:
-            table = csv.writer(file)
-            table.writerow([*_COLUMNS, "process", "role", *FIELDS])
-            in_time = sorted(self._cells(), key=itemgetter(0))
-            table.writerows(in_time)
+        export.write_csv(self, path)
 
-    def _cells(self) -> Iterator[list[Any]]:
-        columns = [_plain(getattr(self, name)) for name in _COLUMNS]
-        for number, life in enumerate(self.lives):
-            values = [_plain(life.values[field]) for field in FIELDS]
-            for row, figures in enumerate(zip(*values, strict=True), start=life.first):
-                yield [*(column[row] for column in columns), number, life.role, *figures]
+    def _of(self, role: str) -> tuple[Life, ...]:
+        return tuple(life for life in self.lives if life.role == role)
 
-    def _of(self, role: str) -> list[Life]:
-        return [life for life in self.lives if life.role == role]
-
-    def _sum(self, parts: Iterable[tuple[slice, Floats]]) -> Floats:
+    def _sum(self, parts: Iterable[tuple[Life, Floats]]) -> Floats:
         total = np.full(len(self.seconds), math.nan)
-        for rows, values in parts:
-            known = ~np.isnan(values)
+        for life, values in parts:
+            rows, known = life.rows, ~np.isnan(values)
             total[rows][known] = np.nan_to_num(total[rows][known]) + values[known]
         return total
 
-    def _joined(self, life: Life) -> Floats:
-        private = np.nan_to_num(self._private(life))  # none of it where USS was never read
-        return private + self._lines(life, life.values["pss"] - private)
+    def _pss(self, lives: Iterable[Life]) -> Floats:
+        return self._memory(lives if self.kind == "PSS" else ())
+
+    def _memory(self, lives: Iterable[Life]) -> Floats:
+        estimates = self._estimates if self.kind else {}
+        return self._sum((life, estimates[life][1]) for life in lives if estimates)
 
     def _private(self, life: Life) -> Floats:
-        curve = life.private()
-        for piece in self._pieces(life):
-            if not np.isnan(life.values["uss"][piece]).all():
-                curve[piece] = life.private(piece)
-        return curve
+        private, _ = self._estimates[life]
+        return private if life.was_read("uss") else np.full(len(private), math.nan)
 
-    def _read_pss(self, life: Life) -> Floats:
-        return self._lines(life, life.values["pss"])
-
-    def _lines(self, life: Life, readings: Floats) -> Floats:
-        # Straight lines between readings.
-        seconds = self.seconds[life.rows]
-        curve = np.full(len(readings), math.nan)
-        for piece in self._pieces(life):
-            read = piece.start + np.flatnonzero(~np.isnan(readings[piece]))
-            if read.size:
-                curve[piece] = np.interp(seconds[piece], seconds[read], readings[read])
-        return curve
-
-    def _pieces(self, life: Life) -> Iterator[slice]:
-        # Of its samples: from the birth or the end of any process to the next one.
-        length = len(life.values["rss"])
-        edges = {edge - life.first for each in self.lives for edge in each.edges}
-        inner = sorted(edge for edge in edges if 0 < edge < length)
-        for start, stop in pairwise([0, *inner, length]):
-            yield slice(start, stop)
-
-    def _steady(self, life: Life) -> NDArray[np.bool_]:
-        batches, seconds = self.batches[life.rows], self.seconds[life.rows]
-        if batches.size and batches[-1] > batches[0]:
-            return np.asarray(batches > batches[0])
-        start_up = min(1.0, 0.25 * float(np.ptp(seconds))) if seconds.size else 0.0
-        return np.asarray(seconds >= seconds[:1] + start_up)
-
-
-_COLUMNS: Final = ("seconds", "batches", "shm", "available", "cgroup")
+    @cached_property
+    def _estimates(self) -> dict[Life, tuple[Floats, Floats]]:
+        # Of each process: private memory, and that with its share of the rest.
+        known = {life: life.known() for life in self.lives}
+        estimates = Estimates()
+        for row, seconds in enumerate(self.seconds.tolist()):
+            here = [life for life in self.lives if life.rows.start <= row < life.rows.stop]
+            estimates.add(seconds, {life: known[life][row - life.first] for life in here})
+        found = {}
+        for life in self.lives:
+            estimate = estimates.of.get(life, Estimate())
+            private, shared = np.array(estimate.private), np.array(estimate.shared)
+            found[life] = private, private + shared
+        return found
 
 
 def _highest(values: Floats) -> float:
@@ -255,21 +220,13 @@ def _highest(values: Floats) -> float:
     return float(known.max()) if known.size else math.nan
 
 
-def _plain(values: NDArray[Any]) -> list[float | int | None]:
-    whole = np.isnan(values) | (values == np.floor(values))
-    return [
-        None if math.isnan(value) else int(value) if is_whole else float(value)
-        for value, is_whole in zip(values.tolist(), whole.tolist(), strict=True)
-    ]
-
-
 def _check_field(field: str) -> None:
     if field not in FIELDS:
         raise ValueError(f"field must be one of {', '.join(FIELDS)}, got {field!r}")
 
 
-def _role_order(role: str) -> tuple[int, int, str]:
-    number = role[1:]
-    if role.startswith("W") and number.isdigit():
-        return 1, int(number), role
-    return (0 if role == "main" else 3 if role == "other" else 2), 0, role
+def _role_order(role: str) -> tuple[int, str, int, str]:
+    worker = re.fullmatch(r"W(\d+)(?: of (.+))?", role)
+    if worker:
+        return 1, worker[2] or "", int(worker[1]), role
+    return (0 if role == "main" else 3 if role == "other" else 2), "", 0, role

@@ -1,0 +1,187 @@
+"""Memory between two readings: one estimate, which chart, figure, table and growth all show."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dltutor.display.chart import Chart
+from dltutor.display.stack import stack
+from dltutor.observation.memory.collector import Collector
+from dltutor.observation.memory.estimates import Estimates, Known
+from dltutor.observation.memory.lives import Limits
+from dltutor.observation.memory.moments import Moment
+from dltutor.observation.memory.timeline import Timeline
+
+MB = 1 << 20
+PAGE = 4096
+PAGES = MB // PAGE  # of a megabyte
+NAN = math.nan
+
+
+class Family:
+    """Processes by name, sampled together once a second. Sizes in MB."""
+
+    def __init__(self) -> None:
+        self.estimates = Estimates()
+        self.seconds = 0.0
+
+    def sample(self, **processes: Known) -> dict[str, float]:
+        """The memory of each by now."""
+        self.estimates.add(self.seconds, processes)
+        self.seconds += 1
+        return {name: self.curve(name)[-1] for name in processes}
+
+    def curve(self, name: str) -> list[float]:
+        of = self.estimates.of[name]
+        return [(a + b) / MB for a, b in zip(of.private, of.shared, strict=True)]
+
+
+def read(uss: float, pss: float, *, copied: float = 0, rss: float = 500) -> Known:
+    """A process whose USS and PSS are read; copied: MB that it has faulted in."""
+    return Known(rss * MB, copied * PAGES, uss * MB, pss * MB)
+
+
+def seen(*, copied: float = 0, rss: float = 500) -> Known:
+    """One of which only RSS and faults are read."""
+    return Known(rss * MB, copied * PAGES, NAN, NAN)
+
+
+@pytest.fixture
+def family() -> Family:
+    """Main and two workers: 60 MB each of their own, and 120 MB that the three share."""
+    made = Family()
+    together = made.sample(main=read(60, 100), W0=read(60, 100), W1=read(60, 100))
+    assert sum(together.values()) == 300
+    return made
+
+
+def test_where_memory_is_read_the_estimate_is_what_was_read() -> None:
+    assert Family().sample(main=read(60, 100), W0=read(10, 50)) == {"main": 100, "W0": 50}
+
+
+def test_pages_copied_since_the_reading_add_themselves_to_the_copier(family: Family) -> None:
+    now = family.sample(main=seen(), W0=seen(copied=25), W1=seen())
+    assert now == {"main": 100, "W0": 125, "W1": 100}
+
+
+def test_a_reading_settles_what_was_estimated_since_the_one_before(family: Family) -> None:
+    family.sample(main=seen(), W0=seen(copied=25), W1=seen())
+    family.sample(main=seen(), W0=seen(copied=50), W1=seen())
+    # Half of the pages that it took were given back meanwhile, and its share fell by 12 MB.
+    family.sample(main=seen(), W0=read(85, 113, copied=50), W1=seen())
+    assert family.curve("W0") == [100, 108.5, 117, 113]
+
+
+def test_a_fork_adds_to_the_sum_only_what_the_worker_has_copied() -> None:
+    made = Family()
+    made.sample(main=read(190, 200))
+    assert made.sample(main=seen(), W0=seen(copied=5)) == {"main": 200, "W0": 5}
+
+
+def test_a_worker_that_was_not_read_yet_is_never_more_than_its_rss() -> None:
+    assert Family().sample(main=read(1, 1), W0=seen(copied=900, rss=30))["W0"] == 30
+
+
+def test_the_others_inherit_the_shared_pages_of_a_worker_that_ends(family: Family) -> None:
+    assert family.sample(main=seen(), W0=seen()) == {"main": 120, "W0": 120}
+    assert family.sample(main=seen()) == {"main": 180}
+
+
+def test_the_sum_falls_by_the_private_memory_of_the_worker_that_ends(family: Family) -> None:
+    before = sum(family.sample(main=seen(), W0=seen(), W1=seen(copied=30)).values())
+    after = sum(family.sample(main=seen(), W0=seen()).values())
+    assert before - after == 90
+
+
+def test_without_pss_the_estimate_is_uss() -> None:
+    made = Family()
+    assert made.sample(main=Known(90 * MB, 0, 60 * MB, NAN))["main"] == 60
+    assert made.sample(main=seen(copied=7))["main"] == 67
+
+
+def test_a_worker_that_denies_its_figures_is_estimated_by_its_faults() -> None:
+    assert Family().sample(main=read(60, 70), W0=seen(copied=20, rss=100))["W0"] == 20
+
+
+# One recorded run: main, and two workers that copy a list; W1 ends early.
+
+
+def recorded() -> tuple[list[Moment], Timeline]:
+    """Four lines a second; USS and PSS are read in every third one and in the last."""
+    collector = Collector(10, memory_period=0.5)
+    collector.names.update({11: "W0", 12: "W1"})
+    collector.limits = Limits(1 << 33, None, 1 << 26)
+    moments = [collector.add(line(row), batches=row) for row in range(24)]
+    return moments, collector.timeline()
+
+
+def line(row: int) -> dict[str, Any]:
+    """What the helper writes."""
+    living = {10, *([11] if row >= 2 else []), *([12] if 2 <= row < 18 else [])}
+    shares = 240 / len(living)
+
+    def copied(pid: int) -> float:
+        # Not even: an estimate that follows the clock and not the faults would be wrong.
+        return 0 if pid == 10 else (row**2 / (4 if pid == 11 else 9))
+
+    return {
+        "seconds": row / 4,
+        "processes": {
+            str(pid): {"rss": 400 * MB, "faults": int(copied(pid) * PAGES), "threads": 1, "fds": 9}
+            for pid in living
+        },
+        "memory": {
+            str(pid): {
+                "uss": int((30 + copied(pid)) * MB),
+                "pss": int((30 + copied(pid) + shares) * MB),
+                "pss_shm": 0,
+            }
+            for pid in living
+        }
+        if row % 3 == 0 or row == 23
+        else None,
+        "gone": [12] if row == 18 else [],
+        "shm": 0,
+        "available": None,
+        "cgroup": None,
+    }
+
+
+def test_chart_figure_and_table_show_the_same_numbers_of_one_run() -> None:
+    moments, timeline = recorded()
+    chart = Chart("recorded", limits={}, counted=True)
+    for moment in moments:
+        chart.add(moment)
+    drawn = stack(timeline)
+    assert len(chart.history) == len(drawn.seconds) == 24
+    for role in ("main", "W0", "W1"):
+        figure = dict(zip(drawn.seconds.tolist(), drawn.layers[role].tolist(), strict=True))
+        charted = {row["t"]: row["p"].get(role, [0])[0] / 1024 for row in chart.history}
+        assert charted == pytest.approx(figure, abs=0.001)
+    assert timeline.peak("pss") / MB == pytest.approx(drawn.peak)
+    totals = [sum(size for size, _ in row["p"].values()) / 1024 for row in chart.history]
+    assert max(totals) == pytest.approx(drawn.peak, abs=0.01)
+
+
+def test_growth_is_that_of_the_curve_that_the_chart_shows() -> None:
+    moments, timeline = recorded()
+    private = [m.processes["W0"].private for m in moments if "W0" in m.processes]
+    settled = timeline.private_curve("W0")[2:]
+    # What came with a reading stays as it was; in between it follows the pages copied.
+    np.testing.assert_allclose(settled[1::3], [float(each or 0) for each in private[1::3]], atol=2)
+    copied = [30 * MB + row**2 / 4 * MB for row in range(2, 24)]
+    np.testing.assert_allclose(settled, copied, rtol=0.001)
+    assert timeline.growth("W0") / MB == pytest.approx(6.5, abs=0.5)
+
+
+def test_the_estimate_is_true_between_readings_and_where_a_worker_comes_or_goes() -> None:
+    _, timeline = recorded()
+    living = [1 + (row >= 2) + (2 <= row < 18) for row in range(24)]
+    for role, copies in (("main", 0.0), ("W0", 1 / 4)):
+        alive = [row for row in range(24) if role == "main" or row >= 2]
+        true = [30 + copies * row**2 + 240 / living[row] for row in alive]
+        np.testing.assert_allclose(timeline.memory_curve(role)[alive] / MB, true, rtol=0.001)
