@@ -28,7 +28,7 @@ from dltutor.lessons.kit.sandboxed import answer_process
 from dltutor.observation import stacks
 from dltutor.observation.interrupts import interrupts_held
 from dltutor.system import processes
-from dltutor.system.process_memory import reader
+from dltutor.system.process_memory import pss, reader
 
 LOOKING: Final = 20.0  # seconds for what is not announced: telling an untouched starter
 MEMORY: Final = 1.2e9  # bytes (PSS) of all the processes of a check together
@@ -219,12 +219,11 @@ class _Watch:
         figures = reader()
         pids = processes.descendants(self.guard)
         found = [figures.process(pid) for pid in pids]
-        rss = sum(process[1][0] or 0 for process in found if process)
+        rss = sum(process[1]["rss"] or 0 for process in found if process)
         if rss < max(MEMORY, self.weighed + _STEP):
             return False
         self.weighed = rss
-        memory = [figures.memory(pid) for pid in pids]
-        return sum(each[1] or 0 for each in memory if each) > MEMORY
+        return sum(map(pss, pids)) > MEMORY
 
     def _where(self, fates: bytes) -> str:
         told = fates.split()
