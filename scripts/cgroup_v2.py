@@ -53,9 +53,9 @@ poweroff -f
 def main() -> None:
     """Boot, run, and end with the exit code of the tests."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tests", nargs="*", help=f"arguments for pytest; default {TESTS}")
+    parser.add_argument("tests", nargs="*", default=TESTS, help="files for pytest, and its options")
     parser.add_argument("--memory", default="2G", help="of the guest; default 2G")
-    given = parser.parse_args()
+    given, options = parser.parse_known_args()
     if shutil.which(QEMU) is None:
         sys.exit(f"{QEMU} is not there: apt-get install qemu-system-x86")
     with tempfile.TemporaryDirectory(prefix="dltutor-vm-") as name:
@@ -63,7 +63,7 @@ def main() -> None:
         files = unpack(folder)
         (kernel,) = files.glob("boot/vmlinuz-*")
         image = folder / "initramfs"
-        image.write_bytes(b"".join(archive(files, given.tests or list(TESTS))))
+        image.write_bytes(b"".join(archive(files, [*given.tests, *options])))
         with (folder / "swap").open("wb") as swap:
             swap.truncate(SWAP)
         code = boot(kernel, image, folder / "swap", given.memory)
