@@ -50,12 +50,15 @@ from dltutor.failures.kit.sign import Says
 
 How = Literal["killed", "segfault", "abort", "exit"]
 
+#: The environment variable with the code that "exit" exits with; without it, that is 3.
+EXIT_CODE: Final = "DLTUTOR_EXIT_CODE"
+
 # What native code can do to its process when the header of a frame promises what is not there.
 ACCIDENTS: Final[dict[How, Callable[[], object]]] = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),  # it took too much memory
     "segfault": lambda: ctypes.string_at(0),
     "abort": os.abort,
-    "exit": lambda: os._exit(3),
+    "exit": lambda: os._exit(int(os.environ.get(EXIT_CODE, "3"))),
 }
 
 
