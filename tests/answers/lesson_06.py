@@ -1,4 +1,4 @@
-"""The usual wrong answers to the exercises of lesson 06.
+"""The usual answers to the exercises of lesson 06, right and wrong.
 
 Those to "06.fix" and "06.transfer" are files: the right one, with a few lines replaced.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from answers import WrongFixes
+from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.kit.handles import own_folder
-from dltutor.lessons.lesson_06.records_task import MyRecords
+from dltutor.lessons.lesson_06.material import MyRecords
+from notebooks import NOTEBOOKS, read
 
 RECORDS = """\
 import os
@@ -121,6 +122,25 @@ def kept_generator(state: str = "") -> Path:
     )
 
 
+def starter(cell: str) -> Path:
+    """The file that a starter cell of the learner's notebook writes."""
+    notebook = read(NOTEBOOKS / "06-unpicklable-handles.ipynb")
+    (source,) = (each.source for each in notebook.cells if each.id == cell)
+    magic, _, text = source.partition("\n")
+    return write(magic.rpartition("/")[2], text)
+
+
+def registers_how_to_pickle_a_file() -> Path:
+    """The starter's class, unchanged, and a line for `pickle` below it."""
+    path = starter("fix")
+    how = "lambda file: (open, (file.name, 'rb'))"
+    path.write_text(
+        f"import copyreg\nimport io\n{path.read_text()}\n\n"
+        f"copyreg.pickle(io.BufferedReader, {how})\n"
+    )
+    return path
+
+
 MODULE_GLOBAL = (
     ("SIZE = 8\n", "SIZE = 8\nHANDLE = None\n"),
     (OPENED, f"        global HANDLE\n        HANDLE = {OPEN}\n"),
@@ -139,11 +159,100 @@ DELETED = STATE.replace(
     'return {**vars(self), "handle": None}',
     'state = vars(self)%s; del state["handle"]; return state',
 )
+EMPTIES = STATE.replace(
+    'return {**vars(self), "handle": None}', "self.handle = None; return vars(self)"
+)
 REOPENS = f"""
     def __setstate__(self, state):
         vars(self).update(state)
         self.handle = {OPEN}
 """
+
+NEW_PROCESS = (
+    "        if self.handle is None:\n",
+    "        if self.handle is None or self.pid != os.getpid():\n"
+    "            self.pid = os.getpid()\n",
+)
+PID = (OPENED, f"{OPENED}        self.pid = 0\n")
+PREAD = "torch.tensor(list(os.pread(handle.fileno(), SIZE, index * SIZE)))"
+BY_SEEK = (
+    f"        return {PREAD}\n",
+    "        handle.seek(index * SIZE)\n        return torch.tensor(list(handle.read(SIZE)))\n",
+)
+UNBUFFERED = (
+    f"        return {PREAD}\n",
+    "        os.lseek(handle.fileno(), index * SIZE, 0)\n"
+    "        return torch.tensor(list(os.read(handle.fileno(), SIZE)))\n",
+)
+NOISE_IN_INIT = (
+    LOADED,
+    LOADED + "        generator = torch.Generator().manual_seed(seed)\n"
+    "        self.noises = torch.randn(self.clips.shape, generator=generator)\n",
+)
+RANDN = "torch.randn(clip.shape, generator=generator)"
+
+RIGHT_ANSWERS: RightAnswers = {
+    "06.predict": {"the letter": lambda: "a", "in capitals, with a dot": lambda: " A. "},
+    "06.diagnose": {
+        "the way": lambda: "reader.cache.turn",
+        "from the dataset on": lambda: "tiles.reader.cache.turn",
+        "with blanks": lambda: " reader.cache.turn ",
+        "in backticks": lambda: "`tiles.reader.cache.turn`",
+    },
+    "06.fix": {
+        "opened late": records,
+        "opened in each process": lambda: records(PID, NEW_PROCESS),
+        "opened in each process, seek and read": lambda: records(PID, NEW_PROCESS, BY_SEEK),
+        "opened on arrival": lambda: records(OPENS_AT_ONCE, NEVER_OPENS, (STATE, STATE + REOPENS)),
+        "rebuilt": lambda: records(
+            OPENS_AT_ONCE,
+            NEVER_OPENS,
+            (
+                STATE,
+                "\n    def __reduce__(self):\n        return MyRecords, (self.path, self.count)\n",
+            ),
+        ),
+        "a map of the file": lambda: records(
+            (
+                LAZY,
+                "        if self.handle is None:\n            import numpy as np\n"
+                "            self.handle = np.memmap(self.path, mode='r')\n",
+            ),
+            (
+                f"        return {PREAD}\n",
+                "        return torch.tensor(handle[index * SIZE : (index + 1) * SIZE].tolist())\n",
+            ),
+        ),
+        "says how a file is pickled": registers_how_to_pickle_a_file,
+    },
+    "06.transfer": {
+        "a generator for each sample": clips,
+        "all noise made in __init__": lambda: clips(
+            NOISE_IN_INIT, ("self.noise(clip, index)", "self.noises[index]")
+        ),
+        "numpy's generator for each sample": lambda: clips(
+            (GENERATOR, "        rng = np.random.default_rng([self.seed, index])\n"),
+            (RANDN, "torch.from_numpy(rng.normal(size=clip.shape)).float()"),
+        ),
+    },
+}
+
+OTHER_OUTCOMES: OtherOutcomes = {
+    "06.fix": {"the starter": (lambda: starter("fix"), "Not attempted", "still the broken one")},
+    "06.transfer": {
+        "the same noise, louder with the index": (
+            lambda: clips((" + index", ""), (RANDN, f"(index + 1) * {RANDN}")),
+            "Not yet",
+            "Samples 0 and 1 have the same noise",
+        ),
+        "the starter": (lambda: starter("transfer"), "Not attempted", "still the broken one"),
+        "the starter, with a comment": (
+            lambda: write("my_clips.py", "# mine\n" + starter("transfer").read_text()),
+            "Not attempted",
+            "still the broken one",
+        ),
+    },
+}
 
 WRONG_FIXES: WrongFixes = {
     "06.predict": {
@@ -214,7 +323,35 @@ WRONG_FIXES: WrongFixes = {
         ),
         "opened for every record": (
             lambda: records((LAZY + READ, f"        return self.read({OPEN}, index)\n")),
-            "W0 16 and W1 16 times",
+            "opened the file 32 times",
+        ),
+        "opened for every record, in workers": (
+            lambda: records(
+                (
+                    LAZY,
+                    f"        if torch.utils.data.get_worker_info():\n"
+                    f"            return self.read({OPEN}, index)\n{LAZY}",
+                )
+            ),
+            "one worker opened the file",
+        ),
+        "seek and read on main's file": (
+            lambda: records(BY_SEEK),
+            "moved the read position of the file that main has open",
+        ),
+        "opened twice on arrival": (
+            lambda: records(
+                OPENS_AT_ONCE, NEVER_OPENS, (STATE, STATE + REOPENS + f"        {OPEN}\n")
+            ),
+            "the file is opened 2 times for one dataset",
+        ),
+        "empties main's own dataset": (
+            lambda: records((STATE, EMPTIES)),
+            "has to open it once more",
+        ),
+        "ends main at import": (
+            lambda: records(("SIZE = 8", "os._exit(3)\nSIZE = 8")),
+            "ended with exit code 3",
         ),
         "the whole file in memory": (
             lambda: records((OPENED, f"{OPENED}        self.data = {OPEN}.read()\n")),
@@ -298,6 +435,33 @@ WRONG_FIXES: WrongFixes = {
             "With seed 0, samples 0 and 1 have the same noise",
         ),
         "the index alone": (lambda: clips(("1000 * self.seed + ", "")), "give the same noise"),
+        "one number for each clip": (
+            lambda: clips((RANDN, "torch.randn(1, generator=generator)")),
+            "the 64 values of the noise are one number",
+        ),
+        "two numbers for each clip": (
+            lambda: clips((RANDN, "torch.randn(2, generator=generator).repeat(32)")),
+            "are 2 different numbers",
+        ),
+        "much less noise": (
+            lambda: clips(("0.1 * self", "0.001 * self")),
+            "the noise is 0.001 loud",
+        ),
+        "uniform, twice as loud": (
+            lambda: clips((RANDN, RANDN.replace("randn", "rand") + " * 4")),
+            "the noise is 0.2",
+        ),
+        "seeded with the clip": (
+            lambda: clips(("+ index", "+ index + int(1e6 * clip[3])")),
+            "other noise than a clip of silence",
+        ),
+        "numpy's global numbers, started anew": (
+            lambda: clips(
+                (GENERATOR, "        np.random.seed(1000 * self.seed + index)\n"),
+                (RANDN, "torch.from_numpy(np.random.normal(size=clip.shape)).float()"),
+            ),
+            "starts numpy's global random numbers anew",
+        ),
         "num_workers=0": (
             lambda: clips(("class MyClips(Dataset)", "class MyClips(DataLoader)")),
             "keeps its workers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,7 +79,9 @@ def _sentence(kind: str, message: str, frames: tuple[Frame, ...]) -> str:
     if not frames:
         return f"`{text}`."
     place = frames[-1]
-    where = "of your cell" if place.file == "your cell" else f"of {place.file}"
+    # The folder that a lesson makes for its files has another name on every run.
+    file = re.sub(r"^dltutor-\w+/", "", place.file)
+    where = "of your cell" if file == "your cell" else f"of {file}"
     return f"`{text}` in `{place.function}`, line {place.line} {where}."
 
 

@@ -6,22 +6,19 @@ no such class. One in a file can be imported by both.
 
 from __future__ import annotations
 
-import gc
 import importlib
+import importlib.util
 import multiprocessing
 import shutil
 import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
-from torch.utils.data import DataLoader
-
-from dltutor.lessons.kit.answers import Unfit, a_class, failed_in_main, wrong
-from dltutor.lessons.kit.outcome import Result, error_in_your_code, not_attempted
+from dltutor.lessons.kit.forms import a_class, blank, is_a_loader, shown
+from dltutor.lessons.kit.outcomes import error_in_your_code, not_attempted, not_yet
+from dltutor.lessons.kit.running import theirs
+from dltutor.lessons.kit.sources import only_holds
 
 
 def import_file(path: str | Path) -> ModuleType:
@@ -31,6 +28,12 @@ def import_file(path: str | Path) -> ModuleType:
 
     Args:
         path: The file. A module of its name that was imported before is forgotten.
+
+    Returns:
+        The module.
+
+    Raises:
+        Exception: Whatever the file raises.
     """
     path = Path(path).absolute()
     if str(path.parent) not in sys.path:
@@ -45,95 +48,92 @@ def import_file(path: str | Path) -> ModuleType:
         sys.dont_write_bytecode = writes_none
 
 
-@contextmanager
-def imported(path: Path) -> Iterator[ModuleType]:
-    """The module of a file in the block; `sys.path` and `sys.modules` are as before afterwards.
-
-    Raises:
-        Exception: Whatever the file raises.
-    """
-    searched, module = sys.path.copy(), sys.modules.get(path.stem)
-    sys.path.insert(0, str(path.parent))
-    try:
-        yield import_file(path)
-    finally:
-        sys.path[:] = searched
-        sys.modules.pop(path.stem, None)
-        if module is not None:
-            sys.modules[path.stem] = module
-
-
-def grade_file(answer: Any, name: str, grade: Callable[[type], Result]) -> Result:
-    """Grade the class of this name in the learner's file.
+def a_fixed_file(answer: Any, starter: type) -> Path:
+    """The answer, if it is a file that no longer holds just the starter. It is not imported.
 
     Args:
-        answer: What the check was given.
-        name: The class.
-        grade: Takes the class and judges it. It may raise: that is the learner's error.
+        answer: What the learner handed in.
+        starter: The broken class that they were given.
+
+    Raises:
+        Rejected: It is not.
     """
-    path = _file(answer, name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # files that an answer leaves open
-        try:
-            result = _graded(path, name, grade)
-        except Unfit as unfit:
-            result = unfit.result
-        except Exception as error:
-            result = failed_in_main(error)
-        gc.collect()  # while the warning is ignored
-    # Its folder is a temporary one, with another name on every run.
-    place = f"{path.parent.name}/{path.name}"
-    return Result(result.outcome, result.text.replace(place, path.name))
-
-
-def _graded(path: Path, name: str, grade: Callable[[type], Result]) -> Result:
-    method = multiprocessing.get_start_method(allow_none=True)
-    _choose(None)  # so that it shows if the file chooses one, also the one that was there
-    try:
-        with imported(path) as module:
-            if multiprocessing.get_start_method(allow_none=True) is not None:
-                wrong(
-                    "your file chooses the start method for the whole process. The error is out "
-                    "of sight here, and back where that method is missing: Windows has no fork. "
-                    "The exercise is a dataset that travels."
-                )
-            return grade(_class_in(module, name))
-    finally:
-        _choose(method)
-
-
-def _choose(method: str | None) -> None:
-    multiprocessing.set_start_method(method, force=True)
-
-
-def _class_in(module: ModuleType, name: str) -> type:
-    found = getattr(module, name, None)
-    if found is None:
-        _error(f"there is no `{name}` in {module.__name__}.py.")
-    if isinstance(found, DataLoader) or (isinstance(found, type) and issubclass(found, DataLoader)):
-        wrong(
-            f"`{name}` is a loader, with a `num_workers` of its own. The exercise keeps its "
-            "workers and mends what they are sent: the dataset's class."
-        )
-    return a_class(found)
-
-
-def _file(answer: Any, name: str) -> Path:
-    if answer is None or answer is ...:
-        raise Unfit(not_attempted(f"give the check the file that holds `{name}`."))
+    if blank(answer):
+        not_attempted(f"give the check the file that holds `{starter.__name__}`.")
     if isinstance(answer, type):
         where = "a cell" if answer.__module__ == "__main__" else f"`{answer.__module__}`"
-        _error(
+        error_in_your_code(
             f"the check takes the path of the file, got the class `{answer.__name__}` from "
             f"{where}. The check starts a new interpreter, and that can import only a file."
         )
     if not isinstance(answer, (str, Path)):
-        _error(f"the check takes the path of a file, got {answer!r:.60}.")
-    path = Path(answer)
+        error_in_your_code(f"the check takes the path of a file, got {shown(answer)}.")
+    path = Path(answer).absolute()
     if not path.is_file():
-        _error(f"there is no file {path.name!r}. Run the cell that writes it first.")
-    return path.absolute()
+        error_in_your_code(f"there is no file {path.name!r}. Run the cell that writes it first.")
+    if only_holds(path.read_text(errors="replace"), starter):
+        not_attempted(
+            f"`{starter.__name__}` is still the broken one from above. Change it, run its cell, "
+            "then this one."
+        )
+    return path
 
 
-def _error(text: str) -> NoReturn:
-    raise Unfit(error_in_your_code(text))
+def class_in(path: Path, name: str) -> type:
+    """Import a learner's file and take its dataset's class.
+
+    Args:
+        path: The file.
+        name: The class.
+
+    Raises:
+        Rejected: The file raises, holds no such class, or chooses a start method.
+    """
+    multiprocessing.set_start_method(None, force=True)  # so that it shows if the file chooses one
+    with theirs():
+        module = import_file(path)
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    if chosen is not None and "set_start_method" in path.read_text(errors="replace"):
+        not_yet(
+            "your file chooses the start method for the whole process. The error is out of sight "
+            "here, and back where that method is missing: Windows has no fork. The exercise is a "
+            "dataset that travels."
+        )
+    found = getattr(module, name, None)
+    if found is None:
+        error_in_your_code(f"there is no `{name}` in {path.name}.")
+    if is_a_loader(found):
+        not_yet(
+            f"`{name}` is a loader, with a `num_workers` of its own. The exercise keeps its "
+            "workers and fixes what they are sent: the dataset's class."
+        )
+    return a_class(found)
+
+
+def filled_in_main(answer: type) -> str:
+    """Say which name of a class or of its file is None when it is imported anew, and not here.
+
+    Args:
+        answer: The class, from a file.
+
+    Returns:
+        A sentence or two, or "" where there is no such name.
+    """
+    module = sys.modules[answer.__module__]
+    spec = module.__spec__
+    assert spec is not None and spec.loader is not None
+    anew = importlib.util.module_from_spec(spec)
+    with theirs():
+        spec.loader.exec_module(anew)
+    class_anew = getattr(anew, answer.__name__, answer)
+    for where, here, there in (
+        ("your file", vars(module), vars(anew)),
+        ("your class", vars(answer), vars(class_anew)),
+    ):
+        for name, value in here.items():
+            if there.get(name, value) is None and value is not None:
+                return (
+                    f"`{name}` is a global of {where}: main has filled it, and a new interpreter "
+                    f"imports it as None. Only what is in the dataset travels."
+                )
+    return ""
