@@ -238,7 +238,14 @@ RIGHT_ANSWERS: RightAnswers = {
 }
 
 OTHER_OUTCOMES: OtherOutcomes = {
-    "06.fix": {"the starter": (lambda: starter("fix"), "Not attempted", "still the broken one")},
+    "06.fix": {
+        "the starter": (lambda: starter("fix"), "Not attempted", "still the broken one"),
+        "lseek and read on main's file": (
+            lambda: records(UNBUFFERED),
+            "Not yet",
+            "moved the read position of the file that main has open",
+        ),
+    },
     "06.transfer": {
         "the same noise, louder with the index": (
             lambda: clips((" + index", ""), (RANDN, f"(index + 1) * {RANDN}")),

@@ -133,7 +133,13 @@ def gather(file: Path) -> Evidence:
     epochs: list[Epoch] = []
     for method, workers in RUNS:
         epochs.append(_epoch(dataset, opens, expected, method, workers))
-        if epochs[-1].run.end != "finished" or epochs[-1].wrong or epochs[-1].moved:
+        last = epochs[-1]
+        if (
+            last.run.end != "finished"
+            or last.wrong
+            or last.moved
+            or max(last.opened, default=0) > 1
+        ):
             break
     filled = filled_in_main(answer) if epochs[-1].method == "spawn" else ""
     return replace(evidence, epochs=tuple(epochs), filled=filled)
@@ -219,7 +225,7 @@ def judge(evidence: Evidence) -> Result:
                 f"{each.where}, the records are right, and one worker opened the file "
                 f"{max(each.opened)} times. Once in each process is enough."
             )
-    size = "a few hundred bytes" if evidence.used.size < 1000 else f"{evidence.used.size >> 10} KB"
+    size = "a few hundred bytes" if evidence.used.size < 1024 else f"{evidence.used.size >> 10} KB"
     own = any(each.opened for each in evidence.epochs if each.method == "fork")
     return correct(
         f"{len(_READ)} of {len(_READ)} records arrive under fork and under spawn, also after main "
@@ -243,6 +249,13 @@ def _judge_in_main(evidence: Evidence) -> None:
             f"without any worker, {evidence.alone.wrong} of {len(_READ)} records are not those of "
             "the file. Compare one by hand."
         )
+    size = max(evidence.fresh.size, evidence.used.size)
+    if size > _RECORDS * SIZE * 3 // 4:
+        not_yet(
+            f"the pickle of your dataset has {size >> 10} KB, for a file of "
+            f"{_RECORDS * SIZE >> 10} KB: the file itself goes to every worker. At work it has "
+            "40 GB. What is the least that a worker needs in order to read it?"
+        )
     if evidence.alone.opened > 1:
         not_yet(
             f"main made one dataset and read {len(_READ)} records, all of them right, and opened "
@@ -251,12 +264,6 @@ def _judge_in_main(evidence: Evidence) -> None:
     travels(
         evidence.used, "a fresh dataset travels. After `dataset[0]` in main the dataset", question
     )
-    if evidence.used.size > _RECORDS * SIZE * 3 // 4:
-        not_yet(
-            f"the pickle of your dataset has {evidence.used.size >> 10} KB, for a file of "
-            f"{_RECORDS * SIZE >> 10} KB: the file itself goes to every worker. At work it has "
-            "40 GB. What is the least that a worker needs in order to read it?"
-        )
     _judge_after_the_pickle(evidence.copy, evidence.again)
 
 
