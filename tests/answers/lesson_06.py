@@ -277,7 +277,7 @@ WRONG_FIXES: WrongFixes = {
         "its name alone": (lambda: "turn", "Write the whole way, from an attribute of `tiles` on"),
         "without its beginning": (lambda: "cache.turn", "`Tiles` has no `cache`"),
         "a name that is not there": (lambda: "reader.handle", "`Reader` has no `handle`"),
-        "no text": (lambda: 3, "got int"),
+        "no text": (lambda: 3, "got 3"),
     },
     "06.fix": {
         "num_workers=0": (
