@@ -1,19 +1,32 @@
-"""The usual wrong answers to the exercises of lesson 04."""
+"""What learners hand in to the exercises of lesson 04."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import random
+import tempfile
 import threading
+from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import torch
+from cells import answer_in
 from torch.utils.data import DataLoader, get_worker_info
 
-from answers import WrongFixes
-from dltutor.lessons.lesson_04.clips import CROP, CountedClips, make_clips
-from dltutor.lessons.lesson_04.headlines import Headlines, make_headlines
+from answers import OtherOutcomes, RightAnswers, WrongFixes
+from dltutor.lessons.lesson_04.material import (
+    CROP,
+    CountedClips,
+    Headlines,
+    make_clips,
+    make_headlines,
+    stretches,
+)
+from notebooks import NOTEBOOKS, read
+
+TWIN = NOTEBOOKS / "solutions" / "04-global-state.ipynb"
 
 EPOCH = 0
 
@@ -43,7 +56,7 @@ class SharedEpoch(CountedClips):
         self.count += 1
 
 
-class Mended(SharedEpoch):
+class Fixed(SharedEpoch):
     """Right: a base for what follows."""
 
     def __init__(self, clips: torch.Tensor) -> None:
@@ -58,13 +71,13 @@ class Mended(SharedEpoch):
         return int(self.count.value)
 
 
-class EpochInATensor(Mended):
+class EpochInATensor(Fixed):
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
         self.epoch = torch.tensor(0)
 
 
-class EpochInAGlobal(Mended):
+class EpochInAGlobal(Fixed):
     def set_epoch(self, epoch: int) -> None:
         global EPOCH
         EPOCH = epoch
@@ -73,7 +86,7 @@ class EpochInAGlobal(Mended):
         return self.stretch(index, EPOCH)
 
 
-class EpochInTheClass(Mended):
+class EpochInTheClass(Fixed):
     shown = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -83,7 +96,7 @@ class EpochInTheClass(Mended):
         return self.stretch(index, self.shown)
 
 
-class EpochInTheEnvironment(Mended):
+class EpochInTheEnvironment(Fixed):
     def set_epoch(self, epoch: int) -> None:
         os.environ["DLTUTOR_TEST_EPOCH"] = str(epoch)
 
@@ -91,7 +104,7 @@ class EpochInTheEnvironment(Mended):
         return self.stretch(index, int(os.environ["DLTUTOR_TEST_EPOCH"]))
 
 
-class CountsTheEpochs(Mended):
+class CountsTheEpochs(Fixed):
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
         self.drawn = 0
@@ -106,12 +119,12 @@ class CountsTheEpochs(Mended):
         return self.stretch(index, (self.drawn - 1) // share)
 
 
-class DrawsTheStretch(Mended):
+class DrawsTheStretch(Fixed):
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.stretch(index, random.randrange(8, 10))
 
 
-class TellsTheWorkerFromMain(Mended):
+class TellsTheWorkerFromMain(Fixed):
     def set_epoch(self, epoch: int) -> None:
         get_worker_info().dataset.epoch.fill_(epoch)  # type: ignore[union-attr]
 
@@ -136,7 +149,7 @@ class ProcessLock(SharedEpoch):
             self.count += 1
 
 
-class WithoutItsLock(Mended):
+class WithoutItsLock(Fixed):
     def count_one(self) -> None:
         self.count.value += 1
 
@@ -150,35 +163,35 @@ class CountInATensor(SharedEpoch):
         return int(self.count)
 
 
-class AnotherTensor(Mended):
+class AnotherTensor(Fixed):
     def set_epoch(self, epoch: int) -> None:
         self.epoch = torch.tensor(epoch).share_memory_()  # type: ignore[no-untyped-call]
 
 
-class OfFork(Mended):
+class OfFork(Fixed):
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
         self.count = multiprocessing.get_context("fork").Value("q", 0)
 
 
-class ValueItself(Mended):
+class ValueItself(Fixed):
     def silent(self) -> Any:
         return self.count
 
 
-class StartsAgain(Mended):
+class StartsAgain(Fixed):
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
         self.count.value = 0
 
 
-class CountWithTheSample(Mended):
+class CountWithTheSample(Fixed):
     def __getitem__(self, index: int) -> Any:
         stretch = super().__getitem__(index)
         return stretch, bool(stretch.any())
 
 
-class HoldsAThreadLock(Mended):
+class HoldsAThreadLock(Fixed):
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
         self.lock = threading.Lock()
@@ -256,6 +269,237 @@ class FailsAtTheFirstWord(Headlines):
         return torch.tensor([self.vocabulary[word] for word in self.headlines[index].split()])
 
 
+class WithSlots(SharedEpoch):
+    """A place for each worker, in a tensor."""
+
+    room = 16
+    kind = torch.int64
+
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.count: Any = torch.zeros(self.room, dtype=self.kind)
+        self.count.share_memory_()
+
+    def count_one(self) -> None:
+        worker = get_worker_info()
+        self.count[worker.id if worker else 0] += 1
+
+    def silent(self) -> Any:
+        return self.count.sum()
+
+
+class RoomForTwo(WithSlots):
+    room = 2
+
+
+class SlotsOfBytes(WithSlots):
+    kind = torch.uint8
+
+
+class WorkersOnly(WithSlots):
+    def count_one(self) -> None:
+        self.count[get_worker_info().id] += 1  # type: ignore[union-attr]
+
+
+class OneSlotForAll(WithSlots):
+    def count_one(self) -> None:
+        self.count[0] += 1
+
+
+class EverySecondSlot(WithSlots):
+    def count_one(self) -> None:
+        worker = get_worker_info()
+        self.count[worker.id % 2 if worker else 0] += 1
+
+
+class CountedBeforehand(Fixed):
+    """What the epoch would hear, whoever draws it."""
+
+    def count_one(self) -> None:
+        pass
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        with self.count.get_lock():
+            self.count.value += int((~stretches(self.clips, epoch).any(dim=1)).sum())
+
+
+class CountedInTheSamples(Fixed):
+    """Each recording once, however often it was drawn."""
+
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.heard = torch.zeros(8, len(clips), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        stretch = self.stretch(index, int(self.epoch))
+        self.heard[int(self.epoch), index] = int(not stretch.any())
+        return stretch
+
+    def silent(self) -> int:
+        return int(self.heard.sum())
+
+
+class TensorAndLock(CountInATensor):
+    """The lock is there, and nobody takes it."""
+
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.lock = multiprocessing.get_context("spawn").Lock()
+
+
+class TensorUnderItsLock(TensorAndLock):
+    def count_one(self) -> None:
+        with self.lock:
+            self.count.add_(1)
+
+
+class Counter:
+    """A count with its lock, in an object of its own."""
+
+    def __init__(self) -> None:
+        self.number = torch.tensor(0).share_memory_()  # type: ignore[no-untyped-call]
+        self.lock = multiprocessing.get_context("spawn").Lock()
+
+    def add(self) -> None:
+        with self.lock:
+            self.number.fill_(int(self.number) + 1)
+
+
+class CarelessCounter(Counter):
+    def add(self) -> None:
+        self.number.fill_(int(self.number) + 1)
+
+
+class WithACounter(SharedEpoch):
+    counter = Counter
+
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.counted = self.counter()
+
+    def count_one(self) -> None:
+        self.counted.add()
+
+    def silent(self) -> int:
+        return int(self.counted.number)
+
+
+class WithACarelessCounter(WithACounter):
+    counter = CarelessCounter
+
+
+class InAFile(SharedEpoch):
+    """One byte for each silent stretch, at the end of a file: the system's own step."""
+
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.path = tempfile.mkstemp()[1]
+
+    def count_one(self) -> None:
+        with open(self.path, "ab") as file:
+            file.write(b".")
+
+    def silent(self) -> int:
+        return os.stat(self.path).st_size
+
+
+class NumberInAFile(InAFile):
+    def count_one(self) -> None:
+        with open(self.path) as file:
+            number = int(file.read() or 0)
+        with open(self.path, "w") as file:
+            file.write(str(number + 1))
+
+    def silent(self) -> int:
+        with open(self.path) as file:
+            return int(file.read() or 0)
+
+
+class WithAState(Fixed):
+    """What does not have to travel is left out, and made again on arrival."""
+
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.log: Any = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "log": None}
+
+
+class WithoutAnswer(Fixed):
+    def silent(self) -> Any:
+        return None
+
+
+class Numbered(Headlines):
+    """Every word has its number before any worker starts."""
+
+    def __init__(self, headlines: list[str]) -> None:
+        super().__init__(headlines)
+        for headline in headlines:
+            for word in headline.split():
+                self.vocabulary.setdefault(word, len(self.vocabulary))
+
+
+class SharedVocabulary(Headlines):
+    """A dict in a server process, and a lock around looking up and adding."""
+
+    def __init__(self, headlines: list[str]) -> None:
+        context = multiprocessing.get_context("fork")
+        self.headlines = headlines
+        self.manager = context.Manager()
+        self.shared = self.manager.dict()
+        self.lock: Any = context.Lock()
+
+    @property
+    def vocabulary(self) -> dict[str, int]:  # type: ignore[override]
+        return dict(self.shared)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([self.number_of(word) for word in self.headlines[index].split()])
+
+    def number_of(self, word: str) -> int:
+        with self.lock:
+            return int(self.shared.setdefault(word, len(self.shared)))
+
+
+class UnlockedVocabulary(SharedVocabulary):
+    def __init__(self, headlines: list[str]) -> None:
+        super().__init__(headlines)
+        self.lock = nullcontext()
+
+
+class UnlockedInTwoSteps(UnlockedVocabulary):
+    def number_of(self, word: str) -> int:
+        if word not in self.shared:
+            self.shared[word] = len(self.shared)
+        return int(self.shared[word])
+
+
+def typed(cell: str, *changes: tuple[str, str], name: str = "MyClips", **known: object) -> Any:
+    """The class of a cell of the twin, as a kernel has it, with some of its text replaced."""
+    notebook = read(TWIN)
+    for each in notebook.cells:
+        if each.id == cell:
+            for old, new in changes:
+                assert old in each.source, old
+                each.source = each.source.replace(old, new)
+    return answer_in(notebook, "setup", "fix-imports", cell, __name__="__main__", **known)[name]
+
+
+def with_open() -> Any:
+    """A class that opens a file with the `open` that IPython puts into its cells."""
+    from IPython.core.interactiveshell import _modified_open
+
+    return typed(
+        "fix-solved",
+        ("self.epoch = torch", "open(os.devnull).close()\n        self.epoch = torch"),
+        open=_modified_open,
+        os=os,
+    )
+
+
 def clips_without_workers() -> object:
     return DataLoader(CountedClips(make_clips(())), num_workers=0)
 
@@ -267,6 +511,41 @@ def clips_with_fresh_workers() -> object:
 class Loader(DataLoader[Any]):
     pass
 
+
+RIGHT_ANSWERS: RightAnswers = {
+    "04.predict": {"the letter": lambda: "b", "with a parenthesis": lambda: "B)"},
+    "04.diagnose": {
+        "tuples": lambda: {"fresh": (100, 104, 104), "persistent": (100, 8, 8)},
+        "lists": lambda: {"fresh": [100, 104, 104], "persistent": [np.int64(100), "8", 8.0]},
+    },
+    "04.fix": {
+        "a Value under its lock": lambda: Fixed,
+        "a place for each worker": lambda: WithSlots,
+        "a tensor under a lock": lambda: TensorUnderItsLock,
+        "a tensor and its lock in an object": lambda: WithACounter,
+        "a byte in a file": lambda: InAFile,
+        "its own __getstate__": lambda: WithAState,
+        "the twin's, from a cell": lambda: typed("fix-solved"),
+        "from a cell, with open": with_open,
+        "from a cell, with __getstate__": lambda: typed(
+            "fix-solved",
+            ("self.epoch = torch", "self.step = lambda: 1\n        self.epoch = torch"),
+            (
+                "    def __len__",
+                "    def __getstate__(self):\n"
+                "        return {**vars(self), 'step': None}\n\n    def __len__",
+            ),
+        ),
+        "from a cell, with constants": lambda: typed(
+            "fix-solved", ("* 31", "* NUMBERS[0] * ONE['1']"), NUMBERS=[31], ONE={"1": 1}
+        ),
+    },
+    "04.transfer": {
+        "numbered in __init__": lambda: Numbered,
+        "a Manager's dict under a lock": lambda: SharedVocabulary,
+        "the twin's, from a cell": lambda: typed("transfer-solved", name="MyHeadlines"),
+    },
+}
 
 WRONG_FIXES: WrongFixes = {
     "04.predict": {
@@ -302,6 +581,10 @@ WRONG_FIXES: WrongFixes = {
         ),
         "one number": (lambda: {"fresh": 100, "persistent": 100}, "three whole numbers"),
         "no dict": (lambda: 104, "has to stay a dict"),
+        "two numbers": (
+            lambda: {"fresh": (100, 104), "persistent": (100, 8)},
+            "got (100, 104)",
+        ),
     },
     "04.fix": {
         "num_workers=0": (clips_without_workers, "With `num_workers=0` there is one process"),
@@ -327,6 +610,38 @@ WRONG_FIXES: WrongFixes = {
         "a threading.Lock too many": (lambda: HoldsAThreadLock, "cannot travel"),
         "the Value itself": (lambda: ValueItself, "returned a Synchronized"),
         "counted from 0 in each epoch": (lambda: StartsAgain, "since the dataset was made"),
+        "room for two workers": (
+            lambda: RoomForTwo,
+            "with 4 workers that count in turn, `IndexError",
+        ),
+        "room for workers only": (lambda: WorkersOnly, "with 0 workers, `AttributeError"),
+        "places of one byte": (lambda: SlotsOfBytes, "With 0 workers, 308 silent"),
+        "one place for all": (lambda: OneSlotForAll, "`count[0]` is one number in a shared tensor"),
+        "two places for all": (lambda: EverySecondSlot, "`count[0]` is one number in a shared"),
+        "counted in set_epoch": (lambda: CountedBeforehand, "It counts all that were drawn"),
+        "each recording once": (lambda: CountedInTheSamples, "It counts all that were drawn"),
+        "a careless object": (lambda: WithACarelessCounter, "Counts get lost"),
+        "a number in a file": (lambda: NumberInAFile, "`silent()` says"),
+        "a lock that nobody takes": (lambda: TensorAndLock, "one number in a shared tensor"),
+        "no number": (lambda: WithoutAnswer, "returned a NoneType"),
+        "no set_epoch": (lambda: Headlines, "`Headlines` has no `set_epoch`"),
+        "a global that is shared": (
+            lambda: typed(
+                "fix-solved",
+                ("self.epoch.fill_", "EPOCH.fill_"),
+                ("int(self.epoch)", "int(EPOCH)"),
+                EPOCH=torch.tensor(0).share_memory_(),  # type: ignore[no-untyped-call]
+            ),
+            "Your class reads the global `EPOCH`",
+        ),
+        "a global Value": (
+            lambda: typed(
+                "fix-solved",
+                ("self.count.", "COUNT."),
+                COUNT=multiprocessing.get_context("spawn").Value("q", 0),
+            ),
+            "take each step slowly, 8 silent",
+        ),
         "another sample": (lambda: CountWithTheSample, "leaves the samples as they are"),
     },
     "04.transfer": {
@@ -337,11 +652,40 @@ WRONG_FIXES: WrongFixes = {
         "a global": (lambda: GlobalVocabulary, "The global `VOCABULARY`"),
         "a class attribute": (lambda: VocabularyOfTheClass, "`vocabulary` belongs to the class"),
         "a lock": (lambda: LockedVocabulary, "What it guards is a copy"),
+        "a Manager's dict without a lock": (
+            lambda: UnlockedVocabulary,
+            "Two workers met new words at the same moment",
+        ),
+        "looked up, then added": (lambda: UnlockedInTwoSteps, "at the same moment"),
         "a Manager's dict": (lambda: LentVocabulary, "a round trip for each word"),
         "hash()": (lambda: Hashes, "nobody can read the numbers back"),
         "the first headlines only": (lambda: UnknownIsNought, "words share the number 0"),
-        "numbers with gaps": (lambda: NumbersWithGaps, "has no such row"),
+        "numbers with gaps": (lambda: NumbersWithGaps, "has no row for some of them"),
         "the words": (lambda: WordsThemselves, "A batch is a list"),
         "an empty vocabulary": (lambda: FailsAtTheFirstWord, "KeyError"),
+    },
+}
+
+OTHER_OUTCOMES: OtherOutcomes = {
+    "04.predict": {"nothing": (lambda: ..., "Not attempted", "set the variable")},
+    "04.diagnose": {
+        "nothing": (lambda: None, "Not attempted", "set `held`"),
+        "the starter": (
+            lambda: {"fresh": (..., ..., ...), "persistent": (..., ..., ...)},
+            "Not attempted",
+            "three numbers",
+        ),
+    },
+    "04.fix": {
+        "the broken class": (lambda: CountedClips, "Not attempted", "still the broken one"),
+        "the starter": (lambda: typed("fix", CROP=CROP), "Not attempted", "still the broken one"),
+    },
+    "04.transfer": {
+        "the broken class": (lambda: Headlines, "Not attempted", "still the broken one"),
+        "the starter": (
+            lambda: typed("transfer", name="MyHeadlines"),
+            "Not attempted",
+            "still the broken one",
+        ),
     },
 }

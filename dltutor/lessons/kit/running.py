@@ -6,7 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
+from types import FunctionType
 from typing import Any
+
+import cloudpickle
 
 from dltutor.lessons.kit.outcomes import (
     Outcome,
@@ -60,6 +64,22 @@ def made(
             return make(*arguments)
     except DeadlinePassed:
         not_yet(f"`{call}` was not ready after {within:g} s. {question}")
+
+
+def send_cells() -> None:
+    """Let what was typed into cells reach new interpreters from now on, in this process.
+
+    A spawned worker imports the classes and functions that it needs, and a cell cannot be imported:
+    lesson 06 shows what happens then. So they travel by value. All else travels as it always does.
+    """
+
+    def by_value(pickler: ForkingPickler, thing: Any) -> Any:
+        typed = isinstance(thing, (type, FunctionType)) and thing.__module__ == "__main__"
+        if not typed or "<" in thing.__qualname__:  # what a file defines inside a function
+            return NotImplemented  # cannot travel either
+        return cloudpickle.loads, (cloudpickle.dumps(thing),)
+
+    ForkingPickler.reducer_override = by_value  # type: ignore[method-assign, assignment]
 
 
 def failed_in_main(error: BaseException) -> Result:

@@ -1,0 +1,74 @@
+"""Lesson 04, in words: its questions, what each option is told, and the hints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dltutor.lessons.kit.exercise import Exercise
+from dltutor.lessons.kit.forms import choice
+from dltutor.lessons.lesson_04 import diagnose, fix, transfer
+
+EXERCISES: Final = (
+    Exercise(
+        name="04.predict",
+        title="What does main's counter say?",
+        grader=choice(
+            "b",
+            {
+                "a": "`a`: the workers replaced 8 readings, that is right. But look at what main "
+                "printed. Main replaced none, and it is main's variable that main prints.",
+                "b": "`b`: 0, on every run. The variable that main prints is one that no worker "
+                "can reach.",
+                "c": "`c`: run the cell again, as often as you like: it is 0 each time. To get "
+                "in each other's way, counts would need one variable that all of them write to.",
+                "d": "`d`: half of them would mean that one worker's number came back, and not the "
+                "other's. None came back.",
+            },
+        ),
+        hints=(
+            "You need no certainty here: choose, run the next cells, and read what comes back.",
+            "Each worker is a process. Ask which process runs `__getitem__`, and which one prints.",
+            "The printed number is main's own variable. Main never ran `__getitem__`.",
+        ),
+    ),
+    Exercise(
+        name="04.diagnose",
+        title="When does a worker get its copy?",
+        grader=diagnose.GRADER,
+        hints=(
+            "Take the table of three epochs, and ask for each row at which moment that worker was "
+            "started.",
+            "A forked worker starts with what main's variable is at that moment, and adds its own "
+            "4 in each epoch that it lives through. Main's variable is changed by main only.",
+            "Fresh workers of epoch 1 are forked after main's 100: they end with 104. Persistent "
+            "ones are as old as epoch 0: they never hear of it.",
+        ),
+    ),
+    Exercise(
+        name="04.fix",
+        title="The epoch goes in, the count comes out",
+        grader=fix.GRADER,
+        hints=(
+            "Two numbers have to be seen by all: one that main writes and the workers read, one "
+            "that the workers write and main reads. Section 6 has memory for both.",
+            "`epoch` has one writer: a shared tensor that is changed in place will do. `count` has "
+            "several: it needs a lock around reading and writing back, and that lock must be one "
+            "that any worker can be given.",
+            "`self.epoch = torch.tensor(0).share_memory_()` and `self.epoch.fill_(epoch)`; "
+            '`self.count = get_context("spawn").Value("q", 0)` and '
+            "`with self.count.get_lock(): self.count.value += 1`.",
+        ),
+    ),
+    Exercise(
+        name="04.transfer",
+        title="One number for each word",
+        grader=transfer.GRADER,
+        hints=(
+            "Take one word that occurs in many headlines, and look at the numbers it comes under.",
+            "Each worker fills its own `vocabulary`, in the order in which it meets the words. "
+            "Which moment is before all copies are made?",
+            "In `__init__`: `words = sorted({word for headline in headlines for word in "
+            "headline.split()})`, and number them with `enumerate`. `__getitem__` only reads.",
+        ),
+    ),
+)
