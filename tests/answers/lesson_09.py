@@ -1,27 +1,33 @@
-"""The usual wrong answers to the exercises of lesson 09."""
+"""Answers to the exercises of lesson 09, wrong and right."""
 
 from __future__ import annotations
 
 import copy
 import gc
 import json
+import os
+import signal
+import subprocess
+import time
+import warnings
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from answers import WrongFixes
+from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.material.captions import (
     CaptionObjects,
     Captions,
     FixedWidthCaptions,
     PackedCaptions,
+    SharedCaptions,
+    TensorCaptions,
 )
-from dltutor.lessons.lesson_09.boxes import Boxes, PackedBoxes
-from dltutor.lessons.lesson_09.captions_task import CaptionTuple
+from dltutor.lessons.lesson_09.material import Boxes, CaptionTuple, PackedBoxes
 
 
 class DataFrame:
@@ -142,6 +148,147 @@ class Misspelt(Captions):
         super().__init__(pth)  # type: ignore[name-defined] # noqa: F821
 
 
+class Stripped(PackedCaptions):
+    def __getitem__(self, index: int) -> str:
+        return super().__getitem__(index).strip()
+
+
+class RaisesAtOne(PackedCaptions):
+    def __getitem__(self, index: int) -> str:
+        if index == 70_001:
+            raise LookupError(f"no caption {index}")
+        return super().__getitem__(index)
+
+
+class KillsAtOne(PackedCaptions):
+    def __getitem__(self, index: int) -> str:
+        if index == 70_001 and get_worker_info():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+class TerminatesItsParent(PackedCaptions):
+    def __getitem__(self, index: int) -> str:
+        if get_worker_info():
+            os.kill(os.getppid(), signal.SIGTERM)
+        return super().__getitem__(index)
+
+
+class Sleeps(PackedCaptions):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+
+class ForTwoWorkers(PackedCaptions):
+    def __getitem__(self, index: int) -> str:
+        worker = get_worker_info()
+        [0, 0][worker.id if worker else 0]
+        return super().__getitem__(index)
+
+
+class EmptiesItsFile(PackedCaptions):
+    kept: ClassVar[Any] = None
+
+    def __init__(self, path: str | Path) -> None:
+        size = Path(path).stat().st_size
+        if size:
+            super().__init__(path)
+            EmptiesItsFile.kept = self.text, self.offsets
+        self.text, self.offsets = EmptiesItsFile.kept
+        Path(path).write_bytes(b"")
+
+
+class Slow(PackedCaptions):
+    def __getitem__(self, index: int) -> str:
+        time.sleep(0.01)
+        return super().__getitem__(index)
+
+
+class Wide(Dataset[str]):
+    """The captions in numpy's own unicode, four bytes for each character."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.captions = np.array(Path(path).read_text().splitlines())
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def __getitem__(self, index: int) -> str:
+        return str(self.captions[index])
+
+
+class WideAsItIs(Wide):
+    """An element of such an array is a `np.str_`, which is a `str`."""
+
+    def __getitem__(self, index: int) -> str:
+        caption: str = self.captions[index]
+        return caption
+
+
+class InSlots:
+    __slots__ = ("packed",)
+
+    def __init__(self, path: str | Path) -> None:
+        self.packed = PackedCaptions(path)
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def __getitem__(self, index: int) -> str:
+        return self.packed[index]
+
+
+class FreezesAndStops(PackedCaptions):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        gc.freeze()
+        gc.disable()
+
+
+class KeepsTheListToo(PackedCaptions):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.captions = Path(path).read_text().splitlines()
+
+
+class KeepsTheBoxesToo(PackedBoxes):
+    """It asks the list only how many there are."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.boxes = Boxes(path).boxes
+
+    def __getitem__(self, index: int) -> Any:
+        assert index < len(self.boxes)
+        return super().__getitem__(index)
+
+
+class FewNumbers(PackedBoxes):
+    """A list of counts: as many as there are images, and hardly any objects."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.counts = np.diff(self.starts).tolist()
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[self.starts[index] :][: self.counts[index]]
+
+
+class Nested(PackedBoxes):
+    """The boxes in a tensor of torch's own kind for rows of any number."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        boxes = [torch.from_numpy(super(Nested, self).__getitem__(n)) for n in range(len(self))]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The PyTorch API of nested tensors")
+            self.nested = torch.nested.nested_tensor(boxes)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.nested[index].numpy()
+
+
 class BoxObjects(Boxes):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
@@ -180,6 +327,20 @@ class Padded(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return self.rows[index, : self.counts[index]]
+
+
+class PaddedToTen(Padded):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.counts = self.counts.clip(max=10)
+        self.rows = self.rows[:, :10].copy()
+
+
+class EndsAtOne(PackedBoxes):
+    def __getitem__(self, index: int) -> Any:
+        if index == 20_001:
+            os._exit(3)
+        return super().__getitem__(index)
 
 
 class OneOff(PackedBoxes):
@@ -232,13 +393,15 @@ WRONG_FIXES: WrongFixes = {
         "every one": (lambda: set("ABCDE"), "C does not grow"),
         "what is there is copied": (lambda: "ABDE", "D does not grow"),
         "another letter": (lambda: {"F"}, "none of the five"),
+        "one letter, quoted": (lambda: "'C'", "A grows"),
         "a number": (lambda: 3, "a set of letters"),
+        "a set of numbers": (lambda: {1, 2}, "got {1, 2}"),
     },
     "09.fix": {
-        "a numpy object array": (lambda: CaptionObjects, "dtype `object`: 100000 pointers"),
-        "pandas": (lambda: InAFrame, "a pandas DataFrame of 100000 rows"),
-        "a tuple": (lambda: CaptionTuple, "a tuple of 100000 str objects"),
-        "a dict": (lambda: ByNumber, "a dict of 100000 keys"),
+        "a numpy object array": (lambda: CaptionObjects, "dtype `object`: 80000 pointers"),
+        "pandas": (lambda: InAFrame, "a pandas DataFrame of 80000 rows"),
+        "a tuple": (lambda: CaptionTuple, "a tuple of 80000 str objects"),
+        "a dict": (lambda: ByNumber, "a dict of 80000 keys"),
         "copy.deepcopy in the worker": (lambda: CopiedInTheWorker, "makes a copy of what main has"),
         "read in the worker": (
             lambda: ReadInTheWorker,
@@ -252,20 +415,68 @@ WRONG_FIXES: WrongFixes = {
         "cut to a width": (lambda: Forgets, "captions are not as before"),
         "no accents": (lambda: InAscii, "at the Café"),
         "bytes": (lambda: AsBytes, "of the type `bytes`"),
-        "one too few": (lambda: WithoutTheLast, "the file holds 100000 captions"),
+        "one too few": (lambda: WithoutTheLast, "the file holds 80000 captions"),
         "wrong in workers only": (lambda: WrongInWorkers, "Without workers the captions are right"),
+        "the edges stripped": (lambda: Stripped, "should be ' 0"),
+        "it raises at one caption": (lambda: RaisesAtOne, "no caption 70001"),
+        "it kills its worker at one caption": (lambda: KillsAtOne, "killed by SIGKILL"),
+        "it terminates its parent": (lambda: TerminatesItsParent, "ran it was killed by SIGTERM"),
+        "processes that go on": (lambda: Sleeps, "2 processes that your code started still ran"),
+        "room for two workers": (lambda: ForTwoWorkers, "With 4 workers, `IndexError"),
+        "its file emptied": (lambda: EmptiesItsFile, "The file that your class was given"),
+        "a sleep": (lambda: Slow, "What takes so long for each sample?"),
         "an object": (lambda: [1, 2], "a class, got"),
         "a slip": (lambda: Misspelt, "name 'pth' is not defined"),
     },
     "09.transfer": {
-        "a numpy object array": (lambda: BoxObjects, "dtype `object`: 40000 pointers"),
-        "a list of small arrays": (lambda: SmallArrays, "a list of 40000 numpy arrays"),
-        "a list of small tensors": (lambda: SmallTensors, "a list of 40000 tensors"),
-        "offsets in a list": (lambda: EndsInAList, "`ends` is a list of 40001 int objects"),
-        "padded to the crowd": (lambda: Padded, "most of it is padding"),
+        "a numpy object array": (lambda: BoxObjects, "dtype `object`: 24000 pointers"),
+        "a list of small arrays": (lambda: SmallArrays, "a list of 24000 numpy arrays"),
+        "a list of small tensors": (lambda: SmallTensors, "a list of 24000 tensors"),
+        "offsets in a list": (lambda: EndsInAList, "`ends` is a list of 24001 int objects"),
+        "padded to ten boxes": (lambda: PaddedToTen, "Sample 12000 is 10 boxes"),
+        "it ends its process at one image": (lambda: EndsAtOne, "exit code 3"),
         "the last box lost": (lambda: OneOff, "images are not as before"),
         "flat": (lambda: OfAllSizes, "with the shape (8,)"),
         "tensors": (lambda: AsTensors, "of the type `Tensor`"),
-        "images without boxes lost": (lambda: OnlyWithBoxes, "the file holds 40000 images"),
+        "images without boxes lost": (lambda: OnlyWithBoxes, "the file holds 24000 images"),
     },
+}
+
+RIGHT_ANSWERS: RightAnswers = {
+    "09.predict": {"the letter": lambda: "c"},
+    "09.diagnose": {
+        "a set": lambda: {"A", "B", "E"},
+        "a list in lower case": lambda: ["e", "b", "a"],
+        "a text": lambda: "A, B, E",
+        "a sentence": lambda: "A,B and E",
+        "with quotes of their own": lambda: ["'A'", '"B"', "(e)"],
+    },
+    "09.fix": {
+        "packed": lambda: PackedCaptions,
+        "of fixed width": lambda: FixedWidthCaptions,
+        "a tensor": lambda: TensorCaptions,
+        "shared memory": lambda: SharedCaptions,
+        "numpy's unicode": lambda: Wide,
+        "numpy's own strings": lambda: WideAsItIs,
+        "slots": lambda: InSlots,
+        "a collector frozen and stopped": lambda: FreezesAndStops,
+        "the list in main, too": lambda: KeepsTheListToo,
+    },
+    "09.transfer": {
+        "packed": lambda: PackedBoxes,
+        "the boxes in main, too": lambda: KeepsTheBoxesToo,
+        "a list of few numbers": lambda: FewNumbers,
+        "a nested tensor": lambda: Nested,
+        "padded to the crowd": lambda: Padded,
+    },
+}
+
+OTHER_OUTCOMES: OtherOutcomes = {
+    "09.predict": {"nothing yet": (lambda: ..., "Not attempted", "set the variable")},
+    "09.diagnose": {
+        "nothing yet": (lambda: ..., "Not attempted", "letters of those that grow"),
+        "None": (lambda: None, "Not attempted", "letters of those that grow"),
+    },
+    "09.fix": {"the starter": (lambda: Captions, "Not attempted", "still the broken one")},
+    "09.transfer": {"the starter": (lambda: Boxes, "Not attempted", "still the broken one")},
 }

@@ -1,4 +1,4 @@
-"""Captions of pictures, kept as Python objects or as bytes, for `copy_on_read` and lesson 09."""
+"""Captions of images, kept as Python objects or as bytes, for `copy_on_read` and lesson 09."""
 
 from __future__ import annotations
 

@@ -1,123 +1,167 @@
-"""What a dataset costs each of two forked workers in private memory, and whether it reads right."""
+"""What a dataset costs each worker in private memory, and whether its samples are right."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import psutil
 import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.kit.gauge import Gauge
-from dltutor.lessons.kit.answers import Unfit
-from dltutor.lessons.kit.outcome import could_not_check
-from dltutor.observation import Observation, observe
+from dltutor.lessons.kit.outcomes import could_not_check
+from dltutor.lessons.kit.running import Ending, ending, theirs
+from dltutor.observation import observe
 
-PATIENCE: Final = 8  # seconds for one run
-WORKERS: Final = 2
+WITHIN: Final = 7  # seconds for one run
 _BATCH: Final = 200
 
-Same = Callable[[Any, Any], bool]
+
+@dataclass(frozen=True)
+class Task:
+    """What differs from one dataset that is to be rewritten to another.
+
+    Args:
+        noun: What the lesson calls a sample, such as "caption".
+        kind: What a sample has to be, in words.
+        is_kind: Whether it is.
+        same: Whether two are the same.
+        told: A sample, for a message.
+        broken: The starter: a dataset made as `broken(path)`.
+        packed: The same samples, kept as bytes.
+        write: Writes a file for them.
+    """
+
+    noun: str
+    kind: str
+    is_kind: Callable[[Any], bool]
+    same: Callable[[Any, Any], bool]
+    told: Callable[[Any], str]
+    broken: type
+    packed: type
+    write: Callable[[Path], None]
+
+
+@dataclass
+class Compared:
+    """Samples, held against what they should be.
+
+    Args:
+        number: How many.
+        different: How many of them were something else.
+        index: That of the first of these.
+        example: What it is and should be, in words.
+        other_kind: What a sample is that has another type, in words; nothing was read after it.
+    """
+
+    number: int = 0
+    different: int = 0
+    index: int = 0
+    example: tuple[str, str] = ("", "")
+    other_kind: str = ""
+
+    def fits(self, task: Task, index: int, sample: Any, truth: Any) -> bool:
+        """Note one more; False if it is of another type."""
+        self.number += 1
+        if not task.is_kind(sample):
+            self.other_kind = _kind_of(sample)
+        elif not task.same(sample, truth):
+            if not self.different:
+                self.index, self.example = index, (task.told(sample), task.told(truth))
+            self.different += 1
+        return not self.other_kind
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a loader with this dataset did.
+    """What a loader with a dataset did.
 
     Args:
-        observation: How the run ended.
-        first: MB private to each worker when the first batch had come.
+        end: How the run ended.
+        first: MB private to each worker (to main, without workers) with the first batch.
         last: The same with the last batch.
-        compared: How many samples were held against what they should be.
-        different: The indices of those that were something else.
+        compared: What the samples were.
     """
 
-    observation: Observation
+    end: Ending
     first: float
     last: float
-    compared: int
-    different: tuple[int, ...]
+    compared: Compared = field(default_factory=Compared)
 
     def more_than(self, other: Run) -> float:
         """MB that each worker had more at the end than in another run."""
         return max(0.0, self.last - other.last)
 
+    @property
+    def is_right(self) -> bool:
+        """Whether it finished, and its samples are what they should be."""
+        wrong = self.compared.different or self.compared.other_kind
+        return self.end.end == "finished" and not wrong
 
-def measure(dataset: Any, count: int, *, truth: Any = None, same: Same | None = None) -> Run:
-    """Read some samples in random order, with two forked workers.
+
+def measure(
+    dataset: Any,
+    count: int | None = None,
+    *,
+    workers: int = 2,
+    task: Task | None = None,
+    truth: Any = None,
+) -> Run:
+    """Read a dataset with forked workers in random order, or without workers in its own.
 
     Args:
         dataset: What to read.
-        count: How many samples.
-        truth: Index -> what the sample should be; None to compare nothing. It must hold no Python
-            objects: main reads it while the workers share its pages.
-        same: Whether a sample is what it should be.
+        count: How many samples; None for all, each once.
+        workers: How many.
+        task: What a sample has to be; None to compare nothing.
+        truth: Index -> what the sample should be. It must hold no Python objects: main reads it
+            while the workers share its pages.
     """
-    order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(7))[:count]
-    indices = order.tolist()
-    loader = DataLoader(
-        dataset,
-        batch_size=_BATCH,
-        sampler=indices,
-        num_workers=WORKERS,
-        multiprocessing_context="fork",  # an answer is typed into a notebook
-        collate_fn=list,
-    )
+    order = torch.arange(len(dataset))
+    if workers:
+        order = torch.randperm(len(order), generator=torch.Generator().manual_seed(7))
+    indices = order[:count].tolist()
+    with theirs():
+        loader = DataLoader(
+            dataset,
+            batch_size=_BATCH,
+            sampler=indices,
+            num_workers=workers,
+            # An answer is typed into a notebook, so its workers have to be forked.
+            multiprocessing_context="fork" if workers else None,
+            collate_fn=list,
+        )
     private: list[float] = []
-    different: list[int] = []
-    compared = 0
+    compared = Compared()
 
     def read(loader: DataLoader[Any]) -> None:
-        nonlocal compared
-        gauge = Gauge()
+        gauge, left = Gauge(), iter(indices)
         for number, batch in enumerate(loader):
             if number in (0, len(loader) - 1):
                 private.append(gauge.private())
-            if truth is None or same is None:
-                continue
-            for index, sample in zip(indices[compared:], batch, strict=False):
-                compared += 1
-                if not same(sample, truth[index]):
-                    different.append(index)
+            if task and not all(
+                compared.fits(task, index, came, truth[index])
+                for came, index in zip(batch, left, strict=False)
+            ):
+                return
 
-    observation = observe(loader, consume=read, deadline=PATIENCE)
-    known = private or [float("nan")]
-    return Run(observation, known[0], known[-1], compared, tuple(different))
+    end = ending(observe(loader, consume=read, deadline=WITHIN))
+    return Run(end, private[0] if private else 0.0, private[-1] if private else 0.0, compared)
 
 
 def private_memory_is_known() -> None:
-    """Go on only where this machine tells what memory is private.
-
-    Raises:
-        Unfit: It does not.
-    """
+    """Go on only where this machine tells what memory is private."""
     try:
-        known = psutil.Process().memory_full_info().uss > 0
+        psutil.Process().memory_full_info().uss  # noqa: B018 - not every system has it
     except (psutil.Error, AttributeError):
-        known = False
-    if not known:
-        text = "this machine does not say how much memory belongs to one process alone (USS)."
-        raise Unfit(could_not_check(text))
+        could_not_check("this machine does not say how much memory a process shares with no other.")
 
 
-@dataclass
-class Collector:
-    """The state of Python's garbage collector, to be put back after an answer has run."""
-
-    enabled: bool
-    frozen: int
-
-    @classmethod
-    def now(cls) -> Collector:
-        """As it is."""
-        return cls(gc.isenabled(), gc.get_freeze_count())
-
-    def put_back(self) -> None:
-        """As it was."""
-        if gc.get_freeze_count() > self.frozen:
-            gc.unfreeze()
-        if self.enabled:
-            gc.enable()
+def _kind_of(sample: Any) -> str:
+    if isinstance(sample, np.ndarray):
+        return f"an array of {sample.dtype} with the shape {sample.shape}"
+    return "None" if sample is None else f"of the type `{type(sample).__name__}`"

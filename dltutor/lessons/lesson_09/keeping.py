@@ -32,7 +32,7 @@ class Kept:
 def python_objects_in(dataset: Any) -> tuple[Kept, ...]:
     """The attributes of a dataset that hold its Python objects, the largest first."""
     enough = len(dataset) // 2
-    items = sorted(vars(dataset).items(), key=lambda item: _parts(item[1]) * -1)
+    items = sorted(_attributes(dataset).items(), key=lambda item: _parts(item[1]) * -1)
     return tuple(
         Kept(name, _what(value))
         for name, value in items
@@ -43,7 +43,7 @@ def python_objects_in(dataset: Any) -> tuple[Kept, ...]:
 @contextmanager
 def emptied(dataset: Any, name: str) -> Iterator[None]:
     """Have an attribute hold None in each of its places while the block runs."""
-    held = vars(dataset)
+    held = _attributes(dataset)
     value = held[name]
     held[name] = _hollow(value)
     try:
@@ -56,7 +56,7 @@ def array_bytes(dataset: Any) -> int:
     """Bytes of all arrays and tensors that are attributes of a dataset."""
     return sum(
         value.nbytes
-        for value in vars(dataset).values()
+        for value in _attributes(dataset).values()
         if isinstance(value, (np.ndarray, torch.Tensor))
     )
 
@@ -64,6 +64,10 @@ def array_bytes(dataset: Any) -> int:
 def cached_method(cls: type) -> str:
     """The name of a method that keeps what it returned (`lru_cache`), or nothing."""
     return next((name for name, value in vars(cls).items() if hasattr(value, "cache_clear")), "")
+
+
+def _attributes(dataset: Any) -> dict[str, Any]:
+    return getattr(dataset, "__dict__", {})  # a class with slots has none
 
 
 def _parts(value: Any) -> int:
