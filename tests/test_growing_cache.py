@@ -66,7 +66,7 @@ def test_with_and_without_a_cache_the_samples_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", ["none", "bounded"])
-def test_neither_way_to_mend_it_grows(kind: Literal["none", "bounded"]) -> None:
+def test_neither_way_to_fix_it_grows(kind: Literal["none", "bounded"]) -> None:
     case = growing_cache.fixed(kind=kind)
     assert case.consume is not None
     assert case.consume(case.loader).value < 5  # MB; the broken one grows by about 20

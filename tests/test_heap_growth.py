@@ -15,7 +15,7 @@ from dltutor.failures.heap_growth import c_library, reuses_memory
 
 @pytest.mark.parametrize("kind", ["mallopt", "buffer"])
 @pytest.mark.parametrize("start_method", ["fork", "forkserver"])
-def test_both_ways_to_mend_it_stay_flat(
+def test_both_ways_to_fix_it_stay_flat(
     kind: Literal["mallopt", "buffer"], start_method: str
 ) -> None:
     case = heap_growth.fixed(kind=kind, start_method=start_method)
@@ -23,7 +23,7 @@ def test_both_ways_to_mend_it_stay_flat(
     assert case.consume(case.loader).value < 20  # MB; the broken one grows by about 70
 
 
-def test_both_ways_to_mend_it_deliver_the_same_samples() -> None:
+def test_both_ways_to_fix_it_deliver_the_same_samples() -> None:
     plain = heap_growth.fixed(workers=0).loader
     # Two workers: a batch of the first must not change when the first computes its next one.
     buffered = heap_growth.fixed(kind="buffer").loader

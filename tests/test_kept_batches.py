@@ -10,22 +10,22 @@ import pytest
 import torch
 from datasets import load
 
-from dltutor.failures.kept_batches import Pictures
+from dltutor.failures.kept_batches import Images
 from dltutor.failures.kit.gauge import Gauge, no_proc
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
-PICTURES = 16 * 3 * 64 * 64 * 4
+BATCH = 16 * 3 * 64 * 64 * 4
 LABELS = 16 * 8
 
 
 @pytest.mark.parametrize(
     ("keep", "kept"),
     [
-        (lambda images, labels: images[0], PICTURES),
-        (lambda images, labels: images[0, 0, 0, 0], PICTURES),
-        (lambda images, labels: images[0].detach(), PICTURES),
-        (lambda images, labels: images[0].numpy(), PICTURES),
+        (lambda images, labels: images[0], BATCH),
+        (lambda images, labels: images[0, 0, 0, 0], BATCH),
+        (lambda images, labels: images[0].detach(), BATCH),
+        (lambda images, labels: images[0].numpy(), BATCH),
         (lambda images, labels: labels[0], LABELS),
         (lambda images, labels: images[0].clone(), 0),
         (lambda images, labels: images.mean(), 0),
@@ -37,7 +37,7 @@ def test_what_is_kept_of_a_batch(
 ) -> None:
     gauge = Gauge()
     examples = []
-    for images, labels in load(Pictures(), batch_size=16):
+    for images, labels in load(Images(), batch_size=16):
         examples.append(keep(images, labels))
     del images, labels
     assert gauge.shared() == pytest.approx(len(examples) * kept / 1e6, rel=0.01)
@@ -45,5 +45,5 @@ def test_what_is_kept_of_a_batch(
 
 def test_every_tensor_kept_costs_a_descriptor() -> None:
     before = len(os.listdir("/proc/self/fd"))
-    examples = [(images[0], labels[0]) for images, labels in load(Pictures(), batch_size=16)]
+    examples = [(images[0], labels[0]) for images, labels in load(Images(), batch_size=16)]
     assert len(os.listdir("/proc/self/fd")) >= before + 2 * len(examples)

@@ -1,7 +1,7 @@
 """The loop keeps a little of every batch, and with it all of every batch.
 
 Symptom: memory grows by a batch with every step, in the main process, although the loop keeps one
-picture or one number of each. The workers stay as they are, and no process of yours shows it as
+image or one number of each. The workers stay as they are, and no process of yours shows it as
 private memory: it is shared memory, and open descriptors, one for each tensor kept. The end is
 `No space left on device`, `Too many open files`, or the kernel's out-of-memory killer.
 
@@ -27,8 +27,8 @@ from dltutor.failures.kit.sign import Costs, Finding
 Sample = tuple[torch.Tensor, int]
 
 
-class Pictures(Dataset[Sample]):
-    """Pictures of noise in ten classes."""
+class Images(Dataset[Sample]):
+    """Images of noise in ten classes."""
 
     def __len__(self) -> int:
         return 320
@@ -39,7 +39,7 @@ class Pictures(Dataset[Sample]):
 
 
 def keep_views(loader: DataLoader[Sample]) -> Finding:
-    """Keep the first picture and the first label of each batch, to show them later."""
+    """Keep the first image and the first label of each batch, to show them later."""
     gauge = Gauge()
     examples = []
     for images, labels in loader:
@@ -48,7 +48,7 @@ def keep_views(loader: DataLoader[Sample]) -> Finding:
 
 
 def keep_copies(loader: DataLoader[Sample]) -> Finding:
-    """Keep a copy of the picture, and the label as a number."""
+    """Keep a copy of the image, and the label as a number."""
     gauge = Gauge()
     examples = []
     for images, labels in loader:
@@ -57,7 +57,7 @@ def keep_copies(loader: DataLoader[Sample]) -> Finding:
 
 
 def _held(gauge: Gauge, kept: int) -> Finding:
-    return Finding(gauge.shared(), f"MB of shared memory for {kept} pictures kept")
+    return Finding(gauge.shared(), f"MB of shared memory for {kept} images kept")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
@@ -71,7 +71,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _loader(workers: int, start_method: str) -> DataLoader[Sample]:
-    return load(Pictures(), workers, start_method, batch_size=16)
+    return load(Images(), workers, start_method, batch_size=16)
 
 
 FAILURE = Failure(

@@ -155,14 +155,14 @@ class Stripped(PackedCaptions):
 
 class RaisesAtOne(PackedCaptions):
     def __getitem__(self, index: int) -> str:
-        if index == 70_001:
+        if index == 40_001:
             raise LookupError(f"no caption {index}")
         return super().__getitem__(index)
 
 
 class KillsAtOne(PackedCaptions):
     def __getitem__(self, index: int) -> str:
-        if index == 70_001 and get_worker_info():
+        if index == 40_001 and get_worker_info():
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(index)
 
@@ -338,7 +338,7 @@ class PaddedToTen(Padded):
 
 class EndsAtOne(PackedBoxes):
     def __getitem__(self, index: int) -> Any:
-        if index == 20_001:
+        if index == 15_001:
             os._exit(3)
         return super().__getitem__(index)
 
@@ -398,10 +398,10 @@ WRONG_FIXES: WrongFixes = {
         "a set of numbers": (lambda: {1, 2}, "got {1, 2}"),
     },
     "09.fix": {
-        "a numpy object array": (lambda: CaptionObjects, "dtype `object`: 80000 pointers"),
-        "pandas": (lambda: InAFrame, "a pandas DataFrame of 80000 rows"),
-        "a tuple": (lambda: CaptionTuple, "a tuple of 80000 str objects"),
-        "a dict": (lambda: ByNumber, "a dict of 80000 keys"),
+        "a numpy object array": (lambda: CaptionObjects, "dtype `object`: 50000 pointers"),
+        "pandas": (lambda: InAFrame, "a pandas DataFrame of 50000 rows"),
+        "a tuple": (lambda: CaptionTuple, "a tuple of 50000 str objects"),
+        "a dict": (lambda: ByNumber, "a dict of 50000 keys"),
         "copy.deepcopy in the worker": (lambda: CopiedInTheWorker, "makes a copy of what main has"),
         "read in the worker": (
             lambda: ReadInTheWorker,
@@ -415,30 +415,30 @@ WRONG_FIXES: WrongFixes = {
         "cut to a width": (lambda: Forgets, "captions are not as before"),
         "no accents": (lambda: InAscii, "at the Café"),
         "bytes": (lambda: AsBytes, "of the type `bytes`"),
-        "one too few": (lambda: WithoutTheLast, "the file holds 80000 captions"),
+        "one too few": (lambda: WithoutTheLast, "the file holds 50000 captions"),
         "wrong in workers only": (lambda: WrongInWorkers, "Without workers the captions are right"),
         "the edges stripped": (lambda: Stripped, "should be ' 0"),
-        "it raises at one caption": (lambda: RaisesAtOne, "no caption 70001"),
+        "it raises at one caption": (lambda: RaisesAtOne, "no caption 40001"),
         "it kills its worker at one caption": (lambda: KillsAtOne, "killed by SIGKILL"),
         "it terminates its parent": (lambda: TerminatesItsParent, "ran it was killed by SIGTERM"),
         "processes that go on": (lambda: Sleeps, "2 processes that your code started still ran"),
-        "room for two workers": (lambda: ForTwoWorkers, "With 4 workers, `IndexError"),
+        "room for two workers": (lambda: ForTwoWorkers, "with 4 workers, `IndexError"),
         "its file emptied": (lambda: EmptiesItsFile, "The file that your class was given"),
         "a sleep": (lambda: Slow, "What takes so long for each sample?"),
         "an object": (lambda: [1, 2], "a class, got"),
         "a slip": (lambda: Misspelt, "name 'pth' is not defined"),
     },
     "09.transfer": {
-        "a numpy object array": (lambda: BoxObjects, "dtype `object`: 24000 pointers"),
-        "a list of small arrays": (lambda: SmallArrays, "a list of 24000 numpy arrays"),
-        "a list of small tensors": (lambda: SmallTensors, "a list of 24000 tensors"),
-        "offsets in a list": (lambda: EndsInAList, "`ends` is a list of 24001 int objects"),
-        "padded to ten boxes": (lambda: PaddedToTen, "Sample 12000 is 10 boxes"),
+        "a numpy object array": (lambda: BoxObjects, "dtype `object`: 16000 pointers"),
+        "a list of small arrays": (lambda: SmallArrays, "a list of 16000 numpy arrays"),
+        "a list of small tensors": (lambda: SmallTensors, "a list of 16000 tensors"),
+        "offsets in a list": (lambda: EndsInAList, "`ends` is a list of 16001 int objects"),
+        "padded to ten boxes": (lambda: PaddedToTen, "Sample 8000 is 10 boxes"),
         "it ends its process at one image": (lambda: EndsAtOne, "exit code 3"),
         "the last box lost": (lambda: OneOff, "images are not as before"),
         "flat": (lambda: OfAllSizes, "with the shape (8,)"),
         "tensors": (lambda: AsTensors, "of the type `Tensor`"),
-        "images without boxes lost": (lambda: OnlyWithBoxes, "the file holds 24000 images"),
+        "images without boxes lost": (lambda: OnlyWithBoxes, "the file holds 16000 images"),
     },
 }
 
@@ -446,10 +446,7 @@ RIGHT_ANSWERS: RightAnswers = {
     "09.predict": {"the letter": lambda: "c"},
     "09.diagnose": {
         "a set": lambda: {"A", "B", "E"},
-        "a list in lower case": lambda: ["e", "b", "a"],
-        "a text": lambda: "A, B, E",
         "a sentence": lambda: "A,B and E",
-        "with quotes of their own": lambda: ["'A'", '"B"', "(e)"],
     },
     "09.fix": {
         "packed": lambda: PackedCaptions,

@@ -1,11 +1,17 @@
-"""The usual wrong answers to the exercises of lesson 10."""
+"""Answers to the exercises of lesson 10, wrong and right."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import multiprocessing
+import os
+import shutil
+import tempfile
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,8 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
-from answers import WrongFixes
+from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.growing_cache import BoundedRecordings, CachedRecordings, Recordings
+from dltutor.lessons.lesson_10.validation import validate
 
 MakeLoader = Callable[[tuple[str, ...]], Any]
 
@@ -103,6 +110,62 @@ class TheLastOne(BoundedRecordings):
     def load(self, index: int) -> np.ndarray:
         super().load(index)
         return next(iter(self.cache.values()))
+
+
+class InFiles(Recordings):
+    """In a folder of the main process, so that somebody can remove it."""
+
+    folder: ClassVar[str] = ""
+
+    def load(self, index: int) -> np.ndarray:
+        file = Path(self.folder, f"{index}.npy")
+        if not file.exists():
+            np.save(file, super().load(index))
+        recording: np.ndarray = np.load(file)
+        return recording
+
+
+def in_files(place: str | None) -> MakeLoader:
+    InFiles.folder = tempfile.mkdtemp(dir=place, prefix="dltutor-answer-")
+    atexit.register(shutil.rmtree, InFiles.folder, ignore_errors=True)
+    return loads(InFiles)
+
+
+class EndsItsWorker(Recordings):
+    def load(self, index: int) -> np.ndarray:
+        if index == 40:
+            os._exit(3)
+        return super().load(index)
+
+
+class LastEight(Recordings):
+    @lru_cache(maxsize=8)  # noqa: B019 - small enough
+    def load(self, index: int) -> np.ndarray:
+        return super().load(index)
+
+
+class ForgetsAll(CachedRecordings):
+    def load(self, index: int) -> np.ndarray:
+        if len(self.cache) > 4:
+            self.cache.clear()
+        return super().load(index)
+
+
+class Mapped(Recordings):
+    """Decoded once, into a file that all workers map."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        super().__init__(paths)
+        self.file = Path(paths[0]).with_name("all.npy")
+        shape = (len(paths), *np.load(paths[0]).shape)
+        every = np.lib.format.open_memmap(self.file, mode="w+", dtype=np.float32, shape=shape)
+        for index in range(len(paths)):
+            every[index] = super().load(index)
+        every.flush()
+
+    def load(self, index: int) -> np.ndarray:
+        recording: np.ndarray = np.load(self.file, mmap_mode="r")[index]
+        return recording
 
 
 class ThirtyTwo(Recordings):
@@ -206,6 +269,80 @@ def freezes_the_model(model: Any, loader: Any) -> Any:
     return _validated(model, loader)
 
 
+def leaves_gradients(model: Any, loader: Any) -> Any:
+    total = 0.0
+    hardest = []
+    for images, labels in loader:
+        losses = _losses(model, images, labels)
+        losses.mean().backward()
+        total += losses.mean().item()
+        hardest.append(images[losses.argmax()].clone())
+    return total / len(loader), hardest
+
+
+def keeps_the_last_graph(model: Any, loader: Any) -> Any:
+    total: Any = 0
+    hardest = []
+    for images, labels in loader:
+        losses = _losses(model, images, labels)
+        total = losses.mean() + float(total)
+        hardest.append(images[losses.argmax()].clone())
+    return total / len(loader), hardest
+
+
+def keeps_the_last_view(model: Any, loader: Any) -> Any:
+    mean, hardest = _validated(model, loader)
+    for images, labels in loader:
+        scan = images[_losses(model, images, labels).argmax()]
+    return mean, [*hardest[:-1], scan]
+
+
+def trains_on(model: Any, loader: Any) -> Any:
+    result = _validated(model, loader)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.999)
+    return result
+
+
+def raises(model: Any, loader: Any) -> Any:
+    raise KeyError("loss")
+
+
+def with_no_grad(model: Any, loader: Any) -> Any:
+    total = torch.zeros(())
+    hardest = OrderedDict[int, torch.Tensor]()
+    with torch.no_grad():
+        for number, (images, labels) in enumerate(loader):
+            losses = F.cross_entropy(model(images), labels, reduction="none")
+            total += losses.mean()
+            hardest[number] = images[losses.argmax()].clone()
+    return total / len(loader), list(hardest.values())
+
+
+def with_a_graph_for_each(model: Any, loader: Any) -> Any:
+    total, hardest = 0.0, []
+    for images, labels in loader:
+        losses = F.cross_entropy(model(images), labels, reduction="none")
+        total += losses.mean().item()
+        hardest.append(images[losses.argmax()].clone())
+    return total / len(loader), hardest
+
+
+def stacked(model: Any, loader: Any) -> Any:
+    mean, hardest = _validated(model, loader)
+    return torch.tensor(mean), torch.stack(hardest)
+
+
+@torch.inference_mode()
+def in_eval_and_back(model: Any, loader: Any) -> Any:
+    before = model.training
+    model.eval()
+    result = _validated(model, loader)
+    model.train(before)
+    return result
+
+
 def keeps_none(model: Any, loader: Any) -> Any:
     return _validated(model, loader)[0], []
 
@@ -214,9 +351,11 @@ def last_loss_only(model: Any, loader: Any) -> Any:
     return 2.0, _validated(model, loader)[1]
 
 
+_CAUSES = {"A": "cache", "B": "kept", "C": "cycle", "D": "heap"}
+
+
 def _swapped(one: str, other: str) -> dict[str, str]:
-    causes = {"A": "cache", "B": "kept", "C": "cycle", "D": "heap"}
-    return causes | {one: causes[other], other: causes[one]}
+    return _CAUSES | {one: _CAUSES[other], other: _CAUSES[one]}
 
 
 WRONG_FIXES: WrongFixes = {
@@ -237,6 +376,7 @@ WRONG_FIXES: WrongFixes = {
             "'leak' is none of the causes",
         ),
         "one word for all": (lambda: "heap", "is a dict with the keys"),
+        "a number": (lambda: _swapped("A", "B") | {"B": 3}, "3 is none of the causes"),
     },
     "10.fix": {
         "zero workers": (
@@ -261,8 +401,19 @@ WRONG_FIXES: WrongFixes = {
         "a Manager": (lambda: loads(InAManager), "the cache has moved"),
         "all of it in main": (lambda: loads(AllInMain), "in main before the first batch"),
         "no shuffle": (lambda: loads(CachedRecordings, shuffle=False), "`shuffle=True` is gone"),
+        "files in shared memory": (lambda: in_files("/dev/shm"), "new files in `/dev/shm` take"),
+        "a worker that ends": (lambda: loads(EndsItsWorker), "ended with exit code 3. What in"),
+        "four workers": (lambda: loads(Recordings, num_workers=4), "`num_workers=4`: the"),
+        "no cache, and new workers in every epoch": (
+            lambda: loads(Recordings, persistent_workers=False),
+            "nothing is hidden by that",
+        ),
         "the wrong entry": (lambda: loads(TheLastOne), "What does your cache give back?"),
         "half the samples": (lambda: loads(ThirtyTwo), "32 of 64 samples came"),
+        "a dataset": (
+            lambda: lambda paths: BoundedRecordings(paths),
+            "returns a BoundedRecordings, not a DataLoader",
+        ),
         "the class": (lambda: BoundedRecordings, "takes the function that makes the loader"),
     },
     "10.transfer": {
@@ -277,9 +428,52 @@ WRONG_FIXES: WrongFixes = {
             lambda: switches_off_for_good,
             "still switched off after the validation",
         ),
-        "eval() to the end": (lambda: leaves_it_in_eval, "dropout and batch normalisation"),
+        "eval() to the end": (lambda: leaves_it_in_eval, "dropout and batch normalization"),
         "a frozen model": (lambda: freezes_the_model, "require gradients after"),
+        "a gradient in every parameter": (lambda: leaves_gradients, "have a gradient now"),
+        "the last graph": (lambda: keeps_the_last_graph, "still leads to a graph"),
+        "the last view": (lambda: keeps_the_last_view, "Which of the scans is not a copy?"),
+        "the model trained": (lambda: trains_on, "parameters of the model are not what they were"),
+        "an exception": (lambda: raises, "`KeyError: 'loss'` in `raises`"),
         "no scans": (lambda: keeps_none, "0 of 16 hardest scans come back"),
         "another loss": (lambda: last_loss_only, "and should be"),
     },
+}
+
+RIGHT_ANSWERS: RightAnswers = {
+    "10.predict": {"the letter": lambda: "c"},
+    "10.diagnose": {
+        "the words": lambda: _CAUSES,
+        "small keys": lambda: {job.lower(): cause for job, cause in _CAUSES.items()},
+        "capitals and quotes": lambda: {job: f"'{c.upper()}' " for job, c in _CAUSES.items()},
+    },
+    "10.fix": {
+        "no cache": lambda: loads(Recordings),
+        "a bounded cache": lambda: loads(BoundedRecordings),
+        "lru_cache of eight": lambda: loads(LastEight),
+        "a cache that is emptied": lambda: loads(ForgetsAll),
+        "a mapped file": lambda: loads(Mapped),
+        "files on disk": lambda: in_files(None),
+    },
+    "10.transfer": {
+        "no_grad": lambda: with_no_grad,
+        "item and clone": lambda: with_a_graph_for_each,
+        "torch.stack": lambda: stacked,
+        "eval, and back": lambda: in_eval_and_back,
+    },
+}
+
+_UNSET = {"A": ..., "B": ..., "C": ..., "D": ...}
+
+OTHER_OUTCOMES: OtherOutcomes = {
+    "10.predict": {"nothing yet": (lambda: ..., "Not attempted", "set the variable")},
+    "10.diagnose": {
+        "the dots": (lambda: _UNSET, "Not attempted", "in place of the dots"),
+        "None": (lambda: None, "Not attempted", "give each of the four"),
+    },
+    "10.fix": {
+        "the starter": (lambda: loads(CachedRecordings), "Not attempted", "still keeps all"),
+        "None": (lambda: None, "Not attempted", "hand in your function"),
+    },
+    "10.transfer": {"the starter": (lambda: validate, "Not attempted", "still the one from above")},
 }

@@ -140,7 +140,7 @@ EXERCISES: Final = (
             judge=judge,
             look=look,
             runs="reads each of the five with 2 workers, and two others to compare with",
-            at_most=7 * WITHIN + 6,
+            at_most=7 * WITHIN + 4,
         ),
         hints=(
             "For each of the five: which Python objects does `__getitem__` touch that were made "

@@ -18,6 +18,6 @@ TASK: Final = Task(
     told=lambda sample: f"{str(sample)!r:.60}",
     broken=Captions,
     packed=PackedCaptions,
-    write=partial(write_captions, count=80_000),
+    write=partial(write_captions, count=50_000),
 )
 GRADER: Final = rewrite.grader(TASK)

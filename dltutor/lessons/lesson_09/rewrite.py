@@ -33,7 +33,7 @@ from dltutor.lessons.lesson_09.keeping import (
 )
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 
-_MAKING: Final = 6  # seconds for making the dataset
+_MAKING: Final = 4  # seconds for making the dataset
 _READING: Final = 4  # seconds to find out what the samples are made from
 
 
@@ -44,7 +44,7 @@ def grader(task: Task) -> Grader[Rewritten]:
         judge=partial(judge, task),
         look=partial(look, task),
         runs="all samples with 0, 2 and 4 workers, and the broken class beside yours",
-        at_most=2 * _MAKING + (len(WORKERS) + 2) * WITHIN + _READING + 6,
+        at_most=2 * _MAKING + (len(WORKERS) + 2) * WITHIN + _READING + 3,
     )
 
 

@@ -6,8 +6,8 @@ import dis
 import gc
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -17,6 +17,8 @@ import psutil
 from dltutor.failures.kit.gauge import MEGABYTE
 
 _OLDEST: Final = 2  # the generation that gc.collect() collects
+_SHM: Final = Path("/dev/shm")
+_OF_LIBRARIES: Final = ("torch_", "psm_", "sem.")  # what other programs make there all the time
 
 
 def held(pid: int) -> float:
@@ -36,45 +38,46 @@ def held(pid: int) -> float:
     return 0.0
 
 
-def held_by_all(pids: Iterable[int]) -> float:
-    """The same, of several together."""
-    return sum(map(held, pids))
+def shm_files() -> dict[int, float]:
+    """The files that have a name in `/dev/shm`, without those of torch and Python.
+
+    Returns:
+        Inode -> MB.
+    """
+    sizes = {}
+    for path in _SHM.rglob("*"):
+        with suppress(OSError):
+            found = path.stat()
+            if path.is_file() and not path.name.startswith(_OF_LIBRARIES):
+                sizes[found.st_ino] = found.st_blocks * 512 / MEGABYTE
+    return sizes
 
 
-@contextmanager
-def counted_collections() -> Iterator[Callable[[], int]]:
-    """Count full collections in this process and in those that it forks in the block.
+def count_collections() -> Callable[[], int]:
+    """Count full collections in this process and in those that it forks, from now on.
 
-    Yields:
+    Returns:
         A function that tells how many there were so far.
     """
-    with tempfile.TemporaryFile(buffering=0) as file:
-        os.set_inheritable(file.fileno(), True)
+    file, path = tempfile.mkstemp()  # open as long as the process
+    os.unlink(path)
 
-        def note(phase: str, info: dict[str, int]) -> None:
-            if phase == "stop" and info["generation"] == _OLDEST:
-                with suppress(OSError):
-                    os.write(file.fileno(), b".")  # one file position for all: they append
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop" and info["generation"] == _OLDEST:
+            with suppress(OSError):
+                os.write(file, b".")  # one file position for all: they append
 
-        gc.callbacks.append(note)
-        try:
-            yield lambda: os.fstat(file.fileno()).st_size
-        finally:
-            gc.callbacks.remove(note)
+    gc.callbacks.append(note)
+    return lambda: os.fstat(file).st_size
 
 
-@contextmanager
-def small_garbage() -> Iterator[None]:
-    """Collections in the block look only at what is made in it: they are quick.
+def small_garbage() -> None:
+    """Have later collections look only at what is made from now on: they are quick.
 
-    And in a worker that is forked in the block they copy no page of main's objects.
+    And in a worker that is forked later they copy no page of main's objects.
     """
     gc.collect()
     gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def names_in(thing: Any) -> set[str]:

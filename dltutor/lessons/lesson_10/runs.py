@@ -1,24 +1,36 @@
-"""A short night of training, and what was read of the memory meanwhile."""
+"""A short training run, what was read of the memory meanwhile, and the curves of several."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psutil
+from matplotlib import rc_context
 from torch.utils.data import DataLoader
 
+from dltutor.display.figure import STYLE, MemoryFigure
+from dltutor.display.style import ALARM, MAIN, OTHER, WORKERS
 from dltutor.failures.kit.gauge import MEGABYTE, Gauge
 
 EPOCHS: Final = 10
 STEP: Final = 0.005  # seconds of training
 READ_EVERY: Final = 4  # steps
 
+_COLOURS: Final = {
+    "each worker": WORKERS[0],
+    "main": MAIN,
+    "shared memory": OTHER,
+    "broken": ALARM,
+    "fixed": WORKERS[1],
+}
+_DASHES: Final = {"shared memory": (4, 2), "fixed": (4, 2)}
+
 
 @dataclass(frozen=True)
-class Night:
+class Readings:
     """What was read during a job, once every few steps.
 
     Args:
@@ -59,8 +71,8 @@ def train(
     epochs: int = EPOCHS,
     step: float = STEP,
     every: int = READ_EVERY,
-) -> Night:
-    """A short night of training, and what was read meanwhile.
+) -> Readings:
+    """A short training run, and what was read meanwhile.
 
     Args:
         loader: Any loader of tensors.
@@ -86,4 +98,54 @@ def train(
             steps += 1
             time.sleep(step)
     seconds = time.perf_counter() - start
-    return Night(tuple(workers), tuple(private), tuple(shared), tuple(files), seconds)
+    return Readings(tuple(workers), tuple(private), tuple(shared), tuple(files), seconds)
+
+
+def draw_runs(runs: Mapping[str, Readings]) -> MemoryFigure:
+    """By how much each worker, main and shared memory grew, step by step.
+
+    Args:
+        runs: By the letter of the job.
+    """
+    return _draw(
+        {
+            job: {"each worker": run.workers, "main": run.main, "shared memory": run.shared}
+            for job, run in runs.items()
+        }
+    )
+
+
+def draw_fixed(
+    broken: Mapping[str, Readings], fixed: Mapping[str, Readings], grows: Mapping[str, str]
+) -> MemoryFigure:
+    """What grew in each job, before and after.
+
+    Args:
+        broken: By the letter of the job.
+        fixed: Likewise.
+        grows: Job -> what grew in it: a field of Readings.
+    """
+    return _draw(
+        {
+            job: {"broken": getattr(broken[job], of), "fixed": getattr(fixed[job], of)}
+            for job, of in grows.items()
+        }
+    )
+
+
+def _draw(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> MemoryFigure:
+    with rc_context(STYLE):
+        figure = MemoryFigure(figsize=(7.2, 3.0))
+        row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, (job, lines) in zip(row, panels.items(), strict=True):
+            axes.set_title(job, fontweight="bold")
+            axes.set_xlabel("steps")
+            for name, readings in lines.items():
+                steps = [READ_EVERY * number for number in range(len(readings))]
+                dashes = {"dashes": _DASHES[name]} if name in _DASHES else {}
+                more = [reading - readings[0] for reading in readings]
+                axes.plot(steps, more, color=_COLOURS[name], label=name, linewidth=2, **dashes)
+        row[0].set_ylabel("MB more than at first")
+        marks, names = row[0].get_legend_handles_labels()
+        figure.legend(marks, names, loc="outside lower center", ncols=3, frameon=False)
+    return figure

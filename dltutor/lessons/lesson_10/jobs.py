@@ -1,11 +1,11 @@
 """Four jobs whose memory grows, under the letters A to D: lesson 10 asks which is which.
 
-Each is a failure mode of the catalogue under another name, run for a short night: ten epochs of
+Each is a failure mode of the catalogue under another name, run for a short time: ten epochs of
 sixteen steps, with a short training step. All four have the same loader, but for three things in
 D. Its workers are forked from a server that has done nothing yet (`forkserver`), since workers
 forked from a busy main first use up the memory that main has freed, and may show nothing. They fill
-the holes that imports have left in their heap, as a longer night would: where Python had to compile
-modules first, having no cached bytecode, 5 of 15 nights grew by about half as much without it, and
+the holes that imports have left in their heap, as a longer run would: where Python had to compile
+modules first, having no cached bytecode, 5 of 15 runs grew by about half as much without it, and
 none of 31 with it (glibc 2.36). And it has one sample in a batch: with four it grows once for each
 batch.
 """
@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
 from dltutor.failures.kit.contract import Case
 from dltutor.failures.material.readings import shared_recordings
-from dltutor.lessons.lesson_10.night import EPOCHS, READ_EVERY, STEP, train
+from dltutor.lessons.lesson_10.runs import EPOCHS, READ_EVERY, STEP, train
 
 STEPS: Final = 16  # in an epoch
 FEW: Final = 8
@@ -41,8 +41,8 @@ class JobA(growing_cache.CachedRecordings):
     """The loudness of each recording."""
 
 
-class JobB(kept_batches.Pictures):
-    """Pictures of noise in ten classes."""
+class JobB(kept_batches.Images):
+    """Images of noise in ten classes."""
 
     def __init__(self, samples: int) -> None:
         self.samples = samples
@@ -62,7 +62,7 @@ class JobD(heap_growth.Recordings):
 
 
 class Collecting(Dataset[Any]):
-    """The article's remedy: the samples of another dataset, and `gc.collect()` before each."""
+    """The article's fix: the samples of another dataset, and `gc.collect()` before each."""
 
     def __init__(self, dataset: Dataset[Any]) -> None:
         self.dataset = dataset
@@ -89,10 +89,10 @@ def fill_holes(worker_id: int) -> None:
                 break  # it did not fit any more: the heap has grown
 
 
-def night_job(
+def make_job(
     letter: str,
     *,
-    mended: bool = False,
+    fixed: bool = False,
     few: bool = False,
     collect: bool = False,
     samples: int | None = None,
@@ -104,7 +104,7 @@ def night_job(
 
     Args:
         letter: "A", "B", "C" or "D".
-        mended: The same job without its fault.
+        fixed: The same job without its fault.
         few: Always the same eight samples, and as many steps.
         collect: With `gc.collect()` before each sample, as the article has it.
         samples: How many in an epoch; None for sixteen steps.
@@ -116,11 +116,11 @@ def night_job(
         The job. It reads the memory after every fourth step; after every fourth sample where
         `samples` are given, and with `few`, whose shape is not looked at, half as often.
     """
-    make, keep = _JOBS[letter][mended]
+    make, keep = _JOBS[letter][fixed]
     batch_size = batch_size or _IN_A_BATCH[letter]
     number = FEW if few else samples or STEPS * batch_size
     dataset = make(number)
-    in_worker = heap_growth.return_freed_memory if mended else fill_holes
+    in_worker = heap_growth.return_freed_memory if fixed else fill_holes
     loader: DataLoader[Any] = DataLoader(
         Collecting(dataset) if collect else dataset,
         batch_size=batch_size,
