@@ -14,8 +14,7 @@ from dltutor.failures.material.captions import (
     shared_captions,
 )
 from dltutor.lessons.lesson_09.material import Boxes, shared_boxes, workers_own
-from dltutor.system.host import size
-from dltutor.tables import Table
+from dltutor.tables import Table, size
 
 __all__ = [
     "LISTED",
