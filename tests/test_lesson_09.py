@@ -150,7 +150,9 @@ def test_letters_are_told_with_what_was_measured(
     assert text in result.text
 
 
-@pytest.mark.parametrize("answer", [{"A", "B"}, "A,B", "a and b", " (A) b.", ["'A'", '"b" ']])
+@pytest.mark.parametrize(
+    "answer", [{"A", "B"}, "A,B", "a and b", "'A' b", " (A) b.", ["'A'", '"b" ']]
+)
 def test_letters_are_taken_in_any_form(answer: Any) -> None:
     assert exercises.look(answer) == {"A", "B"}
 

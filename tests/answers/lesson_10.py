@@ -285,7 +285,7 @@ def keeps_the_last_graph(model: Any, loader: Any) -> Any:
     hardest = []
     for images, labels in loader:
         losses = _losses(model, images, labels)
-        total = losses.mean() + float(total)
+        total = losses.mean() + torch.as_tensor(total).item()
         hardest.append(images[losses.argmax()].clone())
     return total / len(loader), hardest
 

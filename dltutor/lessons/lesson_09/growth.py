@@ -18,7 +18,7 @@ from dltutor.lessons.kit.running import Ending, ending, theirs
 from dltutor.observation import observe
 
 WITHIN: Final = 8  # seconds for one run
-_BATCH: Final = 200
+_BATCH: Final = 80
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Run:
 
     Args:
         end: How the run ended.
-        first: MB private to each worker (to main, without workers) with the first batch.
+        first: MB private to each worker (to main, without workers) with its first batch.
         last: The same with the last batch.
         compared: What the samples were.
     """
@@ -108,6 +108,7 @@ def measure(
     count: int | None = None,
     *,
     workers: int = 2,
+    within: float = WITHIN,
     task: Task | None = None,
     truth: Any = None,
 ) -> Run:
@@ -117,6 +118,7 @@ def measure(
         dataset: What to read.
         count: How many samples; None for all, each once.
         workers: How many.
+        within: Seconds that it may take.
         task: What a sample has to be; None to compare nothing.
         truth: Index -> what the sample should be. It must hold no Python objects: main reads it
             while the workers share its pages.
@@ -141,7 +143,7 @@ def measure(
     def read(loader: DataLoader[Any]) -> None:
         gauge, left = Gauge(), iter(indices)
         for number, batch in enumerate(loader):
-            if number in (0, len(loader) - 1):
+            if number in (max(workers - 1, 0), len(loader) - 1):  # batches come in turn
                 private.append(gauge.private())
             if task and not all(
                 compared.fits(task, index, came, truth[index])
@@ -149,7 +151,7 @@ def measure(
             ):
                 return
 
-    end = ending(observe(loader, consume=read, deadline=WITHIN))
+    end = ending(observe(loader, consume=read, deadline=within))
     return Run(end, private[0] if private else 0.0, private[-1] if private else 0.0, compared)
 
 

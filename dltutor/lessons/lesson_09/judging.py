@@ -13,7 +13,7 @@ from dltutor.lessons.lesson_09.keeping import Kept
 WORKERS: Final = (0, 2, 4)
 
 _LEAST: Final = 4.0  # MB that the broken dataset must grow by, for a comparison to mean something
-_NOISE: Final = 1.5  # MB
+_NOISE: Final = 2.5  # MB
 _PART: Final = 0.15  # of the broken dataset's growth
 _WASTE: Final = 6  # times the bytes that the data takes packed
 

@@ -34,6 +34,6 @@ TASK: Final = Task(
     told=_told,
     broken=Boxes,
     packed=PackedBoxes,
-    write=partial(write_boxes, images=16_000, seed=2),
+    write=partial(write_boxes, images=20_000, seed=2),
 )
 GRADER: Final = rewrite.grader(TASK)

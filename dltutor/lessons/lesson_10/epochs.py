@@ -89,7 +89,9 @@ def run_epochs(make: Callable[[], DataLoader[Any]], paths: Sequence[str]) -> Ran
         make: Makes the loader.
         paths: The recordings, in order.
     """
-    collections, files, before = count_collections(), shm_files(), held(os.getpid())
+    collections, files = count_collections(), shm_files()
+    small_garbage()  # a collection later on would write to the pages of all that the kernel has
+    before = held(os.getpid())
     loader = make()
     taken = held(os.getpid()) - before
     growth, dataset = _Growth(), loader.dataset
@@ -140,7 +142,6 @@ class _Growth:
 
     def run(self, loader: DataLoader[Any]) -> None:
         earlier = _children()
-        small_garbage()
         for _ in range(EPOCHS):
             self.samples.append([])
             self.workers.append([])
