@@ -11,8 +11,8 @@ import psutil
 from matplotlib import rc_context
 from torch.utils.data import DataLoader
 
-from dltutor.display.figure import STYLE, MemoryFigure
-from dltutor.display.style import ALARM, MAIN, OTHER, WORKERS
+from dltutor.display.figure import MemoryFigure
+from dltutor.display.style import ALARM, MAIN, OTHER, STYLE, WORKERS
 from dltutor.failures.kit.gauge import MEGABYTE, Gauge
 
 EPOCHS: Final = 10
