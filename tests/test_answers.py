@@ -18,13 +18,7 @@ from dltutor.lessons.kit.checking import check, exercises
 from dltutor.lessons.kit.outcomes import Result
 from notebooks import read, twins
 
-TESTS = Path(__file__).parent
-MODULES = sorted(
-    path.stem
-    for path in (TESTS / "answers").glob("lesson_*.py")
-    # while lessons are converted one by one
-    if (TESTS.parent / "dltutor" / "lessons" / path.stem / "exercises.py").exists()
-)
+MODULES = sorted(path.stem for path in (Path(__file__).parent / "answers").glob("lesson_*.py"))
 
 
 def listed(name: str) -> dict[str, Any]:

@@ -42,15 +42,24 @@ class CheckFailed(AssertionError):
     """Raised instead of a quiet answer under `DLTUTOR_STRICT=1`, for the course's own tests."""
 
 
-@cache
+_known: dict[str, Exercise] = {}
+
+
 def exercises() -> dict[str, Exercise]:
     """Every exercise by its name, in lesson order."""
-    lessons = sorted(path.parent.name for path in _LESSONS.glob("lesson_*/exercises.py"))
-    return {
-        each.name: each
-        for lesson in lessons
-        for each in import_module(f"dltutor.lessons.{lesson}.exercises").EXERCISES
-    }
+    for path in sorted(_LESSONS.glob("lesson_*/exercises.py")):
+        _load(path.parent.name)
+    in_order = sorted(_known.items(), key=lambda item: item[1].lesson)
+    _known.clear()
+    _known.update(in_order)
+    return _known
+
+
+@cache
+def _load(lesson: str) -> None:
+    # One by one: some lessons draw, and matplotlib takes a second to import.
+    module = import_module(f"dltutor.lessons.{lesson}.exercises")
+    _known.update((each.name, each) for each in module.EXERCISES)
 
 
 def check(exercise: str, answer: Any) -> Result:
@@ -222,7 +231,12 @@ def _show(printed: str) -> None:
 
 
 def _find(exercise: object) -> Exercise | None:
-    return exercises().get(exercise) if isinstance(exercise, str) else None
+    if not isinstance(exercise, str):
+        return None
+    lesson = f"lesson_{exercise.partition('.')[0]}"
+    if (_LESSONS / lesson / "exercises.py").is_file():
+        _load(lesson)
+    return _known.get(exercise)
 
 
 def _unknown(exercise: object) -> str:
