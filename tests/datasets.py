@@ -21,6 +21,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 FOR_EVER = 1000  # seconds, more than any test is given
+NO_PICKLE_OF_A_FILE = (
+    "cannot pickle 'BufferedReader' instances"
+    if sys.version_info >= (3, 12)
+    else "cannot pickle '_io.BufferedReader' object"
+)
 BAD = 9  # the index at which trouble starts; with batches of 2 it is W0's third batch
 
 
@@ -148,6 +153,10 @@ def die_in_a_transfer() -> None:
 def say_hello() -> None:
     os.write(2, b"hello from descriptor 2\n")
     print("hello from sys.stderr", file=sys.stderr)
+
+
+def write_in_color() -> None:
+    os.write(2, b"\x1b[1;35mValueError\x1b[0m: \x1b[35mred\x1b[0m\n")
 
 
 def have_a_child(pid_file: Path) -> None:

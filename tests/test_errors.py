@@ -20,6 +20,7 @@ from fresh import run_fresh
 
 from dltutor.failures import corrupt_images
 from dltutor.observation import errors
+from dltutor.observation.texts import said
 
 
 def caught(action: Callable[[], object]) -> BaseException:
@@ -116,6 +117,71 @@ def test_the_raw_text_is_what_a_terminal_shows_with_short_paths() -> None:
     assert raw.endswith("ValueError: no label")
     assert str(Path(__file__).parent.parent) not in raw
     assert "tests/test_errors.py" in raw
+
+
+def with_notes() -> None:
+    error = pickle.PicklingError("cannot pickle 'Handle' instances")
+    # As Python 3.14 adds them, innermost first.
+    error.add_note("when serializing dict item 'handle'")
+    error.add_note("when serializing train.Clips state")
+    raise error
+
+
+def with_a_note_of_ones_own() -> None:
+    error = ValueError("no label")
+    error.add_note("file 9.json")
+    raise error
+
+
+def with_notes_on_the_cause() -> None:
+    try:
+        with_notes()
+    except pickle.PicklingError as error:
+        raise ValueError("no label") from error
+
+
+PICKLES_NOTES = ("when serializing dict item 'handle'", "when serializing train.Clips state")
+
+
+@pytest.mark.parametrize(
+    ("action", "notes"),
+    [
+        (with_notes, PICKLES_NOTES),
+        (with_notes_on_the_cause, PICKLES_NOTES),
+        (with_a_note_of_ones_own, ("file 9.json",)),
+        (with_a_cause, ()),
+    ],
+)
+def test_notes_are_kept_beside_the_exceptions_own_text(
+    action: Callable[[], object], notes: tuple[str, ...]
+) -> None:
+    failed = errors.read(caught(action))
+    assert failed.notes == notes
+    assert not any("when serializing" in message for _, message in failed.chain)
+    assert all(note in failed.raw for note in notes)
+
+
+def test_pickles_notes_of_a_worker_are_told_from_the_text_that_they_follow() -> None:
+    failed = errors.read(from_a_worker(with_notes))
+    assert failed.notes == PICKLES_NOTES
+    assert said(*failed.chain[0]) == "_pickle.PicklingError: cannot pickle 'Handle' instances"
+
+
+def test_a_note_of_ones_own_cannot_and_stays_with_it() -> None:
+    failed = errors.read(from_a_worker(with_a_note_of_ones_own))
+    assert said(*failed.chain[0]) == "ValueError: no label\nfile 9.json"
+
+
+@pytest.mark.parametrize("notes", ["nothing", None, [3, None]])
+def test_what_stands_for_notes_and_is_none_is_passed_over(notes: object) -> None:
+    error = ValueError("no label")
+    vars(error)["__notes__"] = notes
+    assert errors.read(error).notes == ()
+
+
+def test_colors_are_left_out_of_the_raw_text() -> None:
+    raw = errors.read(ValueError("\x1b[1;35mnine\x1b[0m is \x1b[Kbad")).raw
+    assert raw == "ValueError: nine is bad"
 
 
 def test_a_text_like_torchs_without_a_traceback_is_read_all_the_same() -> None:

@@ -41,6 +41,11 @@ MESSAGES: list[tuple[str, set[str]]] = [
         {"unpicklable_batch"},
     ),
     (
+        "_pickle.PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>"
+        ".create_context at 0x7f>\nwhen serializing dict item '_create_worker_context'",
+        {"unpicklable_handle", "lost_thread"},
+    ),
+    (
         "RuntimeError: Cowardly refusing to serialize non-leaf tensor which requires_grad",
         {"unpicklable_batch"},
     ),

@@ -101,6 +101,23 @@ def test_a_type_that_was_lost_on_the_way() -> None:
     assert "type     ValueError in the worker, RuntimeError in main" in story
 
 
+def test_notes_stand_below_the_error() -> None:
+    notes = ("when serializing dict item 'thread'", "when serializing object at 0x7f00deadbeef")
+    told = {"chain": (("TypeError", "no"),), "notes": notes}
+    assert str(raised(**told)) == (
+        "Raised: ValueError in W1\n"
+        "  got      1 batch, 2 samples before that\n"
+        "  error    TypeError: no\n"
+        "  notes    when serializing dict item 'thread'\n"
+        "           when serializing object\n"
+        "  type     ValueError in the worker, TypeError in main\n"
+        "  where    train/data.py, line 9, in __getitem__: raise ValueError\n"
+        "  workers  W0 still running\n"
+        "           W1 still running"
+    )
+    assert "notes" not in str(raised(**told, end="worker died"))
+
+
 def test_a_run_in_which_a_worker_died_leaves_out_what_is_chance() -> None:
     died = observation(
         end="worker died",
@@ -268,11 +285,13 @@ def test_a_dict_of_it_can_be_written_as_json_and_has_no_pids() -> None:
         chain=(("RuntimeError", "DataLoader worker (pid 4711) is killed by signal: Killed."),),
         workers=(Worker(0, -9), Worker(1, None, frames)),
         result={1, 2},
+        notes=("when serializing object at 0x7f00deadbeef",),
     )
     told = json.loads(json.dumps(seen.to_dict(), allow_nan=False))
     assert (told["ok"], told["end"]) == (False, "hung")
     assert told["title"] == seen.story().title
     assert "4711" not in json.dumps(told)
+    assert told["notes"] == ["when serializing object"]
     dead, stuck = told["workers"]
     assert (dead["name"], dead["signal"], dead["exitcode"]) == ("W0", "SIGKILL", -9)
     assert stuck["stack"] == [

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import NO_PICKLE_OF_A_FILE
 
 from dltutor.failures import shared_file_offset
 from dltutor.failures.kit.contract import Case
@@ -52,11 +53,10 @@ def test_pread_needs_no_position() -> None:
     assert result.value == 0
 
 
-@pytest.mark.filterwarnings("ignore:Got pickle error:UserWarning")
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
 def test_an_open_file_does_not_get_past_spawn(start_method: str) -> None:
     seen = run(shared_file_offset.broken(start_method=start_method))
-    assert seen.chain[0] == ("TypeError", "cannot pickle '_io.BufferedReader' object")
+    assert seen.chain[0] == ("TypeError", NO_PICKLE_OF_A_FILE)
 
 
 def test_a_handle_of_each_process_is_opened_once_and_never_pickled(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ use is in a worker. `dataset[0]` in the main process, to print a shape, to draw 
 measure a mean or in the dataset's own `__init__`, opens it there. The workers find `self.file`
 set, do not open their own, and read at one shared position (see `shared_file_offset`). Remove the
 line that prints the shape, and the samples are right. Under `spawn` and `forkserver` the same line
-ends the loader at the start: `TypeError: cannot pickle '_io.BufferedReader' object`.
+ends the loader at the start: `TypeError: cannot pickle '_io.BufferedReader' object`, from Python
+3.12 on `'BufferedReader' instances`.
 
 Remedy: remember which process opened the file and open it again in another one; leave it out of
 what is pickled. The worker closes its copy of the descriptor, which leaves the main process's own

@@ -8,8 +8,9 @@ Mechanism: fork copies the memory of main, and the one thread that called it. Th
 worker is a copy that believes its thread to be there. It puts the work into its queue, starts no
 other thread, and nobody takes the work out. The same for a thread that fills a queue: what was in
 the queue is there, in every worker, and nothing follows. Under spawn and forkserver such a
-dataset cannot be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object`, an error instead
-of a hang (see `unpicklable_handle`).
+dataset cannot be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object` (from Python 3.14
+on `PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an
+error instead of a hang (see `unpicklable_handle`).
 
 Remedy: make executors and threads once in each process, where they are used, and leave them out of
 the pickle. Clients of cloud stores (s3fs, gcsfs) keep such a thread: make the client in the

@@ -19,7 +19,7 @@ fast disk nearly hides it: of thousands of records a few are wrong. The disk of 
 4 ms for a read, as a busy one does, so that the race is lost in every run.
 
 Only `fork` hands the open file on. `spawn` and `forkserver` refuse at the start: `TypeError:
-cannot pickle '_io.BufferedReader' object`.
+cannot pickle '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader' instances`.
 
 Remedy: open the file in the process that reads it; in `__getitem__` or `worker_init_fn`, not in
 `__init__` (and see `lazy_but_touched`). It costs one descriptor for each worker, and an archive's

@@ -1,8 +1,8 @@
 """An exception whose class cannot be pickled never arrives, and the loop waits for ever.
 
-Symptom: the loop hangs. A worker has written `AttributeError: Can't pickle local object` or
-`PicklingError: Can't pickle <class ...>: attribute lookup ... failed` to stderr, below
-`multiprocessing/queues.py, in _feed`.
+Symptom: the loop hangs. A worker has written `AttributeError: Can't pickle local object` (a
+`PicklingError` from Python 3.14 on) or `PicklingError: Can't pickle <class ...>: attribute lookup
+... failed` to stderr, below `multiprocessing/queues.py, in _feed`.
 
 Mechanism: the worker sends the class of the exception to the main process, by name. A class made
 inside a function, or by some C and Rust extensions, cannot be found by its name. The message is
@@ -105,6 +105,7 @@ FAILURE = Failure(
     symptoms=(
         "the loop hangs: a worker raised",
         "AttributeError: Can't pickle local object",
+        "PicklingError: Can't pickle local object",
     ),
     cause="The class of the exception cannot be found by its name. The queue's thread fails to "
     "pickle it, prints that, and drops the message.",

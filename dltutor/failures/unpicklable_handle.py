@@ -5,6 +5,11 @@ Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lo
 It is raised in main, before the first batch, where the loop asks for its iterator. Recent torch
 adds a warning: `Got pickle error when attempting to start a worker Process`.
 
+Python words it anew now and then. An open file is `cannot pickle 'BufferedReader' instances` from
+3.12 on; of a lambda 3.13 has `Can't get local object`, and 3.14 raises `PicklingError: Can't pickle
+local object`. From 3.14 on notes below the error name the attribute: `when serializing dict item
+'handle'`. The last of them names only the process that should have started.
+
 Mechanism: under fork a worker is a copy of main, and whatever the dataset holds is there: nothing
 is pickled, and nothing complains. Under spawn and forkserver a worker is a new interpreter. The
 dataset travels to it as a pickle, and what only means something inside one process - an open
@@ -217,12 +222,20 @@ FAILURE: Final = Failure(
     lesson="06",
     symptoms=(
         "TypeError: cannot pickle '_io.BufferedReader' object",
+        "TypeError: cannot pickle 'BufferedReader' instances",
         "AttributeError: Can't pickle local object",
+        "PicklingError: Can't pickle local object",
     ),
     cause="The dataset travels to a new interpreter as a pickle, and a handle has none.",
     remedy="Open the handle once in each process that uses it, and drop it in __getstate__.",
     broken=broken,
     fixed=fixed,
-    sign=Says("raised", ("TypeError: cannot pickle '_io.BufferedReader' object",)),
+    sign=Says(
+        "raised",
+        (
+            "TypeError: cannot pickle '_io.BufferedReader' object",
+            "TypeError: cannot pickle 'BufferedReader' instances",  # Python 3.12 and later
+        ),
+    ),
     start_methods=("spawn", "forkserver"),
 )

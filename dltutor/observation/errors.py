@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from dltutor.observation.report import Frame
-from dltutor.observation.texts import shorten_paths
+from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 
 # Libraries are not the learner's code, nor are the instruments; the broken datasets are.
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
@@ -34,6 +34,7 @@ class Failed:
     failed_worker: int | None
     raw: str
     lost_contact: bool  # multiprocessing could not fetch a batch: its worker may be gone
+    notes: tuple[str, ...] = ()
 
     @property
     def by_torch(self) -> str:
@@ -60,8 +61,9 @@ def read(error: BaseException) -> Failed:
         traceback=tuple(frames),
         raised_in_worker=wrapped.group(1) if wrapped else None,
         failed_worker=int(wrapped.group(2)) if wrapped else None,
-        raw=shorten_paths("".join(traceback.format_exception(error)).rstrip()),
+        raw=shorten_paths(without_colors("".join(traceback.format_exception(error)).rstrip())),
         lost_contact=any(map(_lost_contact, chain(error))),
+        notes=tuple(note for each in chain(error) for note in _notes_of(each)),
     )
 
 
@@ -104,6 +106,14 @@ def _text_of(error: BaseException) -> str:
         return str(error)
     except Exception:  # a class of the learner's own may do anything
         return ""
+
+
+def _notes_of(error: BaseException) -> tuple[str, ...]:
+    # A traceback shows them below the error's own text. pickle's, from Python 3.14 on, say where
+    # in the object it was. `__notes__` may be anything.
+    notes = getattr(error, "__notes__", ())
+    own = [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
+    return (*notes_in(_text_of(error)), *own)
 
 
 def _lost_contact(error: BaseException) -> bool:

@@ -145,6 +145,7 @@ def _write_down(
         stderr=run.stderr(),
         raw=failed.raw,
         timeline=timeline(),
+        notes=failed.notes,
     )
 
 

@@ -101,6 +101,8 @@ class Observation:
         confinement: The limits it was under in `confine`, or None.
         failed_loader: The name of the loader of that worker, as in Worker; empty if there is one
             loader.
+        notes: What was added to these exceptions with `add_note`. From Python 3.14 on pickle adds
+            where it was: the attribute, the class, the process, innermost first.
     """
 
     end: End
@@ -121,6 +123,7 @@ class Observation:
     result: object = None
     confinement: Confinement | None = None
     failed_loader: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -135,10 +138,10 @@ class Observation:
 
         Returns:
             The fields of Observation by name, and `ok` and `title`. `chain` is a list of `type` and
-            `message`, without pids and addresses; `traceback` and the `stack` of a worker are lists
-            of `file`, `line`, `function` and `code`; a worker has `name` (W0), `exitcode`, `signal`
-            and `fate` besides. `timeline` is `Timeline.to_dict`. `result` is left out: it is of any
-            type. `confinement` has its rows, or is None.
+            `message`, and `notes` a list of texts, both without pids and addresses; `traceback` and
+            the `stack` of a worker are lists of `file`, `line`, `function` and `code`; a worker has
+            `name` (W0), `exitcode`, `signal` and `fate` besides. `timeline` is `Timeline.to_dict`.
+            `result` is left out: it is of any type. `confinement` has its rows, or is None.
         """
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         del plain["result"]
@@ -154,6 +157,7 @@ class Observation:
                 {"name": each.name, "signal": each.signal, "fate": each.fate, **asdict(each)}
                 for each in self.workers
             ],
+            "notes": list(map(texts.tidy, self.notes)),
             "stderr": texts.tidy(self.stderr),
             "timeline": self.timeline.to_dict(),
             "confinement": dict(self.confinement.rows()) if self.confinement is not None else None,

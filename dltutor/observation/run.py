@@ -20,6 +20,7 @@ from dltutor.observation.interrupts import Interrupts
 from dltutor.observation.leftovers import Started
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.memory.recorder import Recorder
+from dltutor.observation.texts import without_colors
 from dltutor.observation.worker_setup import WorkerSetup, stderr_for_workers
 from dltutor.observation.workers import Workers
 
@@ -90,7 +91,8 @@ class Run:
             with self._stderr.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - _STDERR_KEPT))
-                return file.read().decode(errors="replace").replace("\0", "")
+                text = file.read().decode(errors="replace").replace("\0", "")
+                return without_colors(text)
         except FileNotFoundError:
             return ""
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
+from typing import Final
+
+# What pickle adds to its errors from Python 3.14 on. In a text it stands below the error itself.
+_NOTE: Final = re.compile(r"\nwhen serializing [^\n]+")
 
 
 def signal_name(exitcode: int | None) -> str | None:
@@ -31,15 +35,35 @@ def fate(exitcode: int | None) -> str:
 
 def said(kind: str, message: str) -> str:
     """An exception as the end of a traceback has it: its type and text, the worker's own if it
-    was raised there.
+    was raised there. pickle's notes are left out: `notes_in` has them.
     """
+    text = _raised_in_worker(message)
+    if text is None:
+        return f"{kind}: {message}" if message else kind
+    return _NOTE.sub("", text)
+
+
+def notes_in(message: str) -> tuple[str, ...]:
+    """Notes of pickle's in what torch made of an error in a worker: where in the object it was."""
+    return tuple(note.strip() for note in _NOTE.findall(_raised_in_worker(message) or ""))
+
+
+def _raised_in_worker(message: str) -> str | None:
     _, wrapped, original = message.partition("\nOriginal Traceback")
     if not wrapped:
-        return f"{kind}: {message}" if message else kind
+        return None
     # The text follows the indented lines of the last traceback, and may be indented itself.
     lines = original.rpartition("(most recent call last):\n")[2].rstrip().splitlines()
     start = next((i for i, line in enumerate(lines) if not line.startswith(" ")), -1)
     return "\n".join(lines[start:]).strip()
+
+
+def without_colors(text: str) -> str:
+    """Text without the escape sequences that color it, as Python 3.13 and later color tracebacks.
+
+    They do so at a terminal, and under FORCE_COLOR, which a Jupyter kernel sets for what it starts.
+    """
+    return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", text)
 
 
 def tidy(text: str) -> str:

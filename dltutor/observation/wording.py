@@ -34,6 +34,8 @@ def _rows(seen: Observation) -> Iterator[tuple[str, str]]:
         yield "got", _count(seen)
     if seen.chain and not by_chance:
         yield "error", "\n".join(tidy(said(kind, message)) for kind, message in seen.chain)
+    if seen.notes and not by_chance:
+        yield "notes", "\n".join(map(tidy, seen.notes))
     if seen.raised_in_worker and seen.raised_in_worker != seen.chain[0][0]:
         yield "type", f"{seen.raised_in_worker} in the worker, {seen.chain[0][0]} in main"
     if seen.traceback and not by_chance:

@@ -51,6 +51,7 @@ def unobserved(
         stderr=stderr,
         raw=failed.raw,
         timeline=timeline,
+        notes=failed.notes,
     )
 
 

@@ -22,6 +22,7 @@ from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Frame, Observation
 from dltutor.observation.stacks import main_thread
+from dltutor.observation.texts import without_colors
 from dltutor.system.process_memory import reader
 
 _KEPT: Final = 64_000  # bytes, the last ones
@@ -144,7 +145,7 @@ def _stood_at(run: Ended) -> tuple[Frame, ...]:
 
 
 def _output(folder: Path) -> str:
-    return _tail(folder / "output").replace("\0", "")
+    return without_colors(_tail(folder / "output").replace("\0", ""))
 
 
 def _tail(path: Path) -> str:
