@@ -40,9 +40,10 @@ def printed(process: subprocess.Popen[str]) -> str:
 
 @pytest.fixture
 def may_mount() -> None:
-    tried = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"])
+    command = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    tried = subprocess.run(command, capture_output=True, text=True)
     if tried.returncode:
-        pytest.skip("this user may not mount anything")
+        pytest.skip(f"nothing can be mounted here: {tried.stderr.strip()}")
 
 
 @pytest.fixture

@@ -120,6 +120,13 @@ def test_binder_and_conda_use_the_oldest_python_that_the_course_admits() -> None
         ], file
 
 
+def test_the_classifiers_name_each_python_from_the_oldest_on() -> None:
+    named = re.findall(r"Python :: 3\.(\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    oldest = int(PROJECT["project"]["requires-python"].removeprefix(">=3."))
+    assert [int(minor) for minor in named] == list(range(oldest, oldest + len(named)))
+    assert sys.version_info.minor < oldest + len(named), "not named, and the tests run on it"
+
+
 def test_the_tools_check_for_the_oldest_python_that_the_course_admits() -> None:
     oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
     assert PROJECT["tool"]["mypy"]["python_version"] == oldest

@@ -36,8 +36,11 @@ def own_shm(size: int) -> None:
     if libc.unshare(_NEW_MOUNTS) != 0:
         _check(libc.unshare(_NEW_USER | _NEW_MOUNTS), "unshare")
         _keep_ids(user, group)
-    # What is mounted here must not appear outside.
-    _check(libc.mount(b"none", b"/", None, ctypes.c_ulong(_REC_PRIVATE), None), "mount")
+    # What is mounted here must not appear outside. In a chroot / may be no mount of its own, which
+    # EINVAL says; the mount that will be covered is enough.
+    private = ctypes.c_ulong(_REC_PRIVATE)
+    if libc.mount(b"none", b"/", None, private, None) != 0:
+        _check(libc.mount(b"none", shm.encode(), None, private, None), "mount")
     options = f"size={size},mode=1777".encode()
     flags = ctypes.c_ulong(_NOSUID_NODEV)
     _check(libc.mount(b"tmpfs", shm.encode(), b"tmpfs", flags, options), "mount")
@@ -57,4 +60,6 @@ def _check(result: int, call: str) -> None:
         why = os.strerror(number)
         if call == "unshare" and number == errno.ENOSPC:
             why = "no more user namespaces are allowed"
+        if call == "mount" and number == errno.EINVAL:
+            why = "neither / nor /dev/shm is a mount of its own, as it happens in a chroot"
         raise OSError(number, f"{call}: {why}")
