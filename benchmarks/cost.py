@@ -19,9 +19,9 @@ import torch.utils.data  # noqa: F401  a process that trains has it loaded
 from measure import MB, Table, benchmark, cpu_seconds, until
 
 from dltutor.observation.memory import helper as program
-from dltutor.observation.memory.helper import Sampler
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.recorder import Recorder
+from dltutor.observation.memory.sampler import Sampler
 from dltutor.system.process_memory import Proc
 
 _STRING = 464  # bytes of one string of the list: as the allocator rounds it

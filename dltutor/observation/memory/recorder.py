@@ -19,7 +19,7 @@ from dltutor.observation.memory.lives import Limits
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.timeline import Timeline
 
-_HELPER: Final = Path(__file__).with_name("helper.py")
+_SAMPLER: Final = Path(__file__).with_name("sampler.py")
 _LAST_SAMPLE: Final = 3.0  # seconds that stop() waits for it
 _KILLED: Final = 5.0  # seconds that it waits for the killed helper to be gone
 
@@ -150,7 +150,7 @@ class Recorder:
             options = {**self._options, "parent": self._owner, "origin": self._started}
             # Its own session: Stop, which interrupts the whole process group, does not reach it.
             self._helper = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_HELPER), json.dumps(options)],
+                [sys.executable, "-I", "-S", str(_SAMPLER), json.dumps(options)],
                 stdin=theirs_in,
                 stdout=theirs_out,
                 stderr=subprocess.DEVNULL,

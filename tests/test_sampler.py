@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from dltutor.observation.memory import helper
-from dltutor.observation.memory.helper import Sampler
+from dltutor.observation.memory import sampler
+from dltutor.observation.memory.sampler import Sampler
 from dltutor.system.process_memory import DENIED, Proc
 from dltutor.system.psutil_reader import Psutil
 
@@ -161,7 +161,7 @@ class Costly:
         self, monkeypatch: pytest.MonkeyPatch, cheap: float, full: float, period: float = 1.0
     ) -> None:
         self.clock, self.cheap, self.full = Clock(), cheap, full
-        monkeypatch.setattr(helper, "time", self.clock)
+        monkeypatch.setattr(sampler, "time", self.clock)
         self.reader = Made({1: 10})
         self.reader.before_memory = self._read
         self.sampling = sampler_of(self.reader, period=period, budget=0.01)
@@ -239,7 +239,7 @@ def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
     waited = 1
     while not costly.look():
         waited += 1
-    assert waited * 0.25 == pytest.approx((0.1 - helper._AT_ONCE) / helper._EARLY_BUDGET, abs=0.5)
+    assert waited * 0.25 == pytest.approx((0.1 - sampler._AT_ONCE) / sampler._EARLY_BUDGET, abs=0.5)
 
 
 def test_memory_that_is_cheap_to_read_is_read_whenever_it_is_due() -> None:
@@ -333,7 +333,7 @@ class Program:
             "path": sys.path,
             **options,
         }
-        command = [sys.executable, "-I", "-S", helper.__file__, json.dumps(given)]
+        command = [sys.executable, "-I", "-S", sampler.__file__, json.dumps(given)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def line(self) -> dict[str, Any]:

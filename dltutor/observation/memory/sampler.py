@@ -1,6 +1,6 @@
 """The helper program: samples a process tree and writes one line of JSON for each sample.
 
-It runs on its own, `python -I -S helper.py OPTIONS`, with the standard library only, so that it
+It runs on its own, `python -I -S sampler.py OPTIONS`, with the standard library only, so that it
 stays small and shares no lock with what it observes. Its standard input tells it "now" (a sample
 soon) or "end" (a last, full one). A closed input ends it, and so does the end of its parent.
 """
