@@ -141,6 +141,8 @@ def gather(answer: Callable[..., Any]) -> Shift:
     lives_on = bystander.is_alive()
     bystander.kill()
     bystander.join()
+    # With the sharing strategy file_system, what a failed shard's workers sent stays.
+    processes.unlink_segments(pid for _, started in _said(log, "workers") for pid in started)
     entries = returned if isinstance(returned, (list, tuple)) else ()
     with theirs():
         report = tuple(map(str, entries))
