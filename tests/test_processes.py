@@ -70,7 +70,7 @@ GRANDCHILD = """
 import subprocess, time
 child = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE,
                          start_new_session=True)
-print(child.pid, child.stdout.readline().decode(), flush=True)
+print(child.pid, child.stdout.readline().decode().strip(), flush=True)
 time.sleep(600)
 """
 
