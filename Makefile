@@ -18,11 +18,11 @@ PARALLEL := -n 3 --dist loadfile
 MADE := .venv/made
 BENCH := .venv/bench
 
-.PHONY: help .venv lab test test-thorough notebooks lint bench clean
+.PHONY: help .venv lab test test-thorough notebooks claims lint bench clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "dltutor: break a PyTorch DataLoader, see what happened, mend it."
+	@echo "dltutor: break a PyTorch DataLoader, see what happened, fix it."
 	@grep -hE '^[.a-z-]+:.*## ' Makefile | sed -E 's/^([.a-z-]+):.*## /\1|/' | \
 	    awk -F '|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
@@ -38,6 +38,9 @@ test-thorough: $(MADE) ## the tests that take too long for each time; before a r
 notebooks: $(MADE) ## run the solved notebooks again, make the learner's from them, and the cheat sheet
 	$(PY) scripts/notebooks.py
 	$(PY) scripts/cheatsheet.py
+
+claims: $(MADE) ## measure every claim on trial again, and write notebooks/CLAIMS.md
+	$(PY) scripts/claims.py
 
 lint: $(MADE) ## ruff and mypy
 	$(PY) -m ruff check .

@@ -12,8 +12,8 @@ import pytest
 from cells import answer_in, source
 
 from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
-from dltutor.lessons.kit.running import Ending
 from dltutor.lessons.lesson_00 import fix
 from dltutor.lessons.lesson_00.fix import Epoch
 from dltutor.lessons.lesson_00.material import LEVELS, Pairs

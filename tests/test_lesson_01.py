@@ -15,8 +15,8 @@ from dltutor.failures import corrupt_images
 from dltutor.failures.corrupt_images import Images
 from dltutor.failures.material.images import SPOILERS, make_images
 from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
-from dltutor.lessons.kit.running import Ending
 from dltutor.lessons.lesson_01 import diagnose, fix, transfer
 from dltutor.lessons.lesson_01.deliveries import Delivery, Evidence, Sample
 from dltutor.lessons.lesson_01.diagnose import Failing

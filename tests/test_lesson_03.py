@@ -17,8 +17,8 @@ from dltutor.failures import dead_worker
 from dltutor.failures.dead_worker import VerifiedFrames, decode
 from dltutor.failures.material import scans
 from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
-from dltutor.lessons.kit.running import Ending
 from dltutor.lessons.lesson_03 import diagnose, fix, transfer
 from dltutor.lessons.lesson_03.diagnose import Tried
 from dltutor.lessons.lesson_03.epochs import Epoch, Show

@@ -21,8 +21,9 @@ from torch.utils.data import DataLoader
 
 from dltutor.failures import global_state
 from dltutor.lessons.kit.checking import verdict
+from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
-from dltutor.lessons.kit.running import Ending, send_cells
+from dltutor.lessons.kit.running import send_cells
 from dltutor.lessons.lesson_04 import diagnose, fix, transfer
 from dltutor.lessons.lesson_04.diagnose import Held
 from dltutor.lessons.lesson_04.exercises import EXERCISES

@@ -11,8 +11,8 @@ import pytest
 
 from dltutor.failures.main_only_class import Squares
 from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome
-from dltutor.lessons.kit.running import Ending
 from dltutor.lessons.kit.sources import only_holds
 from dltutor.lessons.lesson_06 import fix, transfer
 from dltutor.lessons.lesson_06.files import import_file

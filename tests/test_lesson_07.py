@@ -9,8 +9,8 @@ import pytest
 from cells import answer_in, source
 
 from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
-from dltutor.lessons.kit.running import Ending
 from dltutor.lessons.lesson_07 import fix, transfer
 from dltutor.lessons.lesson_07.fix import Epochs
 from dltutor.lessons.lesson_07.material import CLIPS, LETTERS, Server, marked

@@ -17,8 +17,8 @@ from dltutor import watch
 from dltutor.failures.kit.gauge import sent_to_spawned
 from dltutor.failures.material.captions import Captions, PackedCaptions, shared_captions
 from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
-from dltutor.lessons.kit.running import Ending
 from dltutor.lessons.lesson_09 import draw_kinds, exercises, fix
 from dltutor.lessons.lesson_09.exercises import Grown
 from dltutor.lessons.lesson_09.growth import Compared, Run, measure

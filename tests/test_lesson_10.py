@@ -17,9 +17,9 @@ from dltutor import observe
 from dltutor.failures.growing_cache import BoundedRecordings, CachedRecordings, Recordings
 from dltutor.failures.kit.gauge import no_proc
 from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.outcomes import Outcome, Result
-from dltutor.lessons.kit.running import Ending
 from dltutor.lessons.lesson_10 import draw_fixed, draw_runs, exercises, fix, make_job, transfer
 from dltutor.lessons.lesson_10.epochs import Ran
 from dltutor.lessons.lesson_10.memory import count_collections, names_in

@@ -13,10 +13,11 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.lessons.kit.endings import Ending, ended_well, ending
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.kit.running import Ending, ended_well, ending, made, theirs
+from dltutor.lessons.kit.running import made, theirs
 from dltutor.lessons.lesson_00.material import LEVELS, Pair, Pairs
 from dltutor.observation import observe
 

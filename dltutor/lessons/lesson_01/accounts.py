@@ -9,6 +9,7 @@ from itertools import combinations
 from pathlib import PurePath
 from typing import Final
 
+from dltutor.lessons.kit.endings import ended_well
 from dltutor.lessons.kit.outcomes import (
     Outcome,
     Rejected,
@@ -17,7 +18,6 @@ from dltutor.lessons.kit.outcomes import (
     error_in_your_code,
     not_yet,
 )
-from dltutor.lessons.kit.running import ended_well
 from dltutor.lessons.lesson_01.deliveries import Delivery, Evidence
 from dltutor.lessons.lesson_01.material import Files
 

@@ -11,8 +11,9 @@ import torch
 from PIL import ImageFile
 from torch.utils.data import DataLoader, default_collate
 
+from dltutor.lessons.kit.endings import Ending, ending
 from dltutor.lessons.kit.outcomes import Outcome, Rejected
-from dltutor.lessons.kit.running import Ending, ending, made, theirs
+from dltutor.lessons.kit.running import made, theirs
 from dltutor.lessons.lesson_01.material import Files, Folder, Values, write_list
 from dltutor.observation import observe
 from dltutor.observation.time_limits import DeadlinePassed, deadline

@@ -22,8 +22,9 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from dltutor.failures.dead_worker import EXIT_CODE, How
+from dltutor.lessons.kit.endings import Ending, ending
 from dltutor.lessons.kit.outcomes import Rejected, Result
-from dltutor.lessons.kit.running import Ending, ending, made, theirs
+from dltutor.lessons.kit.running import made, theirs
 from dltutor.lessons.lesson_03.material import Film, fresh_film
 from dltutor.observation import observe
 

@@ -9,10 +9,10 @@ from pathlib import PurePath
 from typing import Any, Final, NoReturn
 
 from dltutor.failures.dead_worker import Frames
+from dltutor.lessons.kit.endings import Ending, ended_well
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Outcome, Rejected, Result, correct, not_yet
-from dltutor.lessons.kit.running import Ending, ended_well
 from dltutor.lessons.lesson_03 import epochs
 from dltutor.lessons.lesson_03.epochs import Epoch
 from dltutor.observation.texts import fate

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import torch
 
+from dltutor.lessons.kit.endings import ended_well
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import ended_well, send_cells
+from dltutor.lessons.kit.running import send_cells
 from dltutor.lessons.lesson_04.copies import refuse_a_loader
 from dltutor.lessons.lesson_04.hearing import MAKING, Heard, Plan, Run, drive, run
 from dltutor.lessons.lesson_04.material import CROP, CountedClips, make_clips, silence

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.lessons.kit.endings import Ending, ending
 from dltutor.lessons.kit.forms import whole_number
-from dltutor.lessons.kit.running import Ending, ending, made, theirs
+from dltutor.lessons.kit.running import made, theirs
 from dltutor.lessons.lesson_04.copies import global_it_reads, where_it_is_kept
 from dltutor.lessons.lesson_04.material import CROP, stretches
 from dltutor.observation import observe

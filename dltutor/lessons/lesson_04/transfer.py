@@ -14,10 +14,11 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.lessons.kit.endings import Ending, ended_well, ending
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class, whole_number
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, not_yet
-from dltutor.lessons.kit.running import Ending, ended_well, ending, made, theirs
+from dltutor.lessons.kit.running import made, theirs
 from dltutor.lessons.lesson_04.copies import refuse_a_loader, where_it_is_kept
 from dltutor.lessons.lesson_04.material import Headlines, make_headlines
 from dltutor.lessons.lesson_04.slow_motion import SlowMotion

@@ -10,8 +10,9 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.lessons.kit.endings import Ending, ended_well, ending
 from dltutor.lessons.kit.outcomes import not_yet
-from dltutor.lessons.kit.running import Ending, ended_well, ending, theirs
+from dltutor.lessons.kit.running import theirs
 from dltutor.observation import observe
 from dltutor.observation.texts import said, tidy
 

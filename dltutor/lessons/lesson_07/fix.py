@@ -19,10 +19,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.lost_thread import Pairs
+from dltutor.lessons.kit.endings import Ending, ended_well, ending
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import Ending, ended_well, ending, made, theirs
+from dltutor.lessons.kit.running import made, theirs
 from dltutor.lessons.lesson_07.material import Tally
 from dltutor.observation import observe
 from dltutor.observation.time_limits import DeadlinePassed, deadline

@@ -19,17 +19,11 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.lessons.kit.endings import Ending, ended_well, ending
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, not_yet
-from dltutor.lessons.kit.running import (
-    Ending,
-    ended_well,
-    ending,
-    failed_in_main,
-    made,
-    theirs,
-)
+from dltutor.lessons.kit.running import failed_in_main, made, theirs
 from dltutor.lessons.lesson_07.line_by_line import lines_run
 from dltutor.lessons.lesson_07.material import CLIPS, Clips, Server
 from dltutor.observation import observe

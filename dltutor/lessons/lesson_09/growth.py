@@ -13,8 +13,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.kit.gauge import Gauge
+from dltutor.lessons.kit.endings import Ending, ending
 from dltutor.lessons.kit.outcomes import could_not_check
-from dltutor.lessons.kit.running import Ending, ending, theirs
+from dltutor.lessons.kit.running import theirs
 from dltutor.observation import observe
 
 WITHIN: Final = 8  # seconds for one run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from dltutor.lessons.kit.endings import ended_well
 from dltutor.lessons.kit.outcomes import Result, correct, could_not_check, not_yet
-from dltutor.lessons.kit.running import ended_well
 from dltutor.lessons.lesson_09.growth import Run, Task
 from dltutor.lessons.lesson_09.keeping import Kept
 

@@ -16,7 +16,7 @@ import psutil
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit.running import Ending, ending
+from dltutor.lessons.kit.endings import Ending, ending
 from dltutor.lessons.lesson_10.memory import (
     count_collections,
     held,

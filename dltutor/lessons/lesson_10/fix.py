@@ -8,6 +8,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from dltutor.failures.growing_cache import CachedRecordings
+from dltutor.lessons.kit.endings import ended_well
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import blank
 from dltutor.lessons.kit.outcomes import (
@@ -17,7 +18,7 @@ from dltutor.lessons.kit.outcomes import (
     not_attempted,
     not_yet,
 )
-from dltutor.lessons.kit.running import ended_well, made
+from dltutor.lessons.kit.running import made
 from dltutor.lessons.kit.sources import same_class
 from dltutor.lessons.lesson_10.epochs import (
     EPOCHS,

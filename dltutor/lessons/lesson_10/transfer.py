@@ -11,10 +11,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.kit.gauge import MEGABYTE
+from dltutor.lessons.kit.endings import Ending, ended_well, ending
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_function
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import Ending, ended_well, ending
 from dltutor.lessons.lesson_10 import validation
 from dltutor.lessons.lesson_10.memory import count_collections, names_in, small_garbage
 from dltutor.observation import observe

@@ -1,0 +1,147 @@
+"""How an observed run of a learner's code ended, as evidence and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from dltutor.lessons.kit.outcomes import error_in_your_code, not_yet
+from dltutor.lessons.kit.running import failed_at, theirs
+from dltutor.observation import Observation, observe
+from dltutor.observation.report import End
+from dltutor.observation.texts import said, tidy
+
+
+def run_loader(
+    dataset: Any,
+    loop: Callable[[DataLoader[Any]], object] | None = None,
+    *,
+    workers: int,
+    within: float,
+    method: str = "fork",
+    epochs: int = 1,
+    **options: Any,
+) -> Ending:
+    """Run an answer's dataset in a loader.
+
+    Args:
+        dataset: The dataset.
+        loop: What is done with the loader in each epoch; None only takes the batches.
+        workers: How many.
+        within: Seconds for all epochs.
+        method: The start method of the workers. What is typed into a cell has to be forked, unless
+            `send_cells` was called.
+        epochs: How many.
+        options: More arguments of the DataLoader.
+
+    Raises:
+        Rejected: The loader cannot be made.
+    """
+    with theirs():
+        loader: DataLoader[Any] = DataLoader(
+            dataset,
+            num_workers=workers,
+            multiprocessing_context=method if workers else None,
+            **options,
+        )
+    return ending(observe(loader, deadline=within, consume=loop, epochs=epochs))
+
+
+def where(workers: int, method: str = "fork") -> str:
+    """The circumstances of a run, as the start of a sentence: "with 2 workers under fork"."""
+    if not workers:
+        return "without workers"
+    return f"with {workers} worker{'s' if workers > 1 else ''} under {method}"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an observed run of an answer ended: what a judge needs of an Observation.
+
+    Args:
+        end: As in an Observation.
+        deadline: Seconds that the run had.
+        fates: The workers in words, where one has died: "W0 killed by SIGKILL (exit code -9)".
+        kind: The type of the exception that ended it, or "".
+        message: Its text.
+        raised_in_worker: The type of the exception as the worker raised it, or None.
+        failed_worker: The number of that worker, or None.
+        error: The exception and its place in one sentence, or "".
+        stood: Where the processes stood that did not end, with the workers' names.
+        last_words: The last line that a worker wrote to stderr, or "".
+    """
+
+    end: End
+    deadline: float
+    fates: str = ""
+    kind: str = ""
+    message: str = ""
+    raised_in_worker: str | None = None
+    failed_worker: int | None = None
+    error: str = ""
+    stood: str = ""
+    last_words: str = ""
+
+
+def ending(seen: Observation) -> Ending:
+    """What a judge needs of an Observation, as plain text that can be recorded."""
+    kind, message = seen.chain[0] if seen.chain else ("", "")
+    lines = tidy(seen.stderr).strip().splitlines()
+    dead = [worker for worker in seen.workers if worker.exitcode is not None]
+    return Ending(
+        end=seen.end,
+        deadline=seen.deadline,
+        fates=" and ".join(map(str, dead)) if seen.end == "worker died" else "",
+        kind=kind,
+        message=tidy(said(kind, message)) if kind else "",
+        raised_in_worker=seen.raised_in_worker,
+        failed_worker=seen.failed_worker,
+        error=failed_at(kind, message, seen.traceback) if seen.end == "raised" else "",
+        stood=_where_they_stood(seen),
+        last_words=lines[-1] if lines else "",
+    )
+
+
+def ended_well(
+    run: Ending, where: str = "", *, hung: str = "What does your class wait for?", died: str = ""
+) -> None:
+    """Go on only where a run finished.
+
+    Args:
+        run: The run.
+        where: Under which circumstances, such as "with 2 workers under fork"; may be empty.
+        hung: What to ask where it did not end.
+        died: What to ask where a worker died.
+
+    Raises:
+        Rejected: It did not finish; the text says how it ended.
+    """
+    if run.end == "finished":
+        return
+    lead = f"{where}, " if where else ""
+    if run.end == "hung":
+        stood = f" {run.stood}" if run.stood else ""
+        not_yet(f"{lead}the run did not end within {run.deadline:g} s.{stood} {hung}")
+    if run.end == "raised":
+        if where:
+            error_in_your_code(f"{lead}{run.error}")
+        error_in_your_code(run.error)
+    words = f", with the last words `{run.last_words}`" if run.last_words else ""
+    died = died or "What in your class ends a process?"
+    not_yet(f"{lead}{run.fates or 'the process that ran the loop ended'}{words}. {died}")
+
+
+def _where_they_stood(seen: Observation) -> str:
+    if seen.end != "hung":
+        return ""
+    names: dict[str, list[str]] = {}
+    for worker in seen.workers:
+        # One that waits to be asked for a sample is idle.
+        if worker.stack and "index_queue" not in worker.stack[0].code:
+            names.setdefault(str(worker.stack[0]), []).append(worker.name)
+    if not names and seen.traceback:
+        return f"Main was at {seen.traceback[-1]}."
+    return " ".join(f"{' and '.join(who)} stood at {place}." for place, who in names.items())
