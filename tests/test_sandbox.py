@@ -152,6 +152,20 @@ def at_most(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(exercises(), "00.own", Exercise("00.own", "An exercise", grader, hints))
 
 
+def test_an_answer_that_starts_process_after_process_is_stopped_before_its_time(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    def multiply() -> None:
+        while True:
+            start_a_stray()
+
+    started = time.monotonic()
+    result = check("00.own", multiply)
+    assert result.outcome is Outcome.NOT_YET
+    assert f"more than {sandbox.PROCESSES} processes" in result.text
+    assert time.monotonic() - started < LIMIT + CLEANING
+
+
 def test_an_answer_that_prints_a_hundred_megabytes_is_read_to_its_end(
     monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
 ) -> None:

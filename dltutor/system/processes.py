@@ -21,7 +21,7 @@ _DIE_WITH_PARENT: Final = 1  # PR_SET_* and PR_GET_* of linux/prctl.h
 _SET_SUBREAPER: Final = 36
 _GET_SUBREAPER: Final = 37
 
-_PATIENCE: Final = 30.0  # seconds for killed processes to be gone; some answers start thousands
+_PATIENCE: Final = 10.0  # seconds for killed processes to be gone
 _TIDY: Final = 1.0  # seconds for those that tidy up after others
 # They end by themselves once nobody is left to serve, and unlink what was left in /dev/shm.
 _TIDIERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
@@ -72,7 +72,7 @@ def has_name(pid: int, *names: bytes) -> bool:
 
 
 def end(*pids: int, spare: Iterable[int] = ()) -> set[int]:
-    """Kill processes and all that descend from them, and wait until they are gone, 30 s at most.
+    """Kill processes and all that descend from them, and wait until they are gone, 10 s at most.
 
     Each is stopped before it is killed, so that none starts another meanwhile. Resource trackers
     and torch's shared-memory managers get a second to end by themselves, as they do when nobody

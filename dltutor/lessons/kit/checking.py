@@ -205,6 +205,11 @@ def _without_result(ended: sandbox.Ended, grader: Grader[Any]) -> Result:
             f"the processes of your answer took more than {sandbox.MEMORY / 1e9:g} GB together, "
             "and were stopped. What do they keep?"
         )
+    if ended.stopped == "processes":
+        not_yet(
+            f"your answer had started more than {sandbox.PROCESSES} processes, and was stopped "
+            "with all of them. Which of your lines starts one each time it runs?"
+        )
     if ended.guard is not None:
         error_in_your_code(
             f"the process that had started yours {_ended(ended.guard)}. Which of your lines sends "

@@ -32,6 +32,7 @@ from dltutor.system.process_memory import pss, reader
 
 LOOKING: Final = 20.0  # seconds for what is not announced: telling an untouched starter
 MEMORY: Final = 1.2e9  # bytes (PSS) of all the processes of a check together
+PROCESSES: Final = 256  # of a check together
 _TICK: Final = 0.05  # seconds between two looks
 _STEP: Final = 50e6  # bytes (RSS) that they may grow by before PSS, which is dear, is read again
 _KEPT: Final = 20_000  # characters of what an answer prints, the last ones
@@ -46,7 +47,7 @@ class Ended:
         status: The exit code of the answer's process, negative for a signal; None if it was ended
             here.
         guard: The same of its parent, if that died first.
-        stopped: Why it was ended here: "limit", "memory" or nothing.
+        stopped: Why it was ended here: "limit", "memory", "processes" or nothing.
         stood: Where it stood at the limit, in words.
         printed: The end of what it and its workers wrote to stdout and stderr.
     """
@@ -177,8 +178,8 @@ class _Watch:
                     if key.fd == self.fate and not got:
                         self._over(fates)
                         return
-                if self._too_heavy():
-                    self.ended.stopped = "memory"
+                self.ended.stopped = self._too_much()
+                if self.ended.stopped:
                     return
         if self.ended.result is None:
             self.ended.stopped = "limit"
@@ -214,16 +215,18 @@ class _Watch:
         text = self.ended.printed + got.decode(errors="replace")
         self.ended.printed = text[-_KEPT:]
 
-    def _too_heavy(self) -> bool:
-        # RSS counts what they share once for each of them: it is an upper bound.
+    def _too_much(self) -> str:
         figures = reader()
         pids = processes.descendants(self.guard)
+        if len(pids) > PROCESSES:
+            return "processes"
+        # RSS counts what they share once for each of them: it is an upper bound.
         found = [figures.process(pid) for pid in pids]
         rss = sum(process[1]["rss"] or 0 for process in found if process)
         if rss < max(MEMORY, self.weighed + _STEP):
-            return False
+            return ""
         self.weighed = rss
-        return sum(map(pss, pids)) > MEMORY
+        return "memory" if sum(map(pss, pids)) > MEMORY else ""
 
     def _where(self, fates: bytes) -> str:
         told = fates.split()
