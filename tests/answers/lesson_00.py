@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from answers import RightAnswers, WrongFixes
-from dltutor.lessons.lesson_00.material import Pairs
+from dltutor.lessons.lesson_00.fix import Pairs
 
 
 class RoundInACircle(Pairs):
@@ -124,6 +124,55 @@ class TensorPairs:
         return tuple(self.pairs[index])
 
 
+class TensorSamples(Fixed):
+    """Each sample is one tensor of two numbers, so a batch is one tensor."""
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.tensor(super().__getitem__(index), dtype=torch.float32)
+
+
+class Slices(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        return self.levels[index : index + 2]
+
+
+class NextOfEachLevel:
+    """A dict by level keeps one pair of the levels that come again."""
+
+    def __init__(self, levels: Any) -> None:
+        self.pairs = list(dict(itertools.pairwise(levels)).items())
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.pairs[index]
+
+
+class FindsTheLevel(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(self.levels.index(self.levels[index]))
+
+
+class UsedUp(Fixed):
+    """The pairs come from an iterator, once."""
+
+    def __init__(self, levels: Any) -> None:
+        super().__init__(levels)
+        self.pairs = itertools.pairwise(levels)
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index) if get_worker_info() else next(self.pairs)
+
+
+class TakesTheList(BuiltBefore):
+    """Empties the list of whoever made it."""
+
+    def __init__(self, levels: Any) -> None:
+        super().__init__(levels)
+        levels.clear()
+
+
 class OnlyInAWorker(Fixed):
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index) if get_worker_info() else (0, 0)
@@ -180,6 +229,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "built before": lambda: BuiltBefore,
         "numbers of numpy in a list": lambda: NumpyPairs,
         "tensors": lambda: TensorPairs,
+        "a tensor for each sample": lambda: TensorSamples,
+        "slices of the list": lambda: Slices,
     },
 }
 
@@ -201,28 +252,29 @@ WRONG_FIXES: WrongFixes = {
     },
     "00.fix": {
         "an object instead of the class": (lambda: Pairs([1, 2]), "not an object of it"),
-        "round in a circle": (lambda: RoundInACircle, "joins the last level to the first"),
-        "the last level twice": (lambda: LastLevelTwice, "one level twice"),
-        "zeros for what is not there": (
-            lambda: ZerosForTheLast,
-            "(0, 0) came, which nobody measured",
-        ),
+        "round in a circle": (lambda: RoundInACircle, "as sample 16 came (47, 52), which are not"),
+        "the last level twice": (lambda: LastLevelTwice, "as sample 16 came (47, 47)"),
+        "zeros for what is not there": (lambda: ZerosForTheLast, "as sample 16 came (0, 0)"),
         "None for what is not there": (lambda: NoneForTheLast, "a sample is None"),
-        "the last pair twice": (lambda: LastPairTwice, "(49, 47) more than once"),
+        "the last pair twice": (lambda: LastPairTwice, "(49, 47) came once too often"),
         "the epoch ended by hand": (lambda: EndsTheEpoch, "StopIteration"),
-        "one level cut off": (lambda: CutsTheLevels, "14 of 16 pairs came, then still"),
+        "one level cut off": (lambda: CutsTheLevels, "14 of 16 pairs came from 17 levels, then `I"),
         "two less": (lambda: PromisesTooFew, "(49, 47) did not"),
-        "16 written down": (lambda: PromisesSixteen, "From 12 levels, 10 of 11 pairs came, then"),
+        "16 written down": (lambda: PromisesSixteen, "10 of 11 pairs came from 12 levels, then `I"),
         "one level for a sample": (lambda: OneLevelOnly, "must be two numbers"),
         "from the end": (lambda: Backwards, "in another order"),
-        "right in a worker only": (lambda: OnlyInAWorker, "(0, 0) came with 0 workers"),
-        "right in two workers only": (lambda: OnlyForTwoWorkers, "(0, 0) came with 4 workers"),
+        "right in a worker only": (lambda: OnlyInAWorker, "With 0 workers, 0 of 11 pairs"),
+        "right in two workers only": (lambda: OnlyForTwoWorkers, "With 4 workers, 8 of 16 pairs"),
+        "the next of each level": (lambda: NextOfEachLevel, "With 0 workers, 9 of 11 pairs"),
+        "the first place of each level": (lambda: FindsTheLevel, "With 0 workers, "),
+        "an iterator, used up": (lambda: UsedUp, "in a second epoch, 0 of 11 pairs"),
+        "the list emptied": (lambda: TakesTheList, "it had 17 levels and has 0"),
         "an exit in a worker": (lambda: Exits, "ended with exit code 3"),
         "a kill in a worker": (lambda: KillsItsWorker, "killed by SIGKILL"),
         "a sleep": (lambda: Sleeps, "did not end within 6 s"),
         "takes nothing": (lambda: NeedsNoLevels, "takes 1 positional argument"),
         "half a length": (lambda: NoLength, "'float' object cannot be interpreted as an integer"),
         "a slip": (lambda: Misspelt, "has no attribute 'level'"),
-        "the hour before": (lambda: LooksBack, "`levels[-1]` reads the last"),
+        "the hour before": (lambda: LooksBack, "as sample 0 came (47, 52)"),
     },
 }
