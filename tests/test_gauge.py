@@ -35,6 +35,16 @@ class Hoard(Numbers):
         return super().__getitem__(index)
 
 
+class Scratch(Numbers):
+    """Each sample takes fifty million bytes while it is made, and gives them back."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with mmap.mmap(-1, 50_000_000) as scratch:
+            for page in range(0, len(scratch), mmap.PAGESIZE):
+                scratch[page] = 1
+        return super().__getitem__(index)
+
+
 @pytest.mark.parametrize("start_method", ["fork", "spawn", "forkserver"])
 def test_what_workers_keep_is_read_under_every_start_method(
     start_method: str, nothing_left_behind: Callable[..., None]
@@ -44,6 +54,10 @@ def test_what_workers_keep_is_read_under_every_start_method(
         gauge = Gauge()
         most[type(dataset)] = max(gauge.private() for _ in load(dataset, start_method))
     assert most[Hoard] - most[Numbers] == pytest.approx(50, abs=20)
+
+
+def test_a_worker_is_read_between_batches_and_not_within_one() -> None:
+    assert growth(load(Scratch())) < 3
 
 
 def test_workers_that_were_there_before_are_not_counted() -> None:

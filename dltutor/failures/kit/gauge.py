@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import time
 from multiprocessing import context
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -14,6 +15,7 @@ import psutil
 from torch.utils.data import DataLoader
 
 MEGABYTE: Final = 1e6
+_BUSY: Final = 1.0  # seconds that a reading waits for a worker to rest
 
 
 class _Starting:
@@ -44,9 +46,12 @@ class Gauge:
         self._segments = self._held()
 
     def private(self) -> float:
-        """MB that belong to one worker alone (USS), on average; without workers: to main."""
-        loading = self._workers() or [os.getpid()]
-        sizes = [psutil.Process(pid).memory_full_info().uss for pid in loading]
+        """MB that belong to one worker alone (USS), on average; without workers: to main.
+
+        A worker is read when it rests between two batches: in the middle of one it has some
+        megabytes more or less, as luck has it. Nobody takes a batch meanwhile, so it soon rests.
+        """
+        sizes = [*map(_at_rest, self._workers())] or [_uss(os.getpid())]
         return sum(sizes) / len(sizes) / MEGABYTE
 
     def shared(self) -> float:
@@ -72,6 +77,26 @@ class Gauge:
                 except OSError:  # closed meanwhile
                     continue
         return sizes
+
+
+def _at_rest(pid: int) -> int:
+    until = time.monotonic() + _BUSY
+    while True:
+        before, size = _asleep(pid), _uss(pid)
+        if (before and before == _asleep(pid)) or time.monotonic() > until:
+            return size
+        time.sleep(0.002)
+
+
+def _asleep(pid: int) -> list[str]:
+    # What a process's threads have done so far, as the kernel counts it, where all of them sleep.
+    threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return threads if all("State:\tS" in thread for thread in threads) else []
+
+
+def _uss(pid: int) -> int:
+    size: int = psutil.Process(pid).memory_full_info().uss
+    return size
 
 
 def growth(loader: DataLoader[Any], epochs: int = 1) -> float:
