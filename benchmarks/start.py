@@ -131,7 +131,7 @@ began
 def pictures(rounds: int) -> Table:
     """The wait from the call to the first row of the live chart at the client's end."""
     with kernel() as notebook:
-        notebook.run("import start, dltutor.display.live")  # as the cells above it have
+        notebook.run("import start, dltutor.display.instruments")  # as the cells above it have
         waits = [_first_row(notebook) for _ in range(rounds)]
     return Table(
         "From the call to the first row of the chart",

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from dltutor.diagnosis.reproduction import reproduce as reproduce
     from dltutor.display.budgeting import budget as budget
     from dltutor.display.figure import compare as compare
-    from dltutor.display.live import monitor as monitor
-    from dltutor.display.live import observe as observe
-    from dltutor.display.live import watch as watch
+    from dltutor.display.instruments import monitor as monitor
+    from dltutor.display.instruments import observe as observe
+    from dltutor.display.instruments import watch as watch
     from dltutor.failures import CATALOGUE as CATALOGUE
     from dltutor.failures.kit.contract import Case as Case
     from dltutor.lessons.kit.checking import check as check
@@ -41,11 +41,11 @@ _HOMES = {
     "explain": "dltutor.diagnosis.messages",
     "hint": "dltutor.lessons.kit.checking",
     "machine": "dltutor.observation",
-    "monitor": "dltutor.display.live",
-    "observe": "dltutor.display.live",
+    "monitor": "dltutor.display.instruments",
+    "observe": "dltutor.display.instruments",
     "progress": "dltutor.lessons.kit.checking",
     "reproduce": "dltutor.diagnosis.reproduction",
-    "watch": "dltutor.display.live",
+    "watch": "dltutor.display.instruments",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]

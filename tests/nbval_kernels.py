@@ -15,7 +15,7 @@ import nbval.plugin
 import pytest
 from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell
-from promises import broken_promises
+from tag_promises import broken_promises
 
 IDLE_TIMEOUT = 30
 """Seconds for a kernel's `idle` to follow its reply; nbval's 5 is short on a loaded machine."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nbformat import NotebookNode
 from portable import ROOT, code_cells, texts, unfit
-from promises import broken_promises, failed, tags
+from tag_promises import broken_promises, failed, tags
 
 from notebooks import METADATA
 

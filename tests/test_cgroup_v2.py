@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import confined_cases
-import nobody
 import pytest
+import unprivileged
 
 from dltutor.observation.confinement.confining import confine
 from dltutor.system import cgroup_files, cgroups
@@ -135,9 +135,9 @@ def test_in_a_tree_that_was_delegated_to_a_user_the_user_needs_no_root(
 ) -> None:
     (tree / "cgroup.subtree_control").write_text("+memory")
     for name in ("", "cgroup.procs", "cgroup.subtree_control"):
-        os.chown(tree / name, nobody.NOBODY, nobody.NOBODY)
+        os.chown(tree / name, unprivileged.NOBODY, unprivileged.NOBODY)
     with TemporaryDirectory() as hidden:  # the interpreter may lie where only root may enter
-        prefix = f"unshare --mount sh -euc {shlex.quote(nobody.opened_to_all(hidden))}"
+        prefix = f"unshare --mount sh -euc {shlex.quote(unprivileged.opened_to_all(hidden))}"
         facts = run_in(tree / "inside", confining(greedy), prefix=prefix)
     assert facts[0] == "main died"
     assert "with a cgroup (version 2)" in facts[1][0]

@@ -14,8 +14,8 @@ from notebook_runs import validate
 from tiny_notebooks import code, lesson, save
 
 from dltutor.display.chart import Chart
-from dltutor.observation.memory.lives import Life
 from dltutor.observation.memory.moments import Moment, Reading
+from dltutor.observation.memory.process_curves import ProcessCurves
 from dltutor.observation.memory.timeline import FIELDS, Timeline
 from notebooks import execute
 
@@ -149,7 +149,10 @@ def test_a_saved_notebook_always_shows_the_same_words() -> None:
 
 def test_the_end_names_who_died_and_folds_where_a_figure_follows() -> None:
     once = {name: np.array([math.nan]) for name in FIELDS}
-    lives = (Life("main", 0, once), Life("W0", 0, once, ended=1.5, died="killed by SIGKILL"))
+    lives = (
+        ProcessCurves("main", 0, once),
+        ProcessCurves("W0", 0, once, ended=1.5, died="killed by SIGKILL"),
+    )
     moment = np.array([1.0])
     record = Timeline(moment, np.array([4]), moment, moment, moment, lives)
     shown = chart()

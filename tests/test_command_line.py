@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fresh import run_fresh
+from fresh_interpreter import run_fresh
 
 import dltutor
 from dltutor.__main__ import main

@@ -19,11 +19,11 @@ from typing import Any
 
 import confined_cases
 import mounting
-import nobody
 import psutil
 import pytest
+import unprivileged
 
-from dltutor.observation.confinement import supervising
+from dltutor.observation.confinement import supervisor
 from dltutor.observation.confinement.confining import CannotConfine, confine
 from dltutor.observation.confinement.limits import ResourceLimits
 from dltutor.system import cgroups
@@ -129,7 +129,7 @@ def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() ->
     assert not seen.confinement.stand_in
     assert "memory 300 MB: enforced by the kernel, with a cgroup" in str(seen)
     assert seen.timeline.limits.cgroup == 300 * MB
-    assert any("SIGKILL" in life.died for life in seen.timeline.lives)
+    assert any("SIGKILL" in life.died for life in seen.timeline.processes)
     if not os.access("/dev/kmsg", os.R_OK):
         pytest.skip("all but the kernel's log, which may not be read here")
     (line,) = seen.confinement.kernel_log or ()
@@ -210,7 +210,7 @@ print(json.dumps(facts))
 
 @pytest.mark.timeout(120, method="thread")  # four interpreters import torch, one after the other
 def test_a_user_without_privileges_gets_dev_shm_and_a_watchdog_that_says_what_it_is() -> None:
-    done = nobody.run(AS_NOBODY, timeout=100)
+    done = unprivileged.run(AS_NOBODY, timeout=100)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["user"] != 0
@@ -240,7 +240,7 @@ except CannotConfine as refused:
 
 
 def test_where_nothing_can_be_mounted_a_dev_shm_is_refused() -> None:
-    done = nobody.run_without_namespaces(NOT_PERMITTED, timeout=50)
+    done = unprivileged.run_without_namespaces(NOT_PERMITTED, timeout=50)
     assert done.stdout.startswith(
         "shm: a /dev/shm of 32 MB for the child alone is not permitted here (unshare: "
     ), done.stderr
@@ -474,9 +474,9 @@ def test_stop_ends_it_at_any_moment(delay: float) -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (supervising, "_outside_shm"),
-        (supervising.subprocess, "Popen"),
-        (supervising, "_end"),
+        (supervisor, "_outside_shm"),
+        (supervisor.subprocess, "Popen"),
+        (supervisor, "_end"),
         (confine_module, "observation_of"),
     ],
 )
@@ -509,7 +509,7 @@ def test_a_supervisor_that_is_lost_takes_all_with_it(
 ) -> None:
     def kill() -> None:
         until(lambda: stuck_pair(own_home))
-        (supervisor,) = named(own_home, "supervisor import main")
+        (supervisor,) = named(own_home, "supervisor_main import main")
         supervisor.send_signal(violence)
 
     thread = threading.Thread(target=kill)
@@ -532,7 +532,7 @@ def test_nothing_outlives_a_killed_caller(
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", CALLER, write(STUCK)]) as caller:
         pair = until(lambda: stuck_pair(own_home))
-        (supervisor,) = named(own_home, "supervisor import main")
+        (supervisor,) = named(own_home, "supervisor_main import main")
         (main,) = [process for process in pair if process.ppid() == supervisor.pid]
         if with_supervisor:
             supervisor.suspend()  # it must not have the time to tidy up
@@ -540,7 +540,7 @@ def test_nothing_outlives_a_killed_caller(
         caller.wait(10)
     if with_supervisor:
         supervisor.kill()
-        until(lambda: not named(own_home, "supervisor import main"))
+        until(lambda: not named(own_home, "supervisor_main import main"))
         until(lambda: main not in processes(own_home))
         (left,) = folder.iterdir()
         shutil.rmtree(left)  # nobody is there to do it

@@ -16,7 +16,7 @@ from typing import Any
 import datasets
 import pytest
 from datasets import Numbers, load
-from fresh import run_fresh
+from fresh_interpreter import run_fresh
 
 from dltutor.failures import corrupt_images
 from dltutor.observation import errors

@@ -12,8 +12,8 @@ from dltutor.display.chart import Chart
 from dltutor.display.stack import stack
 from dltutor.observation.memory.collector import Collector
 from dltutor.observation.memory.estimates import Estimates, Known
-from dltutor.observation.memory.lives import Limits
 from dltutor.observation.memory.moments import Moment
+from dltutor.observation.memory.process_curves import Limits
 from dltutor.observation.memory.timeline import Timeline
 
 MB = 1 << 20

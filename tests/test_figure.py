@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 
 from dltutor.display.figure import compare, draw
 from dltutor.display.style import WORKERS, colour_of
-from dltutor.observation.memory.lives import FIELDS, Life, Limits
+from dltutor.observation.memory.process_curves import FIELDS, Limits, ProcessCurves
 from dltutor.observation.memory.timeline import Timeline
 
 ROOT = Path(__file__).parent.parent
@@ -43,7 +43,7 @@ def run(
         if not only_uss:
             values["pss"] = grown
         killed = died if role == "W0" else ""
-        lives.append(Life(role, 0, values, rows / 4 if killed else None, killed))
+        lives.append(ProcessCurves(role, 0, values, rows / 4 if killed else None, killed))
     seconds = np.arange(length) / 4
     shm, unknown = np.full(length, 3.0 * MB), np.full(length, math.nan)
     batches = np.arange(length, dtype=np.int64)

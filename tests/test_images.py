@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fresh import run_fresh
+from fresh_interpreter import run_fresh
 from PIL import Image, UnidentifiedImageError
 
 from dltutor.failures.material.images import CLASSES, SIDE, SPOILERS, draw, make_images

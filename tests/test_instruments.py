@@ -12,7 +12,7 @@ from typing import Any
 import datasets
 import pytest
 from datasets import Numbers, load
-from fresh import run_fresh
+from fresh_interpreter import run_fresh
 
 import dltutor
 from dltutor.display import screen
@@ -49,7 +49,7 @@ def kinds(displayed: list[Any]) -> list[type]:
 def roles(record: Chart | Timeline) -> list[str]:
     """Without the other processes that the tests themselves have."""
     if isinstance(record, Timeline):
-        found = {life.role for life in record.lives}
+        found = {process.role for process in record.processes}
     else:
         found = {role for row in record.history for role in row["p"]}
     return sorted(found - {"other"})
@@ -161,8 +161,10 @@ def test_watch_begins_with_w0_in_each_epoch() -> None:
         for _ in range(2):
             for _ in slow():
                 pass
-    lives = [life.role for life in watched.timeline.lives if life.role.startswith("W")]
-    assert sorted(lives) == ["W0", "W0", "W1", "W1"]
+    processes = [
+        process.role for process in watched.timeline.processes if process.role.startswith("W")
+    ]
+    assert sorted(processes) == ["W0", "W0", "W1", "W1"]
 
 
 def test_watch_lets_exceptions_through_and_still_has_the_record(displayed: list[Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import datasets
 import pytest
 from datasets import Numbers, PicklesWith, load
-from fresh import run_fresh
+from fresh_interpreter import run_fresh
 from torch.utils.data import DataLoader
 
 from dltutor.observation import observe

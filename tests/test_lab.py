@@ -15,16 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
 
+import jupyter_server
 import nbformat
-import nobody
 import notebook_rules as rules
 import pytest
-import served
+import unprivileged
 
 import dltutor
 from dltutor.__main__ import main
-from dltutor.lessons import lab, notebooks
-from dltutor.lessons.notebooks import RECORD, LaidOut, lay_out
+from dltutor.lessons import course_folder, lab
+from dltutor.lessons.course_folder import RECORD, LaidOut, lay_out
 
 ROOT = Path(__file__).parent.parent
 
@@ -138,7 +138,7 @@ def hand_out(
     monkeypatch: pytest.MonkeyPatch, folder: Path, version: str, pages: dict[str, bytes]
 ) -> LaidOut:
     """Lay out this course as this version of dltutor does."""
-    monkeypatch.setattr(notebooks, "_pages", lambda: iter(pages.items()))
+    monkeypatch.setattr(course_folder, "_pages", lambda: iter(pages.items()))
     monkeypatch.setattr(dltutor, "__version__", version)
     return lay_out(folder)
 
@@ -434,7 +434,7 @@ def test_a_folder_that_cannot_be_written_is_refused(there: bool) -> None:
     before = os.listdir("/"), os.listdir("/usr")
     code = "import sys; from dltutor.__main__ import main;"
     code += f"sys.exit(main(['lab', {str(folder)!r}]))"
-    run = nobody.run(code, timeout=60)
+    run = unprivileged.run(code, timeout=60)
     assert run.returncode == 1, run.stderr
     assert re.fullmatch(
         rf"dltutor lab: cannot lay the notebooks out in {folder}: [^\n:]+\.\n", run.stderr
@@ -477,13 +477,13 @@ def test_in_an_empty_environment_each_lesson_runs_to_its_first_check(
     folder = tmp_path / "empty"
     folder.mkdir()
     command = [str(installed / "bin/dltutor"), "lab", "--no-browser", "--port=8931"]
-    with served.server(
+    with jupyter_server.server(
         command, folder=folder, environment=environment, state=tmp_path / "jupyter"
     ) as account:
-        address, page = served.fetch(account, "")
+        address, page = jupyter_server.fetch(account, "")
         assert address.endswith("/lab/tree/00-start-here.ipynb")
         assert "<title>JupyterLab</title>" in page
-        said = {name: served.run_to_first_check(account, name) for name in LESSONS}
+        said = {name: jupyter_server.run_to_first_check(account, name) for name in LESSONS}
     assert os.listdir(folder) == ["dltutor-course"]
     for name, output in said.items():
         assert "Not attempted" in output, (name, output)

@@ -21,7 +21,7 @@ import psutil
 import pytest
 import torch.multiprocessing
 from datasets import FOR_EVER, Numbers, load
-from fresh import run_fresh
+from fresh_interpreter import run_fresh
 from torch.utils.data import DataLoader
 
 from dltutor.observation import observe

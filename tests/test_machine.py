@@ -12,7 +12,7 @@ from dataclasses import replace
 import psutil
 import pytest
 import torch
-from fresh import run_fresh
+from fresh_interpreter import run_fresh
 
 from dltutor.observation import Machine, machine
 from dltutor.system import cgroup_files

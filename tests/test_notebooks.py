@@ -11,7 +11,7 @@ import pytest
 from nbformat import NotebookNode
 from notebook_runs import DEADLINE, LEFTOVER_GRACE, validate
 from portable import code_cells
-from promises import tags
+from tag_promises import tags
 
 from notebooks import NOTEBOOKS, learner_path, read, stale, twins
 

@@ -26,7 +26,7 @@ from datasets import (
     deadline_passes,
     load,
 )
-from fresh import run_fresh
+from fresh_interpreter import run_fresh
 from torch.utils.data import DataLoader
 
 from dltutor.observation import Frame, Observation, observe, torch_internals

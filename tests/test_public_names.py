@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from fresh import run_fresh
+from fresh_interpreter import run_fresh
 
 import dltutor
 

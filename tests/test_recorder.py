@@ -111,9 +111,9 @@ def test_a_worker_that_ends_is_told_once_with_its_name() -> None:
     recorder.died(process.pid, "killed by SIGKILL")
     timeline = recorder.stop()
     assert [sample.gone for sample in samples if sample.gone] == [("W0",)]
-    (life,) = [life for life in timeline.lives if life.role == "W0"]
-    assert life.died == "killed by SIGKILL"
-    assert life.ended is not None
+    (process,) = [process for process in timeline.processes if process.role == "W0"]
+    assert process.died == "killed by SIGKILL"
+    assert process.ended is not None
 
 
 def test_a_run_of_five_seconds_has_ten_full_readings_of_each_process() -> None:
@@ -144,7 +144,11 @@ def test_the_next_epochs_workers_are_lives_of_their_own() -> None:
             until(lambda: has(samples, "W0"))
         until(lambda: not has(samples, "W0"))
     timeline = recorder.stop()
-    assert [life.role for life in timeline.lives if life.role != "other"] == ["main", "W0", "W0"]
+    assert [process.role for process in timeline.processes if process.role != "other"] == [
+        "main",
+        "W0",
+        "W0",
+    ]
 
 
 KEPT: list[int] = []
@@ -436,15 +440,15 @@ def test_the_helper_ends_with_its_parent_though_a_forked_worker_lives_on(pipe: s
         assert helper.is_running()
         parent.kill()
         parent.wait()
-        until(lambda: not lives(helper), seconds=2)
-        assert lives(worker)
+        until(lambda: not processes(helper), seconds=2)
+        assert processes(worker)
     finally:
         parent.stdout.close()
         worker.kill()
-        until(lambda: not lives(worker))
+        until(lambda: not processes(worker))
 
 
-def lives(process: psutil.Process) -> bool:
+def processes(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

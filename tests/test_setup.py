@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jupyter_server
 import pytest
-import served
 
 ROOT = Path(__file__).parent.parent
 LESSON = "notebooks/00-start-here.ipynb"
@@ -133,24 +133,26 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """`make lab`, with the Python of these tests, until it answers; its own account of itself."""
     command = ["make", f"PY={sys.executable}", "-o", ".venv/made", "lab", "LAB_ARGS=--no-browser"]
     state = tmp_path_factory.mktemp("jupyter")
-    with served.server(command, folder=ROOT, environment=ENVIRONMENT, state=state) as account:
+    with jupyter_server.server(
+        command, folder=ROOT, environment=ENVIRONMENT, state=state
+    ) as account:
         yield account
 
 
 def test_make_lab_serves_the_first_lesson(lab: dict[str, Any]) -> None:
-    answer = json.loads(served.fetch(lab, f"api/contents/{LESSON}")[1])["content"]["cells"]
+    answer = json.loads(jupyter_server.fetch(lab, f"api/contents/{LESSON}")[1])["content"]["cells"]
     written = json.loads((ROOT / LESSON).read_text())["cells"]
     assert [cell["id"] for cell in answer] == [cell["id"] for cell in written]
 
 
 def test_make_lab_opens_at_the_first_lesson(lab: dict[str, Any]) -> None:
     # The address that Jupyter prints and opens is the server's root, which leads on to here.
-    address, _ = served.fetch(lab, "")
+    address, _ = jupyter_server.fetch(lab, "")
     assert address.endswith(f"/lab/tree/{LESSON}")
 
 
 def test_make_lab_is_for_this_machine_and_wants_its_token(lab: dict[str, Any]) -> None:
     assert lab["hostname"] == "127.0.0.1"
     with pytest.raises(urllib.error.HTTPError, match="403") as refused:
-        served.fetch(lab | {"token": "guessed"}, f"api/contents/{LESSON}")
+        jupyter_server.fetch(lab | {"token": "guessed"}, f"api/contents/{LESSON}")
     refused.value.close()

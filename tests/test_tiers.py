@@ -11,7 +11,7 @@ import pytest
 import test_answers
 import tiers
 from costs import group
-from shares import LONGEST, share
+from distribution import LONGEST, share
 
 from dltutor.failures import CATALOGUE
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import ipywidgets as widgets
 
-from dltutor.display.comparison import draw_memory, draw_shared, verdict
+from dltutor.display.budget_comparison import draw_memory, draw_shared, verdict
 from dltutor.observation.budget.own_loader import (
     Batch,
     own_footprint,

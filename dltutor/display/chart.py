@@ -106,8 +106,8 @@ class Chart(anywidget.AnyWidget):
             timeline: What was recorded, if it is shown as a figure from now on: the chart then
                 folds to one line. It knows better than the samples who died.
         """
-        lives = timeline.lives if timeline else ()
-        died = [[life.role, life.ended, life.died] for life in lives if life.died]
+        processes = timeline.processes if timeline else ()
+        died = [[each.role, each.ended, each.died] for each in processes if each.died]
         self.end = {"how": how, "died": died, "folded": timeline is not None}
 
     def _settle(self, moment: Moment) -> None:

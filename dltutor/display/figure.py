@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 
 from dltutor.display.stack import MB, Stack, colour_of_layer, draw_stack, label_stack, stack
 from dltutor.display.style import OTHER, STYLE, colour_of
-from dltutor.observation.memory.lives import Floats
+from dltutor.observation.memory.process_curves import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import size
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dltutor.display.style import ALARM, TEXT, colour_of
-from dltutor.observation.memory.lives import Floats
+from dltutor.observation.memory.process_curves import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import size
 
@@ -113,14 +113,14 @@ def _label(axes: Axes, height: float, label: str, value: float, colour: str) -> 
 
 
 def _mark_deaths(axes: Axes, drawn: Stack, timeline: Timeline, limit: float | None) -> None:
-    for life in timeline.lives:
-        if life.died and life.rows.stop > life.rows.start:
-            last = float(timeline.seconds[life.rows][-1])
+    for process in timeline.processes:
+        if process.died and process.rows.stop > process.rows.start:
+            last = float(timeline.seconds[process.rows][-1])
             height = float(np.interp(last, drawn.seconds, drawn.total))
             late = last > float(np.mean(drawn.seconds))
             axes.plot(last, height, "X", color=ALARM, markersize=10, markeredgecolor="white")
             axes.annotate(
-                f"{life.role} {life.died}",
+                f"{process.role} {process.died}",
                 (last, height if limit is None else limit),
                 (4 if late else -4, 9 if limit is None else _ABOVE_LIMIT),
                 textcoords="offset points",

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from dltutor.lessons.notebooks import lay_out
+from dltutor.lessons.course_folder import lay_out
 
 FOLDER: Final = "dltutor-course"
 FIRST: Final = "00-start-here.ipynb"

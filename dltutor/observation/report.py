@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from dltutor.observation import texts, wording
+from dltutor.observation import report_text, texts
 from dltutor.tables import Table
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Observation:
 
     def story(self) -> Table:
         """The observation in a few rows that are the same on every run: no pids, no times."""
-        return wording.story(self)
+        return report_text.story(self)
 
     def __str__(self) -> str:
         return str(self.story())

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.lessons.kit import sandbox, store
+from dltutor.lessons.kit import sandbox, saved_outcomes
 from dltutor.lessons.kit.exercise import Exercise, Grader
 from dltutor.lessons.kit.outcomes import (
     Outcome,
@@ -84,7 +84,7 @@ def check(exercise: str, answer: Any) -> Result:
         return _strict(Result(Outcome.COULD_NOT_CHECK, _unknown(exercise)))
     result = _in_sandbox(found, answer)
     try:
-        store.save(found.name, result.outcome)
+        saved_outcomes.save(found.name, result.outcome)
     except OSError as error:
         print(f"Your progress could not be saved: {error}.")
     return _strict(result)
@@ -108,7 +108,7 @@ def hint(exercise: str) -> Note:
 
 def progress() -> Table:
     """Which exercises are solved, across lessons."""
-    outcomes = store.load()
+    outcomes = saved_outcomes.load()
     rows = tuple(
         (each.name, each.title, outcomes.get(each.name, Outcome.NOT_ATTEMPTED).value)
         for each in exercises().values()

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.material.captions import CaptionDicts, CaptionObjects, FixedWidthCaptions
-from dltutor.observation.memory.timeline import Life, Timeline
+from dltutor.observation.memory.timeline import ProcessCurves, Timeline
 
 _CROWD: Final = 80  # boxes in one image; the others have 0 to 5
 _PLACES: Final = ("a lake", "the Café", "\N{GREEK SMALL LETTER OMEGA} Square", "a very long wall")
@@ -129,9 +129,9 @@ def workers_own(timeline: Timeline) -> Timeline:
 
     Where a timeline has no PSS, its areas are USS.
     """
-    workers = (life for life in timeline.lives if life.role in timeline.workers)
-    return replace(timeline, lives=tuple(_unshared(life) for life in workers))
+    workers = (life for life in timeline.processes if life.role in timeline.workers)
+    return replace(timeline, processes=tuple(_unshared(life) for life in workers))
 
 
-def _unshared(life: Life) -> Life:
+def _unshared(life: ProcessCurves) -> ProcessCurves:
     return replace(life, values={**life.values, "pss": np.full_like(life.values["pss"], np.nan)})

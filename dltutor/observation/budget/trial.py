@@ -18,7 +18,7 @@ from dltutor.observation.budget.prediction import Footprint, Prediction
 from dltutor.observation.budget.room import room
 from dltutor.observation.budget.settings import Settings, check_start_method
 from dltutor.observation.budget.usage import Usage
-from dltutor.observation.confinement.supervising import argv_of, supervised, workspace
+from dltutor.observation.confinement.supervisor import argv_of, supervised, workspace
 from dltutor.observation.confinement.task import Task
 from dltutor.observation.texts import without_colors
 

@@ -1,7 +1,7 @@
 """A loader or a script in a child interpreter under limits: what `confine` is made of.
 
 From the caller's side to the child's: `confining` (confine itself), `targets`, `limits`,
-`supervising`; in a process between the two, `supervisor`, `child`, `watchdog`; in the child,
+`supervisor`; in a process between the two, `supervisor_main`, `child`, `watchdog`; in the child,
 `child_main`; afterwards `results` and `from_outside`. The cgroup and the mount themselves are
 made in `dltutor.system`.
 

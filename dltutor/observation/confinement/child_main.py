@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader
 
 from dltutor.observation import errors
 from dltutor.observation.confinement.from_outside import timeline_of, unobserved
-from dltutor.observation.memory.lives import Limits
 from dltutor.observation.memory.moments import Moment
+from dltutor.observation.memory.process_curves import Limits
 from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.report import Observation
 from dltutor.observation.stacks import answer_when_asked

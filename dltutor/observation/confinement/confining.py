@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dltutor.observation.confinement.limits import ResourceLimits
 from dltutor.observation.confinement.results import Ended, observation_of
-from dltutor.observation.confinement.supervising import argv_of, supervised, workspace
+from dltutor.observation.confinement.supervisor import argv_of, supervised, workspace
 from dltutor.observation.confinement.targets import Function, Script, read_target
 from dltutor.observation.confinement.task import Task
 from dltutor.observation.report import Observation

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dltutor.observation import errors
-from dltutor.observation.memory.lives import FIELDS, Life, Limits
 from dltutor.observation.memory.moments import Moment, Reading
+from dltutor.observation.memory.process_curves import FIELDS, Limits, ProcessCurves
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Frame, Observation
 
@@ -70,18 +70,18 @@ def timeline_of(samples: Sequence[Moment], limits: Limits, *notes: str) -> Timel
         shm=_column(sample.shm for sample in samples),
         available=_column(sample.available for sample in samples),
         cgroup=_column(sample.cgroup for sample in samples),
-        lives=tuple(_life(role, samples) for role in roles),
+        processes=tuple(_life(role, samples) for role in roles),
         limits=limits,
         notes=notes,
     )
 
 
-def _life(role: str, samples: Sequence[Moment]) -> Life:
+def _life(role: str, samples: Sequence[Moment]) -> ProcessCurves:
     rows = [row for row, sample in enumerate(samples) if role in sample.processes]
     seen = [sample.processes.get(role, Reading()) for sample in samples[rows[0] : rows[-1] + 1]]
     values = {field: _column(getattr(each, field) for each in seen) for field in FIELDS}
     gone = rows[-1] + 1 < len(samples)
-    return Life(role, rows[0], values, samples[rows[-1] + 1].seconds if gone else None)
+    return ProcessCurves(role, rows[0], values, samples[rows[-1] + 1].seconds if gone else None)
 
 
 def _column(values: Iterable[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -17,8 +17,8 @@ import numpy as np
 from dltutor.observation.confinement.from_outside import timeline_of, unobserved
 from dltutor.observation.confinement.limits import Confinement, ResourceLimits
 from dltutor.observation.confinement.task import Report, worker_numbers
-from dltutor.observation.memory.lives import Limits
 from dltutor.observation.memory.moments import Moment
+from dltutor.observation.memory.process_curves import Limits
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Frame, Observation
 from dltutor.observation.stacks import main_thread

@@ -1,136 +1,166 @@
-"""The supervisor: a small process that starts a child under limits, waits for it, and tidies up.
-
-It stands between `confine` and the child, so that the clean-up is in one place, whatever becomes
-of either: processes, what they left in `/dev/shm`, the cgroup and, where the process that
-called `confine` is gone, the folder. It imports the standard library only.
-"""
+"""Starting the supervisor of a child interpreter, and waiting for its report."""
 
 from __future__ import annotations
 
 import json
 import os
-import select
-import shutil
-import signal
+import subprocess
 import sys
-import time
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
-from dltutor.observation.confinement import child
-from dltutor.observation.confinement.task import Report, Task, worker_numbers
-from dltutor.observation.confinement.watchdog import Watchdog
+from dltutor.observation.confinement.task import Report, Task
+from dltutor.observation.interrupts import Interrupts, interrupts_held
+from dltutor.observation.memory.recorder import Recorder
+from dltutor.observation.memory.timeline import Timeline
+from dltutor.observation.texts import fate
 from dltutor.system import cgroups
-from dltutor.system.kernel_log import KernelLog
-from dltutor.system.process_memory import reader
-from dltutor.system.processes import adopt_orphans, end_descendants, unlink_segments
+from dltutor.system.processes import end_strays
 
-_TICK: Final = 0.05  # seconds between two looks
-_ANSWER: Final = 2.0  # seconds for the child to write where it stands
+_PATIENCE: Final = 20.0  # seconds for the supervisor to end everything that it supervises
+
+# The supervisor does without site-packages, and without torch, which the packages import.
+_SUPERVISOR: Final = """
+import json, sys, types
+task, folders, path = map(json.loads, sys.argv[1:])
+for name in folders:
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [folders[name]]
+sys.path += path
+from dltutor.observation.confinement.supervisor_main import main
+main(task)
+"""
+_CHILD: Final = (
+    "import sys; from importlib import import_module; module, folder, *sys.path = sys.argv[1:]; "
+    "import_module(module).main(folder)"
+)
 
 
-def main(options: dict[str, Any]) -> None:
-    """Do a Task; write the child's pid on one line, and the Report on another.
+def argv_of(module: str, folder: Path) -> list[str]:
+    """The command line of a child that calls `main(folder)` of a module.
+
+    It gets the path of this process, so that it finds the same modules.
+    """
+    return [sys.executable, "-X", "faulthandler", "-c", _CHILD, module, str(folder), *sys.path]
+
+
+@contextmanager
+def workspace() -> Iterator[tuple[Path, Interrupts | None]]:
+    """A folder for all that a child writes; it is gone at the end of the block.
+
+    In the main thread Stop is held back in the block. In others it is not heard anyway.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    with (
+        interrupts_held() if main else nullcontext() as interrupts,
+        tempfile.TemporaryDirectory(prefix="dltutor-child-", dir=_outside_shm()) as name,
+    ):
+        yield Path(name), interrupts
+
+
+def _outside_shm() -> str | None:
+    # The child may get another /dev/shm, and would not find a folder in this one.
+    return "/tmp" if os.path.realpath(tempfile.gettempdir()).startswith("/dev/shm") else None
+
+
+class Supervisor:
+    """A running supervisor.
 
     Args:
-        options: The Task's fields.
+        process: Its process.
+        errors: The file in which it writes if it fails.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    adopt_orphans()
-    task, report, log = Task(**options), Report(), KernelLog()
-    group = None
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+        self._process = process
+        self._errors = errors
+
+    def wait(
+        self, interrupts: Interrupts | None, *, record: bool = False
+    ) -> tuple[Report, Timeline | None]:
+        """Wait until the child has ended and everything of it is gone.
+
+        Args:
+            interrupts: Let through while it waits; None where none are held back.
+            record: Record the memory of the child meanwhile.
+
+        Returns:
+            The report, and the timeline if there was a child to record.
+
+        Raises:
+            RuntimeError: The supervisor itself was killed.
+        """
+        line = self._read(interrupts)
+        timeline = None
+        if "started" in line:
+            recorder = _recorder(line["started"]) if record else None
+            try:
+                line = self._read(interrupts)
+            finally:
+                if recorder is not None:
+                    timeline = recorder.stop()
+        return Report(**line), timeline
+
+    def _read(self, interrupts: Interrupts | None) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        with interrupts.let_through() if interrupts else nullcontext():
+            line = self._process.stdout.readline()
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        said = self._errors.read_text().strip().splitlines()[-1:]
+        why = ": ".join([fate(self._process.wait(_PATIENCE)), *said])
+        raise RuntimeError(f"the process that supervises the child was lost: it {why}")
+
+
+@contextmanager
+def supervised(task: Task) -> Iterator[Supervisor]:
+    """Start a supervisor; at the end of the block it, its child and what they started are gone."""
+    observation = Path(__file__).parents[1]
+    folders = {"dltutor": str(observation.parent), "dltutor.observation": str(observation)}
+    arguments = [json.dumps(each) for each in (asdict(task), folders, sys.path)]
+    errors = Path(task.folder) / "supervisor"
+    with errors.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _SUPERVISOR, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            # What the child leaves in its temporary folder goes with ours.
+            env={**os.environ, "TMPDIR": task.folder, "PYTHONUNBUFFERED": "1"},
+            # Stop, which interrupts the whole process group, must not reach it.
+            start_new_session=True,
+        )
     try:
-        cgroups.remove_abandoned()
-        group = _make_group(task, report)
-        try:
-            report.pid = _start(task, group)
-        except child.Refused as refused:
-            if refused.limit != "memory" or group is None:
-                raise
-            group.remove()  # it could be made, but not entered
-            group, report.no_cgroup = None, refused.why
-            report.pid = _start(task, None)
-        _tell({"started": report.pid})
-        _wait(task, report)
-    except child.Refused as refused:
-        report.refused = refused.limit, refused.why
+        yield Supervisor(process, errors)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        unlink_segments({*end_descendants(), *worker_numbers(task.folder)})
-        if group is not None:
-            report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
-            report.oom_kills, report.peak = group.kills, group.peak
-            group.remove()
-        if os.getppid() != task.parent:
-            shutil.rmtree(task.folder, ignore_errors=True)
-    _tell(asdict(report))
+        _end(process, task.folder)
 
 
-def _make_group(task: Task, report: Report) -> cgroups.Group | None:
-    if task.memory is None:
-        return None
-    if not task.use_cgroup:
-        report.no_cgroup = "DLTUTOR_WATCHDOG is set"
-        return None
+def _end(process: subprocess.Popen[bytes], folder: str) -> None:
+    pipes: list[IO[bytes] | None] = [process.stdin, process.stdout]
+    for pipe in pipes:
+        if pipe is not None:
+            pipe.close()  # a closed input tells it to end
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_PATIENCE)
+    if process.returncode is None:
+        process.kill()
+        process.wait()
+    if process.returncode != 0:  # killed or stopped: perhaps it did not tidy up
+        end_strays(folder)
+        cgroups.remove_abandoned()
+
+
+def _recorder(pid: int) -> Recorder | None:
     try:
-        return cgroups.make(task.memory)
-    except OSError as error:
-        report.no_cgroup = error.strerror or str(error)
+        recorder = Recorder(pid=pid)
+    except ValueError:  # it has ended already
         return None
-
-
-def _start(task: Task, group: cgroups.Group | None) -> int:
-    output = os.path.join(task.folder, "output")
-    return child.start(
-        task.argv, output=output, group=group, shm=task.shm, open_files=task.open_files
-    )
-
-
-def _wait(task: Task, report: Report) -> None:
-    watchdog = None
-    if task.memory is not None and report.no_cgroup:
-        watchdog = Watchdog(task.memory, reader(), lambda: worker_numbers(task.folder))
-    observing = Path(task.folder) / "observing"
-    started = time.monotonic()
-    stop_at, seconds_observing = started + task.seconds, task.seconds_observing
-    while not _nobody_waits(task.parent):
-        pid, status = os.waitpid(report.pid, os.WNOHANG)
-        report.seconds = time.monotonic() - started
-        if pid:
-            report.exitcode = os.waitstatus_to_exitcode(status)
-            break
-        if seconds_observing is not None and observing.exists():
-            stop_at, seconds_observing = time.monotonic() + seconds_observing, None
-        if time.monotonic() > stop_at:
-            report.stopped = True
-            if task.seconds_observing is not None:  # no script: it writes where it stands
-                _ask_where_it_stands(report.pid, Path(task.folder) / f"stack-{report.pid}")
-            break
-        if watchdog is not None:
-            watchdog.look()
-            report.watchdog = tuple(watchdog.killed)
-
-
-def _ask_where_it_stands(pid: int, answer: Path) -> None:
-    os.kill(pid, signal.SIGUSR2)
-    until = time.monotonic() + _ANSWER
-    before, size = -1, 0
-    while size != before or not size:  # until it has written, and writes no more
-        if time.monotonic() > until:
-            return
-        time.sleep(_TICK)
-        before, size = size, answer.stat().st_size if answer.exists() else 0
-
-
-def _nobody_waits(parent: int) -> bool:
-    # A closed input says so; but somebody else may have inherited its other end.
-    return bool(select.select([0], [], [], _TICK)[0]) or os.getppid() != parent
-
-
-def _tell(line: dict[str, Any]) -> None:
-    try:
-        os.write(1, json.dumps(line).encode() + b"\n")
-    except BrokenPipeError:  # nobody listens
-        sys.exit(1)
+    recorder.start()
+    return recorder

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dltutor.observation.memory.estimates import Estimates, Known
-from dltutor.observation.memory.lives import FIELDS, Field, Life, Limits
 from dltutor.observation.memory.moments import Moment, Reading
+from dltutor.observation.memory.process_curves import FIELDS, Field, Limits, ProcessCurves
 from dltutor.observation.memory.timeline import Timeline
 
 _MACHINE = ("shm", "available", "cgroup")
@@ -143,7 +143,7 @@ class Collector:
         shown = [(pid, process) for pid, process in self._lives if pid not in self.hidden]
         return Timeline(
             **{**columns, "batches": columns["batches"].astype(np.int64)},
-            lives=tuple(self._life(pid, process) for pid, process in shown),
+            processes=tuple(self._life(pid, process) for pid, process in shown),
             limits=self.limits,
             notes=(*notes, *self._missing()),
         )
@@ -162,9 +162,9 @@ class Collector:
         process.role = self.names.get(pid)
         return self._role(pid)
 
-    def _life(self, pid: int, process: _Process) -> Life:
+    def _life(self, pid: int, process: _Process) -> ProcessCurves:
         last = {each: other for each, other in self._lives}[pid]
-        return Life(
+        return ProcessCurves(
             role=process.role or self._role(pid),
             first=process.first,
             values={name: np.array(process.values[name]) for name in FIELDS},

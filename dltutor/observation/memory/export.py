@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dltutor.observation.memory.lives import FIELDS
+from dltutor.observation.memory.process_curves import FIELDS
 
 if TYPE_CHECKING:
     from dltutor.observation.memory.timeline import Timeline
@@ -30,13 +30,13 @@ def as_dict(timeline: Timeline) -> dict[str, Any]:
         "notes": list(timeline.notes),
         "processes": [
             {
-                "role": life.role,
-                "first": life.first,
-                "ended": life.ended,
-                "died": life.died,
-                **{field: _plain(values) for field, values in life.values.items()},
+                "role": process.role,
+                "first": process.first,
+                "ended": process.ended,
+                "died": process.died,
+                **{field: _plain(values) for field, values in process.values.items()},
             }
-            for life in timeline.lives
+            for process in timeline.processes
         ],
     }
 
@@ -52,10 +52,10 @@ def write_csv(timeline: Timeline, path: str | PathLike[str]) -> None:
 
 def _cells(timeline: Timeline) -> Iterator[list[Any]]:
     columns = [_plain(getattr(timeline, name)) for name in _COLUMNS]
-    for number, life in enumerate(timeline.lives):
-        values = [_plain(life.values[field]) for field in FIELDS]
-        for row, figures in enumerate(zip(*values, strict=True), start=life.first):
-            yield [*(column[row] for column in columns), number, life.role, *figures]
+    for number, process in enumerate(timeline.processes):
+        values = [_plain(process.values[field]) for field in FIELDS]
+        for row, figures in enumerate(zip(*values, strict=True), start=process.first):
+            yield [*(column[row] for column in columns), number, process.role, *figures]
 
 
 def _plain(values: NDArray[Any]) -> list[float | int | None]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dltutor.observation.memory.collector import Collector
-from dltutor.observation.memory.lives import Limits
 from dltutor.observation.memory.moments import Moment
+from dltutor.observation.memory.process_curves import Limits
 from dltutor.observation.memory.timeline import Timeline
 
 _SAMPLER: Final = Path(__file__).with_name("sampler.py")

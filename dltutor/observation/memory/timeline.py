@@ -15,10 +15,17 @@ from numpy.typing import NDArray
 
 from dltutor.observation.memory import export
 from dltutor.observation.memory.estimates import Estimate, Estimates
-from dltutor.observation.memory.growth import slopes, steady
-from dltutor.observation.memory.lives import FIELDS, Field, Floats, Life, Limits
+from dltutor.observation.memory.process_curves import (
+    FIELDS,
+    Field,
+    Floats,
+    Limits,
+    ProcessCurves,
+    slopes,
+    steady,
+)
 
-__all__ = ["FIELDS", "Field", "Life", "Limits", "Timeline"]
+__all__ = ["FIELDS", "Field", "Limits", "ProcessCurves", "Timeline"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +41,7 @@ class Timeline:
         shm: In use in `/dev/shm`, by whomever.
         available: What the machine could still give without swapping.
         cgroup: Charged to the cgroup, page cache included.
-        lives: The processes. One role may have several, one after the other: each epoch may
+        processes: All of them. One role may have several, one after the other: each epoch may
             start new workers.
         limits: What bounds the memory.
         notes: What is missing in the picture, and why.
@@ -45,7 +52,7 @@ class Timeline:
     shm: Floats
     available: Floats
     cgroup: Floats
-    lives: tuple[Life, ...] = ()
+    processes: tuple[ProcessCurves, ...] = ()
     limits: Limits = field(default_factory=Limits)
     notes: tuple[str, ...] = ()
 
@@ -55,7 +62,7 @@ class Timeline:
     @property
     def roles(self) -> tuple[str, ...]:
         """main, W0, W1, ..., other: those that were seen."""
-        return tuple(sorted({life.role for life in self.lives}, key=_role_order))
+        return tuple(sorted({process.role for process in self.processes}, key=_role_order))
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -74,13 +81,13 @@ class Timeline:
             One entry for each sample; the sum where several processes have the role at once.
         """
         _check_field(field)
-        return self._sum((life, life.values[field]) for life in self._of(role))
+        return self._sum((process, process.values[field]) for process in self._of(role))
 
     @property
     def kind(self) -> str:
         """What `memory_curve` is made of: PSS, or USS where there is no PSS; else empty."""
         kinds: tuple[Field, ...] = ("pss", "uss")
-        read = (kind for kind in kinds if any(life.was_read(kind) for life in self.lives))
+        read = (kind for kind in kinds if any(process.was_read(kind) for process in self.processes))
         return next(read, "").upper()
 
     def memory_curve(self, role: str) -> Floats:
@@ -98,7 +105,7 @@ class Timeline:
         A batch that waits in `/dev/shm` is in no process until main takes it: `shm` has it.
         As in `pss_curve`; NaN where nothing is known.
         """
-        return self._pss(self.lives)
+        return self._pss(self.processes)
 
     def pss_curve(self, role: str) -> Floats:
         """PSS of one role in every sample, also where it was not read.
@@ -113,7 +120,7 @@ class Timeline:
         Where it was read, the curve is what was read. In between, minor faults tell how it grew;
         see `memory.estimates.Estimate`. NaN where USS was never read.
         """
-        return self._sum((life, self._private(life)) for life in self._of(role))
+        return self._sum((process, self._private(process)) for process in self._of(role))
 
     def peak(self, field: Field | Literal["shm"], role: str | None = None) -> float:
         """The highest value of a field.
@@ -129,10 +136,10 @@ class Timeline:
         if field == "shm":
             return _highest(self.shm)
         _check_field(field)
-        lives = self.lives if role is None else self._of(role)
+        found = self.processes if role is None else self._of(role)
         if field == "pss":
-            return _highest(self._pss(lives))
-        return _highest(self._sum((life, life.values[field]) for life in lives))
+            return _highest(self._pss(found))
+        return _highest(self._sum((process, process.values[field]) for process in found))
 
     def growth(
         self, role: str, field: Field = "uss", per: Literal["batch", "second"] = "batch"
@@ -157,9 +164,9 @@ class Timeline:
         if per not in ("batch", "second"):
             raise ValueError(f"per must be 'batch' or 'second', got {per!r}")
         found = [np.empty(0)]
-        for life in self._of(role):
-            values = self._private(life) if field == "uss" else life.values[field]
-            batches, seconds = self.batches[life.rows], self.seconds[life.rows]
+        for process in self._of(role):
+            values = self._private(process) if field == "uss" else process.values[field]
+            batches, seconds = self.batches[process.rows], self.seconds[process.rows]
             usable = steady(batches, seconds) & ~np.isnan(values)
             along = batches if per == "batch" else seconds
             found.append(slopes(along[usable].astype(float), values[usable]))
@@ -178,40 +185,40 @@ class Timeline:
         """
         export.write_csv(self, path)
 
-    def _of(self, role: str) -> tuple[Life, ...]:
-        return tuple(life for life in self.lives if life.role == role)
+    def _of(self, role: str) -> tuple[ProcessCurves, ...]:
+        return tuple(process for process in self.processes if process.role == role)
 
-    def _sum(self, parts: Iterable[tuple[Life, Floats]]) -> Floats:
+    def _sum(self, parts: Iterable[tuple[ProcessCurves, Floats]]) -> Floats:
         total = np.full(len(self.seconds), math.nan)
-        for life, values in parts:
-            rows, known = life.rows, ~np.isnan(values)
+        for process, values in parts:
+            rows, known = process.rows, ~np.isnan(values)
             total[rows][known] = np.nan_to_num(total[rows][known]) + values[known]
         return total
 
-    def _pss(self, lives: Iterable[Life]) -> Floats:
-        return self._memory(lives if self.kind == "PSS" else ())
+    def _pss(self, found: Iterable[ProcessCurves]) -> Floats:
+        return self._memory(found if self.kind == "PSS" else ())
 
-    def _memory(self, lives: Iterable[Life]) -> Floats:
+    def _memory(self, found: Iterable[ProcessCurves]) -> Floats:
         estimates = self._estimates if self.kind else {}
-        return self._sum((life, estimates[life][1]) for life in lives if estimates)
+        return self._sum((process, estimates[process][1]) for process in found if estimates)
 
-    def _private(self, life: Life) -> Floats:
-        private, _ = self._estimates[life]
-        return private if life.was_read("uss") else np.full(len(private), math.nan)
+    def _private(self, process: ProcessCurves) -> Floats:
+        private, _ = self._estimates[process]
+        return private if process.was_read("uss") else np.full(len(private), math.nan)
 
     @cached_property
-    def _estimates(self) -> dict[Life, tuple[Floats, Floats]]:
+    def _estimates(self) -> dict[ProcessCurves, tuple[Floats, Floats]]:
         # Of each process: private memory, and that with its share of the rest.
-        known = {life: life.known() for life in self.lives}
+        known = {process: process.known() for process in self.processes}
         estimates = Estimates()
         for row, seconds in enumerate(self.seconds.tolist()):
-            here = [life for life in self.lives if life.rows.start <= row < life.rows.stop]
-            estimates.add(seconds, {life: known[life][row - life.first] for life in here})
+            here = [it for it in self.processes if it.rows.start <= row < it.rows.stop]
+            estimates.add(seconds, {it: known[it][row - it.first] for it in here})
         found = {}
-        for life in self.lives:
-            estimate = estimates.of.get(life, Estimate())
+        for process in self.processes:
+            estimate = estimates.of.get(process, Estimate())
             private, shared = np.array(estimate.private), np.array(estimate.shared)
-            found[life] = private, private + shared
+            found[process] = private, private + shared
         return found
 
 

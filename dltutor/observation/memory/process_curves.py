@@ -1,7 +1,8 @@
-"""One process's part of a Timeline, and the limits that it lived under."""
+"""One process's part of a Timeline, how its curves grow, and the limits that it lived under."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -15,6 +16,7 @@ Floats = NDArray[np.float64]
 # What is kept of each process; `moments.Reading` has the same names.
 Field = Literal["rss", "uss", "pss", "pss_shm", "faults", "fds", "threads"]
 FIELDS: Final[tuple[Field, ...]] = get_args(Field)
+_MOST_POINTS: Final = 400  # of a curve; every pair of them is looked at
 _ESTIMATED_FROM: Final[tuple[Field, ...]] = ("rss", "faults", "uss", "pss")  # as in Known
 
 
@@ -39,7 +41,7 @@ class Limits:
 
 
 @dataclass(frozen=True, eq=False)
-class Life:
+class ProcessCurves:
     """One process, from the sample that first saw it to the last.
 
     Args:
@@ -69,3 +71,28 @@ class Life:
     def was_read(self, field: Field) -> bool:
         """Whether a field has any value."""
         return not bool(np.isnan(self.values[field]).all())
+
+
+def slopes(along: Floats, values: Floats) -> Floats:
+    """The slopes between all pairs of points; their median is Theil and Sen's estimate."""
+    step = max(1, math.ceil(len(along) / _MOST_POINTS))
+    one, other = np.triu_indices(len(along[::step]), k=1)
+    run = along[::step][other] - along[::step][one]
+    rise = values[::step][other] - values[::step][one]
+    return np.asarray(rise[run > 0] / run[run > 0])
+
+
+def steady(batches: NDArray[np.int64], seconds: Floats) -> NDArray[np.bool_]:
+    """Which samples of a process lie in the steady part of its life.
+
+    It begins at the first batch that arrives in its life or, where no batch is counted, after a
+    quarter of it, at most one second.
+
+    Args:
+        batches: Delivered by each of its samples.
+        seconds: When each was taken.
+    """
+    if batches.size and batches[-1] > batches[0]:
+        return np.asarray(batches > batches[0])
+    start_up = min(1.0, 0.25 * float(np.ptp(seconds))) if seconds.size else 0.0
+    return np.asarray(seconds >= seconds[:1] + start_up)

@@ -1,0 +1,136 @@
+"""The supervisor: a small process that starts a child under limits, waits for it, and tidies up.
+
+It stands between `confine` and the child, so that the clean-up is in one place, whatever becomes
+of either: processes, what they left in `/dev/shm`, the cgroup and, where the process that
+called `confine` is gone, the folder. It imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from dltutor.observation.confinement import child
+from dltutor.observation.confinement.task import Report, Task, worker_numbers
+from dltutor.observation.confinement.watchdog import Watchdog
+from dltutor.system import cgroups
+from dltutor.system.kernel_log import KernelLog
+from dltutor.system.process_memory import reader
+from dltutor.system.processes import adopt_orphans, end_descendants, unlink_segments
+
+_TICK: Final = 0.05  # seconds between two looks
+_ANSWER: Final = 2.0  # seconds for the child to write where it stands
+
+
+def main(options: dict[str, Any]) -> None:
+    """Do a Task; write the child's pid on one line, and the Report on another.
+
+    Args:
+        options: The Task's fields.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    adopt_orphans()
+    task, report, log = Task(**options), Report(), KernelLog()
+    group = None
+    try:
+        cgroups.remove_abandoned()
+        group = _make_group(task, report)
+        try:
+            report.pid = _start(task, group)
+        except child.Refused as refused:
+            if refused.limit != "memory" or group is None:
+                raise
+            group.remove()  # it could be made, but not entered
+            group, report.no_cgroup = None, refused.why
+            report.pid = _start(task, None)
+        _tell({"started": report.pid})
+        _wait(task, report)
+    except child.Refused as refused:
+        report.refused = refused.limit, refused.why
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        unlink_segments({*end_descendants(), *worker_numbers(task.folder)})
+        if group is not None:
+            report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
+            report.oom_kills, report.peak = group.kills, group.peak
+            group.remove()
+        if os.getppid() != task.parent:
+            shutil.rmtree(task.folder, ignore_errors=True)
+    _tell(asdict(report))
+
+
+def _make_group(task: Task, report: Report) -> cgroups.Group | None:
+    if task.memory is None:
+        return None
+    if not task.use_cgroup:
+        report.no_cgroup = "DLTUTOR_WATCHDOG is set"
+        return None
+    try:
+        return cgroups.make(task.memory)
+    except OSError as error:
+        report.no_cgroup = error.strerror or str(error)
+        return None
+
+
+def _start(task: Task, group: cgroups.Group | None) -> int:
+    output = os.path.join(task.folder, "output")
+    return child.start(
+        task.argv, output=output, group=group, shm=task.shm, open_files=task.open_files
+    )
+
+
+def _wait(task: Task, report: Report) -> None:
+    watchdog = None
+    if task.memory is not None and report.no_cgroup:
+        watchdog = Watchdog(task.memory, reader(), lambda: worker_numbers(task.folder))
+    observing = Path(task.folder) / "observing"
+    started = time.monotonic()
+    stop_at, seconds_observing = started + task.seconds, task.seconds_observing
+    while not _nobody_waits(task.parent):
+        pid, status = os.waitpid(report.pid, os.WNOHANG)
+        report.seconds = time.monotonic() - started
+        if pid:
+            report.exitcode = os.waitstatus_to_exitcode(status)
+            break
+        if seconds_observing is not None and observing.exists():
+            stop_at, seconds_observing = time.monotonic() + seconds_observing, None
+        if time.monotonic() > stop_at:
+            report.stopped = True
+            if task.seconds_observing is not None:  # no script: it writes where it stands
+                _ask_where_it_stands(report.pid, Path(task.folder) / f"stack-{report.pid}")
+            break
+        if watchdog is not None:
+            watchdog.look()
+            report.watchdog = tuple(watchdog.killed)
+
+
+def _ask_where_it_stands(pid: int, answer: Path) -> None:
+    os.kill(pid, signal.SIGUSR2)
+    until = time.monotonic() + _ANSWER
+    before, size = -1, 0
+    while size != before or not size:  # until it has written, and writes no more
+        if time.monotonic() > until:
+            return
+        time.sleep(_TICK)
+        before, size = size, answer.stat().st_size if answer.exists() else 0
+
+
+def _nobody_waits(parent: int) -> bool:
+    # A closed input says so; but somebody else may have inherited its other end.
+    return bool(select.select([0], [], [], _TICK)[0]) or os.getppid() != parent
+
+
+def _tell(line: dict[str, Any]) -> None:
+    try:
+        os.write(1, json.dumps(line).encode() + b"\n")
+    except BrokenPipeError:  # nobody listens
+        sys.exit(1)
