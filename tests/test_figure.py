@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from nbclient import NotebookClient
 
-from dltutor.display.figure import compare, draw
+from dltutor.display.figure import compare, draw, draw_growth
 from dltutor.display.style import WORKERS, colour_of
 from dltutor.observation.memory.process_curves import FIELDS, Limits, ProcessCurves
 from dltutor.observation.memory.timeline import Timeline
@@ -113,6 +114,26 @@ def test_two_runs_have_one_scale_and_their_peaks_in_words() -> None:
     assert first.get_ylim()[1] > 1200
     assert "list\npeak 1.2 GB\nworkers hold 800 MB of their own" in texts(figure)
     assert "array\npeak 120 MB\nworkers hold 80 MB of their own" in texts(figure)
+
+
+def test_growth_is_drawn_by_process_from_the_first_batch_to_the_last() -> None:
+    figure = draw_growth({"grows": run(pss=40 * MB), "more": run(pss=80 * MB, length=12)})
+    memory, other, shm, _, files, _ = figure.axes
+    assert [axes.get_title(loc="left") for axes in (memory, other)] == ["grows", "more"]
+    assert memory.get_ylim() == other.get_ylim()
+    assert [line.get_label() for line in memory.lines] == ["main", "W0", "W1"]
+    grown = np.asarray(memory.lines[1].get_ydata(), float)
+    # 20 samples, one batch in each: from the second batch, W1's, to the last but one.
+    assert grown == pytest.approx(np.linspace(20, 40, 20)[2:19] - np.linspace(20, 40, 20)[2])
+    assert memory.lines[1].get_xdata()[0] == 0
+    assert len(shm.lines) == len(files.lines) == 3
+    assert not np.any(files.lines[0].get_ydata())
+
+
+def test_growth_without_batches_or_readings_is_drawn() -> None:
+    uncounted = replace(run(), batches=np.zeros(20, np.int64))
+    assert len(draw_growth({"uncounted": uncounted}).axes[0].lines[0].get_xdata()) == 20
+    assert draw_growth({"nothing": EMPTY})._repr_png_()
 
 
 @pytest.mark.parametrize("made", [run, lambda: run(workers=8), lambda: run(workers=64)])

@@ -1,4 +1,4 @@
-"""The final figure of a timeline, and two of them side by side.
+"""The final figure of a timeline, two of them side by side, and what grows in several.
 
 Made without pyplot: no global state, no window. Draw in the main thread only: matplotlib holds
 locks, and a worker forked meanwhile would wait for them for ever.
@@ -7,8 +7,8 @@ locks, and a worker forked meanwhile would wait for them for ever.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import numpy as np
 from matplotlib import rc_context
@@ -18,11 +18,17 @@ from matplotlib.patches import Patch
 
 from dltutor.display.stack import MB, Stack, colour_of_layer, draw_stack, label_stack, stack
 from dltutor.display.style import OTHER, STYLE, colour_of
-from dltutor.observation.memory.process_curves import Floats
+from dltutor.observation.memory.process_curves import Field, Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import size
 
 _WIDTH: Final = 7.2  # inches, of 100 pixels
+_GROWTH: Final[tuple[tuple[Field, float, float, str], ...]] = (
+    # what is drawn, its unit, the least top of the scale: noise is not to look like growth
+    ("uss", MB, 20, "private MB"),
+    ("pss_shm", MB, 10, "MB in shared\nmemory"),
+    ("fds", 1, 20, "open\ndescriptors"),
+)
 
 
 class MemoryFigure(Figure):
@@ -92,6 +98,40 @@ def compare(
         figure.legend(
             marks, list(names), loc="outside lower center", ncols=5, frameon=False, handlelength=0.8
         )
+    return figure
+
+
+def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
+    """Draw what grows in each of some runs from its first batch to its last, on one scale.
+
+    From top to bottom, of each process: its private memory (USS) and its share of shared memory,
+    where they were read and nowhere else; its open file descriptors. Shared memory that a process
+    alone has mapped is in its private memory, too.
+
+    Args:
+        timelines: What to call each run -> what was recorded of it.
+    """
+    with rc_context(STYLE):
+        figure = MemoryFigure(figsize=(_WIDTH, 5.0))
+        columns = len(timelines)
+        options: Any = {"sharex": "col", "sharey": "row", "squeeze": False}
+        panels = figure.subplots(3, columns, height_ratios=[5, 3, 3], **options)
+        for column, (label, timeline) in zip(panels.T, timelines.items(), strict=True):
+            column[0].set_title(label, fontweight="bold")
+            column[-1].set_xlabel("seconds")
+            for role in timeline.roles:
+                dashes = "--" if role[-1] in "13579" else "-"  # W0 is seen below W1
+                for axes, (field, unit, *_) in zip(column, _GROWTH, strict=True):
+                    seconds, more = timeline.since_first_batch(timeline.series(role, field))
+                    look = {"color": colour_of(role), "label": role, "linewidth": 2}
+                    axes.plot(seconds, more / unit, dashes, **look)
+        for axes, (_, _, least, label) in zip(panels[:, 0], _GROWTH, strict=True):
+            axes.set_ylabel(label)
+            axes.set_ylim(top=max(least, axes.get_ylim()[1]))
+        figure.align_ylabels()
+        figure.suptitle("Growth since the first batch", x=0.01, ha="left")
+        lines = {line.get_label(): line for axes in panels[0] for line in axes.lines}
+        figure.legend(lines.values(), lines, loc="outside lower center", ncols=5, frameon=False)
     return figure
 
 

@@ -122,6 +122,25 @@ class Timeline:
         """
         return self._sum((process, self._private(process)) for process in self._of(role))
 
+    def since_first_batch(self, values: Floats) -> tuple[Floats, Floats]:
+        """How something grew between the first batch of all workers and the last batch.
+
+        The whole run where no batches were counted.
+
+        Args:
+            values: One entry for each sample, such as `series("W0", "uss")`, or `shm`.
+
+        Returns:
+            Seconds since that first batch, and how much more there was than at first, wherever
+            it was read.
+        """
+        last = int(self.batches.max(initial=0))
+        first = min(max(len(self.workers), 1), last)
+        counted = (self.batches >= first) & (self.batches < last) | (last == 0)
+        known = counted & ~np.isnan(values)
+        start = self.seconds[counted][:1]
+        return self.seconds[known] - start, values[known] - values[known][:1]
+
     def peak(self, field: Field | Literal["shm"], role: str | None = None) -> float:
         """The highest value of a field.
 
