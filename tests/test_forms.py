@@ -188,6 +188,13 @@ DUNDERS = (
 )
 
 
+def test_a_class_is_the_same_whether_or_not_its_own_cell_has_the_imports() -> None:
+    body = "    def f(self):\n        return [math.floor(n) for n in range(3) if n]\n"
+    starter = a_class_of(body)
+    with_imports = define(f"import math\nclass Made:\n{body}", "with its imports")["Made"]
+    assert same_class(starter, with_imports)
+
+
 def a_function_of(code: str) -> Any:
     return define(code, f"{hash(code)}")["f"]
 

@@ -1,130 +1,96 @@
-"""Whether two classes or functions are the same code: their sources, compared as syntax trees.
+"""Whether two classes or functions are the same code: compared instruction by instruction.
 
-Comments, layout, docstrings and type hints do not count. Python's own `inspect.getsource` does not
-find a class that was typed into a cell, but each of its functions knows its file and line.
+Comments, layout, docstrings and type hints leave no instruction, and do not count.
 """
 
 from __future__ import annotations
 
 import ast
-import linecache
-from collections.abc import Iterator
+import dis
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Final
+
+# The compiler calls what the same file has imported in another way than other names.
+_HOW_A_CALL_IS_MADE: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
 
 
 def same_class(one: type, other: type) -> bool:
-    """Whether two classes have the same body."""
-    return one is other or _same(_definition(one), _definition(other))
+    """Whether two classes hold the same; their bases and names do not count."""
+    return one is other or _held_by(one) == _held_by(other)
 
 
 def same_function(one: object, other: object) -> bool:
     """Whether two things are functions with the same parameters and body."""
-    return one is other or _same(_definition(one), _definition(other))
+    return one is other or (isinstance(one, FunctionType) and _member(one) == _member(other))
 
 
 def only_holds(source: str, other: type) -> bool:
-    """Whether a file's text holds this class, with the same body, and nothing else that does
+    """Whether a file's text holds this class, with the same functions, and nothing else that does
     anything: imports, numbers and texts do not.
 
     Args:
         source: The text of the file, which is not run.
-        other: The class, whose name counts too.
+        other: The class, whose name counts too. It has plain functions and nothing besides.
     """
     try:
-        tree = ast.parse(source)
+        body = [node for node in ast.parse(source).body if not _does_nothing(node)]
     except (SyntaxError, ValueError):
         return False
-    rest = [node for node in tree.body if not _does_nothing(node)]
-    return (
-        len(rest) == 1
-        and getattr(rest[0], "name", "") == other.__name__
-        and _same(rest[0], _definition(other))
-    )
+    if len(body) != 1 or not isinstance(body[0], ast.ClassDef) or body[0].name != other.__name__:
+        return False
+    held = [node for node in body[0].body if not _does_nothing(node)]
+    if not all(isinstance(node, ast.FunctionDef) and _is_plain(node) for node in held):
+        return False
+    module = compile(ast.Module(held, []), "<file>", "exec")
+    names = [getattr(node, "name", "") for node in held]
+    codes = [each for each in module.co_consts if isinstance(each, CodeType)]
+    functions = {code.co_name: _steps(code) for code in codes if code.co_name in names}
+    ours = (each for each in vars(other).values() if isinstance(each, FunctionType))
+    return functions == {each.__name__: _steps(each.__code__) for each in ours}
 
 
-def _does_nothing(node: Any) -> bool:
+def _does_nothing(node: ast.stmt) -> bool:
     return isinstance(node, (ast.Import, ast.ImportFrom)) or (
         isinstance(node, (ast.Expr, ast.Assign)) and isinstance(node.value, ast.Constant)
     )
 
 
-def _same(one: Any, other: Any) -> bool:
-    if one is None or other is None or type(one) is not type(other):
-        return False
-    return ast.dump(_bare(one)) == ast.dump(_bare(other))
+def _is_plain(node: ast.FunctionDef) -> bool:
+    return not (node.decorator_list or node.args.defaults or node.args.kw_defaults)
 
 
-def _definition(thing: object) -> Any:
-    codes = list(_codes(thing))
-    if not codes:
-        return None
-    file = codes[0].co_filename
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return None
-    name = getattr(thing, "__name__", "")
-    lines = {code.co_firstlineno for code in codes if code.co_filename == file}
-    kind = ast.ClassDef if isinstance(thing, type) else (ast.FunctionDef, ast.Lambda)
-    found = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, kind)
-        and getattr(node, "name", name) == name
-        and lines & set(range(_first_line(node), (node.end_lineno or 0) + 1))
-    ]
-    return found[-1] if found else None
+def _held_by(thing: type) -> dict[str, Any]:
+    # What Python itself adds to a class has underscores around, and is no function of a learner's.
+    return {
+        name: _member(value)
+        for name, value in vars(thing).items()
+        if not name.startswith("__")
+        or (isinstance(value, FunctionType) and not name.startswith("__annotate"))
+    }
 
 
-def _first_line(node: Any) -> int:
-    # Python counts a function's code from its first decorator.
-    first: int = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-    return first
+def _member(value: Any) -> Any:
+    kinds = [type(value)]
+    # A static or class method, a property, a cached property, a function with a cache.
+    for attribute in ("__func__", "fget", "func", "__wrapped__"):
+        value = getattr(value, attribute, value)
+        kinds.append(type(value))
+    if not isinstance(value, FunctionType):
+        return kinds, repr(value)
+    code = value.__code__
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    return kinds, repr(value.__defaults__), repr(value.__kwdefaults__), counts, _steps(code)
 
 
-def _codes(thing: object) -> Iterator[CodeType]:
-    values = vars(thing).values() if isinstance(thing, type) else [thing]
-    for value in values:
-        # A static or class method, a property, a cached property, a function with a cache.
-        for attribute in ("__func__", "fget", "func", "__wrapped__"):
-            value = getattr(value, attribute, value)
-        if isinstance(value, FunctionType):
-            yield value.__code__
+def _steps(code: CodeType) -> tuple[Any, ...]:
+    return tuple(
+        ("LOAD_ATTR" if step.opname == "LOAD_METHOD" else step.opname, _argument(step))
+        for step in dis.get_instructions(code)
+        if step.opname not in _HOW_A_CALL_IS_MADE
+    )
 
 
-class _Bare(ast.NodeTransformer):
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self._without_docstring(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self._without_docstring(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        if node.value is None:
-            return None
-        self.generic_visit(node)
-        return ast.Assign(targets=[node.target], value=node.value, type_comment=None, lineno=0)
-
-    def _without_docstring(self, node: Any) -> ast.AST:
-        if ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-        self.generic_visit(node)
-        stripped: ast.AST = node
-        return stripped
-
-
-def _bare(node: Any) -> Any:
-    bare: Any = _Bare().visit(node)
-    # Bases and names do not run differently: only what the class holds counts.
-    if isinstance(bare, ast.ClassDef):
-        return ast.Module(body=bare.body, type_ignores=[])
-    if isinstance(bare, ast.Lambda):
-        return bare
-    header = ast.Lambda(args=bare.args, body=ast.Tuple(bare.decorator_list, ast.Load()))
-    return ast.Module(body=[ast.Expr(header), *bare.body], type_ignores=[])
+def _argument(step: dis.Instruction) -> Any:
+    if isinstance(step.argval, CodeType):
+        return _steps(step.argval)
+    return "" if step.opcode in dis.hasjrel else repr(step.argval)  # jumps skip what is left out
