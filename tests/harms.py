@@ -120,7 +120,7 @@ def harmed(answer: Any, place: str, harm: str, folder: Path) -> Any:
         The answer, or None where one of its kind has no such place.
     """
     if isinstance(answer, (str, Path)):
-        return _file(Path(answer), place, harm, folder)
+        return with_class_replaced(Path(answer), folder, "harmed_class", place, harm)
     if isinstance(answer, type):
         return harmed_class(answer, place, harm)
     return _function(answer, harm) if place == MADE else None
@@ -153,18 +153,28 @@ def _function(answer: Callable[..., Any], harm: str) -> Callable[..., Any]:
     return harmful
 
 
-def _file(answer: Path, place: str, harm: str, folder: Path) -> Path:
+def with_class_replaced(answer: Path, folder: Path, by: str, *arguments: str) -> Path:
+    """A copy of a learner's file whose class is what a function of a tests' module makes of it.
+
+    Args:
+        answer: The file, with one class named My....
+        folder: Where the copy goes.
+        by: The function, of this module or of slips, which takes the class and the arguments.
+        arguments: Its further arguments.
+    """
     path = folder / answer.name
     name = next(
         line.split("class ")[1].split("(")[0].rstrip(":")
         for line in answer.read_text().splitlines()
         if line.startswith("class My")
     )
+    module = "harms" if by in globals() else "slips"
+    more = "".join(f", {each!r}" for each in arguments)
     path.write_text(
         f"{answer.read_text()}\n"
         f"import sys\nsys.path.append({str(Path(__file__).parent)!r})\n"
-        "from harms import harmed_class\n"
-        f"{name} = harmed_class({name}, {place!r}, {harm!r})\n"
+        f"from {module} import {by}\n"
+        f"{name} = {by}({name}{more})\n"
         f"{name}.__module__ = __name__\n"
     )
     return path

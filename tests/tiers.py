@@ -60,6 +60,11 @@ def harm_after_the_first(exercise: str, place: str, harm: str) -> bool:
     return (place, harm) != ("when it is made", "ends its process")
 
 
+def slip_after_the_first(exercise: str, slip: str) -> bool:
+    """All but one slip."""
+    return slip != "another sample at the last index"
+
+
 def untouched(path: Path) -> bool:
     """A learner's file that the default tier leaves out: its twin runs the same cells."""
     return path.stem not in UNTOUCHED
@@ -116,6 +121,7 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_answers.py::test_a_wrong_fix_is_not_correct_and_is_answered_by_name": beyond_the_first,
     "test_answers.py::test_a_right_answer_is_correct": beyond_the_first,
     "test_harm.py::test_no_answer_to_any_exercise_harms_the_kernel": harm_after_the_first,
+    "test_slips.py::test_a_right_dataset_with_a_slip_is_not_correct": slip_after_the_first,
     "test_answers.py::test_no_two_wrong_fixes_get_the_same_answer": always,
     "test_notebooks.py::test_a_solved_twin_keeps_within_what_binder_gives": always,
     "test_notebooks.py::test_an_untouched_learners_file_runs_and_solves_nothing": untouched,

@@ -1,0 +1,72 @@
+"""Small slips that a dataset can have in one place only, and right answers that have one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harms import with_class_replaced
+from torch.utils.data import get_worker_info
+
+
+def _worker() -> int | None:
+    info = get_worker_info()
+    return info.id if info else None
+
+
+# When a slip happens: from the index and the length.
+WHEN: dict[str, Callable[[int, int], bool]] = {
+    "at the first index": lambda index, length: index == 0,
+    "at the last index": lambda index, length: index == length - 1,
+    "without workers": lambda index, length: _worker() is None,
+    "in W0": lambda index, length: _worker() == 0,
+    "in W3": lambda index, length: _worker() == 3,
+}
+
+WRONG_SAMPLE, RAISES = "another sample", "an exception"
+ONE_TOO_FEW, ONE_TOO_MANY = "one sample too few", "one sample too many"
+
+SLIPS = [
+    *(f"{what} {when}" for what in (WRONG_SAMPLE, RAISES) for when in WHEN),
+    ONE_TOO_FEW,
+    ONE_TOO_MANY,
+]
+
+
+class Slipped(Exception):
+    """What a slip raises."""
+
+
+def slipped(answer: Any, slip: str, folder: Path) -> Any:
+    """A right answer with a slip, or None where it is not a dataset.
+
+    Args:
+        answer: A class, or the path of a file that holds one.
+        slip: One of SLIPS.
+        folder: For a file.
+    """
+    if isinstance(answer, (str, Path)):
+        return with_class_replaced(Path(answer), folder, "slipped_class", slip)
+    return slipped_class(answer, slip) if isinstance(answer, type) else None
+
+
+def slipped_class(answer: type, slip: str) -> type:
+    """A subclass with a slip; also called in the files that `slipped` writes."""
+    when = next((test for name, test in WHEN.items() if slip.endswith(name)), None)
+    longer = {ONE_TOO_FEW: -1, ONE_TOO_MANY: 1}.get(slip, 0)
+
+    class WithASlip(answer):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return super().__len__() + longer  # type: ignore[no-any-return]
+
+        def __getitem__(self, index: int) -> Any:
+            length = super().__len__()
+            if when is not None and when(index, length):
+                if slip.startswith(RAISES):
+                    raise Slipped(f"sample {index}")
+                index += 1
+            return super().__getitem__(index % length)
+
+    WithASlip.__name__ = WithASlip.__qualname__ = answer.__name__
+    return WithASlip

@@ -1,0 +1,34 @@
+"""A right dataset with one small slip is not correct: no check looks at some samples only.
+
+Each exercise that is answered with a dataset gets its first right answer with each slip: another
+sample or an exception at the first index, at the last, without workers, in the first worker and in
+the fourth; one sample too few, one too many.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from slips import SLIPS, slipped
+from test_answers import RIGHT_ANSWERS
+
+from dltutor.lessons.kit.checking import check, exercises
+from dltutor.lessons.kit.outcomes import Outcome
+
+ANSWERED_WITH_A_DATASET = sorted(
+    name
+    for name, each in exercises().items()
+    if each.grader.runs
+    and isinstance(next(iter(RIGHT_ANSWERS[name].values()))(), (type, str, Path))
+)
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize("exercise", ANSWERED_WITH_A_DATASET)
+def test_a_right_dataset_with_a_slip_is_not_correct(
+    exercise: str, slip: str, tmp_path: Path
+) -> None:
+    answer = next(iter(RIGHT_ANSWERS[exercise].values()))()
+    result = check(exercise, slipped(answer, slip, tmp_path))
+    assert result.outcome in (Outcome.NOT_YET, Outcome.ERROR), result
