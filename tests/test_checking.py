@@ -135,6 +135,13 @@ def test_progress_counts_what_is_solved_and_lists_the_rest() -> None:
     assert [row[0] for row in progress().rows] == list(exercises())
 
 
+def test_progress_of_one_lesson_lists_its_exercises() -> None:
+    listed = {row[0] for row in progress("00").rows}
+    assert listed == {"00.predict", "00.read", "00.fix", "00.own"}
+    with pytest.raises(ValueError, match=r"lesson must be one of 00, 01, .*, got '1'"):
+        progress("1")
+
+
 def test_progress_that_cannot_be_saved_is_said_and_the_check_still_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

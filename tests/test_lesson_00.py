@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+import threading
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import torch
 from cells import answer_in, source
+from torch.utils.data import DataLoader
 
 from dltutor.lessons.kit.checking import check, verdict
 from dltutor.lessons.kit.endings import Ending
@@ -32,10 +35,6 @@ def solved(*cells: str) -> dict[str, Any]:
     return answer_in(read(TWIN), *cells)
 
 
-def text() -> str:
-    return "\n".join(each.source for each in read(LEARNERS_FILE).cells)
-
-
 # The notebook
 
 
@@ -56,30 +55,36 @@ def test_the_solutions_are_correct() -> None:
     assert check("00.fix", solved("fix-solved")["Pairs"]).outcome is Outcome.CORRECT
 
 
-def test_every_field_of_an_observation_is_explained() -> None:
-    explained = re.findall(r"^\| .* \| (`.*`) \| ", cell("layers"), re.MULTILINE)
+def test_the_glossary_explains_every_field_of_an_observation() -> None:
+    glossary = (NOTEBOOKS / "GLOSSARY.md").read_text()
+    _, _, section = glossary.partition("## An Observation")
+    explained = re.findall(r"^\| .* \| (`.*`) \| ", section, re.MULTILINE)
     fields = {field.name for field in dataclasses.fields(Observation)}
     assert fields - set(re.findall(r"`([a-z_]+)`", " ".join(explained))) == set()
+    assert "GLOSSARY.md#an-observation" in cell("after-stuck")
 
 
-def test_every_row_of_the_machine_is_explained() -> None:
-    explained = re.findall(r"^\| `?([^|`]+?)`? \|", cell("machine-rows"), re.MULTILINE)
-    assert [row[0] for row in machine().story().rows] == explained[1:]
+def test_the_rows_of_the_machine_that_are_explained_are_there() -> None:
+    explained = re.findall(r"^- \*\*`?([^*`]+)`?\*\*", cell("machine-rows"), re.MULTILINE)
+    assert explained and set(explained) <= {row[0] for row in machine().story().rows}
 
 
 def test_every_outcome_is_explained() -> None:
-    explained = re.findall(r"^\| `([^`]+)` \|", cell("layers"), re.MULTILINE)
+    explained = re.findall(r"^\| `([^`]+)` \|", cell("exercises"), re.MULTILINE)
     assert {outcome.value for outcome in Outcome} <= set(explained)
 
 
-def test_the_way_on_names_every_lesson_and_links_those_that_exist() -> None:
-    rows = re.findall(r"^\| .* \| (\[?(\d\d) .*) \| (here|to come) \|$", cell("next"), re.MULTILINE)
-    assert [number for _, number, _ in rows] == [f"{number:02}" for number in range(1, 15)]
-    linked = {link for entry, _, _ in rows for link in re.findall(r"\]\((.*)\)", entry)}
-    here = {number for _, number, status in rows if status == "here"}
+def test_the_table_by_symptom_names_every_lesson_and_links_those_that_exist() -> None:
+    rows = re.findall(r"^\| .* \| (\[?(\d\d) .*) \|$", cell("hurry"), re.MULTILINE)
+    assert [number for _, number in rows] == [f"{number:02}" for number in range(1, 15)]
+    linked = [re.findall(r"\]\((.*)\)", entry) for entry, _ in rows]
     lessons = {path.name for path in NOTEBOOKS.glob("[0-9]*.ipynb")} - {LEARNERS_FILE.name}
-    assert linked == lessons
-    assert here == {name[:2] for name in lessons}
+    assert {link for links in linked for link in links} == lessons
+    assert all(
+        link.startswith(number)
+        for (_, number), links in zip(rows, linked, strict=True)
+        for link in links
+    )
 
 
 def test_the_drawing_names_every_part_and_describes_itself() -> None:
@@ -95,10 +100,23 @@ def test_the_drawing_names_every_part_and_describes_itself() -> None:
     assert set(drawn) == steps == set("12345")
 
 
-def test_a_loader_of_the_lesson_names_its_start_method() -> None:
-    calls = re.findall(r"DataLoader\(dataset,[^\n]*", text())
-    assert calls
-    assert all("multiprocessing_context=" in call for call in calls)
+def test_the_loaders_of_the_lesson_name_their_start_method() -> None:
+    own = solved("setup", "own")["my_loader"]
+    load = solved("setup", "signed")["load"]
+    assert own.multiprocessing_context.get_start_method() == "fork"
+    assert load(range(2)).multiprocessing_context.get_start_method() == "fork"
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="this machine has an accelerator")
+def test_without_an_accelerator_pinning_only_warns_and_starts_no_thread() -> None:
+    def threads(**options: Any) -> int:
+        batches = iter(DataLoader(list(range(4)), num_workers=1, **options))
+        next(batches)
+        return threading.active_count()
+
+    with pytest.warns(UserWarning, match="no accelerator is found"):
+        pinning = threads(pin_memory=True, multiprocessing_context="fork")
+    assert pinning == threads(multiprocessing_context="fork")
 
 
 # What the judge says of recorded evidence
@@ -128,7 +146,10 @@ def test_all_pairs_once_and_in_order_are_correct() -> None:
         ({"left": LEVELS[1:]}, "it had 17 levels and has 16"),
         ({"workers": 4, "pairs": PAIRS[1:]}, "With 4 workers, 15 of 16 pairs"),
         ({"number": 2, "pairs": ()}, "in a second epoch, 0 of 16 pairs"),
-        ({"run": Ending("raised", 6, kind="IndexError"), "promised": 17}, "promises: 17"),
+        (
+            {"run": Ending("raised", 6, kind="IndexError", error="`IndexError`."), "promised": 17},
+            "then `IndexError`. The loader asks for as many samples as `__len__` promises: 17.",
+        ),
         ({"run": Ending("worker died", 6, fates="W0 killed by SIGKILL")}, "W0 killed by SIGKILL"),
         ({"run": Ending("hung", 6, stood="W0 stood at a.py.")}, "W0 stood at a.py."),
     ],

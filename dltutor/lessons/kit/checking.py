@@ -106,12 +106,24 @@ def hint(exercise: str) -> Note:
     return Note(f"Hint {number + 1} of {len(found.hints)}:", found.hints[number])
 
 
-def progress() -> Table:
-    """Which exercises are solved, across lessons."""
+def progress(lesson: str = "") -> Table:
+    """Which exercises are solved.
+
+    Args:
+        lesson: The number of a lesson, such as "01"; without it, all lessons are listed.
+
+    Raises:
+        ValueError: There is no such lesson.
+    """
+    known = exercises().values()
+    listed = [each for each in known if lesson in ("", each.lesson)]
+    if not listed:
+        lessons = ", ".join(sorted({each.lesson for each in known}))
+        raise ValueError(f"lesson must be one of {lessons}, got {lesson!r}")
     outcomes = saved_outcomes.load()
     rows = tuple(
         (each.name, each.title, outcomes.get(each.name, Outcome.NOT_ATTEMPTED).value)
-        for each in exercises().values()
+        for each in listed
     )
     solved = sum(label == Outcome.CORRECT.value for *_, label in rows)
     return Table(f"{solved} of {len(rows)} exercises solved", rows, ("exercise", "", "outcome"))

@@ -22,17 +22,17 @@ def _index(answer: Any) -> int:
 def _read_off(number: int) -> Result:
     if number == 16:
         return correct(
-            "16. Batches 0 to 7 brought the samples 0 to 15, so 16 was next; it was alone in its "
-            "batch, for 17 were promised. `Pairs(levels)[16]` fails in main too: no worker needed."
+            "16. Batches 0 to 7 had the samples 0 to 15, so 16 was next, alone in its batch, since "
+            "`__len__` promises 17. `Pairs(levels)[16]` fails in main too, without any worker."
         )
     not_yet(
         {
-            0: "0 is in the title, as the name of the worker: W0. It loads every second batch.",
-            8: "8 batches came before the error. An index counts samples. How many were those?",
+            0: "The 0 in the title is the name of the worker, W0. It loads every other batch.",
+            8: "8 batches came before the error. An index counts samples. How many were in them?",
             9: "The ninth batch is the one that failed. An index counts samples.",
             15: "Sample 15 arrived: it is the last of the 16 that came before the error.",
-            17: "17 is `len(levels)`, and the place that the line reads, `index + 1`. What was "
-            "`index` then?",
+            17: "17 is `index + 1`, the position that the line tried to read. What was `index` "
+            "then?",
         }.get(number, f"{number} is not it. Look at `got`: which samples came before the error?")
     )
 
@@ -46,18 +46,18 @@ EXERCISES: Final = (
             {
                 "a": "0 batches would mean that the first one fails. Look at `got`: what can be "
                 "made, up to the batch that fails, is delivered.",
-                "b": "8 batches, then the error, on every run. Main hands batches over in order, "
-                "and the error takes the place of its batch.",
+                "b": "8 batches, then the error, on every run. Without a shuffle, and with "
+                "`in_order=True` as by default, the error takes the place of its batch.",
                 "c": "9 batches would hold all 17 samples. Look at `got` again: one sample could "
                 "not be made.",
-                "d": "The workers do finish in any order, but main keeps back what comes early and "
-                "hands over in order. So the number is the same on every run.",
+                "d": "The workers may finish in any order, but by default main holds back a batch "
+                "that is early. Nothing is shuffled, so the number is the same on every run.",
             },
         ),
         hints=(
             "Look at what `__len__` promises, and at what `__getitem__` reads for the last index.",
-            "Between 17 levels there are 16 steps. Batches are handed over in order, and an error "
-            "takes the place of its batch.",
+            "17 levels have 16 pairs of neighbors. By default batches are handed over in order, "
+            "and an error takes the place of its batch.",
             "The samples 0 to 15 can be made, two to a batch. Sample 16 cannot.",
         ),
     ),
@@ -67,9 +67,9 @@ EXERCISES: Final = (
         grader=Grader(_index, _read_off),
         hints=(
             "The Observation does not name the index. The row `got` leads you to it.",
-            "Indices are dealt out in order, two to a batch, and the first is 0. What came before "
-            "the error had the lower ones.",
-            "16 samples came. Theirs were the indices 0 to 15.",
+            "Without a shuffle the indices are dealt out in order, two to a batch, starting at 0. "
+            "The samples before the error had the lower ones.",
+            "16 samples came before the error. They had the indices 0 to 15.",
         ),
     ),
     Exercise(

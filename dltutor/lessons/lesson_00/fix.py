@@ -1,7 +1,7 @@
 """Grade "00.fix": every pair of neighbors arrives, once and in order, with any number of workers.
 
-The answer is run on the levels of the notebook and on others: with equal neighbors, twice from the
-same dataset, and with two levels only.
+The answer is run on the levels of the notebook and on others: a list with equal neighbors, for two
+epochs of one dataset, and a list of only two levels.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _judge(epoch: Epoch) -> None:
     )
     run, promise = epoch.run, "The loader asks for as many samples as `__len__` promises"
     if run.kind == "IndexError":
-        not_yet(f"{came}, then `IndexError`. {promise}: {epoch.promised}.")
+        not_yet(f"{came}, then {run.error} {promise}: {epoch.promised}.")
     if "NoneType" in run.message and run.raised_in_worker:
         not_yet(f"{came}, then `{run.kind}`: a sample is None. {promise}: {epoch.promised}.")
     if run.kind == _NoPairs.__name__:
