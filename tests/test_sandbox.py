@@ -31,6 +31,7 @@ from dltutor.lessons.kit.checking import check, exercises
 from dltutor.lessons.kit.exercise import Exercise, Grader
 from dltutor.lessons.kit.outcomes import Outcome, Result, correct, not_yet
 from dltutor.lessons.kit.running import theirs
+from dltutor.system.processes import segments
 
 LIMIT = 8  # seconds that the exercise of these tests announces
 CLEANING = 4  # seconds more, on a busy machine, for all that was started to be gone
@@ -61,6 +62,10 @@ def start_a_stray_through_a_child() -> None:
 
 
 ORPHAN = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
+
+
+def leave_a_batch() -> None:
+    Path(f"/dev/shm/torch_{os.getpid()}_1_0").touch()  # named as torch names one
 
 
 class NoRepr:
@@ -276,3 +281,14 @@ def test_nothing_is_announced_for_an_answer_that_is_not_run(
     assert capsys.readouterr().out == ""
     assert check("00.own", 3).outcome is Outcome.CORRECT
     assert capsys.readouterr().out == "Checking 00.own: runs it twice, at most 20 s.\n"
+
+
+def test_a_batch_that_a_worker_of_the_answer_left_in_shared_memory_is_removed() -> None:
+    theirs = Path(f"/dev/shm/torch_{os.getpid()}_9_9")
+    before = {theirs.name, *segments()}
+    try:
+        theirs.touch()  # this process lives
+        assert check("00.own", in_a_worker(leave_a_batch)).outcome is Outcome.CORRECT
+        assert segments() == before
+    finally:
+        theirs.unlink()

@@ -76,7 +76,7 @@ def run(
     sys.stdout.flush()
     sys.stderr.flush()
     folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
-    others = processes.descendants(os.getpid())
+    others, segments = processes.descendants(os.getpid()), processes.segments()
     subreaper = processes.adopt_orphans(True)
     with interrupts_held() as interrupts:
         watch = None
@@ -86,7 +86,7 @@ def run(
                 watch.wait()
         finally:
             if watch is not None:
-                watch.close(others)
+                watch.close(others, segments)
             processes.adopt_orphans(subreaper)
             shutil.rmtree(folder, ignore_errors=True)
     return watch.ended
@@ -185,9 +185,13 @@ class _Watch:
             self.ended.stopped = "limit"
             self.ended.stood = self._where(fates)
 
-    def close(self, others: set[int]) -> None:
-        """End what is left, and read the last of what it wrote."""
-        processes.unlink_segments(processes.end_descendants(spare=others))
+    def close(self, others: set[int], segments: set[str]) -> None:
+        """End what is left but for these processes, and read the last of what it wrote.
+
+        Batches in `/dev/shm` that were not there before, and whose maker is gone, are removed.
+        """
+        ended = processes.end_descendants(spare=others)
+        processes.unlink_segments(ended | processes.owners_gone(segments))
         os.set_blocking(self.words, False)
         with suppress(OSError):
             while got := os.read(self.words, 1 << 16):
