@@ -16,19 +16,19 @@ SHEET = ROOT / "notebooks" / "CHEATSHEET.md"
 TOP = """\
 # Cheat sheet: symptom, cause, fix, lesson
 
-Every failure mode of the course, by what you see first. This page is made from the catalogue: to
-change it, change the module that is named in the last column, then run `make notebooks`.
+Every failure mode of the course, by what you see first. `dltutor explain "..."` searches them for
+an error message. `dltutor show NAME` shows one happen, and then fixed.
 
-To search it with an error message: `dltutor explain "..."`. To see a failure happen and fixed:
-`dltutor show NAME`.
+This page is made from the modules named in the last column. To change it, change those and run
+`make notebooks`.
 """
 
 SECTIONS = {
     "raised": "It raises",
     "worker died": "A worker dies",
     "hung": "It hangs",
-    "wrong": "It says nothing, and the data or the counts are wrong",
-    "costs": "It works, and costs too much memory, time or descriptors",
+    "wrong": "Nothing is said, and the data or the counts are wrong",
+    "costs": "It works, and costs too much memory, time, or file descriptors",
 }
 
 

@@ -3,11 +3,10 @@
 Symptom: `num_workers=2` makes the epoch slower, with a `TensorDataset` or any dataset whose samples
 cost next to nothing; and each epoch begins with a pause.
 
-Mechanism: a worker is worth its price if a sample takes time to make. Here a sample is one row of
-a tensor. Starting the workers, sending them the indices and sending the batches back is all the
-work there is, on top of collating row by row. Without workers nothing is sent. And without
-collating nothing is done 10000 times: a dataset that takes a list of indices gives a whole batch
-by one indexing.
+Mechanism: a worker pays off only if a sample takes time to make. Here a sample is one row of a
+tensor. Starting the workers, sending them the indices and sending the batches back is all the work
+there is, on top of collating row by row. Without workers nothing is sent. And a dataset that takes
+a list of indices makes a whole batch with one indexing operation, instead of 10000 collated rows.
 
 Remedy: `num_workers=0`, and let the dataset make the batch: a `BatchSampler` as `sampler` with
 `batch_size=None`, so that it is asked for a list of indices; or a method `__getitems__`. Measure
@@ -72,10 +71,14 @@ FAILURE = Failure(
     name="cheap_samples",
     lesson="13",
     symptoms=("num_workers=2 makes the epoch slower",),
-    cause="A sample costs less than sending it. Starting workers and moving batches is all the "
-    "work there is.",
-    remedy="No workers. Let the dataset make each batch by one indexing: BatchSampler as sampler, "
-    "batch_size=None.",
+    cause=(
+        "Making a sample costs less than sending it. Starting workers and moving batches is "
+        "all the work there is."
+    ),
+    remedy=(
+        "Use no workers. Let the dataset make each batch with one indexing operation: a "
+        "BatchSampler as sampler, and batch_size=None."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Costs(4),

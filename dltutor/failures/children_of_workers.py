@@ -1,16 +1,16 @@
 """A worker of the loader wants workers of its own.
 
 Symptom: `AssertionError: daemonic processes are not allowed to have children`, under `Caught
-AssertionError in DataLoader worker process 0`; with `num_workers=0` all is well.
+AssertionError in DataLoader worker process 0`; with `num_workers=0` the same code works.
 
 Mechanism: torch starts its workers as daemons, so that they end with main even if main is careless.
-Python forbids a daemon to start processes, for at its end nobody would end them. So inside a
+Python does not let a daemon start processes, since nobody would end them when it ends. So inside a
 worker there is no `multiprocessing.Pool`, no `ProcessPoolExecutor`, and no DataLoader with workers;
 often it is a library that wants one. `subprocess` is not affected.
 
-Remedy: let the loader's workers be the only ones: do in a row what one sample needs, and take more
-workers. Threads are allowed, for work that waits or that releases the GIL (see `lost_thread` for
-where to make them).
+Remedy: let the loader's workers be the only ones: do what one sample needs one step after the
+other, and use more workers. Threads are allowed, for work that waits or that releases the GIL (see
+`lost_thread` for where to make them).
 
 Seen in: pytorch#15950 ("This isn't a bug"), datasets#6089, returnn#1495.
 """
@@ -71,8 +71,10 @@ FAILURE: Final = Failure(
     name="children_of_workers",
     lesson="06",
     symptoms=("AssertionError: daemonic processes are not allowed to have children",),
-    cause="Workers are daemons, and Python forbids a daemon to start processes.",
-    remedy="Take more workers of the loader, or threads, instead of a pool inside each.",
+    cause=(
+        "Workers are daemons, and Python does not let a daemon start others with multiprocessing."
+    ),
+    remedy="Use more workers in the loader, or threads, instead of a pool inside each worker.",
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("AssertionError: daemonic processes are not allowed to have children",)),

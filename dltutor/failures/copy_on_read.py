@@ -8,9 +8,9 @@ since it counts shared pages (RES); only the private part (USS) grows.
 NOTE [ Reading Is Writing ]
 
 A forked worker shares the pages of main until one of them writes. Each Python object begins with a
-count of the references to it, and whoever reads the object raises and lowers this count. That is
-a write: the kernel copies the page. A page of 4096 bytes holds about fifty short strings, so in
-shuffled order the first few per cent of the samples copy nearly all pages.
+count of the references to it, and whoever reads the object raises and lowers this count. That is a
+write: the kernel copies the page. A page of 4096 bytes holds about fifty short strings, so in
+shuffled order the first few percent of the samples copy nearly all pages.
 
 The container makes no difference, the objects do: a numpy array of dtype `object` and a pandas
 column of Python strings grow like the list. Under spawn and forkserver nothing is shared in the
@@ -20,8 +20,8 @@ torch tensor is not copied even there.
 Remedy: data without Python objects. All texts joined in one array of bytes, with an array of
 offsets (`packed`), takes the least; numpy's fixed-width `S` is simplest where all are of similar
 length (`fixed_width`); a torch tensor is shared under every start method (`tensor`); Arrow does the
-same for tables. `multiprocessing.shared_memory` shares under every start method too, but you must
-end its life yourself (`shared_memory`). `gc.freeze()` does not help.
+same for tables. `multiprocessing.shared_memory` shares under every start method too, but you have
+to remove it yourself (`shared_memory`). `gc.freeze()` does not help.
 
 Seen in: pytorch#13246, pytorch#20433, dlio_benchmark#165, referit3d#5.
 """
@@ -86,8 +86,10 @@ FAILURE = Failure(
     ),
     cause="Reading a Python object writes its reference count, and a forked worker gets its own "
     "copy of every page that is written to.",
-    remedy="Keep names and records without Python objects: packed bytes with offsets, a "
-    "fixed-width array, a tensor, Arrow.",
+    remedy=(
+        "Store names and records without Python objects: packed bytes with offsets, a "
+        "fixed-width array, a tensor, Arrow."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Costs(2.5),

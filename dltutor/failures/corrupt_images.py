@@ -135,8 +135,13 @@ FAILURE = Failure(
         "OSError: image file is truncated",
         "UnidentifiedImageError: cannot identify image file",
     ),
-    cause="A few files cannot be decoded, or decode to another shape. One of them ends the epoch.",
-    remedy="Look at every file once, set the unusable aside with a reason, and report the loss.",
+    cause=(
+        "A few files cannot be decoded, or decode to a different shape. One of them ends the epoch."
+    ),
+    remedy=(
+        "Load every file once, set aside those that fail, with the reason, and report how "
+        "many were lost."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("OSError: image file is truncated",)),

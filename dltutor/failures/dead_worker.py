@@ -9,9 +9,10 @@ NOTE [ What The Signal Says ]
 
 `Killed` is SIGKILL, which no program can catch: the kernel's OOM killer, a container's memory
 limit, a batch system, or a person. `Segmentation fault` and `Aborted` come from native code: a
-decoder that met a bad file, a library that was not made for fork. An exit code means that
-something called `exit`: a native library, or `sys.exit` (see `misleading_exit`). `Bus error`
-mostly means that `/dev/shm` was full.
+decoder that met a bad file, a library that does not survive a fork. A positive exit code means that
+something called `exit`, a native library or `sys.exit` (see `misleading_exit`), or that an
+exception reached the top of the process: its traceback is on stderr. `Bus error` mostly means that
+`/dev/shm` was full.
 
 The kernel tells the main process of the death by SIGCHLD, and torch's handler raises wherever
 main happens to be, in the model's forward pass too: the traceback says nothing of the cause. Off
@@ -149,8 +150,10 @@ FAILURE = Failure(
         "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.",
         "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly",
     ),
-    cause="The worker's process ended: the OOM killer, a crash in native code, or an exit. The "
-    "kernel says how, and nobody says on which sample.",
+    cause=(
+        "The worker's process ended: the OOM killer, a crash in native code, or an exit. The "
+        "exit code says how, and nothing says on which sample."
+    ),
     remedy="Read the signal. Killed: look for the OOM killer, and use less memory. Otherwise "
     "decode each file once in a process of its own, and set aside what kills it.",
     broken=broken,

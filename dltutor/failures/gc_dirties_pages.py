@@ -14,7 +14,7 @@ main has made, call `gc.freeze()` just before the workers are forked and `gc.unf
 the workers' copies stay frozen. It does not help against reading (see `copy_on_read`): that writes
 reference counts.
 
-Seen in: no public report found; measured here. The advice stands in many posts about `exited
+Seen in: no public report found; measured here. The advice is in many posts about `exited
 unexpectedly`.
 """
 
@@ -100,7 +100,10 @@ FAILURE = Failure(
     symptoms=("each worker's private memory jumps although it never touches the data",),
     cause="The garbage collector writes into the header of every object, and a forked worker gets "
     "its own copy of every page that is written to.",
-    remedy="No gc.collect() in workers. gc.freeze() before they are forked, gc.unfreeze() after.",
+    remedy=(
+        "Do not call gc.collect() in workers. Call gc.freeze() before they are forked, and "
+        "gc.unfreeze() after."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Costs(2.5),

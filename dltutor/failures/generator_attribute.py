@@ -1,4 +1,4 @@
-"""The dataset has a torch.Generator, and its worker dies while it unpickles it.
+"""The dataset has a torch.Generator, and the worker dies unpickling it.
 
 Symptom: `RuntimeError: unable to resize file <filename not specified> to the right size: Invalid
 argument (22)` on stderr, and in main `RuntimeError: DataLoader worker (pid(s) 4711) exited
@@ -7,7 +7,7 @@ unexpectedly`, before the first batch.
 Mechanism: to pickle a generator torch makes a tensor of its state. Tensors for another process go
 through shared memory: the pickle holds only a file descriptor, which the new process is to open.
 The tensor was made for the pickle alone. It is freed as soon as the pickle is written, its
-descriptor is closed with it, and the worker gets a number under which there is nothing, or another
+descriptor is closed with it, and the worker gets a number that refers to nothing, or to another
 file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
 
 Remedy: keep the seed, and make the generator where it is used. A generator for each sample, seeded
@@ -79,7 +79,10 @@ FAILURE: Final = Failure(
         "RuntimeError: unable to resize file <filename not specified> to the right size: "
         "Invalid argument (22)",
     ),
-    cause="The state of a torch.Generator is pickled as a tensor that is gone before it arrives.",
+    cause=(
+        "The state of a torch.Generator is pickled as a tensor that is freed before the "
+        "worker gets it."
+    ),
     remedy="Keep the seed in the dataset, and make a generator for each sample.",
     broken=broken,
     fixed=fixed,

@@ -4,9 +4,9 @@ Symptom: `TypeError: 'NoneType' object is not subscriptable`, under `Caught Type
 worker process 0`, in a line that reads a global; the same script runs with `num_workers=0`, and
 under fork.
 
-Mechanism: a global lives in a module, and each process has its own modules. A forked worker has
-a copy of main's memory, in which the global was filled. A worker of spawn or forkserver imports
-the module afresh and gets what the import makes of it: None. The dataset is sent to the worker,
+Mechanism: a global lives in a module, and each process has its own modules. A forked worker has a
+copy of main's memory, in which the global was filled. A worker of spawn or forkserver imports the
+module afresh and gets the value that the import gives it: None. The dataset is sent to the worker,
 the global it reads is not, and no line says so.
 
 Remedy: give the dataset what it reads, as an attribute; then it travels with it. Large arrays as
@@ -94,8 +94,11 @@ FAILURE: Final = Failure(
     name="global_only_in_parent",
     lesson="06",
     symptoms=("TypeError: 'NoneType' object is not subscriptable",),
-    cause="Main fills a module global. A worker that is not forked imports the module anew.",
-    remedy="Give the data to the dataset as an attribute, large arrays as tensors.",
+    cause=(
+        "Main fills a module global. A worker that is not forked imports the module again, "
+        "and the global is empty there."
+    ),
+    remedy="Pass the data to the dataset as an attribute; pass large arrays as tensors.",
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("TypeError: 'NoneType' object is not subscriptable",)),

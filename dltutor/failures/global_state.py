@@ -1,7 +1,7 @@
 """What a worker counts stays in the worker: the counter of the main process is still 0.
 
-Symptom: a global variable changed in __getitem__ stays 0. With `num_workers=0` the same code
-counts right, so a test of the dataset alone finds nothing.
+Symptom: a global variable changed in __getitem__ stays 0. With `num_workers=0` the same code counts
+correctly, so a test of the dataset alone finds nothing.
 
 Mechanism: a worker is a process with its own copy of every module, every global variable and the
 dataset. `replaced += 1` in W0 changes W0's copy. There is no race and no error: three counters
@@ -10,11 +10,10 @@ exist, one for each process, and you print the one that nobody changed. Attribut
 epoch, so nothing adds up in the workers either.
 
 Remedy: send the fact with the sample, as one more field of what `__getitem__` returns, and add it
-up in the loop. Where that does not suit, count in shared memory. A shared tensor with one place
-for each process needs no lock, since nobody else writes there; it must be large enough for all
-workers. A `multiprocessing.Value` is one number for all; it takes its lock for each count
-(`+= 1` reads and writes, so without the lock counts get lost), and it must come from the start
-method's own context.
+up in the loop. Where that does not suit, count in shared memory. A shared tensor with one slot for
+each process needs no lock, since nobody else writes there; it must be large enough for all workers.
+A `multiprocessing.Value` is one number for all; it takes its lock for each count (`+= 1` reads and
+writes, so without the lock counts get lost), and it must come from the start method's own context.
 
 Seen in: pytorch#97326 (asked for the other way round, see `stale_epoch`).
 """

@@ -1,4 +1,4 @@
-"""A dataset remembers what it has read, and every worker comes to hold all of it.
+"""A dataset keeps what it has read, and every worker ends up holding all of it.
 
 Symptom: memory grows from epoch to epoch with `persistent_workers=True`, in every worker, until
 each holds the whole dataset. Without `persistent_workers` nothing grows, and nothing gets faster
@@ -10,10 +10,10 @@ quarters each; soon twice the dataset is in memory, or `num_workers` times. What
 does not help the other. `functools.lru_cache` without a `maxsize` does the same.
 
 Remedy: no cache in the workers. The kernel keeps the files that were read in its page cache, once
-for all processes, and gives that memory back when it is needed elsewhere. If decoding is what
-costs, decode once, into a file that all workers map (`numpy.load(..., mmap_mode="r")`), or, if it
-fits, into one tensor before the loader starts. A cache of bounded size is safe, and finds little:
-in a shuffled epoch each sample is asked for once, by any worker.
+for all processes, and gives that memory back when it is needed elsewhere. If decoding is the
+expensive part, decode once, into a file that all workers map (`numpy.load(..., mmap_mode="r")`),
+or, if it fits, into one tensor before the loader starts. A cache of bounded size is safe, and finds
+little: in a shuffled epoch each sample is asked for once, by any worker.
 
 Seen in: torchdatasets#26 (a cache that does nothing with workers), pytorch#8976.
 """
@@ -123,10 +123,14 @@ FAILURE = Failure(
     name="growing_cache",
     lesson="10",
     symptoms=("memory grows from epoch to epoch with `persistent_workers=True`",),
-    cause="Each worker has a cache of its own, without a bound, and reads other samples in every "
-    "epoch: in the end each holds the whole dataset.",
-    remedy="No cache in the workers: the kernel caches files for all of them. Decode once, into a "
-    "file that is mapped, or into one tensor before the loader starts.",
+    cause=(
+        "Each worker has its own cache, without a bound, and reads different samples in every "
+        "epoch: in the end each holds the whole dataset."
+    ),
+    remedy=(
+        "Use no cache in the workers: the kernel caches files for all of them. Decode once, "
+        "into a file that is mapped, or into one tensor before the loader starts."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Costs(3),

@@ -1,20 +1,20 @@
 """One slow sample holds up every batch behind it, though they are ready.
 
-Symptom: now and then the loop stands still, then gets many batches at once; meanwhile most
-workers are idle.
+Symptom: now and then the loop stalls, then gets many batches at once; meanwhile most workers are
+idle.
 
-Mechanism: the loop gets the batches in the order of their indices. A batch that another worker has
-finished early waits in main until its turn. It is not only that nothing is delivered: main hands
-out a new batch of indices for each batch that it delivers, so once each of the other workers has
-made its `prefetch_factor` batches, they have nothing to do either. The slowest sample sets the
-pace of all.
+Mechanism: by default the loop gets the batches in the order in which they were asked for. A batch
+that another worker has finished early waits in main until its turn. It is not only that nothing is
+delivered: main hands out a new batch of indices for each batch that it delivers, so once each of
+the other workers has made its `prefetch_factor` batches, they have nothing to do either. The
+slowest sample sets the pace of all.
 
-Remedy: `in_order=False` (torch 2.6 and later), where the order of the batches does not matter:
-each is delivered when it is ready, and its worker gets the next one. The order then differs from
-run to run, and the samples that take long come later than they should: a resumed or repeated
-run is not the same. It does not help the batches that stand behind the slow one in its own
-worker's queue; `prefetch_factor=1` keeps that queue short. Or make samples cost alike: cut
-what is long into pieces beforehand, sort by length into batches.
+Remedy: `in_order=False` (torch 2.6 and later), where the order of the batches does not matter: each
+is delivered when it is ready, and its worker gets the next one. The order then differs from run to
+run, and the samples that take long come later than they should: a resumed or repeated run is not
+the same. It does not help the batches behind the slow one in its own worker's queue;
+`prefetch_factor=1` keeps that queue short. Or make samples cost about the same: cut long ones into
+pieces beforehand, or sort by length into batches.
 
 Seen in: pytorch#105203, pytorch#135409, pytorch#78798.
 """
@@ -105,10 +105,15 @@ def _loader(workers: int, start_method: str, in_order: bool) -> DataLoader[torch
 FAILURE = Failure(
     name="head_of_line",
     lesson="13",
-    symptoms=("now and then the loop stands still, then gets many batches at once",),
-    cause="Batches are delivered in their order. Those that are ready wait for one that is slow, "
-    "and their workers get nothing new to do.",
-    remedy="in_order=False where the order does not matter; otherwise make samples cost alike.",
+    symptoms=("now and then the loop stalls, then gets many batches at once",),
+    cause=(
+        "By default, batches are delivered in order. Those that are ready wait for a slow "
+        "one, and their workers get nothing new to do."
+    ),
+    remedy=(
+        "in_order=False where the order does not matter; otherwise make all samples cost "
+        "about the same."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Costs(3),

@@ -11,9 +11,9 @@ another thread holds it at that moment, the copy is held too, and the thread tha
 it does not exist in the worker. Nobody can. Main's own lock is released a little later, as
 always, which is why main never shows what is wrong.
 
-The thread need not be yours: it may be a library's, one that saves, reports, prefetches or talks
-to a cloud store. Python's own locks are cared for: `logging`, `threading` and the standard
-streams make theirs anew in the child (`os.register_at_fork`).
+The thread need not be yours: it may be a library's, one that saves, reports, prefetches or talks to
+a cloud store. Python takes care of its own locks: `logging`, `threading` and the standard streams
+make new ones in the child (`os.register_at_fork`).
 
 Remedy: give each worker a lock of its own, and with it a new state of what the lock guards, which
 the thread may have left half changed: in `worker_init_fn`, or for a library of yours in
@@ -132,10 +132,13 @@ FAILURE: Final = Failure(
     name="held_lock",
     lesson="07",
     symptoms=(
-        "the epoch does not start, without an error: a worker stands in a line that takes a lock",
+        "the epoch does not start, without an error: a worker waits at a line that takes a lock",
     ),
-    cause="fork copies a lock that a thread holds, and not the thread that would release it.",
-    remedy="Make locks anew in each worker (worker_init_fn, os.register_at_fork), or do not fork.",
+    cause="fork copies a lock that a thread holds, but not the thread that would release it.",
+    remedy=(
+        "Give each worker a new lock, and new state for what it guards (worker_init_fn, "
+        "os.register_at_fork), or do not fork."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in get: with self.lock:",)),

@@ -1,4 +1,4 @@
-"""The loop keeps a little of every batch, and with it all of every batch.
+"""The loop keeps a little of every batch, and so keeps all of every batch.
 
 Symptom: memory grows by a batch with every step, in the main process, although the loop keeps one
 image or one number of each. The workers stay as they are, and no process of yours shows it as

@@ -12,7 +12,7 @@ ends the loader at the start: `TypeError: cannot pickle '_io.BufferedReader' obj
 
 Remedy: remember which process opened the file and open it again in another one; leave it out of
 what is pickled. The worker closes its copy of the descriptor, which leaves the main process's own
-open. (With a database do not close what you inherited: that says goodbye for the main process.)
+open. (Do not close an inherited database connection: that ends the main process's session.)
 
 Seen in: VisCy#417 (its `__init__` reads the windows), h5py in stable-worldmodel#194.
 """
@@ -93,7 +93,9 @@ FAILURE = Failure(
     name="lazy_but_touched",
     lesson="05",
     symptoms=("wrong samples, silently, although the file is opened in __getitem__",),
-    cause="The main process took a sample before the workers started, and they inherit its file.",
+    cause=(
+        "The main process took a sample before the workers started, and they inherited its file."
+    ),
     remedy="Key the handle by os.getpid(), and drop it in __getstate__.",
     broken=broken,
     fixed=fixed,

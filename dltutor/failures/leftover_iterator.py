@@ -1,9 +1,9 @@
-"""After an error that you caught, the workers live on, and later stop the program for a while.
+"""After an error that you caught, the workers stay alive, and later stall the program for a while.
 
 Symptom: the workers are still alive after an error was caught, with `try: for batch in loader: ...
-except ValueError:`, and hold their memory. Later, at any line, the program stands still for 5 s
-for each worker. Or a log fills with `AssertionError: can only test a child process`, below
-`Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__`.
+except ValueError:`, and hold their memory. Later, at any line, the program stalls for 5 s for each
+worker. Or a log fills with `AssertionError: can only test a child process`, below `Exception
+ignored in: <function _MultiProcessingDataLoaderIter.__del__`.
 
 NOTE [ Who Holds The Iterator ]
 
@@ -114,10 +114,14 @@ FAILURE = Failure(
         "the workers are still alive after an error was caught",
         "AssertionError: can only test a child process",
     ),
-    cause="A caught exception of a worker is in a cycle with the iterator. Workers live until the "
-    "garbage collector runs, which then waits 5 s for each.",
-    remedy="Catch in the worker what may happen to a sample; take the traceback of what you catch "
-    "in the loop away with error.with_traceback(None).",
+    cause=(
+        "A worker's exception, once caught, and the loader's iterator refer to each other. "
+        "The workers live until the garbage collector runs, which then waits 5 s for each."
+    ),
+    remedy=(
+        "Catch what can go wrong with a sample in the worker. If you catch an error in the "
+        "loop, drop its traceback: error.with_traceback(None)."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Counts(2),

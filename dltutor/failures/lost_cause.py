@@ -104,7 +104,9 @@ FAILURE = Failure(
     ),
     cause="Under forkserver a worker is not a child of the main process. Nobody tells main of a "
     "death, and torch's error holds an empty queue in place of the cause.",
-    remedy="Remember the workers when the loop starts; when it fails, read the exitcode of each.",
+    remedy=(
+        "Keep the list of workers when the loop starts; when it fails, read the exitcode of each."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Counts(1),

@@ -1,4 +1,4 @@
-"""An exception of two arguments arrives as a RuntimeError, and `except MyError` does not match.
+"""An exception with two arguments arrives as a RuntimeError, and `except MyError` does not match.
 
 Symptom: `RuntimeError: Caught MyError in DataLoader worker process 0.`, although the loop stands
 in `try: ... except MyError:`. With `num_workers=0` it is caught.
@@ -7,9 +7,9 @@ NOTE [ What Arrives Of An Exception ]
 
 The worker sends the type of the exception and its traceback as text. The main process calls the
 type with that text as its only argument and raises the result. A class whose `__init__` needs two
-arguments cannot be called so, and torch raises a RuntimeError in its place. The text is complete;
-the type is gone, and with it every `except` that asks for it. It happens to classes of your own
-and to `json.JSONDecodeError`, `UnicodeDecodeError`, `subprocess.CalledProcessError` and
+arguments cannot be called that way, and torch raises a RuntimeError in its place. The text is
+complete; the type is gone, and with it every `except` that asks for it. It happens to classes of
+your own and to `json.JSONDecodeError`, `UnicodeDecodeError`, `subprocess.CalledProcessError` and
 `urllib.error.HTTPError`.
 
 A class with an attribute `message` of its own (not of the object's) is called with
@@ -18,8 +18,8 @@ keyword argument 'message'`, and nothing of the original error.
 
 Remedy: let exceptions that leave a dataset take one argument, the text, and say everything in it:
 attributes do not travel. Then `except` matches, at the price of the whole batch. If the loop is to
-go on, catch the error in the worker, where it still has its type, and hand the reason over with
-the batch: that costs the one sample.
+go on, catch the error in the worker, where it still has its type, and return the reason with the
+batch: that costs the one sample.
 
 Seen in: pytorch#11633, pytorch#25522, pytorch#34130, pytorch#44631. Before
 pytorch#58131 (2021) such an exception ended in `TypeError: __init__() missing 1 required positional
@@ -134,10 +134,14 @@ FAILURE = Failure(
         "does not match",
         "TypeError: MyError.__init__() got an unexpected keyword argument 'message'",
     ),
-    cause="The main process makes a new exception from a text alone. A class that needs more than "
-    "one argument cannot be made so, and becomes a RuntimeError.",
-    remedy="Raise exceptions that take one text, or catch them in the worker and hand the reason "
-    "over with the batch.",
+    cause=(
+        "The main process makes a new exception from a text alone. A class that needs more "
+        "than one argument cannot be made that way, and becomes a RuntimeError."
+    ),
+    remedy=(
+        "Raise exceptions that take a single text, or catch them in the worker and return the "
+        "reason with the batch."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("RuntimeError: Caught BadReading in DataLoader worker process",)),

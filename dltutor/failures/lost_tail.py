@@ -10,10 +10,10 @@ two, all 48 with four, since no worker has 16. A map-style dataset is batched in
 and drops once.
 
 Remedy: deal out whole batches instead of samples: let the dataset build them, and give the loader
-`batch_size=None`. Then the order does not depend on the number of workers either. It costs
-a pass over all samples in every worker: what is cheap (reading a line) is done for all, what is
-dear (decoding) only for your own. Or do without `drop_last`, where the model bears short batches:
-then there may be one for each worker.
+`batch_size=None`. Then the order does not depend on the number of workers either. It costs a pass
+over all samples in every worker: the cheap part (reading a line) is done for every sample, the
+expensive part (decoding) only for the worker's own. Or do without `drop_last`, if the model accepts
+short batches: there may be one for each worker.
 
 Seen in: pytorch#33413 (open since 2020), detectron2#5035.
 """

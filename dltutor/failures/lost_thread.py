@@ -1,13 +1,13 @@
 """The dataset's thread was started in main, and a forked worker does not have it.
 
-Symptom: the epoch does not start, without an error: a worker stands in `future.result()` (of an
-executor) or in `queue.get()` (of a thread that reads ahead). From a queue the first samples
-still come, the same ones from every worker, and then no more.
+Symptom: the epoch does not start, without an error: a worker waits in `future.result()` (of an
+executor) or in `queue.get()` (of a thread that reads ahead). From a queue the first samples still
+come, the same ones from every worker, and then no more.
 
 Mechanism: fork copies the memory of main, and the one thread that called it. The executor in the
 worker is a copy that believes its thread to be there. It puts the work into its queue, starts no
-other thread, and nobody takes the work out. The same for a thread that fills a queue: what was in
-the queue is there, in every worker, and nothing follows. Under spawn and forkserver such a
+other thread, and nobody takes the work out. The same goes for a thread that fills a queue: what was
+in the queue is there, in every worker, and nothing follows. Under spawn and forkserver such a
 dataset cannot be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object` (from Python 3.14
 on `PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an
 error instead of a hang (see `unpicklable_handle`).
@@ -176,10 +176,10 @@ FAILURE: Final = Failure(
     name="lost_thread",
     lesson="07",
     symptoms=(
-        "the epoch does not start, without an error: a worker stands in `future.result()` or "
+        "the epoch does not start, without an error: a worker waits in `future.result()` or "
         "`queue.get()`",
     ),
-    cause="fork copies an executor or a queue, and not the thread that works for it.",
+    cause="fork copies an executor or a queue, but not the thread that serves it.",
     remedy="Make threads once in each process that uses them, and leave them out of the pickle.",
     broken=broken,
     fixed=fixed,

@@ -4,11 +4,11 @@ Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly` bef
 batch, and on stderr, once for each worker, `AttributeError: Can't get attribute 'Squares' on
 <module '__main__' (built-in)>`. In a notebook that stderr may be in the terminal of the server.
 
-Mechanism: a pickle does not hold a class, it holds the class's module and name. Of a class from a
-cell that is `__main__.Squares`. Main can write that down, so nothing fails where the worker is
-started. A worker of spawn or forkserver is a new interpreter; its `__main__` is another one, in
-which the cell was never run. It fails while it unpickles its dataset, dies with exit code 1,
-and cannot report through torch, whose worker loop it has not reached. The same holds for a
+Mechanism: a pickle does not hold a class, it holds the class's module and name. For a class from a
+cell, that is `__main__.Squares`. Main can write that down, so nothing fails where the worker is
+started. A worker of spawn or forkserver is a new interpreter; its `__main__` is a different one, in
+which the cell was never run. It fails while it unpickles its dataset, dies with exit code 1, and
+cannot report through torch, whose worker loop it has not reached. The same holds for a
 `collate_fn`, a transform or a `worker_init_fn` from a cell, and for a class defined below `if
 __name__ == "__main__":`. Under fork the worker has main's memory, and with it the class.
 
@@ -74,7 +74,10 @@ FAILURE: Final = Failure(
         "AttributeError: Can't get attribute 'Squares' on <module '__main__' (built-in)>",
         "DataLoader worker (pid(s) 4711) exited unexpectedly",
     ),
-    cause="A pickle names the class, it does not hold it. The worker's `__main__` has none.",
+    cause=(
+        "A pickle holds only the name of a class, and the worker's `__main__` has no class of "
+        "that name."
+    ),
     remedy="Put the class, the transform or the collate_fn into a file and import it.",
     broken=broken,
     fixed=fixed,

@@ -1,4 +1,4 @@
-"""A worker calls `sys.exit`, and the main process complains of a file that does not exist.
+"""A worker calls `sys.exit`, and the main process complains about a file that does not exist.
 
 Symptom: `FileNotFoundError: [Errno 2] No such file or directory` without the name of a file, or
 `ConnectionResetError: [Errno 104] Connection reset by peer`, `ConnectionRefusedError` or
@@ -6,19 +6,19 @@ Symptom: `FileNotFoundError: [Errno 2] No such file or directory` without the na
 
 NOTE [ Which File Was Not Found ]
 
-A worker catches `Exception`. SystemExit, which `sys.exit` and `argparse` raise, is none: the
-worker ends, in good order, and removes its temporary files. One of these is a socket in
-`/tmp/pymp-...`: a batch on its way is no data, but a handle for shared memory that the main
-process fetches through this socket when it unpickles the batch. Batches that the worker finished
-earlier are still on their way, so main asks a socket that is gone. This is the file. How far the
-clean-up has come decides which of the errors you see; if nothing is on its way, torch says
-`exited unexpectedly`, with the exit code.
+A worker catches `Exception`. SystemExit, which `sys.exit` and `argparse` raise, is not an
+`Exception`: the worker ends normally, and removes its temporary files. One of these is a socket in
+`/tmp/pymp-...`: a batch on its way is not data but a handle for shared memory that the main process
+fetches through this socket when it unpickles the batch. Batches that the worker finished earlier
+are still on their way, so main asks a socket that is gone. This is the file. How far the clean-up
+has come decides which of the errors you see; if nothing is on its way, torch says `exited
+unexpectedly`, with the exit code.
 
 How to tell it from a file that is missing: there is no "Caught FileNotFoundError in DataLoader
 worker process", `error.filename` is None, and the traceback ends in `multiprocessing`.
 
-Remedy: look at stderr for the worker's last words. Turn an exit into an error where it is made;
-where that is not yours, catch SystemExit in the dataset and raise something with the sample's
+Remedy: look at stderr for the worker's last words. Turn the exit into an error where it is called;
+if that is not your code, catch SystemExit in the dataset and raise something with the sample's
 name. The same errors after another death (see `dead_worker`) mean: look for the death first.
 
 Seen in: pytorch#28950, pytorch#1551, mmagic#508, mmpretrain#472, Pytorch-UNet#517 (the errors;
@@ -120,8 +120,10 @@ FAILURE = Failure(
         "ConnectionResetError: [Errno 104] Connection reset by peer",
         "EOFError",
     ),
-    cause="sys.exit in a worker ends it in good order. Its batches on the way can no longer be "
-    "fetched: the socket that serves them is the file that is not found.",
+    cause=(
+        "sys.exit ends a worker normally. The batches that it had sent can no longer be "
+        "fetched: the socket that serves them is the file that is not found."
+    ),
     remedy="Look for the worker's last words on stderr. Turn the exit into an error that names the "
     "sample.",
     broken=broken,

@@ -1,6 +1,6 @@
 """A sample is changed in place, and the stored one with it: each epoch scales it again.
 
-Symptom: data changes from epoch to epoch, and training with num_workers=0 gives another result
+Symptom: data changes from epoch to epoch, and training with num_workers=0 gives a different result
 than with workers.
 
 NOTE [ Three Histories Of One Array ]
@@ -104,10 +104,10 @@ FAILURE = Failure(
     lesson="04",
     symptoms=(
         "data changes from epoch to epoch",
-        "training with num_workers=0 gives another result",
+        "training with num_workers=0 gives a different result",
     ),
-    cause="A sample is a view of the stored data, and an operation in place changes both.",
-    remedy="Make a new array, or copy before what works in place.",
+    cause="A sample is a view of the stored data, and an in-place operation changes both.",
+    remedy="Make a new array, or copy before an in-place operation.",
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH),

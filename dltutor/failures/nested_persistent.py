@@ -1,13 +1,13 @@
 """Two nested loops over one loader with persistent workers: the outer one ends early, silently.
 
-Symptom: the outer loop ends after its first batch. Nothing is raised, nothing is said. With
-`persistent_workers=False`, or with no workers, the same code does all its rounds.
+Symptom: the outer loop ends after its first batch. Nothing is raised, nothing is printed. With
+`persistent_workers=False`, or with no workers, the same code runs all its rounds.
 
 Mechanism: a loader with `persistent_workers=True` has one iterator, and `iter(loader)` resets that
-one and returns it again. Both loops hold the same object. The inner loop puts it back to the
-start, uses it up and ends; the outer loop asks it for the next batch, and is told that there are
-no more. Nested loops are rarely written as such: it is a validation on the training loader in the
-middle of an epoch, statistics for a normalisation, or `next(iter(loader))` for a picture to log.
+one and returns it again. Both loops hold the same object. The inner loop puts it back to the start,
+uses it up and ends; the outer loop asks it for the next batch, and is told that there are no more.
+Nested loops are rarely written as such: it is a validation on the training loader in the middle of
+an epoch, statistics for a normalization, or `next(iter(loader))` for an image to log.
 
 Remedy: a loader for each loop. They may share the dataset; each has its own workers.
 
@@ -73,7 +73,7 @@ FAILURE = Failure(
     symptoms=("the outer loop ends after its first batch",),
     cause="A loader with persistent workers has one iterator. The inner loop resets it and uses "
     "it up.",
-    remedy="Use a loader of its own for each loop.",
+    remedy="Give each loop its own loader.",
     broken=broken,
     fixed=fixed,
     sign=Counts(BATCHES * (BATCHES - 1)),

@@ -1,17 +1,17 @@
 """Main has computed with several threads, and a forked worker that does the same hangs.
 
-Symptom: the epoch does not start, without an error; a worker stands in a tensor operation that
-works in main, and uses no CPU. The loader worked until somebody called `torch.set_num_threads`
-in the worker.
+Symptom: the epoch does not start, without an error; a worker waits in a tensor operation that works
+in main, and uses no CPU. The loader worked until somebody called `torch.set_num_threads` in the
+worker.
 
-Mechanism: torch shares one large operation among threads of OpenMP. GNU's library (libgomp, in
-the wheels from PyPI) keeps those threads for the next operation. fork copies the list of the
-threads, not the threads: at its first parallel operation the worker hands them work and waits for
-them. torch therefore sets each worker to one thread, which needs no other. `torch.set_num_threads`
-in a `worker_init_fn` or a dataset undoes that, and so does a library with an OpenMP of its own
-(OpenCV built with GNU OpenMP). If main never ran a parallel operation, or runs its first one later,
-all is well: the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP
-start anew after a fork.
+Mechanism: torch shares one large operation among threads of OpenMP. GNU's library (libgomp, in the
+wheels from PyPI) keeps those threads for the next operation. fork copies the list of the threads,
+not the threads: at its first parallel operation the worker hands them work and waits for them.
+torch therefore sets each worker to one thread, which needs no other. `torch.set_num_threads` in a
+`worker_init_fn` or a dataset undoes that, and so does a library with its own OpenMP (OpenCV built
+with GNU OpenMP). If main never ran a parallel operation, or runs its first one later, all is well:
+the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP start over after
+a fork.
 
 Remedy: leave a worker at its one thread and take more workers instead. If a worker must have
 threads: spawn or forkserver.
@@ -101,11 +101,11 @@ FAILURE: Final = Failure(
     name="openmp_after_fork",
     lesson="07",
     symptoms=(
-        "the epoch does not start, without an error: a worker stands in a tensor operation "
+        "the epoch does not start, without an error: a worker waits in a tensor operation "
         "that works in main",
     ),
     cause="GNU OpenMP hands work to threads that main had and fork did not copy.",
-    remedy="Leave a worker at one thread (torch sets it so), or do not fork.",
+    remedy="Leave each worker at one thread, as torch sets it, or do not fork.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in __getitem__: standardized = (self.images[index] - self.mean)",)),

@@ -159,8 +159,10 @@ FAILURE = Failure(
     symptoms=("/dev/shm is full of files named torch_* that belong to no running process",),
     cause="With the sharing strategy file_system the batches have names, and torch_shm_manager, "
     "which removes them, was killed together with the run.",
-    remedy="Keep the sharing strategy file_descriptor and fewer tensors alive. Where it has to be "
-    "file_system, clear /dev/shm before a run.",
+    remedy=(
+        "Keep the sharing strategy file_descriptor, with fewer tensors alive. If it has to be "
+        "file_system, clear /dev/shm before a run."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Counts(BATCHES),

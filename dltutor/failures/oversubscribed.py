@@ -6,10 +6,10 @@ long as with one thread for each worker.
 NOTE [ Threads Times Workers ]
 
 Two workers with a thread for each of two cores are four threads for two cores. OpenMP, which torch
-computes with, parts every operation among its threads and lets those that are done wait for the
+computes with, divides every operation among its threads and lets those that are done wait for the
 last. They wait by spinning: asking again and again, for some milliseconds, at full speed. That is
-quickest while every thread has a core of its own. When there are too few, the threads that wait
-spin away the very time that the last one needs.
+fastest while every thread has a core of its own. When there are too few, the threads that wait use
+up the very time that the last one needs.
 
 torch knows: it gives each worker one thread, whatever main has. It takes a
 `torch.set_num_threads(os.cpu_count())` in a `worker_init_fn`, or a library with threads of its own
@@ -46,7 +46,7 @@ class Augmented(Dataset[torch.Tensor]):
     """Pictures of three colours, whose light and contrast are changed in steps.
 
     They are large and the steps are few, so that computing takes many of the hundredths of a second
-    that the kernel counts in. With small pictures and many steps it is the waiting that takes long.
+    that the kernel counts in. With small images and many steps it is the waiting that takes long.
     """
 
     def __len__(self) -> int:
@@ -54,10 +54,10 @@ class Augmented(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         random = torch.Generator().manual_seed(index)
-        picture = torch.rand(3, 1, 1, generator=random).expand(3, 1600, 1600)
+        image = torch.rand(3, 1, 1, generator=random).expand(3, 1600, 1600)
         for _ in range(ROUNDS):
-            picture = picture.sub(0.5).mul(1.1).add(0.5).clamp(0, 1)
-        return picture.mean((1, 2))
+            image = image.sub(0.5).mul(1.1).add(0.5).clamp(0, 1)
+        return image.mean((1, 2))
 
 
 def use_every_core(worker: int) -> None:
@@ -128,8 +128,10 @@ FAILURE = Failure(
     symptoms=("more threads make it slower",),
     cause="Each worker computes with as many threads as there are cores. Those that wait spin on "
     "the cores that the others need.",
-    remedy="Workers times threads no more than cores: torch's one thread for each worker, and "
-    "OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1, cv2.setNumThreads(0).",
+    remedy=(
+        "Use no more threads than cores, all workers together: torch's one thread for each "
+        "worker, and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1, cv2.setNumThreads(0)."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Costs(2),

@@ -12,8 +12,8 @@ one batch, the others are made, so that soon
 
     (num_workers * prefetch_factor + 1) * bytes of a batch
 
-lie in shared memory, the last one being yours. It is a bound, no leak: a slow loop does not raise
-it. The bytes count as they travel: a picture of one byte for each value takes four times as much
+lie in shared memory, the last one being yours. It is a bound, not a leak: a slow loop does not
+raise it. The bytes count as they travel: an image of one byte per value takes four times as much
 once it has been turned into float32.
 
 Remedy: work the product out before you choose its factors. Keep `prefetch_factor=2`, the default,

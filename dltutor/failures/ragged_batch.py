@@ -12,8 +12,8 @@ the average, that view needs more than was allocated, and the error is about sto
 tells of shapes. If it is not, the view fits, and you get the message of `torch.stack`. With
 shuffling the text changes from run to run.
 
-Remedy: pad in a collate function and hand over the lengths, or cut to one length in
-`__getitem__`. The padding is data to whatever comes next: it needs the lengths, or a mask.
+Remedy: pad in a collate function and return the lengths too, or cut to one length in `__getitem__`.
+The padding is data to whatever comes next: it needs the lengths, or a mask.
 
 Seen in: BasicPBC#3 (both texts), anomalib#1855, litData#472, carla_garage#12.
 """
@@ -107,7 +107,7 @@ FAILURE = Failure(
     ),
     cause="Samples of a batch differ in shape. In a worker, a first sample that is larger than the "
     "average fails earlier, with another message.",
-    remedy="Pad in a collate function and hand over the lengths, or cut to one length.",
+    remedy="Pad in a collate function and return the lengths too, or cut to one length.",
     broken=broken,
     fixed=fixed,
     sign=Says(

@@ -1,7 +1,7 @@
 """Training on several ranks: the same order in every epoch, and some samples counted twice.
 
-Symptom: DistributedSampler gives the same order every epoch; evaluation on two ranks gives another
-result than on one, because samples are counted twice. Both are silent.
+Symptom: DistributedSampler gives the same order every epoch; evaluation on two ranks gives a
+different result than on one, because samples are counted twice. Both are silent.
 
 NOTE [ How The Ranks Agree Without Talking ]
 
@@ -11,9 +11,9 @@ the training loop can tell them: without `set_epoch` it stays 0, and every epoch
 the first. (`DataLoader(shuffle=True)` on one rank draws a new seed itself: the same script is
 right there.) The sampler runs in the main process, so persistent workers do not matter.
 
-All ranks must run the same number of steps, or the one that goes on waits for ever for the
-gradients of the others. So the sampler repeats the first indices until the number divides by the
-number of ranks: harmless in training, wrong in evaluation, up to `ranks - 1` samples too many.
+All ranks must run the same number of steps, or the one that goes on waits forever for the gradients
+of the others. So the sampler repeats the first indices until the number divides by the number of
+ranks: harmless in training, wrong in evaluation, up to `ranks - 1` samples too many.
 
 Remedy: call `loader.sampler.set_epoch(epoch)` before every epoch. For evaluation, deal the indices
 out without padding, `range(rank, length, ranks)`: an evaluation that gathers its results once at
@@ -220,10 +220,12 @@ FAILURE = Failure(
     lesson="12",
     symptoms=(
         "DistributedSampler gives the same order every epoch",
-        "evaluation on two ranks gives another result than on one",
+        "evaluation on two ranks gives a different result than on one",
     ),
-    cause="Samplers of different ranks agree by seed and epoch, and nobody told them the epoch; "
-    "shares are made equal by repeating samples.",
+    cause=(
+        "The samplers of the ranks agree through the seed and the epoch, and nobody told them "
+        "the epoch; shares are made equal by repeating samples."
+    ),
     remedy="Call set_epoch before every epoch, and evaluate without padding.",
     broken=broken,
     fixed=fixed,

@@ -1,7 +1,7 @@
-"""Samples that are long used stay in memory, because they refer to themselves.
+"""Samples that were used long ago stay in memory, because they refer to themselves.
 
-Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again.
-With bad luck it is out before it falls. A `gc.collect()` in `__getitem__` cures it.
+Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again. With
+bad luck it is out before it falls. A `gc.collect()` in `__getitem__` stops it.
 
 Mechanism: a recording knows its channels, and each channel knows its recording. When the sample is
 done, no count of references drops to zero, so the recording and its bytes stay until the cyclic

@@ -21,7 +21,7 @@ Remedy: make the generator in `__getitem__`, from a seed, the epoch and the inde
 depend on which worker draws it, nor on how many there are, and a run can be repeated with another
 `num_workers`. The epoch must reach the workers (see `stale_epoch`).
 
-Seen in: pytorch#5059 (the global numpy generator, mended by pytorch#56488 in torch 1.9); own
+Seen in: pytorch#5059 (the global numpy generator, fixed by pytorch#56488 in torch 1.9); own
 generators as before, the proposal pytorch#107131 was not merged.
 """
 

@@ -5,8 +5,8 @@ as `http.client.BadStatusLine`, or a hang, where answers differ in length.
 
 Mechanism: a connection that was made before the workers started is one connection of the kernel,
 however many processes hold a descriptor of it. W0 sends a question, W1 sends another, the server
-answers both in turn, and whoever reads first takes the first answer. The bytes are sound; they
-are somebody else's.
+answers both in turn, and whoever reads first takes the first answer. The bytes are intact; they are
+the answer to another question.
 
 A file cannot be pickled, so `spawn` stops a dataset that holds one. A plain socket can: Python's
 multiprocessing hands its descriptor on. So a client that keeps only a socket is shared under every

@@ -1,8 +1,8 @@
 """Two workers read one open file, and each is given what the other one asked for.
 
 Symptom: wrong samples, silently, with more than one worker; no worker or one worker reads right.
-From a zip archive that is sound: `zipfile.BadZipFile: Bad magic number for file header`, `Bad
-CRC-32 for file` or `File name in directory ... and header ... differ`.
+From an intact zip archive: `zipfile.BadZipFile: Bad magic number for file header`, `Bad CRC-32 for
+file` or `File name in directory ... and header ... differ`.
 
 NOTE [ One Position For All ]
 

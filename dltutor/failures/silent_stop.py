@@ -1,7 +1,7 @@
 """A StopIteration out of `__getitem__` ends the epoch early, and nothing says so.
 
 Symptom: the epoch ends early without an error: fewer samples than `len(dataset)`, with any number
-of workers. The loss looks well, and some samples are never seen.
+of workers. The loss looks fine, and some samples are never seen.
 
 Mechanism: `next(label for name, label in labels if name == wanted)` raises StopIteration where
 nothing matches. To a worker that is an exception like others: it is sent to the main process and
@@ -13,8 +13,8 @@ Remedy: look things up in a dict, which raises KeyError, or write `next(..., Non
 None. Find samples without a label before the epoch. Count what the loop gets, and compare it with
 the length of the dataset.
 
-Seen in: no public report found; measured here. A neighbour: pytorch#82732, where an IndexError
-ends `for sample in dataset`.
+Seen in: no public report found; measured here. Related: pytorch#82732, where an IndexError ends
+`for sample in dataset`.
 """
 
 from __future__ import annotations

@@ -5,16 +5,15 @@ never change. No error, no warning.
 
 Mechanism: a worker gets its copy of the dataset when it starts. With fresh workers that is once an
 epoch, so an attribute set before the epoch arrives by accident of timing. Persistent workers start
-once: `dataset.set_epoch(1)` changes the copy of the main process, and nobody reads that one. The
-samplers are not concerned, they run in the main process.
+once: `dataset.set_epoch(1)` changes the copy of the main process, and nobody reads that one.
+Samplers are not affected: they run in the main process.
 
 Remedy: keep the epoch in memory that all processes share. A tensor of one number does:
 `torch.tensor(0).share_memory_()`, written by the main process only, so it needs no lock. Set it
 between epochs, before the loader is iterated: workers fetch ahead as soon as it is. A
 `multiprocessing.Value` of the start method's context does the same.
 
-Seen in: pytorch#97326, datasets#6673, starVLA#470 (27 % of the frames were never drawn).
-`persistent_workers` exists since torch 1.7.
+Seen in: pytorch#97326, datasets#6673, starVLA#470. `persistent_workers` exists since torch 1.7.
 """
 
 from __future__ import annotations

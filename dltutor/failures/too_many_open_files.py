@@ -1,9 +1,9 @@
-"""Every tensor of a batch is an open file in main, and the loop keeps one of each batch.
+"""Every tensor of a batch is an open file descriptor in main, and the loop keeps one of each batch.
 
 Symptom: `RuntimeError: Too many open files. Communication with the workers is no longer possible`,
 some hundred batches into the epoch, or only in the validation loop. Older: `RuntimeError: received
-0 items of ancdata`, `OSError: [Errno 24] Too many open files`. With one batch of more tensors than
-may be open: the loop hangs.
+0 items of ancdata`, `OSError: [Errno 24] Too many open files`. If a single batch has more tensors
+than files may be open, the loop hangs.
 
 NOTE [ One Tensor, One Descriptor ]
 
@@ -15,7 +15,7 @@ at all of them after the epoch, keeps one descriptor for every batch. A process 
 
 One batch alone can be too much: a collate function that returns a list of 500 tensors needs 500
 descriptors on both sides. Then it is the worker that fails, in the thread that feeds its queue. The
-traceback goes to stderr, the batch is lost, and main waits for ever.
+traceback goes to stderr, the batch is lost, and main waits forever.
 
 Remedy: keep a copy, `labels.clone()`, or what you want to know of it (`labels.tolist()`): a copy
 lies in ordinary memory. Send few tensors: all sentences of a batch in one, with offsets. Then, if

@@ -1,18 +1,18 @@
-"""A batch that cannot be pickled is dropped without a word to the loop, which waits for ever.
+"""A batch that cannot be pickled is dropped silently, and the loop waits forever.
 
 Symptom: the loop hangs. A worker has written `TypeError: cannot pickle 'sqlite3.Row' object`
 (or `'generator'`, `'_thread.lock'`, `'_io.BufferedReader'`), or `RuntimeError: Cowardly refusing to
 serialize non-leaf tensor which requires_grad`, to stderr, below `multiprocessing/queues.py, in
 _feed`.
 
-Mechanism: the worker gives the finished batch to a queue, and a thread of the queue pickles it.
-If that fails, the thread prints a traceback and drops the batch. The worker has long gone on; it
-is alive, so the main process sees no reason to stop waiting. Without workers nothing is pickled,
-and the same loop works. The default collate function lets such objects not through; one of your
-own does, and so does `batch_size=None`.
+Mechanism: the worker gives the finished batch to a queue, and a thread of the queue pickles it. If
+that fails, the thread prints a traceback and drops the batch. The worker has long gone on; it is
+alive, so the main process sees no reason to stop waiting. Without workers nothing is pickled, and
+the same loop works. The default collate function rejects such objects; one of your own may let them
+through, and so does `batch_size=None`.
 
-Remedy: hand over tensors, numbers, strings, and lists and dicts of these. Turn a row into a dict,
-a view into a list, and `detach()` what a model made. Test it in the main process, where it takes
+Remedy: return tensors, numbers, strings, and lists and dicts of these. Turn a row into a dict, a
+view into a list, and `detach()` what a model made. Test it in the main process, where it takes
 milliseconds: `pickle.dumps(collate_fn([dataset[0]]))` raises what the queue's thread would print
 (only a tensor that requires grad passes it). Give the loader a `timeout=`.
 
@@ -109,8 +109,10 @@ FAILURE = Failure(
     ),
     cause="A batch holds something that cannot be pickled. The queue's thread prints that and "
     "drops the batch; the worker lives, and the main process waits.",
-    remedy="Hand over tensors, numbers, strings, lists and dicts. Try to pickle one batch in the "
-    "main process, and give the loader a timeout.",
+    remedy=(
+        "Return tensors, numbers, strings, lists and dicts. Try to pickle one batch in the "
+        "main process, and give the loader a timeout."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("TypeError: cannot pickle 'sqlite3.Row' object",)),

@@ -1,4 +1,4 @@
-"""An exception whose class cannot be pickled never arrives, and the loop waits for ever.
+"""An exception whose class cannot be pickled never arrives, and the loop waits forever.
 
 Symptom: the loop hangs. A worker has written `AttributeError: Can't pickle local object` (a
 `PicklingError` from Python 3.14 on) or `PicklingError: Can't pickle <class ...>: attribute lookup
@@ -11,7 +11,7 @@ error and drops the message. The worker waits for more work, the main process fo
 With `num_workers=0` the exception is raised as it should be.
 
 Remedy: define exception classes at module level. For a class that you cannot change, catch the
-error in the worker and raise your own, or hand over the reason with the batch. Give the loader a
+error in the worker and raise your own, or return the reason with the batch. Give the loader a
 `timeout=`: it turns a wait without end into `RuntimeError: DataLoader timed out`.
 
 Seen in: safetensors#492, pytorch#142884.

@@ -1,19 +1,20 @@
 """The dataset holds something that belongs to its process, and cannot be sent to a worker.
 
-Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lock'`,
-`'generator'`, `'sqlite3.Connection'`; of a lambda `AttributeError: Can't pickle local object`.
-It is raised in main, before the first batch, where the loop asks for its iterator. Recent torch
-adds a warning: `Got pickle error when attempting to start a worker Process`.
+Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lock'`, `'generator'`,
+`'sqlite3.Connection'`; for a lambda, `AttributeError: Can't pickle local object`. It is raised in
+main, before the first batch, where the loop asks for its iterator. Recent torch adds a warning:
+`Got pickle error when attempting to start a worker Process`.
 
-Python words it anew now and then. An open file is `cannot pickle 'BufferedReader' instances` from
-3.12 on; of a lambda 3.13 has `Can't get local object`, and 3.14 raises `PicklingError: Can't pickle
-local object`. From 3.14 on notes below the error name the attribute: `when serializing dict item
-'handle'`. The last of them names only the process that should have started.
+Python changes the wording from time to time. An open file is `cannot pickle 'BufferedReader'
+instances` from 3.12 on; for a lambda, 3.13 has `Can't get local object`, and 3.14 raises
+`PicklingError: Can't pickle local object`. From 3.14 on notes below the error name the attribute:
+`when serializing dict item 'handle'`. The last of them names only the process that should have
+started.
 
 Mechanism: under fork a worker is a copy of main, and whatever the dataset holds is there: nothing
 is pickled, and nothing complains. Under spawn and forkserver a worker is a new interpreter. The
-dataset travels to it as a pickle, and what only means something inside one process - an open
-file, a lock, a generator, a connection - has none. So one and the same script works on Linux up
+dataset travels to it as a pickle, and what only means something inside one process - an open file,
+a lock, a generator, a connection - cannot be pickled. So one and the same script works on Linux up
 to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where forkserver is
 the default.
 
@@ -226,7 +227,7 @@ FAILURE: Final = Failure(
         "AttributeError: Can't pickle local object",
         "PicklingError: Can't pickle local object",
     ),
-    cause="The dataset travels to a new interpreter as a pickle, and a handle has none.",
+    cause=("The dataset travels to a new interpreter as a pickle, and a handle cannot be pickled."),
     remedy="Open the handle once in each process that uses it, and drop it in __getstate__.",
     broken=broken,
     fixed=fixed,

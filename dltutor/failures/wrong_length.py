@@ -14,7 +14,7 @@ schedules. The epoch ends when the stream does, whatever it says; torch warns if
 than it said, and never if fewer do.
 
 Remedy: one source of truth: compute once which samples exist, and let `__len__` and `__getitem__`
-both ask that. In a test, compare the samples of an epoch with what you know must be there.
+both use that. In a test, compare the samples of an epoch with what you know must be there.
 
 Seen in: minGPT#31 (one too few), torchvision#211 (a length written down by hand).
 """
@@ -98,7 +98,7 @@ FAILURE = Failure(
         "IndexError: index 64 is out of bounds for dimension 0 with size 64",
     ),
     cause="The sampler believes __len__, which was computed apart from what __getitem__ can give.",
-    remedy="Compute once which samples exist, and let __len__ and __getitem__ both ask that.",
+    remedy="Compute once which samples exist, and let __len__ and __getitem__ both use that.",
     broken=broken,
     fixed=fixed,
     sign=Counts(WINDOWS // 2),
