@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.display.figure import MemoryFigure
-from dltutor.display.style import MAIN, STYLE, TEXT, colour_of
+from dltutor.display.style import MAIN, STYLE, TEXT, color_of
 from dltutor.failures.kit.gauge import sent_to_spawned
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.material import captions
@@ -177,7 +177,7 @@ def draw(listed: int, **runs: Memory) -> MemoryFigure:
             own = np.array([each.own for each in run.curve]).T
             own = (own - np.array(run.first.own)[:, None]) / _MB
             roles = [f"W{number}" for number in range(len(own))]
-            axes.stackplot(x, own.clip(min=0), labels=roles, colors=[*map(colour_of, roles)])
+            axes.stackplot(x, own.clip(min=0), labels=roles, colors=[*map(color_of, roles)])
             rest = [(each.rest - run.first.rest) / _MB for each in run.curve]
             axes.plot(x, rest, color=MAIN, linewidth=2, label="main, and what all share")
             for copies in range(1, len(own) + 1):
