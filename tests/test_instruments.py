@@ -1,4 +1,4 @@
-"""observe, watch and monitor at the package's root: the same run with and without a chart."""
+"""observe, watch and monitor at the package's root: the same run with and without a picture."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ that makes the answer:
         "01.fix": {"the starter": (lambda: ..., "Not attempted", "still the broken one")},
     }
 
-A wrong fix is told "Not yet" or "Error in your code", and no two of an exercise the same.
+A wrong fix is told "Not yet" or "Error in your code". Where the same is observed of two, they are
+told the same.
 """
 
 from collections.abc import Callable

@@ -1,220 +1,177 @@
-"""Grade "04.fix": the epoch has to reach the workers, and the count of silence has to come back.
-
-The answer is run on recordings that the lesson does not show, with 0, 2 and 4 workers under fork
-and one under spawn, and in slow motion. Epochs come in no order, and draw some recordings twice and
-others not at all. What is found first is told, and nothing is run after it.
-"""
+"""Grade "04.fix": the epoch has to reach the workers, and the count of silence has to come back."""
 
 from __future__ import annotations
 
-import multiprocessing
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 
-from dltutor.lessons.kit.endings import ended_well
+from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import send_cells
-from dltutor.lessons.lesson_04.copies import refuse_a_loader
-from dltutor.lessons.lesson_04.hearing import MAKING, Heard, Plan, Run, drive, run
-from dltutor.lessons.lesson_04.material import CROP, CountedClips, make_clips, silence
-from dltutor.lessons.lesson_04.slow_motion import SlowMotion, written_by_several
+from dltutor.lessons.kit.forms import a_fixed_class, whole_number
+from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.kit.running import made, send_cells
+from dltutor.lessons.lesson_04.material import CountedClips, SlowMotion, make_clips, stretches
 
-#: The epochs that main sets, as a resumed run does: nobody can count them for themselves.
-EPOCHS: Final = (0, 3, 1)
-
-_SEED: Final = 45
 _ALL: Final = list(range(16))
-_HALF_TWICE: Final = 2 * _ALL[:8]
-_MANY: Final = 100  # times the same: more silence than a byte can count
-_SPAWNED: Final = 40  # seconds for the run under spawn, where the worker imports torch
+# As a resumed run does, with a sampler that draws some recordings twice and others not at all.
+_DRAWS: Final = ((0, _ALL), (3, 2 * _ALL[:8]), (1, _ALL))
+_SPAWN: Final = (
+    " Under fork it is right. A spawned worker gets your dataset by pickle, with its attributes, "
+    "and imports every module anew, with its globals. What of yours does not travel?"
+)
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What was seen of an answer.
+class Plan:
+    """A run: epochs by the numbers that main sets, each with the recordings that it draws."""
 
-    Args:
-        runs: The runs at full speed, up to the first that was not as it has to be.
-        slow: The run in slow motion, in which every stretch is silent; None if it was not run.
-        unguarded: A number that several workers write to without a lock, or "".
-    """
+    where: str
+    draws: tuple[tuple[int, list[int]], ...] = _DRAWS
+    workers: int = 2
+    persistent: bool = True
+    method: str = "fork"
+    within: int = 6  # seconds
+    slow: bool = False
 
-    runs: tuple[Run, ...]
-    slow: Run | None = None
-    unguarded: str = ""
+    @property
+    def clips(self) -> torch.Tensor:
+        """The recordings; in slow motion, twelve of the sixteen are silent in epoch 0."""
+        return make_clips((0, 3, 1), seed=45, most=self.slow)
+
+
+PLANS: Final = (
+    Plan("with 2 persistent workers under fork"),
+    Plan("with 4 workers in slow motion", _DRAWS[:1], 4, within=12, slow=True),
+    Plan("with 2 fresh workers under fork", persistent=False),
+    Plan("with 0 workers", (*_DRAWS[:2], (1, 100 * _ALL)), 0, persistent=False),
+    Plan("with a persistent worker under spawn", workers=1, method="spawn", within=40),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came: the length, and for each epoch its batches and what `silent()` said after it."""
+
+    plan: Plan
+    length: int
+    epochs: tuple[tuple[list[Any], Any], ...]
+    end: Ending
 
 
 def look(answer: Any) -> type:
     """The answer, if it is a class with the methods of the starter, and not the starter."""
-    refuse_a_loader(answer)
     methods = ("__len__", "__getitem__", "set_epoch", "silent")
     return a_fixed_class(answer, CountedClips, methods=methods)
 
 
-def gather(answer: type) -> Evidence:
-    """Run it: once, then with races made certain, then under all other circumstances."""
-    first, *others = _plans()
-    runs = [run(answer, first)]
-    if not runs[0].all_heard or not any(heard.said for heard in runs[0].heard):
-        return Evidence(tuple(runs))
-    slow = run(answer, _slow_motion(answer))
-    unguarded = _unguarded(answer) if slow.all_heard and slow.all_counted else ""
-    if not unguarded and slow.all_counted:
-        send_cells()
-        for plan in others:
-            if runs[-1].all_heard and runs[-1].all_counted:
-                runs.append(run(answer, plan))
-    return Evidence(tuple(runs), slow, unguarded)
+def gather(answer: type) -> tuple[Run, ...]:
+    """Run it by each plan, up to the first run in which something is not right."""
+    send_cells()
+    runs: list[Run] = []
+    for plan in PLANS:
+        runs.append(_run(answer, plan))
+        try:
+            _judge(runs[-1])
+        except Rejected:
+            break
+    return tuple(runs)
 
 
-def _plans() -> tuple[Plan, ...]:
-    clips = make_clips(EPOCHS, seed=_SEED)
-    draws = tuple(zip(EPOCHS, (_ALL, _HALF_TWICE, _ALL), strict=True))
-    many = (*draws[:-1], (EPOCHS[-1], _MANY * _ALL))
-    spawned = Plan("with a persistent worker under spawn", clips, draws, workers=1, method="spawn")
-    return (
-        Plan("with 2 persistent workers under fork", clips, draws),
-        Plan("with 2 fresh workers under fork", clips, draws, persistent=False),
-        Plan("with 4 persistent workers under fork", clips, draws, workers=4, batch_size=2),
-        Plan("with 0 workers", clips, many, workers=0),
-        replace(spawned, deadline=_SPAWNED),
+def _run(answer: type, plan: Plan) -> Run:
+    dataset = made(answer, plan.clips, call=f"{answer.__name__}(clips)", within=2)
+    draw: list[int] = []
+    lengths: list[int] = []
+    epochs: list[tuple[list[Any], Any]] = []
+
+    def train(loader: Any) -> None:
+        lengths.append(len(dataset))
+        epoch, draw[:] = plan.draws[len(epochs)]
+        dataset.set_epoch(epoch)
+        came = [each.clone() if isinstance(each, torch.Tensor) else each for each in loader]
+        said = dataset.silent()
+        epochs.append((came, said if (number := whole_number(said)) is None else number))
+
+    end = run_loader(
+        dataset,
+        train,
+        workers=plan.workers,
+        within=plan.within,
+        method=plan.method,
+        epochs=len(plan.draws),
+        batch_size=1 if plan.slow else 4,
+        sampler=draw,
+        persistent_workers=plan.persistent,
+        worker_init_fn=SlowMotion(plan.workers) if plan.slow else None,
     )
+    return Run(plan, max(lengths, default=0), tuple(epochs), end)
 
 
-def _slow_motion(answer: type) -> Plan:
-    start = SlowMotion(answer, multiprocessing.get_context("fork").Barrier(2))
-    silent = torch.zeros_like(make_clips((), number=8))
-    where = "with 2 persistent workers that take each step slowly"
-    return Plan(where, silent, ((0, list(range(8))),), batch_size=1, init=start)
-
-
-def _unguarded(answer: type) -> str:
-    # In epoch k only recording k is silent, and only Wk draws it.
-    clips = make_clips((), number=4)
-    for index in range(4):
-        silence(clips, index, index)
-    plan = Plan("with 4 workers that count in turn", clips, (), workers=4, batch_size=1)
-    _, end, written = drive(answer, plan, partial(written_by_several, epochs=4))
-    ended_well(end, plan.where)
-    return next(iter(written), "")
-
-
-def judge(evidence: Evidence) -> Result:
+def judge(runs: tuple[Run, ...]) -> Result:
     """Correct if every stretch was heard in its epoch and every silent one counted, in all runs."""
-    first, slow = evidence.runs[0], evidence.slow
-    _heard(first)
-    _said(first)
-    if slow is not None:
-        _heard(slow)
-        _said(slow)
-        _lost(slow.heard[0], evidence.unguarded)
-        _counted(slow)
-    for each in evidence.runs:
-        _heard(each)
-        _said(each)
-        _counted(each)
+    for run in runs:
+        _judge(run)
     return correct(
-        f"In the epochs {', '.join(map(str, EPOCHS))} all stretches are the epoch's own, and every "
-        "silent one that was drawn is counted: with 0, 2 and 4 workers, persistent and fresh ones, "
-        "under fork and spawn, and when the workers write slowly."
+        "In the epochs 0, 3 and 1 all stretches are the epoch's own, and every silent one that was "
+        "drawn is counted: with 0, 2 and 4 workers, persistent and fresh ones, under fork and "
+        "spawn, and in slow motion."
     )
 
 
-def _heard(each: Run) -> None:
-    if not each.all_heard and each.left_behind:
-        not_yet(
-            "under fork all is well. Under spawn a worker gets the dataset, with its attributes, "
-            "and makes every global of the module anew. Your class reads the global "
-            f"`{each.left_behind}`. How could that travel with the dataset?"
+def _judge(run: Run) -> None:
+    plan, spawn = run.plan, _SPAWN if run.plan.method == "spawn" else ""
+    if spawn and run.end.end == "raised":
+        error_in_your_code(f"{plan.where}, `{run.end.message}`.{spawn}")
+    ended_well(run.end, plan.where, died=spawn.strip())
+    if run.length != len(_ALL):
+        not_yet(f"`len()` says {run.length}, of a dataset of {len(_ALL)} recordings.")
+    silent = []
+    for (epoch, draw), (came, _) in zip(plan.draws, run.epochs, strict=True):
+        for batch in came:
+            if getattr(batch, "dtype", None) != torch.int64 or batch.shape[1:] != (32,):
+                not_yet(
+                    f"a sample is 32 whole numbers, and has to stay so. A batch: {_form(batch)}"
+                )
+        got, wanted = torch.cat(came), stretches(plan.clips, epoch)[draw]
+        if wrong := int((got != wanted).any(dim=1).sum()):
+            text = f"{wrong} of {len(wanted)} stretches of epoch {epoch} are wrong"
+            not_yet(f"{plan.where}, {text}{_instead(plan, got, draw, epoch)}{spawn}")
+        silent.append(int((~wanted.any(dim=1)).sum()))
+    for number, (_, said) in enumerate(run.epochs, 1):
+        if not isinstance(said, int):
+            kind = type(said).__name__
+            not_yet(f"`silent()` returned a {kind}, and has to return a whole number.")
+        if said != (drawn := sum(silent[:number])):
+            text = f"{drawn} silent stretches were drawn, and `silent()` says {said}."
+            not_yet(f"{plan.where}, {text}{spawn or _why(plan, said, drawn)}")
+
+
+def _form(batch: Any) -> str:
+    if isinstance(batch, torch.Tensor):
+        return f"{batch.dtype}, shape {tuple(batch.shape)}."
+    return f"a {type(batch).__name__}."
+
+
+def _instead(plan: Plan, got: torch.Tensor, draw: list[int], epoch: int) -> str:
+    others = [each for each in range(8) if torch.equal(got, stretches(plan.clips, each)[draw])]
+    if not others:
+        return f". Which numbers of a recording belong to epoch {epoch}?"
+    text = f": they are those of epoch {others[0]}. Main had called `set_epoch({epoch})`."
+    if others[0] == 0:
+        return f"{text} Which copy of the number did `__getitem__` read?"
+    return f"{text} A run that is resumed does not begin with 0: who counts epochs in your class?"
+
+
+def _why(plan: Plan, said: int, silent: int) -> str:
+    if said == 0:
+        return " Who changed which copy?"
+    if plan.slow and said < silent:
+        return (
+            " Counts get lost: two workers read the same number before either of them writes it "
+            "back. What may nobody else do between the two?"
         )
-    _ended(each)
-    for heard in each.heard:
-        if heard.form:
-            not_yet(
-                f"a sample is no longer a stretch of {CROP} numbers: a batch is {heard.form}. The "
-                "exercise leaves the samples as they are."
-            )
-        if heard.came != heard.drawn:
-            not_yet(f"{heard.came} of {heard.drawn} stretches came. What does `__len__` say?")
-        if heard.right < heard.drawn:
-            _wrong_stretches(each, heard)
-
-
-def _ended(each: Run) -> None:
-    under_spawn = f"under fork all is well. {each.where[0].upper()}{each.where[1:]}"
-    if "is being shared with a process in a" in each.end.message:
-        not_yet(
-            f"{under_spawn}: `{each.end.kind}`, as the lock in your class belongs to fork. Whose "
-            "`Value` or `Lock` can be handed to any worker?"
-        )
-    if "pickle" in each.end.message:
-        not_yet(
-            f"{under_spawn}: `{each.end.message}`. The dataset is sent to a spawned worker, with "
-            "all its attributes. Which of them cannot travel?"
-        )
-    ended_well(each.end, each.where)
-
-
-def _wrong_stretches(each: Run, heard: Heard) -> None:
-    epoch, other = heard.epoch, heard.of_epoch
-    wrong = heard.drawn - heard.right
-    text = f"{each.where}, {wrong} of {heard.drawn} stretches of epoch {epoch} are wrong"
-    if other is None:
-        not_yet(f"{text}. Which stretch does `start` have to be in epoch {epoch}?")
-    if other == EPOCHS[0]:
-        not_yet(
-            f"{text}: they are those of epoch {other}. `set_epoch({epoch})` was called in main, "
-            f"after the workers had started.{each.kept or ' Which memory do both sides see?'}"
-        )
-    not_yet(
-        f"{text}: they are those of epoch {other}. Who counts the epochs in your class? Main says "
-        f"`set_epoch({epoch})` and means it, and a resumed run begins with another epoch than 0."
-    )
-
-
-def _said(each: Run) -> None:
-    last = each.heard[-1]
-    if isinstance(last.said, str):
-        not_yet(
-            f"`silent()` returned a {last.said}, and has to return a whole number. A `Value` holds "
-            "its number in `.value`."
-        )
-    if last.silent and not any(heard.said for heard in each.heard):
-        not_yet(
-            f"each epoch hears its own stretches. But {each.where}, {last.silent} stretches were "
-            f"silent up to the end of epoch {last.epoch}, and `silent()` says 0 in main. Who "
-            f"changed which copy?{each.kept}"
-        )
-
-
-def _lost(slow: Heard, unguarded: str) -> None:
-    if int(slow.said) < slow.silent:
-        not_yet(
-            "counts get lost where two workers count at the same time. Each waited a moment "
-            f"between reading the number and writing it back: of {slow.silent} silent stretches "
-            f"`silent()` says {slow.said}. What may nobody else do between those two?"
-        )
-    if unguarded:
-        not_yet(
-            f"`{unguarded}` is one number in a shared tensor, and several workers add to it. "
-            "Reading it and writing it back are two steps, also in a tensor: now and then a count "
-            "gets lost. What does a `Value` have that a tensor has not? Or who could write where?"
-        )
-
-
-def _counted(each: Run) -> None:
-    for heard in each.heard:
-        if heard.said != heard.silent:
-            not_yet(
-                f"{each.where}, {heard.silent} silent stretches were drawn up to the end of epoch "
-                f"{heard.epoch}, and `silent()` says {heard.said}. It counts all that were drawn "
-                "since the dataset was made, each as often as it was."
-            )
+    return " It counts all that were drawn since the dataset was made, each as often as it was."
 
 
 GRADER: Final = Grader(
@@ -222,5 +179,5 @@ GRADER: Final = Grader(
     judge=judge,
     look=look,
     runs="your class with 2, 4 and 0 workers, in slow motion, and under spawn",
-    at_most=6 * (Plan.deadline + MAKING) + _SPAWNED + MAKING + 3,
+    at_most=sum(plan.within + 2 for plan in PLANS) + 5,
 )

@@ -1,33 +1,25 @@
 """Lesson 06: handles that cannot be pickled, and start methods. What its notebook imports."""
 
+from dltutor.failures import children_of_workers, global_only_in_parent, missing_main_guard
 from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.unpicklable_handle import KINDS, Records, records_folder
-from dltutor.lessons.lesson_06.material import (
-    ON_ARRIVAL,
-    Loaded,
-    Tiles,
-    costs,
-    hide_the_warning,
-    private_copies,
-    source,
-    told,
-    verify,
-)
-from dltutor.lessons.lesson_06.travel import import_file
+from dltutor.failures.main_only_class import Squares
+from dltutor.failures.unpicklable_handle import KINDS, OwnHandle, Records, records_folder
+from dltutor.lessons.lesson_06.files import import_file
+from dltutor.lessons.lesson_06.material import Tiles, write_clips
+from dltutor.tables import Table
 
 __all__ = [
     "KINDS",
-    "ON_ARRIVAL",
-    "Loaded",
+    "OwnHandle",
     "Records",
+    "Squares",
+    "Table",
     "Tiles",
-    "costs",
-    "hide_the_warning",
+    "children_of_workers",
+    "global_only_in_parent",
     "import_file",
+    "missing_main_guard",
     "own_folder",
-    "private_copies",
     "records_folder",
-    "source",
-    "told",
-    "verify",
+    "write_clips",
 ]
