@@ -1,4 +1,4 @@
-"""What does it cost to have: the import, the memory of main, the wait for the first picture?"""
+"""What does it cost to have: the import, the memory of main, the wait for the first chart?"""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ began
 """
 
 
-def pictures(rounds: int) -> Table:
+def charts(rounds: int) -> Table:
     """The wait from the call to the first row of the live chart at the client's end."""
     with kernel() as notebook:
         notebook.run("import start, dltutor.display.instruments")  # as the cells above it have
@@ -158,7 +158,7 @@ def _first_row(notebook: Kernel) -> float:
 def measure(quick: bool) -> Iterator[Table]:
     """The three tables."""
     yield imports(3 if quick else 15)
-    yield pictures(2 if quick else 6)
+    yield charts(2 if quick else 6)
     yield growth(1 if quick else 2, 0.3 if quick else 1.5)
 
 

@@ -39,7 +39,7 @@ class Cheap(Dataset[torch.Tensor]):
 
 
 class Jpegs(Dataset[torch.Tensor]):
-    """Pictures decoded from files: all the time goes into the workers' own computing."""
+    """Images decoded from files: all the time goes into the workers' own computing."""
 
     def __init__(self, folder: str) -> None:
         self.files = sorted(map(str, Path(folder).glob("*.jpg")))

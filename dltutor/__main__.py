@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _WIDTH = 96
 _EXIT_CODES = (
-    "Exit codes: 0; 1 where nothing was found or nothing was shown; 2 for words that are not a "
-    "command, a name that is not in the catalogue, a log that cannot be read."
+    "Exit codes: 0; 1 if nothing was found or nothing was shown; 2 for an unknown command or name, "
+    "or a log that cannot be read."
 )
 Commands = Any  # argparse has no public name for it
 
@@ -55,8 +55,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_list(commands: Commands) -> None:
     parser = commands.add_parser("list", help="all failure modes, with the lesson of each")
-    parser.add_argument("--lesson", metavar="NN", help="those of one lesson, such as 07")
-    parser.add_argument("--json", action="store_true", help="all that is known, for a program")
+    parser.add_argument("--lesson", metavar="NN", help="only those of one lesson, such as 07")
+    parser.add_argument("--json", action="store_true", help="all that is known of them, as JSON")
     parser.set_defaults(run=_list)
 
 
@@ -103,7 +103,7 @@ def _show(chosen: argparse.Namespace) -> int:
     if name not in NAMES:
         near = get_close_matches(name, NAMES, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "see `dltutor list`"
-        return _refuse(f"NAME must be a failure mode of the catalogue, got {name!r}: {hint}")
+        return _refuse(f"NAME must be the name of a failure mode, got {name!r}: {hint}")
     from dltutor.failures import CATALOGUE
     from dltutor.observation.confinement.confining import CannotConfine
 
@@ -112,9 +112,9 @@ def _show(chosen: argparse.Namespace) -> int:
     print(f"{name}: {' / '.join(failure.symptoms)}\nstart method {method}, two workers")
     if method not in failure.start_methods:
         shown = ", ".join(failure.start_methods)
-        print(f"It shows under {shown}; expect something else here.")
+        print(f"It happens under {shown}; expect something else here.")
     if reason := failure.absent():
-        print(f"This machine does not show it: {reason}")
+        print(f"It does not happen on this machine: {reason}")
     try:
         broken = _run("Broken", failure, method, fixed=False)
         _tell("Why", failure.cause)
@@ -156,9 +156,9 @@ def _explain(chosen: argparse.Namespace) -> int:
     matches = explain(log)
     if not matches:
         print(
-            "No failure mode of the catalogue has these words. It may still be one that says\n"
-            "nothing, or an ordinary exception of your own code: read the last lines of the\n"
-            "message, and call dataset[i] without a loader. `dltutor list` names all."
+            "No failure mode matches this text. It may still be one that raises no error, or an\n"
+            "ordinary exception in your own code: read the last lines of the message, and call\n"
+            "dataset[i] without a loader. `dltutor list` has all failure modes."
         )
         return 1
     told = set()  # what several causes share is told with the first

@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 Tone = Literal["plain", "good", "bad", "warn"]
 
-# Mid-tones that keep a contrast of 3:1 or more on white and on JupyterLab's dark grey.
-# Colour only repeats what the title says in words.
+# Mid-tones that keep a contrast of 3:1 or more on white and on JupyterLab's dark gray.
+# Color only repeats what the title says in words.
 _EDGES: Final[dict[Tone, str]] = {
     "plain": "#7f7f7f",
     "good": "#009e73",
@@ -26,10 +26,10 @@ class Table:
     """A titled table of text, shown alike in a terminal and in a notebook.
 
     Args:
-        title: One line above the rows; it must make sense without its colour.
+        title: One line above the rows; it must make sense without its color.
         rows: The cells, row by row. A cell may hold several lines.
         header: Column names, or nothing for a list of labels and values.
-        tone: The colour of the edge in HTML.
+        tone: The color of the edge in HTML.
     """
 
     title: str
@@ -50,7 +50,7 @@ class Table:
     def _repr_html_(self) -> str:
         cell = "text-align:left;vertical-align:top;padding:2px 14px 2px 0;white-space:pre-wrap"
         head = "".join(f'<th style="{cell}">{escape(name)}</th>' for name in self.header)
-        body = "".join(_html_row(row, cell, labelled=not self.header) for row in self.rows)
+        body = "".join(_html_row(row, cell, labeled=not self.header) for row in self.rows)
         return _framed(
             f'<div style="font-weight:600;padding:2px 0">{escape(self.title)}</div>'
             '<table style="margin:0;border-collapse:collapse;background:transparent">'
@@ -67,7 +67,7 @@ class Note:
     Args:
         label: What kind of note it is, in bold; with its own punctuation, such as "Not yet.".
         text: The rest.
-        tone: The colour of the edge in HTML.
+        tone: The color of the edge in HTML.
     """
 
     label: str
@@ -119,10 +119,10 @@ def _text_row(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     return lines
 
 
-def _html_row(cells: Sequence[str], style: str, *, labelled: bool) -> str:
-    # Colours are inherited: the theme's own text colour is right in light and in dark.
+def _html_row(cells: Sequence[str], style: str, *, labeled: bool) -> str:
+    # Colors are inherited: the theme's own text color is right in light and in dark.
     shown = []
     for position, text in enumerate(cells):
-        weight = ";opacity:0.75" if labelled and position == 0 else ""
+        weight = ";opacity:0.75" if labeled and position == 0 else ""
         shown.append(f'<td style="{style}{weight}">{escape(text)}</td>')
     return f'<tr style="background:transparent">{"".join(shown)}</tr>'

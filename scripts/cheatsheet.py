@@ -27,7 +27,7 @@ SECTIONS = {
     "raised": "It raises",
     "worker died": "A worker dies",
     "hung": "It hangs",
-    "wrong": "Nothing is said, and the data or the counts are wrong",
+    "wrong": "No error, or a misleading one: wrong data, wrong counts",
     "costs": "It works, and costs too much memory, time, or file descriptors",
 }
 

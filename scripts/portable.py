@@ -86,7 +86,7 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def texts(cell: NotebookNode) -> Iterator[str]:
-    """Every text in the saved outputs of a cell: streams, errors, data other than pictures."""
+    """Every text in the saved outputs of a cell: streams, errors, data other than images."""
     for output in cell.outputs:
         if output.output_type == "stream":
             yield output.text

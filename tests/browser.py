@@ -94,7 +94,7 @@ def write_notebook(path: Path, *cells: str) -> None:
 
 
 CONTRAST = """chart => {
-  const parts = colour => colour.match(/[\\d.]+/g).map(Number);
+  const parts = color => color.match(/[\\d.]+/g).map(Number);
   let box = chart;
   while (parts(getComputedStyle(box).backgroundColor)[3] === 0) box = box.parentElement;
   const page = parts(getComputedStyle(box).backgroundColor).slice(0, 3);

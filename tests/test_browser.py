@@ -149,7 +149,7 @@ def test_every_process_is_a_layer_with_its_name_and_size(page: Page) -> None:
         expect(chart.root.get_by_text(name, exact=True)).to_be_visible()
 
 
-def test_the_picture_is_told_in_words(page: Page) -> None:
+def test_the_chart_is_told_in_words(page: Page) -> None:
     chart = LoneChart(page)
     chart.feed(*growing(5))
     label = chart.root.get_attribute("aria-label")
@@ -209,11 +209,11 @@ def test_a_dead_worker_is_marked_with_what_became_of_it(page: Page) -> None:
 def test_the_limit_is_a_line_once_it_is_within_sight(page: Page) -> None:
     chart = LoneChart(page, limits={"memory": 1 << 30})
     chart.feed(row(0, main=500))
-    expect(chart.root.get_by_text("Limit 1 GB, above the picture.")).to_be_visible()
+    expect(chart.root.get_by_text("Limit 1 GB, above the chart.")).to_be_visible()
     expect(chart.root.get_by_text("limit 1 GB", exact=True)).to_have_count(0)
     chart.feed(row(1, main=600))
     expect(chart.root.get_by_text("limit 1 GB", exact=True)).to_be_visible()
-    expect(chart.root.get_by_text("above the picture")).to_have_count(0)
+    expect(chart.root.get_by_text("above the chart")).to_have_count(0)
 
 
 def test_a_view_that_opens_late_has_the_whole_history(page: Page) -> None:
@@ -232,10 +232,10 @@ def test_rows_that_came_before_the_browser_was_ready_are_filled_in(page: Page) -
     missed.feed(*rows[3:5])
     page.evaluate("rows => set('history', rows)", rows[:5])
     missed.feed(*rows[5:])
-    picture = missed.root.locator("svg").inner_html()
+    drawing = missed.root.locator("svg").inner_html()
     whole = LoneChart(page)
     whole.feed(*rows)
-    assert whole.root.locator("svg").inner_html() == picture
+    assert whole.root.locator("svg").inner_html() == drawing
 
 
 def test_a_run_of_an_hour_is_drawn_with_all_its_events(page: Page) -> None:
@@ -372,13 +372,13 @@ WATCH = """() => {
   window.seen = [[], []];
   setInterval(() => document.querySelectorAll('[data-testid=dltutor-chart]').forEach((chart, i) => {
     const prompt = chart.closest('.jp-CodeCell').querySelector('.jp-InputPrompt').textContent;
-    const picture = chart.querySelector('svg').innerHTML;
+    const drawing = chart.querySelector('svg').innerHTML;
     const last = window.seen[i].at(-1);
-    if (picture && last?.picture !== picture)
-      window.seen[i].push({picture, prompt, ...chart.dataset});
+    if (drawing && last?.drawing !== drawing)
+      window.seen[i].push({drawing, prompt, ...chart.dataset});
   }), 20);
 }"""
-"""From now on, note every new picture of each chart and whether its cell is still busy."""
+"""From now on, note every new drawing of each chart and whether its cell is still busy."""
 
 READY = """() => {
   const widget = window.jupyterapp?.shell.currentWidget;
@@ -410,11 +410,11 @@ def check_live(page: Page) -> None:
     for number in range(2):
         expect(charts.nth(number)).to_have_attribute("data-state", "ended", timeout=20_000)
     busy = [
-        [each for each in pictures if each["prompt"] == "[*]:" and each["state"] == "running"]
-        for pictures in page.evaluate("seen")
+        [each for each in drawings if each["prompt"] == "[*]:" and each["state"] == "running"]
+        for drawings in page.evaluate("seen")
     ]
-    assert [len(pictures) >= 3 for pictures in busy] == [True, True]
-    assert [pictures[-1]["series"] for pictures in busy] == ["main W0 W1", "main W0 W1"]
+    assert [len(drawings) >= 3 for drawings in busy] == [True, True]
+    assert [drawings[-1]["series"] for drawings in busy] == ["main W0 W1", "main W0 W1"]
     expect(charts.nth(0)).to_have_attribute("data-marks", "")
     expect(charts.nth(1)).to_have_attribute("data-marks", re.compile("W1 killed by SIGKILL"))
     expect(page.locator(".jp-OutputArea-output img[src^='data:image/png']")).to_have_count(2)

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from nbclient import NotebookClient
 
 from dltutor.display.figure import compare, draw, draw_growth
-from dltutor.display.style import WORKERS, colour_of
+from dltutor.display.style import WORKERS, color_of
 from dltutor.observation.memory.process_curves import FIELDS, Limits, ProcessCurves
 from dltutor.observation.memory.timeline import Timeline
 
@@ -145,11 +145,11 @@ def test_a_picture_is_small_and_its_text_is_the_same_for_every_run(made: Any) ->
     assert repr(figure) == "<Figure: memory by process>"
 
 
-def test_the_colours_of_neighbours_differ() -> None:
+def test_the_colors_of_neighbours_differ() -> None:
     roles = ["main", *(f"W{number}" for number in range(20)), "other"]
-    assert all(colour_of(a) != colour_of(b) for a, b in pairwise(roles))
-    assert colour_of("W7") == colour_of("W7 of images") == WORKERS[2]
-    assert colour_of("Wide") == colour_of("other")
+    assert all(color_of(a) != color_of(b) for a, b in pairwise(roles))
+    assert color_of("W7") == color_of("W7 of images") == WORKERS[2]
+    assert color_of("Wide") == color_of("other")
 
 
 def test_drawing_leaves_pyplot_alone() -> None:

@@ -42,7 +42,7 @@ def spoilt(folder: Path, name: str) -> Path:
     return folder / path
 
 
-def test_every_healthy_picture_loads_in_its_size_and_colours(folder: Path) -> None:
+def test_every_healthy_image_loads_in_its_size_and_colors(folder: Path) -> None:
     healthy = [path for path, _ in listed(folder) if Path(path).name not in SPOILERS]
     assert len(healthy) == 48
     for path in healthy:
@@ -146,7 +146,7 @@ def test_a_temporary_folder_is_gone_when_python_exits() -> None:
 
 
 @pytest.mark.parametrize("shape", CLASSES)
-def test_a_drawing_shows_its_shape_in_another_colour(shape: str) -> None:
+def test_a_drawing_shows_its_shape_in_another_color(shape: str) -> None:
     pixels = np.asarray(draw(shape, np.random.default_rng(0))).astype(int)
     assert pixels.shape == (SIDE, SIDE, 3)
     brightness = pixels.mean(axis=2)

@@ -1,4 +1,4 @@
-"""observe, watch and monitor at the package's root: the same run with and without a picture."""
+"""observe, watch and monitor at the package's root: the same run with and without a chart."""
 
 from __future__ import annotations
 

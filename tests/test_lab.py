@@ -151,7 +151,7 @@ def test_a_folder_that_has_it_all_is_left_alone(
     before = {path: path.stat() for path in (tmp_path / "new").rglob("*")}
     again = hand_out(monkeypatch, tmp_path / "new", "0.2.0", OLD)
     assert again == LaidOut((), (), (), ())
-    assert str(again) == "All files are there, and up to date."
+    assert str(again) == "All files are there and up to date."
     assert {path: path.stat() for path in (tmp_path / "new").rglob("*")} == before
 
 
@@ -293,7 +293,7 @@ def test_ctrl_c_is_told_in_one_sentence(
     monkeypatch.setattr(lab, "lay_out", interrupted)
     assert main(["lab", str(tmp_path)]) == 130
     assert capsys.readouterr().err == (
-        "dltutor lab: interrupted. The same command finishes what is missing.\n"
+        "dltutor lab: interrupted. Run the same command again to finish.\n"
     )
 
 
@@ -312,7 +312,7 @@ def test_where_the_disk_is_full_nothing_is_left(tmp_path: Path) -> None:
     )
     assert run.returncode == 1
     assert run.stderr == (
-        f"dltutor lab: cannot lay the notebooks out in {tmp_path}/course: "
+        f"dltutor lab: cannot copy the notebooks to {tmp_path}/course: "
         f"{os.strerror(errno.EFBIG)}.\n"
     )
     assert os.listdir(tmp_path) == []
@@ -388,7 +388,7 @@ def test_a_file_in_place_of_the_folder_is_refused(
     code, sentence = refused(["lab", "taken"], capsys)
     assert (code, started) == (2, [])
     assert sentence == (
-        f"dltutor lab: FOLDER must be a folder, and {tmp_path}/taken is a file: name another.\n"
+        f"dltutor lab: FOLDER must be a folder, and {tmp_path}/taken is a file: choose another.\n"
     )
     assert files(tmp_path) == {"taken": b"mine"}
 
@@ -437,7 +437,7 @@ def test_a_folder_that_cannot_be_written_is_refused(there: bool) -> None:
     run = unprivileged.run(code, timeout=60)
     assert run.returncode == 1, run.stderr
     assert re.fullmatch(
-        rf"dltutor lab: cannot lay the notebooks out in {folder}: [^\n:]+\.\n", run.stderr
+        rf"dltutor lab: cannot copy the notebooks to {folder}: [^\n:]+\.\n", run.stderr
     )
     assert (os.listdir("/"), os.listdir("/usr")) == before
 

@@ -8,129 +8,139 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from dltutor.failures import generator_attribute
 from dltutor.failures.main_only_class import Squares
 from dltutor.lessons.kit.checking import check, verdict
 from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome
 from dltutor.lessons.kit.sources import only_holds
 from dltutor.lessons.lesson_06 import fix, transfer
-from dltutor.lessons.lesson_06.files import import_file
 from dltutor.lessons.lesson_06.fix import Reading
-from dltutor.lessons.lesson_06.material import MyRecords, Tiles
-from dltutor.lessons.lesson_06.transfer import Noise
-from dltutor.lessons.lesson_06.travel import RUNS, Epoch, Sent, packed, without_pickle
+from dltutor.lessons.lesson_06.material import CLIPS, LENGTH, MyRecords, Tiles, told
+from dltutor.lessons.lesson_06.travel import Epoch, import_file, problem_with
+from dltutor.observation import observe
 
 FINISHED = Ending("finished", 8)
-GOOD_EPOCHS = tuple(Epoch(method, workers, FINISHED) for method, workers in RUNS)
-SENT = Sent(200)
-LOST = Sent(reason="TypeError: cannot pickle", names=("handle",))
-RAISED = Ending("raised", 8, kind="TypeError", error="`TypeError: no`.")
-DIED = Ending("worker died", 8, fates="W0 ended with exit code 1", last_words="RuntimeError: no")
-
-
-def epochs(number: int, **differs: Any) -> tuple[Epoch, ...]:
-    """The good epochs up to this one, which differs."""
-    return (*GOOD_EPOCHS[:number], replace(GOOD_EPOCHS[number], **differs))
+GOOD = Epoch("with 2 workers under fork", FINISHED)
+RAISED = replace(GOOD, run=Ending("raised", 8, kind="TypeError", error="`TypeError: no`."))
+DIED = replace(
+    GOOD,
+    run=Ending("worker died", 8, fates="W0 ended with exit code 1", last_words="RuntimeError: no"),
+)
 
 
 # 06.fix
 
 
 RECORDS = fix.Evidence(
-    length=60_000,
-    fresh=SENT,
-    alone=Reading(opened=1),
-    used=SENT,
-    copy=Reading(opened=1),
-    again=Reading(),
-    epochs=GOOD_EPOCHS,
+    Reading(opened=1), 60_000, size=200, copy=Reading(opened=1), epochs=(fix.Epoch(GOOD, opened=1),)
 )
 
 
 @pytest.mark.parametrize(
-    ("opened", "told"),
-    [((), "none of them moves its read position"), ((1, 1), "Each forked worker opens the file")],
+    ("opened", "told"), [(1, "open the file themselves"), (0, "read what main has opened")]
 )
-def test_records_that_arrive_everywhere_are_correct(opened: tuple[int, ...], told: str) -> None:
-    arrived = tuple(replace(each, opened=opened) for each in GOOD_EPOCHS)
-    result = verdict(lambda: fix.judge(replace(RECORDS, epochs=arrived)))
+def test_records_that_arrive_everywhere_are_correct(opened: int, told: str) -> None:
+    evidence = replace(RECORDS, epochs=(fix.Epoch(GOOD, opened=opened),))
+    result = verdict(lambda: fix.judge(evidence))
     assert result.outcome is Outcome.CORRECT
-    assert result.text.startswith("32 of 32 records arrive under fork and under spawn")
+    assert result.text.startswith("32 of 32 records arrive with 0, 2 and 4 workers")
     assert told in result.text
 
 
 @pytest.mark.parametrize(
     ("differs", "told"),
     [
-        ({"fresh": LOST}, "A fresh dataset cannot be pickled: `TypeError: cannot pickle`."),
-        ({"fresh": LOST}, "It is in `handle`."),
+        (
+            {"alone": Reading(wrong=3)},
+            "Without workers, your dataset delivers 3 of 32 records wrong",
+        ),
+        ({"alone": Reading(opened=2)}, "Without workers, your dataset opened the file 2 times"),
         ({"length": 32}, "The file holds 60000 records, and `len(dataset)` is 32"),
-        ({"alone": Reading(wrong=3)}, "Without any worker, 3 of 32 records"),
-        ({"alone": Reading(opened=2)}, "opened the file 2 times"),
-        ({"used": LOST}, "After `dataset[0]` in main the dataset cannot be pickled"),
-        ({"used": Sent(480_000)}, "468 KB, for a file of 468 KB: the file itself goes to"),
+        ({"problem": "`TypeError: cannot pickle`. It is in `handle`."}, "It is in `handle`."),
+        ({"size": 480_000}, "480000 bytes, for a file of 480000: the file itself goes to"),
         ({"copy": Reading(error="`TypeError`.")}, "What arrives cannot read: `TypeError`."),
-        ({"copy": Reading(wrong=1)}, "What arrives delivers other records"),
-        ({"copy": Reading(opened=2)}, "the file is opened 2 times for one dataset"),
-        ({"again": Reading(error="`TypeError`.")}, "main's own dataset no longer does"),
-        ({"again": Reading(wrong=1)}, "main's own dataset delivers other records now"),
-        ({"again": Reading(opened=1)}, "has to open it once more"),
-        ({"epochs": epochs(0, moved=True)}, "moved the read position of the file that main has"),
-        ({"epochs": epochs(0, run=RAISED)}, "with 2 workers, it ends with `TypeError: no`."),
-        ({"epochs": epochs(0, run=RAISED, moved=True)}, "moved the read position"),
-        ({"epochs": epochs(1, wrong=2)}, "Under fork, with 4 workers, 2 of 32 records"),
-        ({"epochs": epochs(1, opened=(1, 8))}, "one worker opened the file 8 times"),
-        ({"epochs": epochs(2, opened=(32,))}, "In a new interpreter (spawn), the records are rig"),
-        ({"epochs": epochs(2, run=RAISED)}, "`TypeError: no`. Which of what it reads did not"),
-        ({"epochs": epochs(2, run=RAISED), "filled": "`X` is a global."}, "`X` is a global."),
-        ({"epochs": epochs(2, run=DIED)}, "W0 ended with exit code 1, with the last words"),
+        ({"copy": Reading(wrong=1)}, "What arrives delivers 1 of 32 records wrong"),
+        ({"copy": Reading(opened=2)}, "What arrives opened the file 2 times"),
+        ({"again": Reading(error="`TypeError`.")}, "main's own dataset cannot read"),
+        ({"again": Reading(wrong=1)}, "main's own dataset delivers 1 of 32 records wrong"),
+        ({"again": Reading(opened=1)}, "main's own dataset opened the file once more"),
+        ({"epochs": (fix.Epoch(GOOD, moved=True),)}, "moved the read position of the file"),
+        ({"epochs": (fix.Epoch(RAISED, moved=True),)}, "moved the read position of the file"),
+        ({"epochs": (fix.Epoch(RAISED),)}, "under fork, it ends with `TypeError: no`."),
+        ({"epochs": (fix.Epoch(DIED),)}, "W0 ended with exit code 1, with the last words"),
+        ({"epochs": (fix.Epoch(replace(GOOD, wrong=2)),)}, "under fork, 2 of 32 records are wrong"),
+        ({"epochs": (fix.Epoch(GOOD, opened=8),)}, "one worker opened the file 8 times"),
     ],
 )
 def test_what_is_wrong_with_records_is_told(differs: dict[str, Any], told: str) -> None:
     result = verdict(lambda: fix.judge(replace(RECORDS, **differs)))
     assert result.outcome is Outcome.NOT_YET
-    assert told[:1].lower() + told[1:] in result.text or told in result.text
+    assert told in result.text
 
 
 # 06.transfer
 
 
-CLIPS = transfer.Evidence(SENT, epochs=GOOD_EPOCHS[::-1])
+def samples(
+    seed: int, *, loud: float = 0.0, deviation: float = 0.1, mean: float = 0.0
+) -> list[torch.Tensor]:
+    """What a right answer makes of the check's clips, or one whose noise is another."""
+    clips = transfer.clips(loud)
+    for index in range(CLIPS):
+        generator = torch.Generator().manual_seed(1000 * seed + index)
+        clips[index] += mean + deviation * torch.randn(LENGTH, generator=generator)
+    return [clip / clip.abs().max() for clip in clips]
+
+
+def one_number(samples: list[torch.Tensor]) -> list[torch.Tensor]:
+    """These, with one number of noise for a whole clip."""
+    return [torch.cat([each[:1], each[1].repeat(LENGTH - 1)]) for each in samples]
+
+
+RIGHT = transfer.Evidence(
+    CLIPS, "", "", samples(5), samples(5), samples(5, loud=0.5), samples(1005), samples(0), (GOOD,)
+)
 
 
 def test_clips_that_are_the_same_everywhere_are_correct() -> None:
-    result = verdict(lambda: transfer.judge(CLIPS))
+    result = verdict(lambda: transfer.judge(RIGHT))
     assert result.outcome is Outcome.CORRECT
-    assert result.text.startswith("16 of 16 clips are the same with 0 workers")
+    assert result.text.startswith("16 of 16 clips are the same with 0, 2 and 4 workers")
 
 
 @pytest.mark.parametrize(
     ("differs", "told"),
     [
-        ({"sent": LOST}, "The dataset cannot be pickled"),
+        ({"problem": "`TypeError: no`."}, "The dataset cannot be pickled: `TypeError: no`."),
         ({"length": 3}, "`len(dataset)` is 3"),
-        ({"global_numbers": "uses up global numbers of torch"}, "uses up global numbers of torch"),
-        ({"loudest": 1.2}, "The loudest value of a sample is 1.20"),
-        ({"shape": (3,)}, "the shape (3,)"),
-        ({"noise": Noise(none=True)}, "there is no noise"),
-        ({"noise": Noise(repeated=False)}, "Made again with the same seed"),
-        ({"noise": Noise(numbers=1)}, "the 64 values of the noise are one number"),
-        ({"noise": Noise(numbers=2)}, "are 2 different numbers"),
-        ({"noise": Noise(alike=(0, 3))}, "Samples 0 and 3 have the same noise"),
-        ({"noise": Noise(same_for_seeds=tuple(range(16)))}, "Seed 5 and seed 1005 give the same"),
-        ({"noise": Noise(same_for_seeds=(4,))}, "give sample 4 the same noise"),
-        ({"noise": Noise(alike_with_0=(0, 1))}, "With seed 0, samples 0 and 1"),
-        ({"noise": Noise(strange=5)}, "5 of 16 clips have other noise than a clip of silence"),
-        ({"noise": Noise(loudness=0.2)}, "the noise is 0.200 loud"),
-        ({"epochs": epochs(0, run=DIED), "lost": "What is lost?"}, "What is lost?"),
-        ({"epochs": epochs(1, wrong=2)}, "with 4 workers, 2 of 16 samples are not those of 0"),
-        ({"depends": True}, "`dataset[3]` twice gives two samples"),
-        ({"depends": True, "held": "rng"}, "from `rng`, of which every worker has a copy"),
+        ({"changed": "torch"}, "changed the global random numbers of torch"),
+        ({"samples": [1.5 * each for each in RIGHT.samples]}, "loudest value of a sample is 1.50"),
+        ({"samples": [each[:3] for each in RIGHT.samples]}, "its shape (3,)"),
+        ({"samples": samples(5, deviation=0)}, "there is no noise"),
+        ({"samples": one_number(RIGHT.samples)}, "has only 1 different numbers"),
+        ({"tones": samples(6, loud=0.5)}, "made with the same seed from other clips"),
+        ({"samples": [RIGHT.samples[0]] * CLIPS, "tones": [RIGHT.tones[0]] * CLIPS}, "Samples 0 a"),
+        ({"other": RIGHT.samples}, "Seed 5 and seed 1005 give 16 of 16"),
+        ({"other": [RIGHT.samples[0], *RIGHT.other[1:]]}, "Seed 5 and seed 1005 give 1 of 16"),
+        ({"zero": [RIGHT.zero[0]] * CLIPS}, "With seed 0, samples 0 and 1"),
+        (
+            {"samples": samples(5, deviation=0.2), "tones": samples(5, loud=0.5, deviation=0.2)},
+            "a standard deviation of 0.2",
+        ),
+        (
+            {"samples": samples(5, mean=0.1), "tones": samples(5, loud=0.5, mean=0.1)},
+            "mean of 0.099",
+        ),
+        ({"epochs": (DIED,)}, "Does it live until the worker comes for it?"),
+        ({"backwards": RIGHT.samples[::-1]}, "the noise depends on what was drawn before"),
+        ({"epochs": (replace(GOOD, wrong=2),)}, "2 of 16 samples are not those of 0 workers"),
     ],
 )
 def test_what_is_wrong_with_clips_is_told(differs: dict[str, Any], told: str) -> None:
-    result = verdict(lambda: transfer.judge(replace(CLIPS, **differs)))
+    result = verdict(lambda: transfer.judge(replace(RIGHT, **differs)))
     assert result.outcome is Outcome.NOT_YET
     assert told in result.text
 
@@ -139,18 +149,29 @@ def test_what_is_wrong_with_clips_is_told(differs: dict[str, Any], told: str) ->
 
 
 @pytest.mark.parametrize("answer", [None, ...])
-@pytest.mark.parametrize("exercise", ["06.predict", "06.diagnose", "06.fix", "06.transfer"])
+@pytest.mark.parametrize("exercise", ["06.diagnose", "06.fix", "06.transfer"])
 def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
     assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
 
 
 def test_of_everything_in_the_tiles_only_the_lock_cannot_be_pickled() -> None:
+    def held(thing: Any) -> list[str]:
+        return [name for name, value in vars(thing).items() if problem_with(value)]
+
     tiles = Tiles()
-    assert without_pickle(tiles) == ["reader"]
-    assert without_pickle(tiles.reader) == ["cache"]
-    assert without_pickle(tiles.reader.cache) == ["turn"]
-    assert packed(tiles)[1] == "TypeError: cannot pickle '_thread.lock' object"
+    assert held(tiles) == ["reader"]
+    assert held(tiles.reader) == ["cache"]
+    assert held(tiles.reader.cache) == ["turn"]
+    assert problem_with(tiles) == "TypeError: cannot pickle '_thread.lock' object"
     assert tiles[0].shape == tiles[15].shape == (8, 8)
+
+
+def test_a_run_is_told_in_a_line_and_what_a_dead_worker_wrote_below_it() -> None:
+    case = generator_attribute.broken(workers=1, start_method="spawn")
+    main, worker = told(observe(case.loader)).splitlines()
+    assert main.startswith("RuntimeError: DataLoader worker")
+    assert worker.startswith("  on stderr: RuntimeError: unable to resize file")
+    assert told(observe(generator_attribute.broken(workers=0).loader)) == "finished"
 
 
 def test_a_file_is_imported_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +198,8 @@ class MyRecords(Dataset):
         return self.count
 
     def __getitem__(self, index):
-        return torch.tensor(list(os.pread(self.handle.fileno(), SIZE, index * SIZE)))
+        self.handle.seek(index * SIZE)
+        return torch.tensor(list(self.handle.read(SIZE)))
 '''
 
 

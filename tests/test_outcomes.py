@@ -1,4 +1,4 @@
-"""Five outcomes: each a label and a text, in words, with or without colour."""
+"""Five outcomes: each a label and a text, in words, with or without color."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_there_are_five_and_their_labels_are_what_the_course_says() -> None:
     ]
 
 
-def test_right_and_wrong_differ_in_colour_also() -> None:
+def test_right_and_wrong_differ_in_color_also() -> None:
     assert len({told(make, "x")._repr_html_().split(";")[0] for make in (correct, not_yet)}) == 2
 
 

@@ -46,8 +46,8 @@ def test_a_thread_that_draws_after_the_fork_does_no_harm() -> None:
 
 def test_each_picture_shows_its_own_curve() -> None:
     dataset = plot_in_thread.broken(workers=0).loader.dataset
-    pictures = {bytes(dataset[index].tolist()) for index in range(8)}
-    assert len(pictures) == 8
+    images = {bytes(dataset[index].tolist()) for index in range(8)}
+    assert len(images) == 8
 
 
 def test_no_font_is_left_open() -> None:

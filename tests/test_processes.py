@@ -163,15 +163,15 @@ def test_processes_that_keep_starting_others_are_all_ended(adopting: bool, tmp_p
     loop = f"echo $$ >> {tmp_path}/pids; while :; do sleep 600 & echo $! >> {tmp_path}/pids; " + (
         "sleep 0.002; done"
     )
+    (tmp_path / "pids").touch()
     before = adopt_orphans(adopting)
+    loops = [
+        Process(["sh", "-c", loop], start_new_session=True, stdout=subprocess.DEVNULL) for _ in "12"
+    ]
     try:
-        loops = [
-            Process(["sh", "-c", loop], start_new_session=True, stdout=subprocess.DEVNULL)
-            for _ in "12"
-        ]
         until(lambda: len((tmp_path / "pids").read_text().split()) > 20)
-        end(*(each.pid for each in loops))
     finally:
+        end(*(each.pid for each in loops))
         adopt_orphans(before)
     time.sleep(0.05)
     pids = {int(pid) for pid in (tmp_path / "pids").read_text().split()}

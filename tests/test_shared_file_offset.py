@@ -1,4 +1,4 @@
-"""One read position for two workers: plain file, zip and tar, and what mends them."""
+"""One read position for two workers: plain file, zip and tar, and what fixes them."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ def test_numpy_arrays_need_no_shared_memory() -> None:
 
 
 def test_bytes_and_numbers_hold_the_same_picture() -> None:
-    numbers, grey = Slices(shared_scan())[7], ByteSlices(shared_scan())[7]
-    assert torch.equal(numbers, grey.float() / 255)
-    assert numbers.nbytes == 4 * grey.nbytes == 1 << 20
-    assert np.array_equal(as_arrays([grey, grey])[1], grey.numpy())
+    numbers, gray = Slices(shared_scan())[7], ByteSlices(shared_scan())[7]
+    assert torch.equal(numbers, gray.float() / 255)
+    assert numbers.nbytes == 4 * gray.nbytes == 1 << 20
+    assert np.array_equal(as_arrays([gray, gray])[1], gray.numpy())
 
 
 def test_the_fixed_batches_fit_and_the_broken_ones_do_not() -> None:

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.failures import silent_stop
 from dltutor.failures.material.readings import SPOILT
-from dltutor.failures.silent_stop import LabelledReadings, VerifiedReadings
+from dltutor.failures.silent_stop import LabeledReadings, VerifiedReadings
 from dltutor.observation import observe
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
@@ -23,7 +23,7 @@ def test_the_epoch_ends_before_the_batch_without_an_error(workers: int) -> None:
 
 def test_the_sample_itself_raises_stop_iteration() -> None:
     dataset = silent_stop.broken().loader.dataset
-    assert isinstance(dataset, LabelledReadings)
+    assert isinstance(dataset, LabeledReadings)
     with pytest.raises(StopIteration):
         dataset[SPOILT]
 
@@ -32,5 +32,5 @@ def test_what_has_no_label_is_known_before_the_epoch() -> None:
     loader: DataLoader[silent_stop.Sample] = silent_stop.fixed(workers=0).loader
     dataset = loader.dataset
     assert isinstance(dataset, VerifiedReadings)
-    assert [path.name for path in dataset.unlabelled] == ["009.json"]
+    assert [path.name for path in dataset.unlabeled] == ["009.json"]
     assert sum(len(labels) for _, labels in loader) == len(dataset) == 15

@@ -56,6 +56,16 @@ def test_the_line_itself_is_read_where_its_file_is_there(tmp_path: Path) -> None
     assert str(frame) == "own/data.py, line 2, in read: lock.acquire()  # held"
 
 
+def test_the_c_functions_that_python_314_adds_to_a_crash_are_left_out() -> None:
+    added = (
+        "\nCurrent thread's C stack trace (most recent call first):\n"
+        '  Binary file "/usr/bin/python", at _Py_DumpStack+0x4a [0x49b2f9]\n'
+        '  Binary file "/usr/lib/libffi.so.8", at ffi_call+0x155 [0x7f0b270c9fe5]\n'
+    )
+    crashed = DUMP.replace("00000002 (most", "00000002 [python] (most") + added
+    assert stacks.main_thread(crashed) == stacks.main_thread(DUMP)
+
+
 @pytest.mark.parametrize("dump", ["", "\n", "nonsense", DUMP[:40]])
 def test_of_what_is_no_stack_nothing_is_told(dump: str) -> None:
     assert stacks.main_thread(dump) == ()

@@ -83,7 +83,7 @@ def test_each_tone_has_an_edge_of_its_own() -> None:
         assert len({make(tone)._repr_html_() for tone in tones}) == len(tones)
 
 
-def test_no_text_or_background_colour_is_set_so_that_every_theme_stays_readable() -> None:
+def test_no_text_or_background_color_is_set_so_that_every_theme_stays_readable() -> None:
     html = GRID._repr_html_()
     assert ";color:" not in html and '"color:' not in html
     assert html.count("background:") == html.count("background:transparent")

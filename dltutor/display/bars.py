@@ -13,7 +13,7 @@ from dltutor.tables import size
 _FIRST_SCALE: Final = 64 << 20
 _NEXT_SCALE: Final = 4  # times as long
 
-# JupyterLab's and VS Code's own colours where they are, what the page has elsewhere.
+# JupyterLab's and VS Code's own colors where they are, what the page has elsewhere.
 _TEXT: Final = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
 _PAGE: Final = "var(--jp-layout-color0, var(--vscode-editor-background, transparent))"
 
@@ -25,12 +25,12 @@ class Part:
     Args:
         name: What it is, the same in each bar.
         bytes: Its size.
-        colour: Its colour.
+        color: Its color.
     """
 
     name: str
     bytes: float
-    colour: str
+    color: str
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _row(bar: Bar, end: float, limit: float) -> str:
     words = ", ".join(f"{part.name} {size(part.bytes)}" for part in bar.parts)
     label = escape(f"{bar.name}: {size(bar.total)}. {words}", quote=True)
     pieces = "".join(
-        f'<div style="width:{100 * part.bytes / end:.2f}%;background:{part.colour};'
+        f'<div style="width:{100 * part.bytes / end:.2f}%;background:{part.color};'
         f'box-sizing:border-box;border-right:1px solid {_PAGE}"></div>'
         for part in bar.parts
     )
@@ -134,7 +134,7 @@ def _legend(bars: Sequence[Bar]) -> str:
     first = ";min-width:5.5em;padding-right:8px"  # as wide as the names of the bars
     names = "".join(
         f'<th style="{cell}"><span style="display:inline-block;width:.7em;height:.7em;'
-        f'background:{part.colour}"></span> {escape(part.name)}</th>'
+        f'background:{part.color}"></span> {escape(part.name)}</th>'
         for part in bars[0].parts
     )
     body = "".join(

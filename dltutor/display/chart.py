@@ -1,6 +1,6 @@
 """The live chart: a widget that draws memory by process while the cell is still busy.
 
-The browser keeps the picture; Python sends one small row for each moment, and
+The browser keeps the drawing; Python sends one small row for each moment, and
 what is settled of the estimates in the rows before it.
 """
 

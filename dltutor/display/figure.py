@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dltutor.display.stack import MB, Stack, colour_of_layer, draw_stack, label_stack, stack
-from dltutor.display.style import OTHER, STYLE, colour_of
+from dltutor.display.stack import MB, Stack, color_of_layer, draw_stack, label_stack, stack
+from dltutor.display.style import OTHER, STYLE, color_of
 from dltutor.observation.memory.process_curves import Field, Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import size
@@ -32,7 +32,7 @@ _GROWTH: Final[tuple[tuple[Field, float, float, str], ...]] = (
 
 
 class MemoryFigure(Figure):
-    """A matplotlib Figure that a notebook shows as a picture, whether or not pyplot is in use."""
+    """A matplotlib Figure that a notebook shows as an image, whether or not pyplot is in use."""
 
     def __repr__(self) -> str:
         return "<Figure: memory by process>"
@@ -62,7 +62,7 @@ def draw(timeline: Timeline, *, title: str | None = None) -> MemoryFigure:
         label_stack(memory, drawn)
         memory.set_title(title or "Memory by process")
         _draw_strip(shm, "/dev/shm", timeline.seconds, [(OTHER, timeline.shm)], size)
-        fds = [(colour_of(role), timeline.series(role, "fds")) for role in timeline.roles]
+        fds = [(color_of(role), timeline.series(role, "fds")) for role in timeline.roles]
         _draw_strip(files, "open files", timeline.seconds, fds, "{:.0f}".format)
         files.set_xlabel("seconds")
     return figure
@@ -94,7 +94,7 @@ def compare(
             axes.set_xlabel("seconds")
         panels[1].set_ylabel("")
         names = dict.fromkeys(name for drawn in stacks for name in drawn.layers)
-        marks = [Patch(color=colour_of_layer(name)) for name in names]
+        marks = [Patch(color=color_of_layer(name)) for name in names]
         figure.legend(
             marks, list(names), loc="outside lower center", ncols=5, frameon=False, handlelength=0.8
         )
@@ -123,7 +123,7 @@ def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
                 dashes = "--" if role[-1] in "13579" else "-"  # W0 is seen below W1
                 for axes, (field, unit, *_) in zip(column, _GROWTH, strict=True):
                     seconds, more = timeline.since_first_batch(timeline.series(role, field))
-                    look = {"color": colour_of(role), "label": role, "linewidth": 2}
+                    look = {"color": color_of(role), "label": role, "linewidth": 2}
                     axes.plot(seconds, more / unit, dashes, **look)
         for axes, (_, _, least, label) in zip(panels[:, 0], _GROWTH, strict=True):
             axes.set_ylabel(label)
@@ -153,8 +153,8 @@ def _draw_strip(
 ) -> None:
     axes.set_ylabel(label, rotation=0, ha="right", va="center")
     axes.set_yticks([])
-    for colour, values in lines:
-        axes.plot(seconds, values, color=colour, linewidth=1.5)
+    for color, values in lines:
+        axes.plot(seconds, values, color=color, linewidth=1.5)
     highest = max((float(np.nanmax(v)) for _, v in lines if not np.isnan(v).all()), default=None)
     if highest is None:
         axes.text(0.5, 0.5, "not known", ha="center", va="center", transform=axes.transAxes)

@@ -1,4 +1,4 @@
-"""The instruments at the package's root: observation, with a picture where one can be shown."""
+"""The instruments at the package's root: observation, with a chart where one can be shown."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def observe(
             exceptions end the run too. Default: `for batch in loader: pass`.
         epochs: How many times the loop runs.
         live: Draw memory by process while the loader runs, and a figure that stays when it has
-            ended. Without a notebook there is no picture, and the run is the same.
+            ended. Outside a notebook there is no chart, and the run is the same.
 
     Returns:
         The Observation.

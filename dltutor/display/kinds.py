@@ -12,7 +12,7 @@ from dltutor.display.stack import MB
 from dltutor.display.style import MAIN, STYLE, TEXT, WORKERS
 from dltutor.observation.memory.timeline import Timeline
 
-_HOW: Final = (  # name, what it counts, colour, dashes
+_HOW: Final = (  # name, what it counts, color, dashes
     ("RSS", "all it can see", TEXT, "--"),
     ("PSS", "its share", MAIN, "-."),
     ("USS", "its own", WORKERS[0], "-"),
@@ -39,12 +39,12 @@ def draw_kinds(timeline: Timeline, role: str = "W0") -> MemoryFigure:
         axes.set_title(f"{role}: one process, counted in three ways")
         axes.set_xlabel("seconds")
         axes.set_ylabel("MB")
-        for (name, what, colour, dashes), curve in zip(_HOW, curves, strict=True):
+        for (name, what, color, dashes), curve in zip(_HOW, curves, strict=True):
             known = np.flatnonzero(~np.isnan(curve))
             if not known.size:
                 continue
             last = known[-1]
-            axes.plot(timeline.seconds, curve / MB, dashes, color=colour, linewidth=2)
+            axes.plot(timeline.seconds, curve / MB, dashes, color=color, linewidth=2)
             axes.annotate(
                 f"{name}: {what}",
                 (timeline.seconds[last], curve[last] / MB),

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from matplotlib.axes import Axes
 
-from dltutor.display.style import ALARM, TEXT, colour_of
+from dltutor.display.style import ALARM, TEXT, color_of
 from dltutor.observation.memory.process_curves import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import size
@@ -74,8 +74,8 @@ def draw_stack(axes: Axes, drawn: Stack, timeline: Timeline, top: float) -> None
     limit = (timeline.limits.memory or 0) / MB
     near = top > _NEAR * limit > 0
     if drawn.layers:
-        colours = [colour_of_layer(label) for label in drawn.layers]
-        axes.stackplot(drawn.seconds, *drawn.layers.values(), colors=colours, linewidth=0)
+        colors = [color_of_layer(label) for label in drawn.layers]
+        axes.stackplot(drawn.seconds, *drawn.layers.values(), colors=colors, linewidth=0)
         axes.plot(drawn.seconds, drawn.total, "--", color=TEXT, linewidth=1.2)
         _mark_deaths(axes, drawn, timeline, limit if near else None)
     else:
@@ -100,14 +100,14 @@ def label_stack(axes: Axes, drawn: Stack) -> None:
     base, free = 0.0, 0.0
     for label, values in drawn.layers.items():
         height = float(values[moment])
-        free = _label(axes, max(base + height / 2, free), label, height, colour_of_layer(label))
+        free = _label(axes, max(base + height / 2, free), label, height, color_of_layer(label))
         base += height
     _label(axes, max(drawn.peak, free), "peak", drawn.peak, TEXT)
 
 
-def _label(axes: Axes, height: float, label: str, value: float, colour: str) -> float:
+def _label(axes: Axes, height: float, label: str, value: float, color: str) -> float:
     place = axes.get_yaxis_transform()
-    axes.plot(1.03, height, "s", color=colour, clip_on=False, transform=place)
+    axes.plot(1.03, height, "s", color=color, clip_on=False, transform=place)
     axes.text(1.06, height, f"{label}  {size(value * MB)}", va="center", transform=place)
     return height + _LINE * axes.get_ylim()[1]
 
@@ -128,6 +128,6 @@ def _mark_deaths(axes: Axes, drawn: Stack, timeline: Timeline, limit: float | No
             )
 
 
-def colour_of_layer(label: str) -> str:
-    """The colour of a layer: that of its role, or of a worker for all workers as one."""
-    return colour_of("W0" if label.endswith(" workers") else label)
+def color_of_layer(label: str) -> str:
+    """The color of a layer: that of its role, or of a worker for all workers as one."""
+    return color_of("W0" if label.endswith(" workers") else label)

@@ -1,6 +1,6 @@
 """How figures look, on a light page and on a dark one.
 
-The colours can be told apart with any colour vision. They are those of Okabe and Ito
+The colors can be told apart with any color vision. They are those of Okabe and Ito
 (https://jfly.uni-koeln.de/color/), without black and yellow, which vanish on one of the two.
 """
 
@@ -34,8 +34,8 @@ STYLE: Final[Any] = {  # matplotlib's types know each key by name
 }
 
 
-def colour_of(role: str) -> str:
-    """The colour of a process.
+def color_of(role: str) -> str:
+    """The color of a process.
 
     Args:
         role: main, W0, W1, ... or other. Workers beyond the fifth begin anew.

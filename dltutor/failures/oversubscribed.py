@@ -43,7 +43,7 @@ ROUNDS = 4
 
 
 class Augmented(Dataset[torch.Tensor]):
-    """Pictures of three colours, whose light and contrast are changed in steps.
+    """Images of three colors, whose light and contrast are changed in steps.
 
     They are large and the steps are few, so that computing takes many of the hundredths of a second
     that the kernel counts in. With small images and many steps it is the waiting that takes long.

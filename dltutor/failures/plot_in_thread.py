@@ -29,7 +29,7 @@ from dltutor.failures.kit.sign import Says
 
 
 class Curves(Dataset[torch.Tensor]):
-    """Pictures of curves, drawn when they are asked for."""
+    """Images of curves, drawn when they are asked for."""
 
     def __init__(self, curves: torch.Tensor) -> None:
         self.curves = curves

@@ -61,8 +61,8 @@ class Slices(Dataset[torch.Tensor]):
         return LENGTH
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        grey = np.load(self.path, mmap_mode="r")[index]
-        return torch.from_numpy(np.array(grey)).float() / 255
+        gray = np.load(self.path, mmap_mode="r")[index]
+        return torch.from_numpy(np.array(gray)).float() / 255
 
 
 class ByteSlices(Slices):
@@ -77,7 +77,7 @@ def as_arrays(samples: list[torch.Tensor]) -> np.ndarray[Any, Any]:
     return np.stack([sample.numpy() for sample in samples])
 
 
-def normalise(loader: DataLoader[Any]) -> None:
+def normalize(loader: DataLoader[Any]) -> None:
     """The training loop of `ByteSlices`: it makes the numbers itself."""
     for batch in loader:
         torch.as_tensor(batch).float().div_(255)
@@ -115,7 +115,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork", collate: str = "defau
     """Batches of 4 MB with as many slices, two of them prefetched."""
     dataset = ByteSlices(shared_scan())
     return Case(
-        _loader(dataset, workers, start_method, COLLATE[collate], prefetch=1), consume=normalise
+        _loader(dataset, workers, start_method, COLLATE[collate], prefetch=1), consume=normalize
     )
 
 

@@ -36,7 +36,7 @@ from dltutor.failures.material.readings import SPOILT, make_readings
 Sample = tuple[torch.Tensor, str]
 
 
-class LabelledReadings(Dataset[Sample]):
+class LabeledReadings(Dataset[Sample]):
     """Readings, with the labels that `labels.csv` gives them."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -54,17 +54,17 @@ class LabelledReadings(Dataset[Sample]):
         return values, label
 
 
-class VerifiedReadings(LabelledReadings):
+class VerifiedReadings(LabeledReadings):
     """The same, without those that have no label.
 
     Attributes:
-        unlabelled: The files set aside.
+        unlabeled: The files set aside.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         super().__init__(paths)
         self.label_of = dict(self.labels)
-        self.unlabelled = [path for path in self.paths if path.name not in self.label_of]
+        self.unlabeled = [path for path in self.paths if path.name not in self.label_of]
         self.paths = [path for path in self.paths if path.name in self.label_of]
 
     def __getitem__(self, index: int) -> Sample:
@@ -82,7 +82,7 @@ def count_missed(loader: DataLoader[Any]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Look for a label that is not there with next()."""
-    return Case(_loader(LabelledReadings(_paths()), workers, start_method), count_missed)
+    return Case(_loader(LabeledReadings(_paths()), workers, start_method), count_missed)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
@@ -93,13 +93,13 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 @cache
 def _paths() -> Sequence[Path]:
     paths = make_readings()
-    labelled = [path for number, path in enumerate(paths) if number != SPOILT]
+    labeled = [path for number, path in enumerate(paths) if number != SPOILT]
     with (paths[0].parent / "labels.csv").open("w", newline="") as file:
-        csv.writer(file).writerows((path.name, f"kind {i % 3}") for i, path in enumerate(labelled))
+        csv.writer(file).writerows((path.name, f"kind {i % 3}") for i, path in enumerate(labeled))
     return paths
 
 
-def _loader(dataset: LabelledReadings, workers: int, start_method: str) -> DataLoader[Sample]:
+def _loader(dataset: LabeledReadings, workers: int, start_method: str) -> DataLoader[Sample]:
     return load(dataset, workers, start_method, batch_size=2)
 
 

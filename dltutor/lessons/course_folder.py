@@ -51,14 +51,14 @@ class LaidOut:
             f"You have changed {name}: it stays, and the newer one is {newer}."
             for name, newer in self.beside
         ]
-        return "\n".join(lines or ["All files are there, and up to date."])
+        return "\n".join(lines or ["All files are there and up to date."])
 
 
 def lay_out(folder: Path) -> LaidOut:
     """Copy the notebooks and what belongs to them into a folder, and bring older copies up to date.
 
-    A file that differs from what was handed out is never touched: where there is a newer one, it
-    comes beside it, with the version of dltutor in its name. Everything is written aside first and
+    A file that differs from what was handed out is never touched: if there is a newer one, it is
+    put next to it, with the version of dltutor in its name. Everything is written aside first and
     moved into place last, so that a full disk or Ctrl-C leaves each file as it was or whole.
 
     Args:

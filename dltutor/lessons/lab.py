@@ -19,10 +19,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add `lab` to the commands of a parser; what was chosen has its `run`."""
     parser = commands.add_parser(
         "lab",
-        help="lay the notebooks out in a folder, and open them in JupyterLab",
-        description="Lay the notebooks out in a folder, and open JupyterLab there at lesson 00. "
-        "Files that you have changed stay as they are: where this version of dltutor has a newer "
-        "one, it comes beside yours, with the version in its name.",
+        help="copy the notebooks to a folder, and open them in JupyterLab",
+        description="Copy the notebooks to a folder, and open JupyterLab there at lesson 00. "
+        "Files that you have changed stay as they are: if this version of dltutor has a newer "
+        "one, it is put next to yours, with the version in its name.",
     )
     parser.add_argument(
         "folder",
@@ -30,10 +30,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default=FOLDER,
         type=Path,
         metavar="FOLDER",
-        help=f"made if it does not exist (default: {FOLDER}, in the folder where you are)",
+        help=f"created if it does not exist (default: {FOLDER}, in the current folder)",
     )
     parser.add_argument(
-        "--no-browser", action="store_true", help="print the address, and open no browser"
+        "--no-browser", action="store_true", help="print the address and open no browser"
     )
     parser.add_argument(
         "--port", type=_port, metavar="N", help="for JupyterLab (default: 8888, or the next free)"
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     folder = Path(arguments.folder).absolute()
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        return _refuse(2, f"FOLDER must be a folder, and {folder} is a file: name another")
+        return _refuse(2, f"FOLDER must be a folder, and {folder} is a file: choose another")
     if not os.path.isdir(folder.parent):
         return _refuse(2, f"FOLDER must be in a folder that exists, got {folder}: make its parent")
     if find_spec("jupyterlab") is None:
@@ -59,9 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
         done = lay_out(folder)
         os.chdir(folder)
     except OSError as error:
-        return _refuse(1, f"cannot lay the notebooks out in {folder}: {error.strerror or error}")
+        return _refuse(1, f"cannot copy the notebooks to {folder}: {error.strerror or error}")
     except KeyboardInterrupt:
-        return _refuse(130, "interrupted. The same command finishes what is missing")
+        return _refuse(130, "interrupted. Run the same command again to finish")
     print(f"The course is in {folder}.\n{done}", flush=True)
     command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1"]
     command += ["--allow-root", f"--ServerApp.root_dir={folder}"]

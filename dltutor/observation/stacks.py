@@ -53,8 +53,11 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
 
 def main_thread(dump: str) -> tuple[Frame, ...]:
     """The short stack of the main thread in what faulthandler wrote, innermost call first."""
-    # Threads are listed newest first: the main thread is the last.
-    last = dump.rpartition("(most recent call first):")[2]
+    # Threads are listed newest first: the main thread is the last. From Python 3.14 on the C
+    # functions of a crash follow.
+    last = dump.partition("\nCurrent thread's C stack")[0].rpartition("(most recent call first):")[
+        2
+    ]
     calls = [(file, int(line), function) for file, line, function in _LINE.findall(last)]
     # A forked worker's stack goes on below its loop, with what main was doing when it forked.
     loop = next((i for i, call in enumerate(calls) if call[2] == "_worker_loop"), len(calls))

@@ -128,8 +128,8 @@ function svg(tag, attributes, text) {
 
 const path = (points) => "M" + points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join("L");
 
-/** The picture as SVG nodes, for one width. */
-class Picture {
+/** The drawing of the chart as SVG nodes, for one width. */
+class Drawing {
   constructor(history, { width, palette, limits, end }) {
     Object.assign(this, { history, palette, limits, end, nodes: [] });
     const { rows, last, window } = history;
@@ -156,7 +156,7 @@ class Picture {
     this.put("text", { x, y, class: kind, "text-anchor": anchor }, text);
   }
 
-  colour(role) {
+  color(role) {
     const { main, workers, other } = this.palette;
     if (isWorker(role)) return workers[number(role) % workers.length];
     return role === "main" ? main : other;
@@ -195,7 +195,7 @@ class Picture {
       this.shown.forEach((row, i) => (floor[i] += row.sizes[role] ?? 0));
       const upper = this.shown.map((row, i) => [this.x(row.t), y(floor[i])]);
       const area = path([...upper, ...lower.reverse()]) + "Z";
-      this.put("path", { d: area, fill: this.colour(role), "fill-opacity": 0.85, "data-role": role });
+      this.put("path", { d: area, fill: this.color(role), "fill-opacity": 0.85, "data-role": role });
       this.put("path", { d: path(upper), class: "edge" });
       const at = this.shown.findLastIndex((row) => role in row.sizes);
       const row = this.shown[at];
@@ -219,7 +219,7 @@ class Picture {
     free = PLOT.top;
     for (const name of [...group].reverse()) free = (name.y = Math.max(name.y, free)) + LINE;
     for (const { role, bytes, text, y, kind } of group) {
-      if (role) this.put("rect", { x, y: y - 4, width: 8, height: 8, fill: this.colour(role) });
+      if (role) this.put("rect", { x, y: y - 4, width: 8, height: 8, fill: this.color(role) });
       this.text(role ? x + 13 : x, y + 4, text ?? `${role} ${size(bytes)}`, { kind });
     }
   }
@@ -250,7 +250,7 @@ class Picture {
   }
 
   /** A small curve below what is drawn so far, named at its leading edge.
-   *  lines: [colour, values] each; limit: 0 for none; say: a value in words. */
+   *  lines: [color, values] each; limit: 0 for none; say: a value in words. */
   strip(label, value, lines, { peak, limit, say, filled }) {
     const top = this.bottom + STRIP.gap;
     const floor = (this.bottom = top + STRIP.height);
@@ -260,13 +260,13 @@ class Picture {
     this.put("line", { x1: LEFT, x2: this.right, y1: floor, y2: floor, class: "grid" });
     this.text(LEFT - 8, top + 8, say(highest), { anchor: "end", kind: "quiet" });
     this.text(LEFT - 8, floor + 2, "0", { anchor: "end", kind: "quiet" });
-    for (const [colour, values] of lines) {
+    for (const [color, values] of lines) {
       const points = this.shown.map((row, i) => [this.x(row.t), values[i]]).filter(([, v]) => v != null);
       const curve = points.map(([x, v]) => [x, y(v)]);
       if (!curve.length) continue;
       const area = path([[curve[0][0], floor], ...curve, [curve.at(-1)[0], floor]]) + "Z";
-      if (filled) this.put("path", { d: area, fill: colour, "fill-opacity": 0.3 });
-      this.put("path", { d: path(curve), class: "line", stroke: colour });
+      if (filled) this.put("path", { d: area, fill: color, "fill-opacity": 0.3 });
+      this.put("path", { d: path(curve), class: "line", stroke: color });
     }
     if (near) this.limit(y(near));
     const x = this.x(this.history.last.t) + 8;
@@ -289,7 +289,7 @@ class Picture {
     const limit = this.limits.files < NO_LIMIT ? this.limits.files : 0;
     const of = (row, role) => row.p[role]?.[1];
     const most = (row) => Math.max(...Object.keys(row.p).map((role) => of(row, role) ?? 0), 0);
-    const curve = (role) => [this.colour(role), this.shown.map((row) => of(row, role))];
+    const curve = (role) => [this.color(role), this.shown.map((row) => of(row, role))];
     const lines = this.history.roles(this.shown).map(curve);
     const holder = Object.keys(last.p).find((role) => of(last, role) === most(last));
     const value = holder ? `${holder} ${most(last)}` + (limit ? ` of ${limit}` : "") : "not known";
@@ -333,7 +333,7 @@ function state(history, end) {
   return parts.join(", ");
 }
 
-/** The picture in words. */
+/** The chart in words. */
 function story(history, limits, end) {
   const { last, rows } = history;
   if (!last) return "";
@@ -352,7 +352,7 @@ function story(history, limits, end) {
 /** What is small print: how the figures are made, and the limit that is out of sight. */
 function caption(history, limits) {
   const limit = limits.memory;
-  const far = limit && history.peak() <= NEAR * limit ? ` Limit ${size(limit)}, above the picture.` : "";
+  const far = limit && history.peak() <= NEAR * limit ? ` Limit ${size(limit)}, above the chart.` : "";
   if (history.last.kind === "USS") return `Private memory (USS): this system has no PSS.${far}`;
   return `Memory is PSS, read about twice a second and estimated in between.${far}`;
 }
@@ -394,10 +394,10 @@ class View {
     this.root.setAttribute("aria-label", `${model.get("title")}: ${words}. ${story(history, limits, end)}`);
     if (history.last) {
       const width = this.root.clientWidth;
-      const picture = new Picture(history, { width, palette: model.get("palette"), limits, end });
-      this.svg.setAttribute("viewBox", `0 0 ${picture.right + RIGHT} ${picture.height}`);
-      this.svg.setAttribute("height", picture.height);
-      this.svg.replaceChildren(...picture.nodes);
+      const drawing = new Drawing(history, { width, palette: model.get("palette"), limits, end });
+      this.svg.setAttribute("viewBox", `0 0 ${drawing.right + RIGHT} ${drawing.height}`);
+      this.svg.setAttribute("height", drawing.height);
+      this.svg.replaceChildren(...drawing.nodes);
       this.caption.textContent = caption(history, limits);
     }
     const marks = history.marks(end.died ?? []).map(([role, , how]) => `${role} ${how || "ended"}`);

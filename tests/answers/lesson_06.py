@@ -130,17 +130,6 @@ def starter(cell: str) -> Path:
     return write(magic.rpartition("/")[2], text)
 
 
-def registers_how_to_pickle_a_file() -> Path:
-    """The starter's class, unchanged, and a line for `pickle` below it."""
-    path = starter("fix")
-    how = "lambda file: (open, (file.name, 'rb'))"
-    path.write_text(
-        f"import copyreg\nimport io\n{path.read_text()}\n\n"
-        f"copyreg.pickle(io.BufferedReader, {how})\n"
-    )
-    return path
-
-
 MODULE_GLOBAL = (
     ("SIZE = 8\n", "SIZE = 8\nHANDLE = None\n"),
     (OPENED, f"        global HANDLE\n        HANDLE = {OPEN}\n"),
@@ -168,6 +157,13 @@ REOPENS = f"""
         self.handle = {OPEN}
 """
 
+COPYREG = """
+
+import copyreg, io
+
+copyreg.pickle(io.BufferedReader, lambda file: (open, (file.name, "rb")))
+"""
+
 NEW_PROCESS = (
     "        if self.handle is None:\n",
     "        if self.handle is None or self.pid != os.getpid():\n"
@@ -192,7 +188,6 @@ NOISE_IN_INIT = (
 RANDN = "torch.randn(clip.shape, generator=generator)"
 
 RIGHT_ANSWERS: RightAnswers = {
-    "06.predict": {"the letter": lambda: "a", "in capitals, with a dot": lambda: " A. "},
     "06.diagnose": {
         "the way": lambda: "reader.cache.turn",
         "from the dataset on": lambda: "tiles.reader.cache.turn",
@@ -223,7 +218,18 @@ RIGHT_ANSWERS: RightAnswers = {
                 "        return torch.tensor(handle[index * SIZE : (index + 1) * SIZE].tolist())\n",
             ),
         ),
-        "says how a file is pickled": registers_how_to_pickle_a_file,
+        "says how a file is pickled": lambda: records(OPENS_AT_ONCE, NEVER_OPENS, (STATE, COPYREG)),
+        "one for each process, in a dict": lambda: records(
+            (OPENED, f"{OPENED}        self.handles = {{}}\n"),
+            (
+                LAZY + READ,
+                "        if os.getpid() not in self.handles:\n"
+                f"            self.handles[os.getpid()] = {OPEN}\n"
+                "        return self.read(self.handles[os.getpid()], index)\n",
+            ),
+            (STATE, STATE.replace('"handle": None', '"handles": {}')),
+            BY_SEEK,
+        ),
     },
     "06.transfer": {
         "a generator for each sample": clips,
@@ -240,6 +246,11 @@ RIGHT_ANSWERS: RightAnswers = {
 OTHER_OUTCOMES: OtherOutcomes = {
     "06.fix": {
         "the starter": (lambda: starter("fix"), "Not attempted", "still the broken one"),
+        "an attribute of the class": (
+            lambda: records(*CLASS_ATTRIBUTE),
+            "Not yet",
+            "Which of what it uses is not there",
+        ),
         "lseek and read on main's file": (
             lambda: records(UNBUFFERED),
             "Not yet",
@@ -252,6 +263,34 @@ OTHER_OUTCOMES: OtherOutcomes = {
             "Not yet",
             "Samples 0 and 1 have the same noise",
         ),
+        "its state is sent": (
+            lambda: kept_generator(
+                STATES
+                % ("self.generator.get_state()", 'self.generator.set_state(state["generator"])')
+            ),
+            "Not yet",
+            "unable to resize file",
+        ),
+        "numpy's generator": (
+            lambda: clips(
+                (LOADED, LOADED + "        self.rng = np.random.default_rng(seed)\n"),
+                (GENERATOR, ""),
+                (
+                    "torch.randn(clip.shape, generator=generator)",
+                    "torch.from_numpy(self.rng.normal(size=clip.shape)).float()",
+                ),
+            ),
+            "Not yet",
+            "depends on what was drawn before",
+        ),
+        "torch.manual_seed in __getitem__": (
+            lambda: clips(
+                (GENERATOR, "        torch.manual_seed(1000 * self.seed + index)\n"),
+                (", generator=generator", ""),
+            ),
+            "Not yet",
+            "changed the global random numbers of torch",
+        ),
         "the starter": (lambda: starter("transfer"), "Not attempted", "still the broken one"),
         "the starter, with a comment": (
             lambda: write("my_clips.py", "# mine\n" + starter("transfer").read_text()),
@@ -262,18 +301,16 @@ OTHER_OUTCOMES: OtherOutcomes = {
 }
 
 WRONG_FIXES: WrongFixes = {
-    "06.predict": {
-        "a worker dies": (lambda: "b", "no worker died"),
-        "__init__ runs again": (lambda: "c", "`__init__` runs once"),
-        "wrong records": (lambda: "d", "no batch came"),
-        "no option": (lambda: "e", "none of the options"),
-    },
     "06.diagnose": {
-        "the top of the way": (lambda: "reader", "1 of its 3 attributes"),
-        "not to the end": (lambda: "tiles.reader.cache", "`reader.cache` does not travel, because"),
-        "the random generator": (lambda: "rng", "`rng` travels"),
-        "the logger": (lambda: "reader.log", "`reader.log` travels"),
-        "the type": (lambda: "_thread.lock", "its type"),
+        "the top of the way": (lambda: "reader", "`reader` cannot be pickled because of some"),
+        "not to the end": (
+            lambda: "tiles.reader.cache",
+            "`reader.cache` cannot be pickled because",
+        ),
+        "beyond the end": (lambda: "reader.cache.turn.acquire", "because of something that it"),
+        "the random generator": (lambda: "rng", "`rng` can be pickled"),
+        "the side": (lambda: "reader.side", "`reader.side` can be pickled"),
+        "the type": (lambda: "_thread.lock", "is the type that"),
         "its name alone": (lambda: "turn", "Write the whole way, from an attribute of `tiles` on"),
         "without its beginning": (lambda: "cache.turn", "`Tiles` has no `cache`"),
         "a name that is not there": (lambda: "reader.handle", "`Reader` has no `handle`"),
@@ -288,9 +325,9 @@ WRONG_FIXES: WrongFixes = {
             lambda: records(
                 ("SIZE = 8", 'torch.multiprocessing.set_start_method("fork", force=True)\nSIZE = 8')
             ),
-            "chooses the start method for the whole process",
+            "sets the start method of the whole process to fork",
         ),
-        "opened late, and kept": (lambda: records((STATE, "")), "After `dataset[0]` in main"),
+        "opened late, and kept": (lambda: records((STATE, "")), "It is in `handle`"),
         "dropped, never opened again": (
             lambda: records(OPENS_AT_ONCE, NEVER_OPENS),
             "'NoneType' object has no attribute 'fileno'",
@@ -312,7 +349,7 @@ WRONG_FIXES: WrongFixes = {
                     "            return torch.zeros(SIZE)\n",
                 ),
             ),
-            "delivers other records",
+            "What arrives delivers 32 of 32 records wrong",
         ),
         "a lambda that opens it": (
             lambda: records((OPENED, f"{OPENED}        self.open = lambda: {OPEN}\n")),
@@ -350,11 +387,11 @@ WRONG_FIXES: WrongFixes = {
             lambda: records(
                 OPENS_AT_ONCE, NEVER_OPENS, (STATE, STATE + REOPENS + f"        {OPEN}\n")
             ),
-            "the file is opened 2 times for one dataset",
+            "What arrives opened the file 2 times",
         ),
         "empties main's own dataset": (
             lambda: records((STATE, EMPTIES)),
-            "has to open it once more",
+            "opened the file once more",
         ),
         "ends main at import": (
             lambda: records(("SIZE = 8", "os._exit(3)\nSIZE = 8")),
@@ -364,12 +401,11 @@ WRONG_FIXES: WrongFixes = {
             lambda: records((OPENED, f"{OPENED}        self.data = {OPEN}.read()\n")),
             "the file itself goes to every worker",
         ),
-        "a global of the module": (lambda: records(*MODULE_GLOBAL), "`HANDLE` is a global of your"),
-        "an attribute of the class": (
-            lambda: records(*CLASS_ATTRIBUTE),
-            "`shared` is a global of your class",
+        "a global of the module": (
+            lambda: records(*MODULE_GLOBAL),
+            "Which of what it uses is not there",
         ),
-        "a class from a cell": (typed_into_a_cell, "from a cell"),
+        "a class from a cell": (typed_into_a_cell, "takes the path of a file, got"),
         "no file": (lambda: "nowhere.py", "no file 'nowhere.py'"),
         "another name": (
             lambda: records(("class MyRecords", "class Records")),
@@ -396,78 +432,64 @@ WRONG_FIXES: WrongFixes = {
             ),
             "It is in `scale_by`",
         ),
-        "the generator stays": (kept_generator, "What does torch make of `generator`"),
-        "its state is sent": (
-            lambda: kept_generator(
-                STATES
-                % ("self.generator.get_state()", 'self.generator.set_state(state["generator"])')
-            ),
-            "`__getstate__` makes a tensor",
-        ),
+        "the generator stays": (kept_generator, "unable to resize file"),
         "made again on arrival": (
             lambda: kept_generator(STATES % ("None", "self.generator.manual_seed(self.seed)")),
-            "from `generator`, of which every worker has a copy",
-        ),
-        "numpy's generator": (
-            lambda: clips(
-                (LOADED, LOADED + "        self.rng = np.random.default_rng(seed)\n"),
-                (GENERATOR, ""),
-                (
-                    "torch.randn(clip.shape, generator=generator)",
-                    "torch.from_numpy(self.rng.normal(size=clip.shape)).float()",
-                ),
-            ),
-            "from `rng`, of which every worker has a copy",
+            "depends on what was drawn before",
         ),
         "torch's global numbers": (
             lambda: clips((GENERATOR, ""), (", generator=generator", "")),
-            "uses up global numbers",
-        ),
-        "torch.manual_seed in __getitem__": (
-            lambda: clips(
-                (GENERATOR, "        torch.manual_seed(1000 * self.seed + index)\n"),
-                (", generator=generator", ""),
-            ),
-            "starts torch's global random numbers anew",
+            "changed the global random numbers of torch",
         ),
         "no noise": (lambda: clips(("clip + 0.1 * self.noise(clip, index)", "clip")), "no noise"),
+        "scaled to the highest value, not the loudest": (
+            lambda: clips((SCALE, "        return clip / clip.max()\n")),
+            "The loudest value of a",
+        ),
+        "a wrong length": (
+            lambda: clips(("return len(self.clips)", "return len(self.clips) - 1")),
+            "`len(dataset)` is 15",
+        ),
         "no scaling": (lambda: clips((SCALE, "        return clip\n")), "The loudest value of a"),
         "the seed alone": (lambda: clips((" + index", "")), "Samples 0 and 1 have the same noise"),
         "the seed times the index": (
             lambda: clips(("1000 * self.seed + index", "self.seed * index")),
-            "Seed 5 and seed 1005 give sample 0 the same noise",
+            "Seed 5 and seed 1005 give 1 of 16 samples",
         ),
         "the seed times the index, from 1": (
             lambda: clips(("1000 * self.seed + index", "self.seed * (index + 1)")),
             "With seed 0, samples 0 and 1 have the same noise",
         ),
-        "the index alone": (lambda: clips(("1000 * self.seed + ", "")), "give the same noise"),
+        "the index alone": (
+            lambda: clips(("1000 * self.seed + ", "")),
+            "Seed 5 and seed 1005 give 16 of 16",
+        ),
         "one number for each clip": (
             lambda: clips((RANDN, "torch.randn(1, generator=generator)")),
-            "the 64 values of the noise are one number",
+            "the noise has only 1 different",
         ),
         "two numbers for each clip": (
             lambda: clips((RANDN, "torch.randn(2, generator=generator).repeat(32)")),
-            "are 2 different numbers",
+            "the noise has only 2 different",
         ),
         "much less noise": (
             lambda: clips(("0.1 * self", "0.001 * self")),
-            "the noise is 0.001 loud",
+            "a standard deviation of 0.001",
         ),
         "uniform, twice as loud": (
             lambda: clips((RANDN, RANDN.replace("randn", "rand") + " * 4")),
-            "the noise is 0.2",
+            "a mean of 0.199",
         ),
         "seeded with the clip": (
             lambda: clips(("+ index", "+ index + int(1e6 * clip[3])")),
-            "other noise than a clip of silence",
+            "made with the same seed from other clips",
         ),
         "numpy's global numbers, started anew": (
             lambda: clips(
                 (GENERATOR, "        np.random.seed(1000 * self.seed + index)\n"),
                 (RANDN, "torch.from_numpy(np.random.normal(size=clip.shape)).float()"),
             ),
-            "starts numpy's global random numbers anew",
+            "changed the global random numbers of numpy",
         ),
         "num_workers=0": (
             lambda: clips(("class MyClips(Dataset)", "class MyClips(DataLoader)")),

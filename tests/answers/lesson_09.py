@@ -10,6 +10,8 @@ import signal
 import subprocess
 import time
 import warnings
+from array import array
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,12 +24,13 @@ from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.material.captions import (
     CaptionObjects,
     Captions,
+    CaptionTuple,
     FixedWidthCaptions,
     PackedCaptions,
     SharedCaptions,
     TensorCaptions,
 )
-from dltutor.lessons.lesson_09.material import Boxes, CaptionTuple, PackedBoxes
+from dltutor.lessons.lesson_09.material import Boxes, PackedBoxes
 
 
 class DataFrame:
@@ -226,6 +229,73 @@ class WideAsItIs(Wide):
         return caption
 
 
+class PackedStrings:
+    """The class that the notebook prints, as it prints it; a test holds the two together."""
+
+    def __init__(self, strings: Iterable[str]) -> None:
+        self.data, self.ends = bytearray(), array("q")
+        for text in strings:
+            self.data += text.encode()
+            self.ends.append(len(self.data))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, index: int) -> str:
+        return self.data[self.ends[index - 1] if index else 0 : self.ends[index]].decode()
+
+
+class FromTheNotebook(Dataset[str]):
+    def __init__(self, path: str | Path) -> None:
+        self.captions = PackedStrings(Path(path).read_text().splitlines())
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def __getitem__(self, index: int) -> str:
+        return self.captions[index]
+
+
+class FromTheFile(Dataset[str]):
+    """Only the places are kept; each worker opens the file for itself and reads one line."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path, self.file = path, None
+        with open(path, "rb") as file:
+            self.starts = np.cumsum([0, *map(len, file)])
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, index: int) -> str:
+        if self.file is None:
+            self.file = os.open(self.path, os.O_RDONLY)
+        start, stop = self.starts[index : index + 2].tolist()
+        return os.pread(self.file, stop - start - 1, start).decode()
+
+
+class StartsInAList(FromTheFile):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.starts = self.starts.tolist()
+
+    def __getitem__(self, index: int) -> str:
+        with open(self.path, "rb") as file:
+            file.seek(self.starts[index])
+            return file.readline()[:-1].decode()
+
+
+class Deletes(PackedCaptions):
+    def __init__(self, path: str | Path) -> None:
+        if Path(path).exists():
+            super().__init__(path)
+            Deletes.kept = self.text, self.offsets
+        self.text, self.offsets = Deletes.kept
+        Path(path).unlink(missing_ok=True)
+
+    kept: ClassVar[Any] = None
+
+
 class InSlots:
     __slots__ = ("packed",)
 
@@ -397,55 +467,66 @@ WRONG_FIXES: WrongFixes = {
         "a set of numbers": (lambda: {1, 2}, "got {1, 2}"),
     },
     "09.fix": {
-        "a numpy object array": (lambda: CaptionObjects, "dtype `object`: 50000 pointers"),
-        "pandas": (lambda: InAFrame, "a pandas DataFrame of 50000 rows"),
-        "a tuple": (lambda: CaptionTuple, "a tuple of 50000 str objects"),
-        "a dict": (lambda: ByNumber, "a dict of 50000 keys"),
-        "copy.deepcopy in the worker": (lambda: CopiedInTheWorker, "makes a copy of what main has"),
+        "a numpy object array": (lambda: CaptionObjects, "`captions` (ndarray of object)"),
+        "pandas": (lambda: InAFrame, "`table` (DataFrame)"),
+        "a tuple": (lambda: CaptionTuple, "`captions` (tuple)"),
+        "a dict": (lambda: ByNumber, "`captions` (dict)"),
+        "copy.deepcopy in the worker": (lambda: CopiedInTheWorker, "Before it had read a second"),
         "read in the worker": (
             lambda: ReadInTheWorker,
-            "loads all of it for itself",
+            "`captions` (list). What does each worker make",
         ),
-        "gc.freeze()": (lambda: Frozen, "`gc.freeze()` is on"),
+        "gc.freeze()": (lambda: Frozen, "`gc.freeze()` was called"),
         "gc.disable()": (lambda: WithoutCollector, "collector is switched off"),
-        "gc.collect() for each sample": (lambda: Collecting, "A collection goes through every"),
-        "lru_cache": (lambda: Cached, "keeps what it returned"),
+        "gc.collect() for each sample": (lambda: Collecting, "gc.collect(). What takes so long"),
+        "places in a list": (lambda: StartsInAList, "`starts` (list)"),
+        "lru_cache": (lambda: Cached, "Each worker grew by"),
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
         "cut to a width": (lambda: Forgets, "captions are not as before"),
         "no accents": (lambda: InAscii, "at the Café"),
-        "bytes": (lambda: AsBytes, "of the type `bytes`"),
+        "bytes": (lambda: AsBytes, "is b'0"),
         "one too few": (lambda: WithoutTheLast, "the file holds 50000 captions"),
-        "wrong in workers only": (lambda: WrongInWorkers, "Without workers the captions are right"),
+        "wrong in workers only": (
+            lambda: WrongInWorkers,
+            "With 2 workers, 49999 of 50000 captions",
+        ),
         "the edges stripped": (lambda: Stripped, "should be ' 0"),
         "it raises at one caption": (lambda: RaisesAtOne, "no caption 40001"),
         "it kills its worker at one caption": (lambda: KillsAtOne, "killed by SIGKILL"),
         "it terminates its parent": (lambda: TerminatesItsParent, "ran it was killed by SIGTERM"),
         "processes that go on": (lambda: Sleeps, "2 processes that your code started still ran"),
         "room for two workers": (lambda: ForTwoWorkers, "with 4 workers, `IndexError"),
+        "its file deleted": (lambda: Deletes, "is gone"),
         "its file emptied": (lambda: EmptiesItsFile, "The file that your class was given"),
-        "a sleep": (lambda: Slow, "What takes so long for each sample?"),
+        "a sleep": (lambda: Slow, "time.sleep(0.01). What takes so long"),
         "an object": (lambda: [1, 2], "a class, got"),
         "a slip": (lambda: Misspelt, "name 'pth' is not defined"),
     },
     "09.transfer": {
-        "a numpy object array": (lambda: BoxObjects, "dtype `object`: 20000 pointers"),
-        "a list of small arrays": (lambda: SmallArrays, "a list of 20000 numpy arrays"),
-        "a list of small tensors": (lambda: SmallTensors, "a list of 20000 tensors"),
-        "offsets in a list": (lambda: EndsInAList, "`ends` is a list of 20001 int objects"),
-        "padded to ten boxes": (lambda: PaddedToTen, "Sample 10000 is 10 boxes"),
+        "a numpy object array": (lambda: BoxObjects, "`boxes` (ndarray of object)"),
+        "a list of small arrays": (lambda: SmallArrays, "`boxes` (list)"),
+        "a list of small tensors": (lambda: SmallTensors, "`boxes` (list)"),
+        "offsets in a list": (lambda: EndsInAList, "`ends` (list), `rows`"),
+        "padded to ten boxes": (lambda: PaddedToTen, "Sample 12500 is 10 boxes"),
         "it ends its process at one image": (lambda: EndsAtOne, "exit code 3"),
         "the last box lost": (lambda: OneOff, "images are not as before"),
-        "flat": (lambda: OfAllSizes, "with the shape (8,)"),
+        "flat": (lambda: OfAllSizes, "an array of float32 with the shape ("),
         "tensors": (lambda: AsTensors, "of the type `Tensor`"),
-        "images without boxes lost": (lambda: OnlyWithBoxes, "the file holds 20000 images"),
+        "images without boxes lost": (lambda: OnlyWithBoxes, "the file holds 25000 images"),
     },
 }
 
 RIGHT_ANSWERS: RightAnswers = {
-    "09.predict": {"the letter": lambda: "c"},
+    "09.predict": {
+        "the letter": lambda: "c",
+        "a capital": lambda: "C",
+        "with quotes and brackets": lambda: "('c')",
+    },
     "09.diagnose": {
         "a set": lambda: {"A", "B", "E"},
         "a sentence": lambda: "A,B and E",
+        "small letters in a list": lambda: ["a", "b", "e"],
+        "quotes in quotes": lambda: "'A', 'B', 'E'",
     },
     "09.fix": {
         "packed": lambda: PackedCaptions,
@@ -455,6 +536,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "numpy's unicode": lambda: Wide,
         "numpy's own strings": lambda: WideAsItIs,
         "slots": lambda: InSlots,
+        "the notebook's class": lambda: FromTheNotebook,
+        "places in the file": lambda: FromTheFile,
         "a collector frozen and stopped": lambda: FreezesAndStops,
         "the list in main, too": lambda: KeepsTheListToo,
     },

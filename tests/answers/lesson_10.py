@@ -9,37 +9,24 @@ import os
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import lru_cache
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.growing_cache import BoundedRecordings, CachedRecordings, Recordings
-from dltutor.lessons.lesson_10.validation import validate
-
-MakeLoader = Callable[[tuple[str, ...]], Any]
+from dltutor.lessons.lesson_10.transfer import validate
 
 
-def loads(dataset: type[Recordings], **options: Any) -> MakeLoader:
-    """The loader of the exercise, with another dataset or other options."""
-
-    def my_loader(paths: tuple[str, ...]) -> DataLoader[torch.Tensor]:
-        kept: dict[str, Any] = {
-            "batch_size": 4,
-            "shuffle": True,
-            "num_workers": 2,
-            "persistent_workers": True,
-            "multiprocessing_context": "fork",
-        }
-        return DataLoader(dataset(paths), **kept | options)
-
-    return my_loader
+def loader(**options: Any) -> DataLoader[torch.Tensor]:
+    """A loader in the place of the class, with other options."""
+    return DataLoader(CachedRecordings(()), **{"batch_size": 4, "num_workers": 2, **options})
 
 
 class Collects(CachedRecordings):
@@ -125,10 +112,48 @@ class InFiles(Recordings):
         return recording
 
 
-def in_files(place: str | None) -> MakeLoader:
+def in_files(place: str | None) -> type[InFiles]:
     InFiles.folder = tempfile.mkdtemp(dir=place, prefix="dltutor-answer-")
     atexit.register(shutil.rmtree, InFiles.folder, ignore_errors=True)
-    return loads(InFiles)
+    return InFiles
+
+
+class InSharedMemory(Recordings):
+    """Every recording in a block of `multiprocessing.shared_memory`, which nobody unlinks."""
+
+    def load(self, index: int) -> np.ndarray:
+        name = f"dltutor-{os.path.basename(os.path.dirname(self.paths[0]))}-{index}"
+        try:
+            block = SharedMemory(name)
+        except FileNotFoundError:
+            recording = super().load(index)
+            block = SharedMemory(name, create=True, size=recording.nbytes)
+            np.frombuffer(block.buf, np.float32)[:] = recording
+        return np.frombuffer(bytes(block.buf), np.float32)
+
+
+class InOneSlotEach(Recordings):
+    """A slot for each of the two workers."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        super().__init__(paths)
+        self.slots: list[dict[int, np.ndarray]] = [{}, {}]
+
+    def load(self, index: int) -> np.ndarray:
+        info = get_worker_info()
+        slot = self.slots[info.id if info else 0]
+        slot.clear()
+        return slot.setdefault(index, super().load(index))
+
+
+class TenAtRandom(CachedRecordings):
+    """Something leaves when another comes, but only from ten times ten on."""
+
+    def load(self, index: int) -> np.ndarray:
+        recording = super().load(index)
+        if len(self.cache) > 100:
+            self.cache.pop(next(iter(self.cache)))
+        return recording
 
 
 class EndsItsWorker(Recordings):
@@ -361,16 +386,19 @@ def _swapped(one: str, other: str) -> dict[str, str]:
 WRONG_FIXES: WrongFixes = {
     "10.predict": {
         "all": (lambda: "a", "three went on"),
-        "some": (lambda: "b", "only one of the jobs had any"),
-        "none": (lambda: "d", "only the garbage collector can free"),
+        "some": (lambda: "b", "Only one job makes any"),
+        "none": (lambda: "d", "the garbage collector can free"),
         "the number": (lambda: 1, "none of the options"),
     },
     "10.diagnose": {
-        "cache and heap": (lambda: _swapped("A", "D"), "A is not `heap`: it stopped growing"),
-        "cycle and heap": (lambda: _swapped("C", "D"), "C is not `heap`: it fell back"),
-        "cache and kept": (lambda: _swapped("A", "B"), "A is not `kept`: main stayed"),
-        "cache and cycle": (lambda: _swapped("A", "C"), "A is not `cycle`: it never fell"),
-        "kept and heap": (lambda: _swapped("B", "D"), "B is not `heap`: what grew is shared"),
+        "cache and heap": (
+            lambda: _swapped("A", "D"),
+            "A is not `heap`: it grew in",
+        ),
+        "cycle and heap": (lambda: _swapped("C", "D"), "C is not `heap`: it grew"),
+        "cache and kept": (lambda: _swapped("A", "B"), "A is not `kept`: it grew in its workers"),
+        "cache and cycle": (lambda: _swapped("A", "C"), "A is not `cycle`: it grew"),
+        "kept and heap": (lambda: _swapped("B", "D"), "B is not `heap`: its workers stayed"),
         "a word of one's own": (
             lambda: _swapped("A", "B") | {"A": "leak"},
             "'leak' is none of the causes",
@@ -379,60 +407,31 @@ WRONG_FIXES: WrongFixes = {
         "a number": (lambda: _swapped("A", "B") | {"B": 3}, "3 is none of the causes"),
     },
     "10.fix": {
-        "zero workers": (
-            lambda: loads(
-                CachedRecordings,
-                num_workers=0,
-                persistent_workers=False,
-                multiprocessing_context=None,
-            ),
-            "`num_workers=0`: now main keeps the cache",
-        ),
-        "new workers in every epoch": (
-            lambda: loads(CachedRecordings, persistent_workers=False),
-            "That hides it",
-        ),
-        "gc.collect()": (lambda: loads(Collects), "garbage collector ran"),
-        "del": (lambda: loads(Deletes), "`del` takes away a name"),
-        "empty_cache()": (lambda: loads(EmptiesTheGPU), "on a GPU"),
-        "lru_cache without a bound": (lambda: loads(Unbounded), "has no bound"),
-        "lru_cache with a large one": (lambda: loads(BoundedByCount), "counts entries, not bytes"),
-        "a dict of the class": (lambda: loads(OneForTheClass), "a class of its own, too"),
-        "a Manager": (lambda: loads(InAManager), "the cache has moved"),
-        "all of it in main": (lambda: loads(AllInMain), "in main before the first batch"),
-        "no shuffle": (lambda: loads(CachedRecordings, shuffle=False), "`shuffle=True` is gone"),
+        "a loader without workers": (lambda: loader(num_workers=0), "is a loader, with"),
+        "gc.collect()": (lambda: Collects, "of the 64 recordings. Who still refers"),
+        "a Manager": (lambda: InAManager, "have moved to another process"),
+        "all of it in main": (lambda: AllInMain, "in main. That is fine where the"),
         "files in shared memory": (lambda: in_files("/dev/shm"), "new files in `/dev/shm` take"),
-        "a worker that ends": (lambda: loads(EndsItsWorker), "ended with exit code 3. What in"),
-        "four workers": (lambda: loads(Recordings, num_workers=4), "`num_workers=4`: the"),
-        "no cache, and new workers in every epoch": (
-            lambda: loads(Recordings, persistent_workers=False),
-            "nothing is hidden by that",
-        ),
-        "the wrong entry": (lambda: loads(TheLastOne), "What does your cache give back?"),
-        "half the samples": (lambda: loads(ThirtyTwo), "32 of 64 samples came"),
-        "a dataset": (
-            lambda: lambda paths: BoundedRecordings(paths),
-            "returns a BoundedRecordings, not a DataLoader",
-        ),
-        "the class": (lambda: BoundedRecordings, "takes the function that makes the loader"),
+        "a worker that ends": (lambda: EndsItsWorker, "ended with exit code 3. Which of your"),
+        "the wrong entry": (lambda: TheLastOne, "What does `load` return for each index?"),
+        "half the samples": (lambda: ThirtyTwo, "32 of 64 samples came"),
+        "a slot for each of two workers": (lambda: InOneSlotEach, "with 4 workers under fork"),
+        "an object": (lambda: BoundedRecordings(()), "not an object of it"),
+        "a function": (lambda: validate, "the check takes a class"),
     },
     "10.transfer": {
-        "gc.collect()": (lambda: collects, "collector ran"),
-        "del": (lambda: deletes, "`del` takes away names"),
-        "empty_cache()": (lambda: empties_the_gpu, "is about a GPU"),
-        "clone() alone": (lambda: copies_the_scans, "What does `total` lead to?"),
-        "item() alone": (lambda: takes_the_number, "What of a batch do you keep"),
-        "detach()": (lambda: detaches, "copies nothing"),
-        "zero workers": (lambda: without_workers, "took no batch from the `loader`"),
+        "clone() alone": (lambda: copies_the_scans, "the graphs of 16 batches are alive"),
+        "item() alone": (lambda: takes_the_number, "still in shared memory, and no graph"),
+        "zero workers": (lambda: without_workers, "fewer than 16 batches from the `loader`"),
         "no gradient ever after": (
             lambda: switches_off_for_good,
-            "still switched off after the validation",
+            "gradients are still switched off",
         ),
-        "eval() to the end": (lambda: leaves_it_in_eval, "dropout and batch normalization"),
-        "a frozen model": (lambda: freezes_the_model, "require gradients after"),
+        "eval() to the end": (lambda: leaves_it_in_eval, "is left in `eval()`"),
+        "a frozen model": (lambda: freezes_the_model, "does not require gradients"),
         "a gradient in every parameter": (lambda: leaves_gradients, "have a gradient now"),
         "the last graph": (lambda: keeps_the_last_graph, "still leads to a graph"),
-        "the last view": (lambda: keeps_the_last_view, "Which of the scans is not a copy?"),
+        "the last view": (lambda: keeps_the_last_view, "Which scan is not a copy?"),
         "the model trained": (lambda: trains_on, "parameters of the model are not what they were"),
         "an exception": (lambda: raises, "`KeyError: 'loss'` in `raises`"),
         "no scans": (lambda: keeps_none, "0 of 16 hardest scans come back"),
@@ -448,11 +447,11 @@ RIGHT_ANSWERS: RightAnswers = {
         "capitals and quotes": lambda: {job: f"'{c.upper()}' " for job, c in _CAUSES.items()},
     },
     "10.fix": {
-        "no cache": lambda: loads(Recordings),
-        "a bounded cache": lambda: loads(BoundedRecordings),
-        "lru_cache of eight": lambda: loads(LastEight),
-        "a cache that is emptied": lambda: loads(ForgetsAll),
-        "a mapped file": lambda: loads(Mapped),
+        "no cache": lambda: Recordings,
+        "a bounded cache": lambda: BoundedRecordings,
+        "lru_cache of eight": lambda: LastEight,
+        "a cache that is emptied": lambda: ForgetsAll,
+        "a mapped file": lambda: Mapped,
         "files on disk": lambda: in_files(None),
     },
     "10.transfer": {
@@ -472,8 +471,24 @@ OTHER_OUTCOMES: OtherOutcomes = {
         "None": (lambda: None, "Not attempted", "give each of the four"),
     },
     "10.fix": {
-        "the starter": (lambda: loads(CachedRecordings), "Not attempted", "still keeps all"),
-        "None": (lambda: None, "Not attempted", "hand in your function"),
+        "the starter": (lambda: CachedRecordings, "Not attempted", "still the broken one"),
+        "None": (lambda: None, "Not attempted", "hand in your class"),
+        "new workers in every epoch": (lambda: loader(), "Not yet", "is a loader, with"),
+        "no shuffle": (lambda: loader(shuffle=False), "Not yet", "is a loader, with"),
+        "four workers": (lambda: loader(num_workers=4), "Not yet", "is a loader, with"),
+        "del": (lambda: Deletes, "Not yet", "Who still refers"),
+        "empty_cache()": (lambda: EmptiesTheGPU, "Not yet", "Who still refers"),
+        "lru_cache without a bound": (lambda: Unbounded, "Not yet", "Who still refers"),
+        "lru_cache with a large one": (lambda: BoundedByCount, "Not yet", "Who still refers"),
+        "a bound of a hundred": (lambda: TenAtRandom, "Not yet", "what bounds their number"),
+        "a dict of the class": (lambda: OneForTheClass, "Not yet", "Who still refers"),
+        "blocks of shared memory": (lambda: InSharedMemory, "Not yet", "files in `/dev/shm` take"),
     },
-    "10.transfer": {"the starter": (lambda: validate, "Not attempted", "still the one from above")},
+    "10.transfer": {
+        "the starter": (lambda: validate, "Not attempted", "still the one from above"),
+        "gc.collect()": (lambda: collects, "Not yet", "the graphs of 16 batches"),
+        "del": (lambda: deletes, "Not yet", "the graphs of 16 batches"),
+        "empty_cache()": (lambda: empties_the_gpu, "Not yet", "the graphs of 16 batches"),
+        "detach()": (lambda: detaches, "Not yet", "still in shared memory"),
+    },
 }

@@ -41,6 +41,19 @@ class Captions(Dataset[str]):
         return self.captions[index]
 
 
+class CaptionTuple(Dataset[str]):
+    """The captions in a tuple."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.captions = tuple(Path(path).read_text().splitlines())
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def __getitem__(self, index: int) -> str:
+        return self.captions[index]
+
+
 class CaptionDicts(Dataset[str]):
     """The captions as records."""
 
@@ -87,7 +100,7 @@ class PackedCaptions(Dataset[str]):
     """The captions as one array of bytes; caption i ends where caption i + 1 begins."""
 
     def __init__(self, path: str | Path) -> None:
-        self.text, self.offsets = pack(Path(path).read_bytes().splitlines())
+        self.text, self.offsets = pack(Path(path).read_text().splitlines())
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -97,11 +110,26 @@ class PackedCaptions(Dataset[str]):
         return self.text[start:stop].tobytes().decode()
 
 
+class CaptionLengths(Dataset[int]):
+    """The length of each caption; the captions themselves are for the report after the epoch."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.captions = Path(path).read_text().splitlines()
+        self.lengths = np.array([len(caption) for caption in self.captions])
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def __getitem__(self, index: int) -> int:
+        return int(self.lengths[index])
+
+
 class FixedWidthCaptions(Dataset[str]):
     """The captions in a numpy array of bytes, all as wide as the longest."""
 
     def __init__(self, path: str | Path) -> None:
-        self.captions = np.array(Path(path).read_bytes().splitlines(), dtype="S")
+        lines = Path(path).read_text().splitlines()
+        self.captions = np.array([line.encode() for line in lines], dtype="S")
 
     def __len__(self) -> int:
         return len(self.captions)
@@ -114,7 +142,7 @@ class TensorCaptions(Dataset[str]):
     """The captions packed, in tensors: spawned workers share them as well."""
 
     def __init__(self, path: str | Path) -> None:
-        text, offsets = pack(Path(path).read_bytes().splitlines())
+        text, offsets = pack(Path(path).read_text().splitlines())
         self.text = torch.from_numpy(text)
         self.offsets = torch.from_numpy(offsets)
 
@@ -129,11 +157,13 @@ class TensorCaptions(Dataset[str]):
 class SharedCaptions(Dataset[str]):
     """The captions packed, in shared memory with a name: created here, attached by the workers.
 
-    The process that made it unlinks it when the dataset goes, or at its own end.
+    The process that made it unlinks it when the dataset goes, or at its own end; if it is killed,
+    Python's resource tracker does. A process that is not its child must attach with `track=False`
+    (Python 3.13), or its own tracker removes the block when it ends.
     """
 
     def __init__(self, path: str | Path) -> None:
-        text, offsets = pack(Path(path).read_bytes().splitlines())
+        text, offsets = pack(Path(path).read_text().splitlines())
         self.length = len(offsets) - 1
         content = offsets.tobytes() + text.tobytes()
         self.text_at = offsets.nbytes
@@ -171,19 +201,20 @@ def close_memory(memory: SharedMemory, unlinked_by: int | None) -> None:
         memory.unlink()
 
 
-def pack(lines: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Join lines.
+def pack(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Join texts.
 
     Returns:
-        All their bytes, and where each begins, with the end of the last one: `len(lines) + 1`.
+        All their bytes, and where each begins, with the end of the last one: `len(texts) + 1`.
     """
-    offsets = np.zeros(len(lines) + 1, dtype=np.int64)
-    np.cumsum([len(line) for line in lines], out=offsets[1:])
-    return np.frombuffer(bytearray().join(lines), dtype=np.uint8), offsets
+    encoded = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return np.frombuffer(bytearray().join(encoded), dtype=np.uint8), offsets
 
 
 LISTED = {
     "list": Captions,
+    "tuple": CaptionTuple,
     "dicts": CaptionDicts,
     "object_array": CaptionObjects,
     "pandas": CaptionFrame,

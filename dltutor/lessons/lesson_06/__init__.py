@@ -1,25 +1,33 @@
 """Lesson 06: handles that cannot be pickled, and start methods. What its notebook imports."""
 
-from dltutor.failures import children_of_workers, global_only_in_parent, missing_main_guard
 from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.main_only_class import Squares
-from dltutor.failures.unpicklable_handle import KINDS, OwnHandle, Records, records_folder
-from dltutor.lessons.lesson_06.files import import_file
-from dltutor.lessons.lesson_06.material import Tiles, write_clips
-from dltutor.tables import Table
+from dltutor.failures.unpicklable_handle import KINDS, Records, records_folder
+from dltutor.lessons.lesson_06.material import (
+    ON_ARRIVAL,
+    Loaded,
+    Tiles,
+    costs,
+    hide_the_warning,
+    private_copies,
+    source,
+    told,
+    verify,
+)
+from dltutor.lessons.lesson_06.travel import import_file
 
 __all__ = [
     "KINDS",
-    "OwnHandle",
+    "ON_ARRIVAL",
+    "Loaded",
     "Records",
-    "Squares",
-    "Table",
     "Tiles",
-    "children_of_workers",
-    "global_only_in_parent",
+    "costs",
+    "hide_the_warning",
     "import_file",
-    "missing_main_guard",
     "own_folder",
+    "private_copies",
     "records_folder",
-    "write_clips",
+    "source",
+    "told",
+    "verify",
 ]

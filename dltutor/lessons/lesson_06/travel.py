@@ -1,118 +1,126 @@
-"""Does a dataset reach its workers, and what does it deliver there?"""
+"""A dataset's class in a file: can the dataset be sent to a worker, and what arrives there?
+
+Both graders take a file, since a new interpreter cannot import a class from a cell.
+"""
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import pickle
-from collections.abc import Callable, Sequence
+import shutil
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import torch
-from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit.endings import Ending, ended_well, ending
-from dltutor.lessons.kit.outcomes import not_yet
+from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.kit.forms import a_class, blank, is_a_loader, shown
+from dltutor.lessons.kit.outcomes import error_in_your_code, not_attempted, not_yet
 from dltutor.lessons.kit.running import theirs
-from dltutor.observation import observe
+from dltutor.lessons.kit.sources import only_holds
 from dltutor.observation.texts import said, tidy
 
 Samples = list[torch.Tensor]
 
 IN_MAIN: Final = 12  # seconds for all that is done in main
-FORKED: Final = 8  # seconds for an epoch of forked workers
-SPAWNED: Final = 40  # seconds for one of a new interpreter, which imports torch first
-
-#: The start methods and numbers of workers that an answer is run with, after main alone.
-RUNS: Final = (("fork", 2), ("fork", 4), ("spawn", 1))
-
-#: Seconds that a check takes at most that runs all of them.
-AT_MOST: Final = IN_MAIN + 2 * FORKED + SPAWNED + 7
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What became of the pickle of a dataset.
-
-    Args:
-        size: Bytes that it has; 0 if there is none.
-        reason: Why there is none: the exception and its text.
-        names: The attributes that cannot be pickled.
-    """
-
-    size: int = 0
-    reason: str = ""
-    names: tuple[str, ...] = ()
+AT_MOST: Final = 75
+_WITHIN: Final = {"fork": 8, "spawn": 40}  # seconds; a new interpreter imports torch first
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an answer delivered in one epoch.
+    """What an answer delivered with workers, and in how many samples it is not what main read."""
 
-    Args:
-        method: The start method.
-        workers: How many.
-        run: How it ended.
-        wrong: How many samples are not what they are in main; one that is missing counts.
-        opened: How many times each worker opened the file, if that was counted.
-        moved: Whether the read position of a file moved that main has open.
-    """
-
-    method: str
-    workers: int
+    where: str
     run: Ending
     wrong: int = 0
-    opened: tuple[int, ...] = ()
-    moved: bool = False
-
-    @property
-    def where(self) -> str:
-        """Where it ran, as the start of a sentence."""
-        if self.method == "spawn":
-            return "in a new interpreter (spawn)"
-        return f"under {self.method}, with {self.workers} workers"
 
 
-def packed(thing: Any) -> tuple[bytes, str]:
-    """The pickle of something, or why there is none: (b"", the message)."""
-    try:
-        return pickle.dumps(thing), ""
-    except Exception as error:  # a __getstate__ may raise anything
-        return b"", tidy(said(type(error).__name__, str(error)))
+def import_file(path: str | Path) -> ModuleType:
+    """Import a Python file as it is now, also if it was imported before.
 
-
-def without_pickle(thing: Any) -> list[str]:
-    """The names of its attributes that cannot be pickled."""
-    return [name for name, value in vars(thing).items() if packed(value)[1]]
-
-
-def sent(dataset: Any) -> tuple[bytes, Sent]:
-    """The pickle of an answer's dataset, and what to tell of it."""
-    with theirs():
-        pickled, reason = packed(dataset)
-        names = tuple(without_pickle(dataset)) if reason else ()
-    return pickled, Sent(len(pickled), reason, names)
-
-
-def travels(sent: Sent, what: str, question: str) -> None:
-    """Go on only where a dataset could be pickled.
-
-    Args:
-        sent: What became of it.
-        what: Its name, as the start of a sentence.
-        question: What to ask where it could not.
-
-    Raises:
-        Rejected: It could not.
+    Its folder goes to the front of `sys.path`, which multiprocessing hands on to every worker.
     """
-    if sent.reason:
-        names = " and ".join(f"`{name}`" for name in sent.names)
-        held = f" It is in {names}." if names else ""
-        not_yet(f"{what} cannot be pickled: `{sent.reason}`.{held} {question}")
+    path = Path(path).absolute()
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)  # of how it was a second ago
+    sys.modules.pop(path.stem, None)
+    importlib.invalidate_caches()
+    return importlib.import_module(path.stem)
 
 
-def one_by_one(dataset: Any, indices: Sequence[int]) -> Samples:
+def a_fixed_file(answer: Any, starter: type) -> Path:
+    """The answer, if it is a file that no longer holds the starter alone. It is not imported."""
+    if blank(answer):
+        not_attempted(f"give the check the file that holds `{starter.__name__}`.")
+    if not isinstance(answer, (str, Path)):
+        error_in_your_code(
+            f"the check takes the path of a file, got {shown(answer)}. It starts a new "
+            "interpreter, and that can import a file, not a cell."
+        )
+    path = Path(answer).absolute()
+    if not path.is_file():
+        error_in_your_code(f"there is no file {path.name!r}. Run the cell that writes it first.")
+    if only_holds(path.read_text(errors="replace"), starter):
+        not_attempted(
+            f"`{starter.__name__}` is still the broken one from above. Change it, run its cell, "
+            "then this one."
+        )
+    return path
+
+
+def class_in(path: Path, name: str) -> Any:
+    """Import a learner's file and take its dataset's class."""
+    multiprocessing.set_start_method("spawn", force=True)
+    with theirs():
+        found = getattr(import_file(path), name, None)
+    if (chosen := multiprocessing.get_start_method()) != "spawn":
+        not_yet(
+            f"your file sets the start method of the whole process to {chosen}. That hides the "
+            "error on this machine; Windows has no fork. Fix what is sent."
+        )
+    if is_a_loader(found):
+        not_yet(
+            f"`{name}` is a loader, with a `num_workers` of its own. The exercise keeps its "
+            "workers and fixes what they are sent: the dataset's class."
+        )
+    if found is None:
+        error_in_your_code(f"there is no `{name}` in {path.name}.")
+    return a_class(found)
+
+
+def problem_with(thing: Any) -> str:
+    """Why something cannot be pickled: the exception and its text, or an empty text."""
+    try:
+        pickle.dumps(thing)
+    except Exception as error:  # a __getstate__ may raise anything
+        return tidy(said(type(error).__name__, str(error)))
+    return ""
+
+
+def sent(dataset: Any) -> tuple[bytes, str]:
+    """The pickle of an answer's dataset, or why there is none and which attributes it lies in."""
+    with theirs():
+        try:
+            return pickle.dumps(dataset), ""
+        except Exception:
+            problem = problem_with(dataset)
+        state = dataset.__getstate__()  # what goes into the pickle: all attributes, or fewer
+        state = state if isinstance(state, dict) else {}
+        held = [f"`{name}`" for name, value in state.items() if problem_with(value)]
+    return b"", f"`{problem}`." + (f" It is in {' and '.join(held)}." if held else "")
+
+
+def read(dataset: Any, indices: Sequence[int]) -> Samples:
     """These samples, without a loader."""
-    return [torch.as_tensor(dataset[index]) for index in indices]
+    with theirs():
+        return [torch.as_tensor(dataset[index]) for index in indices]
 
 
 def wrong_of(samples: Samples, expected: Samples) -> int:
@@ -122,55 +130,29 @@ def wrong_of(samples: Samples, expected: Samples) -> int:
 
 
 def epoch(
-    dataset: Any,
-    indices: Sequence[int],
-    expected: Samples,
-    *,
-    method: str,
-    workers: int,
-    init: Callable[[int], None] | None = None,
+    dataset: Any, indices: Sequence[int], expected: Samples, method: str, workers: int
 ) -> Epoch:
-    """One epoch with workers.
+    """Read these samples with workers."""
+    samples: Samples = []
 
-    Args:
-        dataset: The dataset.
-        indices: What is read, in this order.
-        expected: The samples at these indices.
-        method: "fork", or "spawn" for new interpreters.
-        workers: How many.
-        init: A `worker_init_fn`.
-    """
-    arrived: Samples = []
-
-    def collect(loader: DataLoader[Any]) -> None:
+    def collect(loader: Any) -> None:
         for batch in loader:
-            # Copied out of shared memory.
-            arrived.extend(torch.as_tensor(sample).clone() for sample in batch)
+            samples.extend(torch.as_tensor(sample).clone() for sample in batch)
 
-    with theirs():
-        loader = DataLoader(
-            dataset,
-            batch_size=4,
-            sampler=indices,
-            num_workers=workers,
-            multiprocessing_context=method,
-            worker_init_fn=init,
-        )
-    seconds = FORKED if method == "fork" else SPAWNED
-    run = ending(observe(loader, deadline=seconds, consume=collect))
-    return Epoch(method, workers, run, wrong_of(arrived, expected))
+    run = run_loader(
+        dataset,
+        collect,
+        workers=workers,
+        within=_WITHIN[method],
+        method=method,
+        batch_size=4,
+        sampler=indices,
+    )
+    return Epoch(where(workers, method), run, wrong_of(samples, expected))
 
 
 def arrived(epoch: Epoch, question: str) -> None:
-    """Go on only where an epoch finished.
-
-    Args:
-        epoch: The epoch.
-        question: What to ask where it raised or a worker died.
-
-    Raises:
-        Rejected: It did not finish.
-    """
+    """Go on only where an epoch finished; the question is asked where it raised or died."""
     if epoch.run.end == "raised":
         not_yet(f"{epoch.where}, it ends with {epoch.run.error} {question}")
     ended_well(epoch.run, epoch.where, died=question)

@@ -1,27 +1,241 @@
-"""Boxes around the things in each image; files of captions; five datasets; a drawing."""
+"""What each process has for itself while a loader runs; boxes in images; files of captions."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from multiprocessing import active_children
+from os import getpid
 from pathlib import Path
+from sys import getsizeof
 from typing import Any, Final
 
 import numpy as np
+import psutil
+from matplotlib import rc_context
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
+from dltutor.display.figure import MemoryFigure
+from dltutor.display.style import MAIN, STYLE, TEXT, color_of
+from dltutor.failures.kit.gauge import sent_to_spawned
 from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.material.captions import CaptionDicts, CaptionObjects, FixedWidthCaptions
-from dltutor.observation.memory.timeline import ProcessCurves, Timeline
+from dltutor.failures.material import captions
+from dltutor.observation import observe
+from dltutor.tables import Table, size
 
+_MARK: Final = 60_000  # captions after which a reading has a column of its own
+_MB: Final = 1 << 20
 _CROWD: Final = 80  # boxes in one image; the others have 0 to 5
 _PLACES: Final = ("a lake", "the Café", "\N{GREEK SMALL LETTER OMEGA} Square", "a very long wall")
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Bytes, as psutil read them between two batches.
+
+    Args:
+        samples: How many had been delivered by then.
+        own: What belongs to each worker alone (USS); without workers: to main.
+        seen: All that the first of these can see (RSS), as `htop` shows it.
+        together: What all processes take up (PSS), without files: those are shared with whoever
+            else runs torch here. NaN where this system does not know it.
+    """
+
+    samples: int
+    own: tuple[int, ...]
+    seen: int
+    together: float
+
+    @property
+    def rest(self) -> float:
+        """What main has, and what the workers share with it."""
+        return self.together - sum(self.own)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a run of a loader took up.
+
+    Args:
+        curve: All readings, in order.
+        columns: The ones that the table shows, by its headings.
+    """
+
+    curve: tuple[Reading, ...]
+    columns: dict[str, Reading]
+
+    @property
+    def first(self) -> Reading:
+        """With the first batch."""
+        return self.columns["first batch"]
+
+    @property
+    def last(self) -> Reading:
+        """At the end of the first epoch, or where it was stopped."""
+        return self.columns["end of the epoch"]
+
+    def part_of(self, listed: int) -> str:
+        """How much each worker (or main) grew by, as a part of so many bytes, in words."""
+        share = (sum(self.last.own) - sum(self.first.own)) / len(self.last.own) / listed
+        limits = ((0.1, "next to nothing"), (0.4, "a small part"), (0.7, "about half"))
+        return next((words for limit, words in limits if share < limit), "nearly all")
+
+    def table(self, listed: int) -> Table:
+        """What belongs to whom; its title compares the growth with so many bytes."""
+        found = self.columns.values()
+        rows: dict[str, list[float]] = {
+            f"W{number}, its own (USS)": [each.own[number] for each in found]
+            for number in range(len(self.last.own))
+        }
+        if not np.isnan(self.last.together):
+            rows["main, and what all share"] = [each.rest for each in found]
+            rows["all together (PSS)"] = [each.together for each in found]
+        rows["W0 as htop shows it (RES)"] = [each.seen for each in found]
+        return Table(
+            f"In the first epoch each worker grew by {self.part_of(listed)} of the list",
+            tuple((name, *map(size, sizes)) for name, sizes in rows.items()),
+            ("", *self.columns),
+        )
+
+
+def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Memory:
+    """Run a loader, and read now and then how much memory belongs to whom.
+
+    Args:
+        loader: The loader.
+        epochs: How many times it runs.
+        until: Stop after so many samples; 0 for never.
+    """
+    curve: list[Reading] = []
+    columns: dict[str, Reading] = {}
+
+    def train(loader: DataLoader[Any]) -> None:
+        others, samples = set(active_children()), 0
+        started = max(loader.num_workers - 1, 0)  # by now each worker has delivered a batch
+        end = len(loader) - 10  # after that the sampler gives back its shuffled order
+        for epoch in range(1, epochs + 1):
+            for number, batch in enumerate(loader):
+                samples += len(batch)
+                stop = bool(until) and samples >= until
+                heading = ""
+                if number == started:
+                    heading = "first batch" if epoch == 1 else f"first batch of epoch {epoch}"
+                elif (stop or number == end) and epoch == 1:
+                    heading = "end of the epoch"
+                elif epoch == 1 and samples - len(batch) < _MARK <= samples:
+                    heading = f"{_MARK:,} samples"
+                # Often at first, when a worker grows fast.
+                if heading or (number > started and not number & number - 1) or not number % 100:
+                    curve.append(_read(samples, set(active_children()) - others))
+                    if heading:
+                        columns[heading] = curve[-1]
+                if stop:
+                    return
+
+    gc.collect()  # one that is due would run in the workers
+    ended = observe(loader, consume=train)
+    if ended.end != "finished":
+        raise RuntimeError(f"the run did not finish:\n{ended}")
+    return Memory(tuple(curve), columns)
+
+
+def _read(samples: int, workers: set[Any]) -> Reading:
+    pids = sorted(worker.pid for worker in workers)
+    own = [psutil.Process(pid).memory_full_info() for pid in pids or (getpid(),)]
+    together = sum(map(_share_of, (getpid(), *pids)))
+    return Reading(samples, tuple(each.uss for each in own), own[0].rss, together)
+
+
+def _share_of(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+        kb = {name: int(value.split()[0]) for name, value in (line.split(":") for line in lines)}
+        return 1024 * (kb["Pss_Anon"] + kb["Pss_Shmem"])
+    except (OSError, KeyError):
+        return float("nan")
+
+
+def draw(listed: int, **runs: Memory) -> MemoryFigure:
+    """Draw how much each process grew since the first batch, run beside run, on one scale.
+
+    Args:
+        listed: The bytes of the list, drawn as a line for each worker.
+        runs: The runs, by their titles.
+    """
+    with rc_context(STYLE):
+        figure = MemoryFigure(figsize=(7.2, 3.2))
+        panels = figure.subplots(1, len(runs), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, (title, run) in zip(panels, runs.items(), strict=True):
+            x = [each.samples / 1000 for each in run.curve]
+            own = np.array([each.own for each in run.curve]).T
+            own = (own - np.array(run.first.own)[:, None]) / _MB
+            roles = [f"W{number}" for number in range(len(own))]
+            axes.stackplot(x, own.clip(min=0), labels=roles, colors=[*map(color_of, roles)])
+            rest = [(each.rest - run.first.rest) / _MB for each in run.curve]
+            axes.plot(x, rest, color=MAIN, linewidth=2, label="main, and what all share")
+            for copies in range(1, len(own) + 1):
+                axes.axhline(copies * listed / _MB, color=TEXT, linestyle=":", linewidth=1)
+            axes.text(
+                0,
+                len(own) * listed / _MB,
+                "the list, once for each worker",
+                va="bottom",
+                in_layout=False,
+            )
+            axes.set_title(title)
+            axes.margins(y=0.12)
+            axes.set_xlabel("thousand samples")
+        panels[0].set_ylabel("MB more than with the first batch")
+        handles, names = panels[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def size_of(listed: Any) -> int:
+    """The bytes of a list: its pointers and all its objects, those of lists in it too."""
+    return getsizeof(listed) + (sum(map(size_of, listed)) if isinstance(listed, list) else 0)
+
+
+def count_in(thing: object) -> int:
+    """The number that an object begins with in memory, read without taking hold of the object."""
+    return ctypes.c_uint32.from_address(id(thing)).value
+
+
+#: The five datasets of "09.diagnose", between the list and two without objects.
+KEPT: Final = {
+    "the list": captions.Captions,
+    "A, a tuple": captions.CaptionTuple,
+    "B, numpy of dtype object": captions.CaptionObjects,
+    "C, numpy of dtype S": captions.FixedWidthCaptions,
+    "D, the list; lengths are read": captions.CaptionLengths,
+    "E, dicts": captions.CaptionDicts,
+    "packed bytes": captions.PackedCaptions,
+    "packed bytes, in tensors": captions.TensorCaptions,
+}
+
+
+def growth_of_each() -> Table:
+    """What a forked worker grows by with each of `KEPT`, and what a spawned one is sent."""
+    path = captions.shared_captions(200_000)
+    listed = size_of(captions.Captions(path).captions)
+    rows = []
+    for name, kind in KEPT.items():
+        dataset: Dataset[Any] = kind(path)
+        loader = DataLoader(
+            dataset, batch_size=100, shuffle=True, num_workers=1, multiprocessing_context="fork"
+        )
+        grows = memory_of(loader, until=20_000).part_of(listed)
+        sent = sent_to_spawned(dataset)
+        rows.append((name, grows, size(sent) if sent > 1024 else "a descriptor"))
+    header = ("kept as", "a forked worker grows by", "a spawned worker is sent")
+    return Table("One worker, 20,000 of 200,000 captions", tuple(rows), header)
 
 
 class Boxes(Dataset[Array]):
@@ -68,45 +282,7 @@ def write_boxes(path: Path, *, images: int, seed: int) -> None:
     counts[images // 2] = _CROWD
     rows = rng.integers(260, 4000, (int(counts.sum()), 4))
     starts = np.cumsum([0, *counts])
-    listed = [rows[a:b].tolist() for a, b in pairwise(starts)]
-    path.write_text(json.dumps(listed))
-
-
-class CaptionTuple(Dataset[str]):
-    """The captions in a tuple."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.captions = tuple(Path(path).read_text(encoding="utf-8").splitlines())
-
-    def __len__(self) -> int:
-        return len(self.captions)
-
-    def __getitem__(self, index: int) -> str:
-        return self.captions[index]
-
-
-class CaptionLengths(Dataset[int]):
-    """The length of each caption; the captions themselves are for the report after the epoch."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.captions = Path(path).read_text(encoding="utf-8").splitlines()
-        self.lengths = np.array([len(caption) for caption in self.captions])
-
-    def __len__(self) -> int:
-        return len(self.captions)
-
-    def __getitem__(self, index: int) -> int:
-        return int(self.lengths[index])
-
-
-#: The five datasets of "09.diagnose".
-FIVE: Final[dict[str, Callable[[Path], Dataset[Any]]]] = {
-    "A": CaptionTuple,
-    "B": CaptionObjects,
-    "C": FixedWidthCaptions,
-    "D": CaptionLengths,
-    "E": CaptionDicts,
-}
+    path.write_text(json.dumps([rows[a:b].tolist() for a, b in pairwise(starts)]))
 
 
 def write_captions(path: Path, count: int) -> None:
@@ -122,16 +298,3 @@ def write_captions(path: Path, count: int) -> None:
     third = count // 3
     lines[third : third + 4] = ["", f" {lines[5]} ", lines[7], " and ".join(lines[:3])]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def workers_own(timeline: Timeline) -> Timeline:
-    """The workers of a run without main, and without what they share with others, to be drawn.
-
-    Where a timeline has no PSS, its areas are USS.
-    """
-    workers = (life for life in timeline.processes if life.role in timeline.workers)
-    return replace(timeline, processes=tuple(_unshared(life) for life in workers))
-
-
-def _unshared(life: ProcessCurves) -> ProcessCurves:
-    return replace(life, values={**life.values, "pss": np.full_like(life.values["pss"], np.nan)})

@@ -7,33 +7,30 @@ from typing import Any, Final
 
 import numpy as np
 
-from dltutor.lessons.lesson_09 import rewrite
-from dltutor.lessons.lesson_09.growth import Task
+from dltutor.lessons.lesson_09.fix import Task, grader
 from dltutor.lessons.lesson_09.material import Array, Boxes, PackedBoxes, write_boxes
 
 
-def _is_boxes(sample: Any) -> bool:
-    return (
-        isinstance(sample, np.ndarray)
-        and sample.dtype == np.float32
-        and sample.ndim == 2
-        and sample.shape[1] == 4
-    )
+def _same(sample: Any, truth: Array) -> bool:
+    is_array = isinstance(sample, np.ndarray) and sample.dtype == truth.dtype
+    return is_array and np.array_equal(sample, truth)
 
 
-def _told(sample: Array) -> str:
+def _told(sample: Any) -> str:
+    if not isinstance(sample, np.ndarray):
+        return f"of the type `{type(sample).__name__}`"
+    if sample.dtype != np.float32 or sample.shape[1:] != (4,):
+        return f"an array of {sample.dtype} with the shape {sample.shape}"
     first = f", the first {sample[0].astype(int).tolist()}" if len(sample) else ""
     return f"{len(sample)} box{'' if len(sample) == 1 else 'es'}{first}"
 
 
-TASK: Final = Task(
+BOXES: Final = Task(
     noun="image",
-    kind="a numpy array of float32 with 4 columns",
-    is_kind=_is_boxes,
-    same=lambda sample, truth: bool(np.array_equal(sample, truth)),
+    same=_same,
     told=_told,
     broken=Boxes,
     packed=PackedBoxes,
-    write=partial(write_boxes, images=20_000, seed=2),
+    write=partial(write_boxes, images=25_000, seed=2),
 )
-GRADER: Final = rewrite.grader(TASK)
+GRADER: Final = grader(BOXES)

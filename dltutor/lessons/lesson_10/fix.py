@@ -1,193 +1,190 @@
-"""Grade "10.fix": a loader whose workers do not fill up, run for epochs over fresh recordings."""
+"""Grade "10.fix": a dataset whose workers do not fill up, run for epochs over fresh recordings."""
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset, RandomSampler
+from torch.utils.data import DataLoader
 
+from dltutor.display.stack import MB
 from dltutor.failures.growing_cache import CachedRecordings
-from dltutor.lessons.kit.endings import ended_well
+from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import blank
-from dltutor.lessons.kit.outcomes import (
-    Result,
-    correct,
-    error_in_your_code,
-    not_attempted,
-    not_yet,
-)
+from dltutor.lessons.kit.forms import a_fixed_class
+from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
-from dltutor.lessons.kit.sources import same_class
-from dltutor.lessons.lesson_10.epochs import (
-    EPOCHS,
-    LENGTH,
-    WITHIN,
-    Ran,
-    fresh_recordings,
-    run_epochs,
-)
+from dltutor.system import processes
 
-_MAKING: Final = 8  # seconds for making the loader
-LIMIT: Final = 24  # MB that a worker may grow by
-_EACH: Final = LENGTH * 4 / 1e6  # MB of a recording
+EPOCHS: Final = 3
+LIMIT: Final = 24  # MB that anything may grow by
+_RECORDINGS: Final = 64
+_LENGTH: Final = 300_000  # numbers in each
+_EACH: Final = _LENGTH * 4 / MB  # MB of one in memory
+_MAKING, _WITHIN, _BRIEFLY = 8, 20, 6  # seconds for the dataset, three epochs, one epoch
+_READ_EVERY: Final = 4  # batches
 
 
-def look(answer: Any) -> Any:
-    """The answer, if it can be a function that makes the loader."""
-    if blank(answer):
-        not_attempted("hand in your function: its name, without parentheses.")
-    if isinstance(answer, (type, DataLoader, Dataset)) or not callable(answer):
-        error_in_your_code(
-            "the check takes the function that makes the loader, `my_loader`, without parentheses."
-        )
-    return answer
+@dataclass(frozen=True)
+class Ran:
+    """What a dataset did in its runs.
+
+    Args:
+        ends: Of each run, by its number of workers.
+        epochs: What each epoch of each run brought, likewise.
+        expected: The right samples, in the order of the files.
+        grew: "worker", "main", "others" or "files" -> by how many MB, in the run with two workers.
+    """
+
+    ends: dict[int, Ending]
+    epochs: dict[int, list[list[float]]]
+    expected: list[float]
+    grew: dict[str, float]
 
 
 def gather(answer: Any) -> Ran:
-    """Make the loader for other recordings, and run it for its epochs."""
-    paths = fresh_recordings()
-
-    def make() -> DataLoader[Any]:
-        return _look_at(made(answer, paths, call="my_loader(paths)", within=_MAKING), answer)
-
-    return run_epochs(make, paths)
-
-
-def _look_at(loader: Any, answer: Any) -> DataLoader[Any]:
-    if not isinstance(loader, DataLoader):
-        name = getattr(answer, "__name__", "your function")
-        error_in_your_code(f"`{name}(paths)` returns a {type(loader).__name__}, not a DataLoader.")
-    kept = loader.num_workers == 2 and loader.persistent_workers
-    kept = kept and isinstance(loader.sampler, RandomSampler)
-    if kept and same_class(type(loader.dataset), CachedRecordings):
-        not_attempted(
-            "`MyRecordings` still keeps all that it reads. Change it, run its cell, then this one."
+    """Three epochs by two workers, and one by none and by four, over other recordings."""
+    folder, random = tempfile.mkdtemp(), np.random.default_rng(10)
+    paths = tuple(str(Path(folder, f"{number:03}.npy")) for number in range(_RECORDINGS))
+    for loudness, path in enumerate(paths, start=1):
+        np.save(path, random.integers(-400 * loudness, 400 * loudness, _LENGTH, dtype=np.int16))
+    expected = [float(np.abs(np.load(path).astype(np.float32)).mean()) for path in paths]
+    growth, ends, brought = _Growth(), dict[int, Ending](), dict[int, list[list[float]]]()
+    dataset = made(answer, paths, call=f"{answer.__name__}(paths)", within=_MAKING)
+    growth.begin()
+    for workers in (2, 0, 4):
+        brought[workers] = []
+        ends[workers] = run_loader(
+            dataset,
+            partial(_epoch, brought[workers], growth if workers == 2 else None),
+            workers=workers,
+            within=_WITHIN if workers == 2 else _BRIEFLY,
+            epochs=EPOCHS if workers == 2 else 1,
+            batch_size=4,
+            shuffle=True,
+            persistent_workers=workers > 0,
         )
-    return loader
+        if ends[workers].end != "finished" or max(growth.most.values()) > LIMIT:
+            break
+    return Ran(ends, brought, expected, growth.most)
+
+
+def _epoch(brought: list[list[float]], growth: _Growth | None, loader: DataLoader[Any]) -> None:
+    brought.append([])
+    for number, batch in enumerate(loader):
+        if getattr(batch, "ndim", 0) != 1:
+            raise TypeError("a sample must stay what it was: a tensor with one number")
+        brought[-1].extend(batch.tolist())
+        if growth and number % _READ_EVERY == 0:
+            growth.read()
+
+
+class _Growth:
+    """By how many MB workers, main, other processes and files in `/dev/shm` grow from now on."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        gc.freeze()  # a later collection would copy what main shares with the kernel
+        self.files: set[int] = set(_files())
+        self.others: set[int | None] = set()
+        self.first = self._sizes()
+        self.most: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """The dataset is made: what this process starts from now on is a worker."""
+        self.others = {child.pid for child in multiprocessing.active_children()}
+        self.read()
+
+    def read(self) -> None:
+        for what, size in self._sizes().items():
+            grown = size - self.first.setdefault(what, size)
+            self.most[what] = max(grown, self.most.get(what, 0.0))
+
+    def _sizes(self) -> dict[str, float]:
+        workers = {child.pid for child in multiprocessing.active_children()} - self.others
+        files = _files()
+        sizes = {
+            "main": _held([os.getpid()]),
+            "others": _held(processes.descendants(os.getpid()) - workers),
+            "files": sum(files[inode] for inode in files.keys() - self.files),
+        }
+        return {"worker": _held(workers) / len(workers), **sizes} if workers else sizes
+
+
+def _held(pids: Iterable[int | None]) -> float:
+    # MB that processes have written and share with nobody; files that they map are left out.
+    held = 0
+    for pid in pids:
+        with suppress(OSError):  # it has ended
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            held += sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
+    return held * 1024 / MB
+
+
+def _files() -> dict[int, float]:
+    # Inode -> MB of what has a name in /dev/shm; torch's own come and go.
+    sizes = {}
+    for path in Path("/dev/shm").rglob("*"):
+        with suppress(OSError):
+            if path.is_file() and not path.name.startswith("torch_"):
+                sizes[path.stat().st_ino] = path.stat().st_blocks * 512 / MB
+    return sizes
+
+
+_GREW: Final = {
+    "main": "making your dataset took {mb} in main. That is fine where the archive fits into "
+    "memory, since forked workers share it; this one does not.",
+    "worker": "each worker grew by {mb} in three epochs, as much as {recordings} of the 64 "
+    "recordings. Who still refers to a recording when its sample is done, and what bounds their "
+    "number?",
+    "others": "the workers stay small, and what else your code started grew by {mb}. The "
+    "recordings have moved to another process. What bounds them there?",
+    "files": "the workers stay small, and new files in `/dev/shm` take {mb}. What lies there lies "
+    "in memory. What bounds it?",
+}
 
 
 def judge(ran: Ran) -> Result:
-    """Correct if all samples came, shuffled, from two workers, and nobody grew."""
-    ended_well(ran.end)
-    _every_sample_came(ran)
-    _workers_stayed(ran)
-    _nothing_else_grew(ran)
-    if ran.grew > LIMIT:
-        not_yet(_why_it_grew(ran))
-    number = len(ran.expected) * EPOCHS
+    """Correct if all samples came, from any number of workers, and nothing grew."""
+    for workers, end in ran.ends.items():
+        ended_well(end, where(workers), died="Which of your lines ends a process?")
+        for came in ran.epochs[workers]:
+            _every_sample_came(came, ran.expected, where(workers))
+    for what, text in _GREW.items():
+        mb = ran.grew[what]
+        if mb > LIMIT:
+            not_yet(text.format(mb=f"{mb:.0f} MB", recordings=f"{mb / _EACH:.0f}"))
     return correct(
-        f"{number} of {number} samples are right, in {EPOCHS} epochs of two workers that live "
-        f"through all of them, and no worker grew by more than {LIMIT} MB. The broken one is past "
-        "twice that by then, and goes on."
+        f"All {_RECORDINGS} samples are right in each of {EPOCHS} epochs with two workers, without "
+        f"workers, and with four. No worker grew by more than {LIMIT} MB, and nothing else did."
     )
 
 
-def _every_sample_came(ran: Ran) -> None:
-    expected = ran.expected
-    for came in ran.samples:
-        if len(came) != len(expected):
-            not_yet(f"{len(came)} of {len(expected)} samples came in an epoch.")
-        right = np.isclose(sorted(came), sorted(expected), rtol=1e-4)
-        if not right.all():
-            not_yet(
-                f"{int((~right).sum())} of {len(expected)} samples are not the loudness of a "
-                "recording any more. What does your cache give back?"
-            )
-    if all(np.allclose(came, expected, rtol=1e-4) for came in ran.samples):
+def _every_sample_came(came: list[float], expected: list[float], where: str) -> None:
+    if len(came) != len(expected):
+        not_yet(f"{where}, {len(came)} of {len(expected)} samples came in an epoch.")
+    right = np.isclose(sorted(came), sorted(expected), rtol=1e-4)
+    if not right.all():
         not_yet(
-            "the samples came in the order of their files, in every epoch: `shuffle=True` is gone. "
-            "Each worker then keeps to one half, and two halves are the whole archive all the same."
+            f"{where}, {int((~right).sum())} of {len(expected)} samples are not the loudness of "
+            "their recording. What does `load` return for each index?"
         )
-
-
-def _workers_stayed(ran: Ran) -> None:
-    if ran.asked_workers == 0:
-        not_yet(
-            f"`num_workers=0`: now main {'keeps the cache' if ran.main > LIMIT else 'loads'}, and "
-            f"grew by {ran.main:.0f} MB. The exercise keeps its two workers and fixes what they "
-            "run."
-        )
-    if ran.asked_workers != 2:
-        not_yet(f"`num_workers={ran.asked_workers}`: the exercise keeps its two workers.")
-    if ran.lived_on:
-        return
-    fact = "`persistent_workers=False` ends the workers after each epoch and starts new ones"
-    if ran.grew_in_one > LIMIT:
-        not_yet(
-            f"{fact}: what they kept goes with them, and every file is read again. That hides it: "
-            f"within one epoch a worker still grew by {ran.grew_in_one:.0f} MB. How long is an "
-            "epoch with 400 GB?"
-        )
-    not_yet(
-        f"{fact}. Yours grow by {ran.grew_in_one:.0f} MB at most in an epoch, so nothing is hidden "
-        "by that. But the exercise has two workers that live through all epochs. Can yours?"
-    )
-
-
-def _nothing_else_grew(ran: Ran) -> None:
-    if ran.taken > LIMIT:
-        not_yet(
-            f"your function took {ran.taken:.0f} MB in main before the first batch: all recordings "
-            "at once. Fine if they fit, and shared by forked workers; this archive does not fit."
-        )
-    if ran.others > LIMIT:
-        not_yet(
-            f"the workers stay small, and a process that your code started grew by "
-            f"{ran.others:.0f} MB: the cache has moved. What bounds it there?"
-        )
-    if ran.files > LIMIT:
-        not_yet(
-            f"the workers stay small, and new files in `/dev/shm` take {ran.files:.0f} MB. What "
-            "lies there lies in memory: the cache has moved. What bounds it there?"
-        )
-
-
-def _why_it_grew(ran: Ran) -> str:
-    """A sentence for an answer whose workers grew: the usual wrong fixes, told by name."""
-    still = f"each worker still grew by {ran.grew:.0f} MB in three epochs"
-    samples = len(ran.expected) * EPOCHS
-    if ran.collections >= samples // 2:
-        return (
-            f"the garbage collector ran {ran.collections} times for {samples} samples, and "
-            f"{still}. It frees what nobody refers to any more. Who refers to each recording?"
-        )
-    for bound in ran.bounds:
-        if bound is None:
-            return (
-                f"`lru_cache(maxsize=None)` has no bound, and {still}. It is the same dict, "
-                "written by somebody else."
-            )
-        return (
-            f"`lru_cache` has a bound, `maxsize={bound}`, and {still}. It counts entries, not "
-            f"bytes: {bound} recordings of {_EACH:g} MB are {bound * _EACH:.0f} MB in each worker."
-        )
-    if ran.dict_of_class:
-        return (
-            f"one dict for the class instead of one for each object, and {still}. A worker is a "
-            "process: it has a class of its own, too."
-        )
-    if "empty_cache" in ran.names:
-        return (
-            f"`torch.cuda.empty_cache()` gives back what torch keeps in reserve on a GPU, and "
-            f"{still}. Which memory is it that grows, and who keeps it?"
-        )
-    if "del" in ran.names:
-        return (
-            f"`del` takes away a name, not what it stood for, and {still}. Where else does the "
-            "recording have a name?"
-        )
-    return (
-        f"{still}, and may grow by the size of 20 recordings. How many does it keep by then, and "
-        "what bounds their number?"
-    )
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
-    look=look,
-    runs="three epochs over 64 fresh recordings",
-    at_most=_MAKING + WITHIN + 6,
+    look=partial(a_fixed_class, starter=CachedRecordings),
+    runs=f"{EPOCHS} epochs of {_RECORDINGS} fresh recordings with two workers, one without and one "
+    "with four",
+    at_most=_MAKING + _WITHIN + 2 * _BRIEFLY + 4,
 )

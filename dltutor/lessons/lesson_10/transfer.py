@@ -3,186 +3,229 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+from weakref import WeakSet
 
 import torch
-from torch.utils.data import DataLoader
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.gauge import MEGABYTE
+from dltutor.failures.kit.gauge import MEGABYTE, Gauge
 from dltutor.lessons.kit.endings import Ending, ended_well, ending
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_function
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.lesson_10 import validation
-from dltutor.lessons.lesson_10.memory import count_collections, names_in, small_garbage
 from dltutor.observation import observe
 
+_SIDE, _BATCH, _BATCHES = 64, 16, 16
+_MB: Final = _BATCH * 3 * _SIDE * _SIDE * 4 / MEGABYTE  # of the images of a batch
 _WITHIN: Final = 20  # seconds
 _SEED: Final = 41
 _FEW: Final = 4  # batches that may be alive: the one in the loop, and some on their way out
-_BATCH: Final = validation.BATCH_BYTES / MEGABYTE
+
+
+class Scans(Dataset[tuple[torch.Tensor, int]]):
+    """Scans of ten kinds; other seeds give others."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return _BATCH * _BATCHES
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        random = torch.Generator().manual_seed(self.seed * 1_000_003 + index)
+        return torch.rand(3, _SIDE, _SIDE, generator=random), index % 10
+
+
+def make_model() -> nn.Module:
+    """A small classifier, always the same."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 8, 5, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 30 * 30, 10))
+
+
+def scans_loader(seed: int = 0) -> DataLoader[Any]:
+    """Scans in batches of 16, by two forked workers."""
+    return DataLoader(Scans(seed), _BATCH, num_workers=2, multiprocessing_context="fork")
+
+
+def validate(model: nn.Module, loader: DataLoader[Any]) -> tuple[Any, list[torch.Tensor]]:
+    """The mean loss, and the hardest scan of each batch, for a person to look at."""
+    total: Any = 0
+    hardest = []
+    for images, labels in loader:
+        losses = torch.nn.functional.cross_entropy(model(images), labels, reduction="none")
+        total = total + losses.mean()
+        hardest.append(images[losses.argmax()])
+    return total / len(loader), hardest
 
 
 @dataclass(frozen=True)
 class Validated:
-    """What a validation did. Sizes are in MB.
+    """What a validation did.
 
     Args:
         end: How it ended.
-        graphs: What was alive in graphs, before each batch and after the last.
-        shared: What was alive of batches in shared memory, likewise.
-        left: The same two when the function had returned, and only its result was kept.
-        fault: What is wrong with the result, in a sentence, or nothing.
-        collections: How many full garbage collections there were.
-        names: The names that the function uses, and "del".
-        harm: What is not as before, in a sentence, or nothing.
+        graphs: Of how many batches a graph was alive, after the last, and after the return.
+        shared: MB of batches in shared memory, likewise.
+        wrong: What is wrong with the result, in a sentence, or nothing.
+        harm: What of the model is not as before, likewise.
     """
 
     end: Ending
     graphs: tuple[float, ...] = ()
     shared: tuple[float, ...] = ()
-    left: tuple[float, float] = (0.0, 0.0)
-    fault: str = ""
-    collections: int = 0
-    names: frozenset[str] = frozenset()
+    wrong: str = ""
     harm: str = ""
+
+
+class _Saved:
+    # What a graph keeps for a backward pass; the tensor itself may lead back to the graph.
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor.detach()
+
+
+class _Watched:
+    """A loader that notes what is alive with its second batch, and after its last."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self._loader, self._gauge, self._saved = loader, Gauge(), WeakSet[_Saved]()
+        self.notes: list[tuple[int, float]] = []
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, batch in enumerate(self._loader):
+            if number == 1:
+                self.note()
+            yield batch
+        del batch
+        self.note()
+
+    def note(self) -> None:
+        self.notes.append((len(self._saved), self._gauge.shared()))
+
+    def pack(self, tensor: torch.Tensor) -> _Saved:
+        saved = _Saved(tensor)
+        self._saved.add(saved)
+        return saved
 
 
 def gather(answer: Any) -> Validated:
     """One validation of 16 batches, by two workers."""
-    model = validation.make_model(_SEED)
-    loader = validation.WatchedLoader(validation.scans_loader(_SEED), model)
+    model, watched = make_model(), _Watched(scans_loader(_SEED))
     before = [each.detach().clone() for each in model.state_dict().values()]
-    training = _training(model)
 
     def run(_: DataLoader[Any]) -> Any:
-        hooks = torch.autograd.graph.saved_tensors_hooks(loader.pack, lambda kept: kept.tensor)
-        with hooks:
-            result = answer(model, loader)
-        counted.append(collections())
-        gc.collect()  # the learner's own rings are not what is asked about
-        loader.note()
+        with torch.autograd.graph.saved_tensors_hooks(watched.pack, lambda kept: kept.tensor):
+            result = answer(model, watched)
+        gc.collect()  # rings of the learner's own are not what is asked about
+        watched.note()
         return result
 
-    collections, counted = count_collections(), list[int]()
-    small_garbage()
-    seen = observe(loader.loader, consume=run, deadline=_WITHIN)
-    end = ending(seen)
-    if seen.end != "finished" or not loader.shared[1:]:
-        return Validated(end)
-    return Validated(
-        end=end,
-        graphs=tuple(loader.graphs[:-1]),
-        shared=tuple(loader.shared[:-1]),
-        left=(loader.graphs[-1], loader.shared[-1]),
-        fault=validation.fault_of(seen.result, _SEED),
-        collections=counted[0],
-        names=frozenset(names_in(answer)),
-        harm=_harm_to(model, before, training),
-    )
+    gc.collect()
+    gc.freeze()  # the answer's own collections are quick then
+    seen = observe(watched._loader, consume=run, deadline=_WITHIN)
+    if seen.end != "finished" or len(watched.notes) < 3:
+        return Validated(ending(seen))
+    (one, _), *rest = watched.notes
+    graphs, shared = zip(*rest[-2:], strict=True)
+    each = tuple(count / max(one, 1) for count in graphs)
+    return Validated(ending(seen), each, shared, _wrong(seen.result), _harm(model, before))
 
 
-def _training(model: torch.nn.Module) -> list[bool]:
-    return [module.training for module in model.modules()]
-
-
-def _harm_to(model: torch.nn.Module, before: list[torch.Tensor], training: list[bool]) -> str:
-    if not torch.is_grad_enabled():
-        return (
-            "nothing can be trained any more: gradients are still switched off after the "
-            "validation. What switches them on again?"
-        )
-    if not all(each.requires_grad for each in model.parameters()):
-        return (
-            "the model cannot be trained any more: a parameter of it does not require gradients "
-            "after the validation."
-        )
-    if _training(model) != training:
-        return (
-            "the model is left in `eval()`: dropout and batch normalization stay switched off in "
-            "the training that follows. Who switches them on again?"
-        )
-    if not all(map(torch.equal, model.state_dict().values(), before)):
-        return "the parameters of the model are not what they were. A validation trains nothing."
-    gradients = [each.grad for each in model.parameters() if each.grad is not None]
-    if any(each.any() for each in gradients):
-        return (
-            f"{len(gradients)} parameters of the model have a gradient now, which the next step of "
-            "the training adds to its own. What computes gradients here, and who wants them?"
-        )
+def _wrong(result: Any) -> str:
+    if not (isinstance(result, tuple) and len(result) == 2):
+        return "your function returns something else than the mean loss and the scans."
+    mean, hardest = result
+    with torch.no_grad():
+        right_mean, right = validate(make_model(), DataLoader(Scans(_SEED), _BATCH))
+    scans = list(hardest) if isinstance(hardest, (Sequence, torch.Tensor)) else []  # torch.stack
+    pairs = zip(scans, right, strict=False)
+    same = sum(isinstance(one, torch.Tensor) and torch.equal(one, other) for one, other in pairs)
+    if same != len(right) or len(scans) != len(right):
+        return f"{same} of {len(right)} hardest scans come back as the tensors they were."
+    try:
+        got = float(mean.detach() if isinstance(mean, torch.Tensor) else mean)
+    except (TypeError, ValueError, RuntimeError):
+        return f"the mean loss is of the type `{type(mean).__name__}`, which is not one number."
+    if not abs(got - float(right_mean)) < 1e-3:
+        return f"the mean loss is {got:.4f} and should be {float(right_mean):.4f}."
     return ""
+
+
+def _harm(model: nn.Module, before: list[torch.Tensor]) -> str:
+    parameters = list(model.parameters())
+    facts = {
+        "gradients are still switched off when your function has returned.": (
+            torch.is_grad_enabled()
+        ),
+        "a parameter of the model does not require gradients any more.": all(
+            each.requires_grad for each in parameters
+        ),
+        "the model came in training mode, and is left in `eval()`.": all(
+            module.training for module in model.modules()
+        ),
+        "the parameters of the model are not what they were. A validation trains nothing.": all(
+            map(torch.equal, model.state_dict().values(), before)
+        ),
+        "parameters of the model have a gradient now, which the next training step adds to.": all(
+            each.grad is None for each in parameters
+        ),
+    }
+    return next((harm for harm, holds in facts.items() if not holds), "")
 
 
 def judge(seen: Validated) -> Result:
     """Correct if the result is right, nothing is kept, and the model is as before."""
     ended_well(seen.end, hung="What does your function wait for?")
-    if not seen.shared:
+    if not seen.graphs:
         not_yet(
-            "your loop took no batch from the `loader` it was given. The exercise keeps its two "
-            "workers: fix what the loop keeps."
+            f"your function took fewer than {_BATCHES} batches from the `loader` that it was given "
+            "and that has two workers. Fix what the loop keeps of them."
         )
-    if seen.fault:
-        not_yet(seen.fault)
-    _judge_what_is_kept(seen)
+    if seen.wrong:
+        not_yet(seen.wrong)
+    (graphs, left_graphs), (shared, left_shared) = seen.graphs, seen.shared
+    if graphs > _FEW:
+        not_yet(
+            f"after the last batch the graphs of {graphs:.0f} batches are alive, with all that a "
+            "backward pass would need. Which variable leads to them?"
+        )
+    if shared > _FEW * _MB:
+        not_yet(
+            f"after the last batch {shared:.0f} MB of batches are still in shared memory, and no "
+            "graph holds them. What of a batch do you keep, and what does it share with the rest?"
+        )
+    if left_graphs:
+        not_yet(
+            "nothing piles up in the loop. But what your function returns still leads to a graph: "
+            "that of the last batch. Is the mean loss a number, or a tensor that can go backward?"
+        )
+    if left_shared > _MB / 2:
+        not_yet(
+            f"nothing piles up in the loop. But what your function returns holds {left_shared:.1f} "
+            "MB of batches in shared memory. Which scan is not a copy?"
+        )
     if seen.harm:
         not_yet(f"nothing is kept. But {seen.harm}")
-    batches = len(seen.shared) - 1
     return correct(
-        f"{batches} batches went by, and none was kept: no graph, no piece of shared memory. The "
-        f"mean loss and the {batches} hardest scans are right, and the model is as before."
+        f"{_BATCHES} batches went by, and none was kept: no graph, nothing in shared memory. The "
+        "mean loss and the hardest scans are right, and the model is as it was."
     )
-
-
-def _judge_what_is_kept(seen: Validated) -> None:
-    graphs, shared, steps = seen.graphs[-1], seen.shared[-1], len(seen.shared) - 1
-    in_graphs = graphs > _FEW * max(seen.graphs[1], 0.1)
-    if not in_graphs and shared <= _FEW * _BATCH:
-        if seen.left[0] > 0.1:
-            not_yet(
-                "while the loop runs, nothing piles up. But when your function has returned, its "
-                f"result still leads to a graph, {seen.left[0]:.1f} MB. Is `total` a number?"
-            )
-        if seen.left[1] > _BATCH / 2:
-            not_yet(
-                "while the loop runs, nothing piles up. But when your function has returned, its "
-                f"result still holds {seen.left[1]:.1f} MB of batches in shared memory. Which of "
-                "the scans is not a copy?"
-            )
-        return
-    names = seen.names
-    kept = (
-        f"after {steps} batches the graphs of {steps} losses are alive, {graphs:.0f} MB"
-        if in_graphs
-        else f"the graphs are gone, and after {steps} batches {shared:.0f} MB of their images are "
-        "still in shared memory"
-    )
-    if seen.collections >= steps:
-        not_yet(
-            f"the collector ran {seen.collections} times, and {kept}. It frees what nobody refers "
-            "to."
-        )
-    if "empty_cache" in names:
-        not_yet(f"`empty_cache()` is about a GPU, and {kept}. Who refers to them?")
-    if "del" in names:
-        not_yet(f"`del` takes away names, and {kept}. What else leads to them?")
-    if in_graphs and "clone" in names:
-        not_yet(f"the scans are copies now, and {kept}. What does `total` lead to?")
-    if in_graphs:
-        not_yet(f"{kept}. Which variable leads to all of them?")
-    if "detach" in names:
-        not_yet(
-            f"{kept}. `detach()` leaves the graph behind and copies nothing. Which storage does "
-            "the scan point into?"
-        )
-    not_yet(f"{kept}. What of a batch do you keep, and what does it share with the rest?")
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
-    look=partial(a_fixed_function, starter=validation.validate),
-    runs="one validation of 16 batches",
+    look=partial(a_fixed_function, starter=validate),
+    runs=f"one validation of {_BATCHES} batches",
     at_most=_WITHIN + 8,
 )

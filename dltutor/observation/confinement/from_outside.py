@@ -61,7 +61,7 @@ def timeline_of(samples: Sequence[Moment], limits: Limits, *notes: str) -> Timel
     Args:
         samples: In the order of time.
         limits: What bounds the memory.
-        notes: What is missing in the picture.
+        notes: What is missing in the chart.
     """
     roles = dict.fromkeys(role for sample in samples for role in sample.processes)
     return Timeline(

@@ -137,7 +137,7 @@ class Collector:
         """All samples so far.
 
         Args:
-            notes: What else is to be said about the picture.
+            notes: What else there is to say about the chart.
         """
         columns = {name: np.array(values) for name, values in self._columns.items()}
         shown = [(pid, process) for pid, process in self._lives if pid not in self.hidden]

@@ -44,7 +44,7 @@ class Timeline:
         processes: All of them. One role may have several, one after the other: each epoch may
             start new workers.
         limits: What bounds the memory.
-        notes: What is missing in the picture, and why.
+        notes: What is missing in the chart, and why.
     """
 
     seconds: Floats
