@@ -34,6 +34,7 @@ from dltutor.lessons.lesson_09.material import (
     Reading,
     count_in,
     draw,
+    growth_of_each,
     memory_of,
     size_of,
     write_boxes,
@@ -260,3 +261,11 @@ def test_every_exercise_says_what_it_runs_and_has_three_different_hints() -> Non
         assert len({*exercise.hints}) == 3
         assert bool(exercise.grader.runs) == bool(exercise.grader.at_most)
         assert exercise.grader.at_most <= 60
+
+
+def test_the_claims_table_says_which_datasets_grow() -> None:
+    rows = growth_of_each().rows
+    grows = {name[0] for name, part, _sent in rows if part == "nearly all"}
+    flat = {name[0] for name, part, _sent in rows if part == "next to nothing"}
+    assert grows == {*"tABE"}
+    assert flat == {*"CDp"}
