@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cells import answer_in, source
+from nbformat import NotebookNode
+from torch.utils.data import Dataset
 
+from dltutor import observe
+from dltutor.failures.kit.contract import load
+from dltutor.failures.lost_thread import OwnThreadPairs, pairs_folder
 from dltutor.lessons.kit.checking import check, verdict
 from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.lesson_07 import fix, transfer
 from dltutor.lessons.lesson_07.fix import Epochs
-from dltutor.lessons.lesson_07.material import CLIPS, LETTERS, Server, marked
+from dltutor.lessons.lesson_07.material import CLIPS, LETTERS, WAITING, Server, marked, waits
 from dltutor.lessons.lesson_07.transfer import Epoch
 from notebooks import NOTEBOOKS, read
 
@@ -25,39 +39,35 @@ HUNG = Ending("hung", 6, stood="W0 stood at a.py, line 3.")
 # 07.fix
 
 
-GOOD = tuple(Epochs(workers, FINISHED, 28, 0, 4, 28, 0) for workers in (2, 0, 4))
+GOOD = tuple(Epochs(workers, FINISHED, 28, opened=28) for workers in (2, 0, 4))
 
 
-def told_of_fix(
-    workers: int = 2, pickling: str = "", fine: bool | None = None, **run: Any
-) -> Result:
-    runs = tuple(replace(each, **run) if each.workers == workers else each for each in GOOD)
-    return verdict(lambda: fix.judge(fix.Evidence(runs, pickling, fine)))
+def told_of_fix(workers: int = 2, **differs: Any) -> Result:
+    runs = tuple(replace(each, **differs) if each.workers == workers else each for each in GOOD)
+    return verdict(lambda: fix.judge(runs))
 
 
 def test_pairs_that_all_come_and_are_read_at_the_same_time_are_correct() -> None:
     result = told_of_fix()
     assert result.outcome is Outcome.CORRECT
-    assert result.text.startswith("14 of 14 pairs arrive in 2 epochs")
+    assert result.text.startswith("14 of 14 pairs arrive in every epoch")
 
 
 @pytest.mark.parametrize(
     ("differs", "told"),
     [
         ({"run": HUNG, "samples": 0}, "W0 stood at a.py, line 3. Who works for what"),
-        ({"run": HUNG, "samples": 0, "fine": True}, "Without main's `dataset[0]` before"),
-        ({"run": HUNG, "samples": 0, "pickling": "__getstate__"}, "`__getstate__` was not called"),
+        ({"run": HUNG, "samples": 0, "main_started": "__init__"}, "a thread in `__init__`"),
         ({"run": HUNG, "samples": 14}, "its workers did not end"),
         ({"wrong": 3}, "3 of 28 pairs are not what the files hold"),
-        ({"workers": 0, "wrong": 3}, "With 0 workers, 3 of 28"),
-        ({"workers": 4, "run": HUNG, "samples": 0}, "With 4 workers, the epoch was stopped"),
-        ({"threads": 28}, "at least one for each pair"),
-        ({"opened": 0}, "no worker opened any of their files"),
-        ({"apart": 1, "threads": 0}, "No worker started a thread"),
-        ({"workers": 4, "apart": 1}, "With 4 workers, all pairs come, and image and mask are"),
+        ({"workers": 0, "wrong": 3}, "Without workers, 3 of 28"),
+        ({"workers": 4, "run": HUNG, "samples": 0}, "With 4 workers under fork, the run was"),
+        ({"ended": 24}, "24 threads read a file and ended, for 28 pairs"),
+        ({"opened": 0}, "opened none of their files in a worker"),
+        ({"workers": 4, "apart": 1}, "With 4 workers under fork, all pairs come, and image and"),
         (
-            {"run": Ending("raised", 6, raised_in_worker="TimeoutError", failed_worker=1)},
-            "`TimeoutError` in W1",
+            {"run": Ending("raised", 6, raised_in_worker="TimeoutError", error="`TimeoutError`.")},
+            "`TimeoutError`. The wait has an end now",
         ),
         ({"run": Ending("worker died", 6, fates="W0 killed by SIGKILL")}, "W0 killed by SIGKILL"),
     ],
@@ -71,8 +81,8 @@ def test_what_is_wrong_with_pairs_is_told(differs: dict[str, Any], told: str) ->
 # 07.transfer
 
 
-HALF_WAY = (Epoch("", FINISHED, ""),) * 2
-AT_A_LINE = Epoch("`refresh` had come to line 3, `with self.lock:`", FINISHED, "")
+HALF_WAY = (Epoch("", FINISHED),) * 2
+AT_A_LINE = Epoch("with self.lock:", FINISHED)
 
 
 def told_of_transfer(*epochs: Epoch, **evidence: Any) -> Result:
@@ -82,7 +92,7 @@ def told_of_transfer(*epochs: Epoch, **evidence: Any) -> Result:
 def test_labels_that_belong_together_at_every_fork_are_correct() -> None:
     result = told_of_transfer(*HALF_WAY, AT_A_LINE)
     assert result.outcome is Outcome.CORRECT
-    assert "12 of 12 clips arrive in 3 epochs" in result.text
+    assert "12 of 12 clips arrive in every epoch" in result.text
 
 
 KEY_ERROR = Ending("raised", 4, raised_in_worker="KeyError", failed_worker=1, error="`KeyError`.")
@@ -91,18 +101,13 @@ KEY_ERROR = Ending("raised", 4, raised_in_worker="KeyError", failed_worker=1, er
 @pytest.mark.parametrize(
     ("epochs", "evidence", "told"),
     [
-        (HALF_WAY, {"held_up": True}, "Main hung at a fork"),
-        ((Epoch("", HUNG, ""),), {}, "W0 stood at a.py, line 3. Which thread would let them"),
-        ((Epoch("", HUNG, ""),), {"reentrant": True}, "An RLock lets a thread in"),
-        ((Epoch("", HUNG, ""),), {"pickling": "__reduce__"}, "`__reduce__` was not called"),
-        ((Epoch("", KEY_ERROR, ""),), {}, "W1 goes on, and finds a label missing: `KeyError`."),
-        ((Epoch("", KEY_ERROR, ""),), {"across": "lock"}, "The lock `lock` holds across processes"),
-        ((HALF_WAY[0], Epoch("", FINISHED, "W0: old.")), {}, "In epoch 1, W0: old."),
-        (HALF_WAY, {"main": None}, "in main the lock is still held"),
+        ((Epoch("", HUNG),), {}, "W0 stood at a.py, line 3. Which thread would let them"),
+        ((Epoch("", KEY_ERROR),), {}, "W1 was forked while main's labels were half read, and"),
+        ((HALF_WAY[0], Epoch("", FINISHED, "W0 is old.")), {}, "In epoch 1, W0 is old."),
         (HALF_WAY, {"main": 12}, "main still has 12 of 12 labels"),
-        (HALF_WAY, {"reads": 5}, "read the whole list 5 times"),
-        ((*HALF_WAY, replace(AT_A_LINE, run=HUNG)), {}, "forked when `refresh` had come to line 3"),
-        ((*HALF_WAY, replace(AT_A_LINE, wrong="W0: old.")), {}, "main's labels are not whole"),
+        (HALF_WAY, {"reads": 7}, "6 workers read the whole list 7 times"),
+        ((*HALF_WAY, replace(AT_A_LINE, run=HUNG)), {}, "had come to `with self.lock:`"),
+        ((*HALF_WAY, replace(AT_A_LINE, wrong="W0 is old.")), {}, "W0 is old. In that moment"),
     ],
 )
 def test_what_is_wrong_with_labels_is_told(
@@ -131,11 +136,16 @@ def test_a_correction_changes_every_label() -> None:
 )
 def test_the_notebooks_starter_is_not_attempted(exercise: str, cell: str, name: str) -> None:
     notebook = read(NOTEBOOK)
-    imports = source("setup", notebook).splitlines()
-    known: dict[str, Any] = {}
-    exec("\n".join(line for line in imports if line.startswith(("import", "from torch"))), known)
-    known |= answer_in(notebook, cell, **known)
+    known = answer_in(notebook, cell, **imported(notebook))
     assert check(exercise, known[name]).outcome is Outcome.NOT_ATTEMPTED
+
+
+def imported(notebook: NotebookNode) -> dict[str, Any]:
+    """What the setup cell imports, but for the package."""
+    known: dict[str, Any] = {"threading": threading}
+    lines = source("setup", notebook).splitlines()
+    exec("\n".join(line for line in lines if "dltutor" not in line), known)
+    return known
 
 
 @pytest.mark.parametrize("answer", [None, ...])
@@ -149,3 +159,75 @@ def test_each_line_that_is_asked_about_has_its_letter_in_the_code() -> None:
     for letter, text in LETTERS.items():
         assert [line for line in shown if line.endswith(f"# {letter}")], letter
         assert all(text in line for line in shown if line.endswith(f"# {letter}"))
+
+
+def test_the_lines_for_who_is_in_a_hurry_are_a_fix() -> None:
+    [text] = [cell.source for cell in read(NOTEBOOK).cells if cell.id == "card"]
+    lines = text.partition("```python\n")[2].partition("```")[0]
+    assert len(lines.strip().splitlines()) <= 10
+    known = {"os": os, "ThreadPoolExecutor": ThreadPoolExecutor, "Pairs": OwnThreadPairs}
+    exec(f"class Quick(Pairs):\n{lines}\n    thread = pool", known)
+    assert check("07.fix", known["Quick"]).outcome is Outcome.CORRECT
+    dataset: Any = known["Quick"](pairs_folder())
+    assert dataset[0].tolist() == dataset[0].tolist()
+    assert dataset.__getstate__()["own_pool"] is None
+
+
+def test_a_dump_that_is_armed_for_each_sample_comes_for_the_slow_one_alone() -> None:
+    known = imported(read(NOTEBOOK))
+    lines = source("watched", read(NOTEBOOK)).partition("\nloader = ")[0]
+    exec(lines, known)
+    quick, slow = (
+        observe(load(known["Watched"](Naps(nap), 0.8), 1, "fork"), deadline=20).stderr
+        for nap in (0.2, 1.6)
+    )
+    assert "Timeout" not in quick  # eight samples, of 1.6 s together
+    assert "Timeout" in slow
+    assert "in __getitem__" in slow
+
+
+class Naps(Dataset[int]):
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __len__(self) -> int:
+        return 8 if self.seconds < 1 else 1
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(self.seconds)
+        return index
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_proc_tells_the_kinds_of_wait_apart() -> None:
+    states = {what: state[:1] for what, state, _ in waits().rows}
+    assert list(states.values()) == ["S", "S", "D", "R"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_in_state_d_an_armed_dump_comes_and_a_signal_gets_no_answer(tmp_path: Path) -> None:
+    code = (
+        "import faulthandler, signal\n"
+        "faulthandler.register(signal.SIGUSR1)\n"
+        "faulthandler.dump_traceback_later(4)\n" + WAITING["a child, in place of a disk"]
+    )
+    with (tmp_path / "stderr").open("w+") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-c", code], cwd=tmp_path, stderr=stderr, start_new_session=True
+        )
+        try:
+            wait_until(lambda: "State:\tD" in Path(f"/proc/{process.pid}/status").read_text())
+            os.kill(process.pid, signal.SIGUSR1)
+            wait_until(lambda: "Timeout" in (tmp_path / "stderr").read_text())
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    # The signal came seconds earlier. An answer to it would stand first, without "Timeout".
+    assert (tmp_path / "stderr").read_text().startswith("Timeout")
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -15,10 +15,12 @@ The thread need not be yours: it may be a library's, one that saves, reports, pr
 a cloud store. Python takes care of its own locks: `logging`, `threading` and the standard streams
 make new ones in the child (`os.register_at_fork`).
 
-Remedy: give each worker a lock of its own, and with it a new state of what the lock guards, which
-the thread may have left half changed: in `worker_init_fn`, or for a library of yours in
-`os.register_at_fork`. Where the lock is not yours, start the workers while no thread is at work, or
-do not fork: spawn and forkserver copy no locks. `timeout=` only turns the hang into an error.
+Remedy: a new lock alone is not enough, since the thread may have left half changed what the lock
+guards. Keep that whole at every moment (build the new one, then assign it); or make both anew in
+each worker, in `worker_init_fn`; or hold the lock during the fork, as `logging` does, by
+`os.register_at_fork`: `before=lock.acquire`, and `lock.release` after it in parent and child. Where
+the lock is not yours, start the workers while no thread is at work, or do not fork: spawn and
+forkserver copy no locks. `timeout=` only turns the hang into an error.
 
 Seen in: pytorch#1355, pytorch#75147, s3fs#369.
 """

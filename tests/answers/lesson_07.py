@@ -71,6 +71,10 @@ class Lazy(Masked):
 
 
 class LeftOutOfThePickle(Pairs):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        mask = self.thread.submit(self.masks[index].read_bytes)
+        return torch.tensor([list(self.images[index].read_bytes()), list(mask.result())])
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "thread": None}
 
@@ -104,7 +108,8 @@ class OneForEachPair(Masked):
     def __getitem__(self, index: int) -> torch.Tensor:
         with ThreadPoolExecutor(max_workers=1) as thread:
             mask = thread.submit(self.masks[index].read_bytes)
-        return self.both(index, mask.result())
+            image = self.images[index].read_bytes()
+        return torch.tensor([list(image), list(mask.result())])
 
 
 class ShutDownInInit(Pairs):
@@ -465,7 +470,8 @@ RIGHT_ANSWERS: RightAnswers = {
 OTHER_OUTCOMES: OtherOutcomes = {
     "07.fix": {
         "the starter": (lambda: Pairs, "Not attempted", "still the broken one"),
-        "a thread that does nothing": (lambda: IdleThread, "Not yet", "There is a thread"),
+        "a thread that does nothing": (lambda: IdleThread, "Not yet", "one after the other"),
+        "waits for each at once": (lambda: WaitsAtOnce, "Not yet", "one after the other"),
     },
     "07.transfer": {"the starter": (lambda: Clips, "Not attempted", "still the broken one")},
 }
@@ -485,39 +491,47 @@ WRONG_FIXES: WrongFixes = {
     },
     "07.fix": {
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
-        "another thread in __init__": (lambda: AnotherThreadInInit, "in which process was it"),
+        "another thread in __init__": (
+            lambda: AnotherThreadInInit,
+            "had started a thread in `__init__`",
+        ),
         "made on first use": (
             lambda: Lazy,
-            "Without main's `dataset[0]` before, the same class finishes",
+            "had started a thread in `dataset[0]`",
         ),
-        "__getstate__": (lambda: LeftOutOfThePickle, "fork copies memory and pickles nothing"),
-        "a timeout": (lambda: WaitsAWhile, "the wait has an end"),
+        "__getstate__": (lambda: LeftOutOfThePickle, "had started a thread in `__init__`"),
+        "a timeout": (lambda: WaitsAWhile, "The wait has an end"),
         "a timeout and zeros": (lambda: GoesOnWithoutTheMask, "are not what the files hold"),
         "no thread any more": (lambda: OneAfterTheOther, "read one after the other"),
-        "a thread for each pair": (lambda: OneForEachPair, "at least one for each pair"),
+        "a thread for each pair": (lambda: OneForEachPair, "threads read a file and ended"),
         "shutdown() in __init__": (lambda: ShutDownInInit, "after shutdown"),
         "processes": (lambda: Processes, "daemonic processes are not allowed"),
-        "waits for each at once": (lambda: WaitsAtOnce, "read one after the other"),
-        "all read beforehand": (lambda: AllInMemory, "no worker opened any of their files"),
+        "all read beforehand": (lambda: AllInMemory, "opened none of their files in a worker"),
         "a thread that never ends": (lambda: NeverEnds, "its workers did not end"),
     },
     "07.transfer": {
         "num_workers=0": (lambda: ClipsWithoutWorkers, "keeps its workers"),
-        "an RLock": (lambda: Reentrant, "An RLock lets a thread in that holds it"),
-        "a lock for each sample": (lambda: LocksOfItsOwn, "finds a label missing"),
-        "a new lock at fork": (lambda: MadeAnewAtFork, "finds a label missing"),
-        "a lock between processes": (lambda: LocksAcrossProcesses, "holds across processes"),
-        "released in the worker": (lambda: ReleasesInTheWorker, "finds a label missing"),
-        "acquire(timeout=...)": (lambda: GoesOnWithoutTheLock, "finds a label missing"),
-        "no lock": (lambda: NoLock, "finds a label missing"),
-        "no lock, nothing cleared": (lambda: NoLockNoClear, "in one worker"),
+        "an RLock": (lambda: Reentrant, "Which thread would let them go on"),
+        "a lock for each sample": (lambda: LocksOfItsOwn, "half read, and raises: `KeyError"),
+        "a new lock at fork": (lambda: MadeAnewAtFork, "half read, and raises: `KeyError"),
+        "a lock between processes": (
+            lambda: LocksAcrossProcesses,
+            "half read, and raises: `KeyError",
+        ),
+        "released in the worker": (lambda: ReleasesInTheWorker, "half read, and raises: `KeyError"),
+        "acquire(timeout=...)": (lambda: GoesOnWithoutTheLock, "half read, and raises: `KeyError"),
+        "no lock": (lambda: NoLock, "half read, and raises: `KeyError"),
+        "no lock, nothing cleared": (lambda: NoLockNoClear, "are of before the refresh and"),
         "cleared and filled at once": (lambda: EmptyForAMoment, "main's labels are not whole"),
-        "a lock for one assignment": (lambda: LocksOneAssignment, "rare enough for a test"),
-        "a made-up label": (lambda: MakesUpALabel, "were never on the server"),
+        "a lock for one assignment": (lambda: LocksOneAssignment, "if only for a moment"),
+        "a made-up label": (lambda: MakesUpALabel, "0 are of before the refresh"),
         "no refresh": (lambda: NeverRefreshes, "main still has 12 of 12 labels"),
-        "the labels of the start": (lambda: WorkersKeepTheFirst, "those of the start"),
-        "read for each sample": (lambda: ReadsForEachSample, "the workers read the whole list"),
-        "main's lock kept": (lambda: KeepsMainsLock, "Main hung at a fork"),
+        "the labels of the start": (lambda: WorkersKeepTheFirst, "has the labels of the start"),
+        "read for each sample": (
+            lambda: ReadsForEachSample,
+            "read the whole list 24 times",
+        ),
+        "main's lock kept": (lambda: KeepsMainsLock, "Main forked twice"),
         "no refresh method": (lambda: NoRefresh, "has no `refresh`"),
     },
 }

@@ -1,9 +1,7 @@
 """Lesson 07: the loop that never starts. What its notebook imports."""
 
-from dltutor.failures.held_lock import Cache
 from dltutor.failures.lost_thread import Pairs, pairs_folder
-from dltutor.lessons.lesson_07.material import CASES, Server, marked
+from dltutor.lessons.lesson_07.material import Server, beside, marked, waits
 from dltutor.observation.texts import tidy
-from dltutor.tables import Table
 
-__all__ = ["CASES", "Cache", "Pairs", "Server", "Table", "marked", "pairs_folder", "tidy"]
+__all__ = ["Pairs", "Server", "beside", "marked", "pairs_folder", "tidy", "waits"]

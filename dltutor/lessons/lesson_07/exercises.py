@@ -15,18 +15,17 @@ EXERCISES: Final = (
         grader=choice(
             "b",
             {
-                "a": "`a`: look at the row of 0 workers: it finished, so two reads at a time do "
-                "not wait for each other. It needs a worker to hang.",
+                "a": "`a`: with 0 workers it finished, so the two reads do not wait for each "
+                "other. It takes a worker to hang.",
                 "b": "`b`: one worker is enough. So it is not two workers in each other's way; "
                 "it is something between main and any worker.",
-                "c": "`c`: look at the row of 1 worker: it hangs alone. Nobody is there to "
-                "compete with.",
+                "c": "`c`: one worker hangs alone. Nobody is there to compete with.",
             },
         ),
         hints=(
-            "You need no certainty here: choose, run the next cells, and read what comes back.",
+            "A guess will do: choose, run the next cells, and see what comes back.",
             "If two workers were in each other's way, one alone would get through.",
-            "Look at the row of 1 worker in the table.",
+            "Look at the line of 1 worker.",
         ),
     ),
     Exercise(
@@ -47,10 +46,10 @@ EXERCISES: Final = (
             },
         ),
         hints=(
-            "The workers stand in line D. What they wait for was begun in another line, "
-            "and by another process.",
+            "The workers stand in line D. What they wait for was started in another line, "
+            "by another process.",
             "An executor starts no thread when it is made. It starts one when it gets a task and "
-            "has none that is idle.",
+            "has no idle thread.",
             "In which line of `__init__` does `self.thread` get its first task?",
         ),
     ),
@@ -59,11 +58,9 @@ EXERCISES: Final = (
         title="Read pairs side by side, in every worker",
         grader=fix.GRADER,
         hints=(
-            "`__init__` runs in main, before the fork. Where does code run that belongs to the "
-            "worker?",
-            "Make the executor when a process first needs it. And remember which process that "
-            "was: the check lets main use the dataset before the workers are forked, and they "
-            "copy what main has made.",
+            "`__init__` runs in main, before the fork. Which code runs in the worker?",
+            "Make the executor when a process first needs it. But main may need it first, and "
+            "then the workers copy main's. How can a process tell that it is not its own?",
             "Keep `os.getpid()` beside the executor. In `__getitem__`: if there is no executor, or "
             "it was made under another pid, make one and keep both.",
         ),
@@ -75,10 +72,10 @@ EXERCISES: Final = (
         hints=(
             "Look at the line where the workers stand, and at the thread that would let them go "
             "on. In which process is it?",
-            "A lock of its own gets the worker further, and to half-read labels. What if main "
+            "With a new lock the worker gets further, and finds half-read labels. What if main "
             "never held half-read labels at all, at no moment?",
-            "In `refresh`, read into a new dict, and when it is complete put it in the place of "
-            "the old one: one assignment. Who reads `self.labels` then needs no lock.",
+            "In `refresh`, read into a new dict. When it is complete, put it in place of the old "
+            "one: one assignment. Code that reads `self.labels` then needs no lock.",
         ),
     ),
 )

@@ -1,26 +1,29 @@
-"""Clips whose labels are corrected while the loader is running, and source code with letters."""
+"""What notebook 07 shows and uses: marked source, how a process waits, clips and their server."""
 
 from __future__ import annotations
 
 import inspect
+import multiprocessing
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from mmap import mmap
-from types import ModuleType
+from pathlib import Path
 from typing import Any, Final
 
+import torch
 from IPython.display import Markdown
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures import held_lock, lost_thread, openmp_after_fork, plot_in_thread
+from dltutor.failures.kit.contract import load
 from dltutor.failures.lost_thread import Pairs
-from dltutor.lessons.lesson_07.line_by_line import Place, stopping_before
-
-Line = tuple[str, int]  # a clip's name and its label
-
-CLIPS: Final = 12
+from dltutor.observation import observe
+from dltutor.tables import Table
 
 #: The lines of `Pairs` that question "07.diagnose" is about: letter -> what stands in it.
 LETTERS: Final = {
@@ -29,34 +32,69 @@ LETTERS: Final = {
     "C": "self.thread.submit(",
     "D": "mask.result()",
 }
+CLIPS: Final = 12
+_PAUSE: Final = 0.5  # seconds that a refresh waits for a fork at most
+_PATIENCE: Final = 1.0  # seconds that an epoch waits for a refresh
 
-#: Four more failures with this symptom: what main had -> the failure mode, and its options.
-CASES: Final[dict[str, tuple[ModuleType, dict[str, Any]]]] = {
-    "a cache that a thread saves": (held_lock, {}),
-    "a thread that reads ahead": (lost_thread, {"kind": "reader"}),
-    "a chart that a thread draws": (plot_in_thread, {}),
-    "two threads for each worker": (openmp_after_fork, {}),
+#: What a process may wait for, and a program that does. `posix_spawn` waits in state D until its
+#: child has begun: this child first waits for somebody to write into a pipe with a name.
+WAITING: Final = {
+    "a lock, a thread": "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()",
+    "a pipe": "import os\nos.read(os.pipe()[0], 1)",
+    "a child, in place of a disk": "import os\nos.mkfifo('pipe')\n"
+    "os.posix_spawn('/', ['/'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, 'pipe', 0, 0)])",
+    "nothing: it computes": "while True:\n    pass",
 }
 
-_LABELS: Final = 10
-_PAUSE: Final = 0.5  # seconds that a reading stays half done at most
-_PATIENCE: Final = 1.0  # seconds for a refresh to get there
-_MOST: Final = 255  # what a byte can count
 
-
-def marked(thing: type = Pairs) -> Markdown:
-    """The source of a class; each of the lines of LETTERS has its letter at the end."""
-    lines = inspect.getsource(thing).splitlines()
+def marked() -> Markdown:
+    """The source of `Pairs`; each of the lines of LETTERS has its letter at the end."""
+    lines = inspect.getsource(Pairs).splitlines()
     for letter, text in LETTERS.items():
         lines = [f"{line}  # {letter}" if text in line else line for line in lines]
     text = "\n".join(["```python", *lines, "```"])
     return Markdown(text)  # type: ignore[no-untyped-call]  # IPython has no type hints
 
 
+def waits() -> Table:
+    """What `/proc` says of processes that wait for different things, each for half a second."""
+    if not Path("/proc/self/wchan").exists():
+        return Table("This system has no /proc", ())
+    rows = []
+    for what, code in WAITING.items():
+        with tempfile.TemporaryDirectory() as folder:
+            process = subprocess.Popen(
+                [sys.executable, "-S", "-c", code], cwd=folder, start_new_session=True
+            )
+            time.sleep(0.5)
+            status, wchan = (Path(f"/proc/{process.pid}/{name}") for name in ("status", "wchan"))
+            state = status.read_text().partition("State:")[2].split("\n")[0].strip()
+            rows.append((what, state, wchan.read_text() if os.access(wchan, os.R_OK) else "?"))
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return Table(
+        "/proc/PID/status and /proc/PID/wchan", tuple(rows), ("waits for", "State", "wchan")
+    )
+
+
+def beside(*classes: type, folder: Path) -> Table:
+    """Two workers for each of these classes of pairs, after main has taken a sample."""
+    rows = []
+    for made in classes:
+        dataset, batches = made(folder), list[Any]()
+        expected = torch.stack([dataset[index] for index in range(len(dataset))])
+        keep = lambda loader, batches=batches: batches.extend(map(torch.clone, loader))  # noqa: E731
+        seen = observe(load(dataset, 2, "fork"), consume=keep, deadline=3)
+        same = seen.end == "finished" and torch.equal(torch.cat(batches), expected)
+        samples = f"{seen.samples} of {len(expected)}"
+        rows.append((made.__name__, seen.end, samples, "yes" if same else "no"))
+    return Table("Two workers", tuple(rows), ("class", "end", "samples", "the same as in main"))
+
+
 class Clips(Dataset[tuple[int, int]]):
     """The starter of "07.transfer": clips and labels, and a lock that a thread holds at times."""
 
-    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+    def __init__(self, read_labels: Callable[[], Iterator[tuple[str, int]]]) -> None:
         self.read_labels = read_labels
         self.lock = threading.Lock()
         self.labels: dict[str, int] = {}
@@ -78,27 +116,6 @@ class Clips(Dataset[tuple[int, int]]):
         return index, label
 
 
-class Tally:
-    """Counts what forked workers do. Each has a byte of its own, so that none waits for another.
-
-    Args:
-        workers: How many workers there are at the most.
-    """
-
-    def __init__(self, workers: int = 4) -> None:
-        self._counts = mmap(-1, workers)  # memory that forked processes share, without a file
-
-    def add(self) -> None:
-        """Count once, if this is a worker."""
-        if worker := get_worker_info():
-            self._counts[worker.id] = min(self._counts[worker.id] + 1, _MOST)
-
-    @property
-    def total(self) -> int:
-        """The count of all workers."""
-        return sum(self._counts[:])
-
-
 class Server:
     """The labels on a server. Each correction changes all of them.
 
@@ -111,70 +128,67 @@ class Server:
 
     def __init__(self, shift: int = 0) -> None:
         self.version = 0
-        self.failed: BaseException | None = None
-        self.read_by_workers = Tally()
         self._shift = shift
         self._main = os.getpid()
-        self._stop_before: Place | None = None
-        self._half_done = threading.Event()
+        self.read_by_workers = multiprocessing.get_context("fork").Value("i")  # the whole list
+        self._stopped = threading.Event()  # the refresh, to let the workers be forked
+        self._stopped.set()
         self._forked = threading.Event()
-        self._forked.set()
+        self._half_way = True  # whether that is in the middle of the reading
 
     def label(self, number: int, version: int) -> int:
         """The label of a clip in one version."""
-        return (number * 3 + self._shift + version) % _LABELS
+        return (number * 3 + self._shift + version) % 10
 
-    def read(self) -> Iterator[Line]:
+    def read(self) -> Iterator[tuple[str, int]]:
         """All lines: a name, and its label of now."""
         version = self.version
         for number in range(CLIPS):
-            if number == CLIPS // 2:
-                self._pause()
+            if number == CLIPS // 2 and os.getpid() == self._main and self._half_way:
+                self.fork_now()
             yield f"clip{number:02}", self.label(number, version)
+        if os.getpid() != self._main:
+            with self.read_by_workers:
+                self.read_by_workers.value += 1
 
-    def epoch(self, loader: DataLoader[Any], before: Place | None = None) -> list[Any]:
+    def fork_now(self) -> None:
+        """Stop here until the workers are forked; only once in an epoch, and not for long."""
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._forked.wait(_PAUSE)
+
+    def epoch(
+        self, loader: DataLoader[Any], refresh: Callable[[], object] | None = None
+    ) -> list[Any]:
         """Run an epoch whose workers are forked while a thread refreshes the labels.
 
         Args:
             loader: The loader.
-            before: Fork them when the refresh has come to this line of the dataset's class,
-                instead of half-way through the reading.
+            refresh: What the thread calls in the place of the dataset's own `refresh`. It calls
+                `fork_now` itself, at another moment than half-way through the reading.
 
         Returns:
             The batches.
         """
+        dataset: Any = loader.dataset
         self.version += 1
-        self._stop_before = before
-        self._half_done.clear()
+        self._half_way = refresh is None
+        self._stopped.clear()
         self._forked.clear()
-        thread = threading.Thread(target=self._refresh, args=(loader.dataset,), daemon=True)
+
+        def run() -> None:
+            try:
+                (refresh or dataset.refresh)()
+            finally:
+                self._stopped.set()
+
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         try:
-            self._half_done.wait(_PATIENCE)
+            self._stopped.wait(_PATIENCE)
             batches = iter(loader)
             self._forked.set()
             return [deepcopy(batch) for batch in batches]  # its own, not in shared memory
         finally:
             self._forked.set()
             thread.join(_PATIENCE)
-
-    def _refresh(self, dataset: Any) -> None:
-        try:
-            if self._stop_before is None:
-                dataset.refresh()
-            else:
-                stopping_before(type(dataset), self._stop_before, self._stop, dataset.refresh)
-        except BaseException as error:  # told by who started the thread
-            self.failed = error
-
-    def _pause(self) -> None:
-        if os.getpid() != self._main:
-            self.read_by_workers.add()
-        elif self._stop_before is None:
-            self._stop()
-
-    def _stop(self) -> None:
-        # Once in an epoch: a fork that waits for the lock may wait for the whole refresh.
-        if not self._half_done.is_set():
-            self._half_done.set()
-            self._forked.wait(_PAUSE)
