@@ -3,7 +3,8 @@
 Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lock'`, `'generator'`,
 `'sqlite3.Connection'`; for a lambda, `AttributeError: Can't pickle local object`. It is raised in
 main, before the first batch, where the loop asks for its iterator. Recent torch adds a warning:
-`Got pickle error when attempting to start a worker Process`.
+`Got pickle error when attempting to start a worker Process`. On Windows the worker is started
+first; below main's error stands the worker's own, `EOFError: Ran out of input`.
 
 Python changes the wording from time to time. An open file is `cannot pickle 'BufferedReader'
 instances` from 3.12 on; for a lambda, 3.13 has `Can't get local object`, and 3.14 raises
@@ -226,6 +227,7 @@ FAILURE: Final = Failure(
         "TypeError: cannot pickle 'BufferedReader' instances",
         "AttributeError: Can't pickle local object",
         "PicklingError: Can't pickle local object",
+        "EOFError: Ran out of input",
     ),
     cause=("The dataset travels to a new interpreter as a pickle, and a handle cannot be pickled."),
     remedy="Open the handle once in each process that uses it, and drop it in __getstate__.",
