@@ -61,6 +61,15 @@ class Images(Dataset[Sample]):
         return pixels.permute(2, 0, 1) / 255, self.classes.index(label)
 
 
+def load_on_white(file: Path) -> torch.Tensor:
+    """One image, small, in three channels; white where it is transparent. Raises if it is bad."""
+    with Image.open(file) as image:
+        small = image.convert("RGBA").resize((SIDE, SIDE))
+    white = Image.new("RGBA", small.size, "white")
+    pixels = np.array(Image.alpha_composite(white, small).convert("RGB"))
+    return torch.from_numpy(pixels).permute(2, 0, 1) / 255
+
+
 class VerifiedImages(Images):
     """The same images, each looked at once. What cannot be used is set aside, with the reason.
 
@@ -80,9 +89,7 @@ class VerifiedImages(Images):
         self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
 
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
-            small = image.convert("RGB").resize((SIDE, SIDE))
-        return torch.from_numpy(np.array(small)).permute(2, 0, 1) / 255
+        return load_on_white(self.root / path)
 
     def __getitem__(self, index: int) -> Sample:
         path, label = self.listed[index]

@@ -19,7 +19,9 @@ from torch.utils.data import DataLoader
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
-from dltutor.lessons.lesson_01.material import AXES, STEPS, Readings
+from dltutor.lessons.lesson_01.material import Readings, StartImages
+
+AXES, STEPS = 3, 128
 
 
 class Converting(Images):
@@ -29,8 +31,10 @@ class Converting(Images):
 
     def load(self, path: str) -> torch.Tensor:
         with Image.open(self.root / path) as image:
-            small = image.convert("RGB").resize((64, 64))
-        return torch.from_numpy(np.array(small)).permute(2, 0, 1) / 255
+            small = image.convert("RGBA").resize((64, 64))
+        white = Image.new("RGBA", small.size, "white")
+        pixels = np.array(Image.alpha_composite(white, small).convert("RGB"))
+        return torch.from_numpy(pixels).permute(2, 0, 1) / 255
 
     def __getitem__(self, index: int) -> Any:
         path, label = self.listed[index]
@@ -97,11 +101,13 @@ class ReturnsTheFirst(Converting):
 
 
 class ReturnsARandomOne(Converting):
+    chance = random.Random(7)
+
     def __getitem__(self, index: int) -> Any:
         try:
             return super().__getitem__(index)
         except Exception:
-            return self[random.randrange(len(self))]
+            return self[self.chance.randrange(len(self))]
 
 
 class LoadsTruncated(Converting):
@@ -301,6 +307,52 @@ class RewritesTheList(Verified):
             csv.writer(file).writerows(self.listed)
 
 
+class MovesTheFiles(Verified):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        (self.root / "bad").mkdir(exist_ok=True)
+        for path in self.quarantined:
+            if (self.root / path).is_file():
+                (self.root / path).rename(self.root / "bad" / Path(path).name)
+
+
+class ThrowsAlphaAway(Verified):
+    def load(self, path: str) -> torch.Tensor:
+        with Image.open(self.root / path) as image:
+            small = image.convert("RGB").resize((64, 64))
+        return torch.from_numpy(np.array(small)).permute(2, 0, 1) / 255
+
+
+class GrayBackground(Verified):
+    def load(self, path: str) -> torch.Tensor:
+        with Image.open(self.root / path) as image:
+            small = image.convert("RGBA").resize((64, 64))
+        gray = Image.new("RGBA", small.size, "gray")
+        pixels = np.array(Image.alpha_composite(gray, small).convert("RGB"))
+        return torch.from_numpy(pixels).permute(2, 0, 1) / 255
+
+
+class RightOnce(Verified):
+    """The second epoch is mirrored."""
+
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.read: set[int] = set()
+
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        if index in self.read:
+            return pixels.flip(2), number
+        self.read.add(index)
+        return pixels, number
+
+
+class WrongWithoutWorkers(Verified):
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        return (pixels if torch.utils.data.get_worker_info() else pixels * 0), number
+
+
 class LeavesProcesses(Verified):
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -381,15 +433,42 @@ class KillsItsWorker(Verified):
 class ResizesFirst(Verified):
     def load(self, path: str) -> torch.Tensor:
         with Image.open(self.root / path) as image:
-            small = image.resize((64, 64), Image.Resampling.BOX).convert("RGB")
-        return torch.from_numpy(np.array(small)).permute(2, 0, 1).double() / 255
+            small = image.resize((64, 64), Image.Resampling.BOX).convert("RGBA")
+        canvas = Image.new("RGB", (64, 64), (255, 255, 255))
+        canvas.paste(small, mask=small.getchannel("A"))
+        return torch.from_numpy(np.array(canvas)).permute(2, 0, 1).double() / 255
 
 
 class ResizesTensors(Verified):
     def load(self, path: str) -> torch.Tensor:
         with Image.open(self.root / path) as image:
-            pixels = torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1) / 255
+            pixels = torch.from_numpy(np.array(image.convert("RGBA"))).permute(2, 0, 1) / 255
+        color, alpha = pixels[:3], pixels[3:]
+        pixels = color * alpha + 1 - alpha
         return torch.nn.functional.interpolate(pixels[None], (64, 64), mode="bilinear")[0]
+
+
+class ByMode(Verified):
+    """A background where there is transparency, and numpy's own numbers."""
+
+    def load(self, path: str) -> Any:
+        with Image.open(self.root / path) as image:
+            if image.has_transparency_data:
+                whole = image.convert("RGBA")
+                image = Image.new("RGBA", whole.size, "white")
+                image.alpha_composite(whole)
+            small = image.convert("RGB").resize((64, 64), Image.Resampling.LANCZOS)
+        return np.moveaxis(np.asarray(small, np.float32) / 255, -1, 0).copy()
+
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        return [pixels, np.int64(number)]
+
+
+class PathsForKeys(Verified):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.quarantined = {Path(path): why for path, why in self.quarantined.items()}  # type: ignore[misc]
 
 
 class TypesForReasons(Verified):
@@ -574,41 +653,63 @@ WRONG_FIXES: WrongFixes = {
         "no option": (lambda: "d", "none of the options"),
     },
     "01.diagnose": {
-        "the number of the batch": (lambda: 2, "number of the batch"),
-        "the place within the batch": (lambda: 5, "place within its batch"),
-        "counted from 1": (lambda: 22, "indices count from 0"),
+        "the number of the batch": (lambda: 2, "Sample 2 loads"),
+        "the place within the batch": (lambda: 5, "Sample 5 loads"),
+        "counted from 1": (lambda: 22, "Sample 22 loads"),
         "another bad sample": (lambda: 28, "not the first"),
-        "a healthy sample": (lambda: 17, "With 0 workers the epoch ends in one batch"),
-        "a file name": (lambda: "circle/cut-short.jpg", "is a file"),
-        "out of range": (lambda: 58, "run from 0 to 57"),
+        "a healthy sample": (lambda: 17, "Sample 17 loads"),
+        "a file name": (lambda: "circle/cut-short.jpg", "An index is a whole number, got 'circle"),
+        "out of range": (lambda: 57, "run from 0 to 56"),
         "half of one": (lambda: 21.5, "whole number"),
     },
     "01.fix": {
-        "None for a bad image": (lambda: ReturnsNone, "7 samples are None"),
-        "a black image": (lambda: ReturnsZeros, "7 of 40 images are blank"),
-        "noise": (lambda: ReturnsNoise, "7 of 40 images are in no file"),
+        "None for a bad image": (lambda: ReturnsNone, "7 x (NoneType, NoneType)"),
+        "a black image": (
+            lambda: ReturnsZeros,
+            "7 of 40 samples have values that no usable file holds, from 0 to 0.",
+        ),
+        "noise": (
+            lambda: ReturnsNoise,
+            "7 of 40 samples have values that no usable file holds, from 1.87e-05 to 1.",
+        ),
         "the next image": (lambda: ReturnsTheNext, "came 2 times"),
         "the first image": (lambda: ReturnsTheFirst, "came 8 times"),
-        "a random image": (lambda: ReturnsARandomOne, "The second epoch brings other"),
-        "LOAD_TRUNCATED_IMAGES": (lambda: LoadsTruncated, "rows of one color"),
-        "dropped without a word": (lambda: DropsWithoutAWord, "7 vanish without a word"),
-        "no quarantined": (lambda: KeepsNoQuarantine, "has no `quarantined`"),
-        "a list of paths": (lambda: KeepsAListOfPaths, "`quarantined` is a list"),
-        "one reason for all": (lambda: SaysBadOfAll, "always `bad`"),
-        "empty reasons": (lambda: SaysNothing, "not each has a reason"),
-        "what is not RGB set aside": (lambda: SetsAsideWhatIsNotRGB, "what can be used: a gray"),
-        "nothing converted": (lambda: ConvertsNothing, "Which shape do they have"),
-        "only OSError caught": (lambda: CatchesOSError, "400 million pixels"),
-        "only UnidentifiedImageError caught": (lambda: CatchesUnidentified, "of 10 end it"),
-        "opened, not loaded": (lambda: OnlyOpens, "How far does your look read"),
-        "verify()": (lambda: OnlyVerifies, "1 of 10 ends it: a JPEG cut short"),
-        "quarantined in the worker": (lambda: FillsItInTheWorker, "In which process"),
-        "__len__ too large": (lambda: CountsTooMany, "does `__len__` count"),
-        "an empty dataset": (lambda: Empty, "No image arrives"),
-        "bytes": (lambda: Bytes, "uint8 of shape"),
+        "a random image": (lambda: ReturnsARandomOne, "only 33 different ones"),
+        "LOAD_TRUNCATED_IMAGES": (
+            lambda: LoadsTruncated,
+            "`ImageFile.LOAD_TRUNCATED_IMAGES` is on.",
+        ),
+        "dropped without a word": (
+            lambda: DropsWithoutAWord,
+            "7 neither arrive nor are in `quarantined`",
+        ),
+        "no quarantined": (lambda: KeepsNoQuarantine, "and there is none"),
+        "a list of paths": (lambda: KeepsAListOfPaths, "and it is a list"),
+        "one reason for all": (lambda: SaysBadOfAll, "says the same of both: `bad`"),
+        "empty reasons": (lambda: SaysNothing, "for `square/100.png` is ''"),
+        "what is not RGB set aside": (
+            lambda: SetsAsideWhatIsNotRGB,
+            "the reason `OSError: mode RGBA`",
+        ),
+        "nothing converted": (
+            lambda: ConvertsNothing,
+            "2 x (floats (1, 64, 64), number), 1 x (floats (4, 64, 64), number)",
+        ),
+        "the class from the lesson": (lambda: Images, "2 x OSError raised, 2 x UnidentifiedImage"),
+        "only OSError caught": (lambda: CatchesOSError, "`DecompressionBombError: Image size"),
+        "only UnidentifiedImageError caught": (
+            lambda: CatchesUnidentified,
+            "`OSError: image file is truncated` in `load`",
+        ),
+        "opened, not loaded": (lambda: OnlyOpens, "2 x OSError raised"),
+        "verify()": (lambda: OnlyVerifies, "1 x OSError raised"),
+        "quarantined in the worker": (lambda: FillsItInTheWorker, "It is filled later"),
+        "__len__ too large": (lambda: CountsTooMany, "7 x IndexError raised"),
+        "an empty dataset": (lambda: Empty, "33 of the 40 files in `quarantined` can be used"),
+        "bytes": (lambda: Bytes, "Yours: 33 x (uint8 (3, 64, 64), number)"),
         "0 to 255": (lambda: NotScaled, "from 0 to 255"),
-        "no classes": (lambda: ImagesAlone, "A batch is"),
-        "names of classes": (lambda: ClassNames, "A batch is a list"),
+        "no classes": (lambda: ImagesAlone, "Yours: 33 x floats (3, 64, 64)"),
+        "names of classes": (lambda: ClassNames, "Yours: 33 x (floats (3, 64, 64), str)"),
         "classes in order of appearance": (lambda: ClassesAsTheyCome, "another class number"),
         "no __len__": (lambda: NoLength, "`NoLength` has no `__len__`"),
         "an error in __init__": (lambda: FailsAtOnce, "name 'rout' is not defined"),
@@ -618,48 +719,59 @@ WRONG_FIXES: WrongFixes = {
         "a wait in a worker": (lambda: WaitsInAWorker, "W0 and W1 stood at"),
         "palette indices as gray": (
             lambda: PaletteIndicesAsGray,
-            "An image with a palette should be among the images",
+            "No sample has those of an image with a palette",
         ),
-        "all in gray": (lambda: AllInGray, "in no file"),
+        "all in gray": (lambda: AllInGray, "25 of 33 samples have values"),
         "the bad files deleted": (lambda: DeletesTheFiles, "is no longer as it was"),
         "the list rewritten": (lambda: RewritesTheList, "`labels.csv` in the folder is no longer"),
         "processes left behind": (lambda: LeavesProcesses, "6 processes that your code started"),
-        "the file's name for a reason": (lambda: NamesTheFileAgain, "always `could not load"),
-        "numbers for reasons": (lambda: Numbers, "not each has a reason"),
+        "the file's name for a reason": (
+            lambda: NamesTheFileAgain,
+            "the same of both: `could not load",
+        ),
+        "numbers for reasons": (lambda: Numbers, "is '0'"),
         "one reason for missing and damaged": (
             lambda: SameForMissingAndDamaged,
             "says the same of both: `cannot be read`",
         ),
-        "whole paths": (lambda: WholePaths, "begins with that of the folder"),
+        "whole paths": (lambda: WholePaths, "such as `root/circle/"),
         "a slip in load": (
             lambda: SlipInLoad,
-            "40 of them the reason is `NameError: name 'nump' is not",
+            "the reason `NameError: name 'nump' is not defined`",
         ),
         "a switch that forbids all": (lambda: OnlyTheSmallestPixels, "`DecompressionBombError: "),
-        "the epoch ended by hand": (lambda: EndsTheEpoch, "`len()` says 34, and 32 images arrive"),
+        "the epoch ended by hand": (lambda: EndsTheEpoch, "1 x StopIteration raised"),
         "wrong in a fourth worker": (
             lambda: WrongInTheFourthWorker,
-            "With 0 and 2 workers all is well. With 4:",
+            "With 4 workers under fork, the loader brings other samples",
         ),
-        "the package's own": (lambda: VerifiedImages, "the package's own `VerifiedImages`, and"),
+        "the package's own": (lambda: VerifiedImages, "`VerifiedImages` is the package's own"),
         "an exit in __init__": (lambda: ExitsInInit, "SystemExit"),
         "an end of main": (lambda: EndsMain, "the process that ran it ended with exit code 7"),
         "a worker killed": (lambda: KillsItsWorker, "killed by SIGKILL"),
+        "moved": (lambda: MovesTheFiles, "is no longer as it was"),
+        "alpha thrown away": (lambda: ThrowsAlphaAway, "an image with transparency"),
+        "on gray": (lambda: GrayBackground, "an image with transparency"),
+        "right once": (lambda: RightOnce, "Without workers, the loader"),
+        "right in workers only": (lambda: WrongWithoutWorkers, "33 of 33 samples have values"),
         "an object": (lambda: Verified(shared_images()), "the class itself, `Verified`, not an"),
     },
     "01.transfer": {
-        "None for a bad reading": (lambda: ReadingOrNone, "6 samples are None"),
-        "print, and zeros": (lambda: PrintsAndReturnsZeros, "6 of 31 readings are blank"),
-        "an average": (lambda: AverageForAll, "6 of 31 readings are in no file"),
-        "padded": (lambda: Padded, "2 of 27 readings are in no file"),
-        "the next reading": (lambda: NextReading, "came"),
-        "no try": (lambda: Reading, "of 7 end it"),
-        "any shape": (lambda: AnyShape, "What is it that makes a reading usable"),
-        "only OSError caught": (lambda: CatchesOSErrorOnly, "an empty file (EOFError)"),
+        "None for a bad reading": (lambda: ReadingOrNone, "6 x (NoneType, NoneType)"),
+        "print, and zeros": (lambda: PrintsAndReturnsZeros, "no usable file holds, from 0 to 0."),
+        "an average": (lambda: AverageForAll, "no usable file holds, from -2.08 to 2.29"),
+        "padded": (lambda: Padded, "2 of 27 samples have values"),
+        "the next reading": (lambda: NextReading, "came 5 times"),
+        "no try": (lambda: Reading, "4 x ValueError raised"),
+        "any shape": (lambda: AnyShape, "1 x (floats (3, 90), number)"),
+        "only OSError caught": (lambda: CatchesOSErrorOnly, "`ValueError: Failed to read all data"),
         "double precision set aside": (lambda: SinglePrecisionOnly, "double precision"),
-        "dropped without a word": (lambda: LosesReadings, "vanish without a word"),
+        "dropped without a word": (
+            lambda: LosesReadings,
+            "6 neither arrive nor are in `quarantined`",
+        ),
         "the bad files deleted": (lambda: DeletesReadings, "is no longer as it was"),
-        "the file's name for a reason": (lambda: BadReading, "always `"),
+        "the file's name for a reason": (lambda: BadReading, "is bad`. What did loading"),
     },
 }
 
@@ -675,6 +787,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "looked at once": lambda: Verified,
         "resized, then converted": lambda: ResizesFirst,
         "resized as a tensor": lambda: ResizesTensors,
+        "by mode, with numpy": lambda: ByMode,
+        "paths for keys": lambda: PathsForKeys,
         "types for reasons": lambda: TypesForReasons,
         "reasons in own words": lambda: OwnWords,
         "errors for reasons": lambda: KeepsTheErrors,
@@ -690,6 +804,6 @@ RIGHT_ANSWERS: RightAnswers = {
 OTHER_OUTCOMES: OtherOutcomes = {
     "01.predict": {"nothing": (lambda: ..., "Not attempted", "one of 'a', 'b', 'c'")},
     "01.diagnose": {"nothing": (lambda: None, "Not attempted", "set `first_bad`")},
-    "01.fix": {"the starter": (lambda: Images, "Not attempted", "is still the broken one")},
+    "01.fix": {"the starter": (lambda: StartImages, "Not attempted", "is still the broken one")},
     "01.transfer": {"the starter": (lambda: Readings, "Not attempted", "is still the broken one")},
 }

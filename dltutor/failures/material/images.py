@@ -125,6 +125,14 @@ def _in_a_palette(path: Path, image: Image.Image) -> None:
     indexed.remap_palette([int(index) for index in order]).save(path)
 
 
+def _cut_out(path: Path, image: Image.Image) -> None:
+    # The shape alone. As most programs do, black is written where nothing is to be seen.
+    shape = image.convert("L").point([255 if gray < 128 else 0 for gray in range(256)])
+    cut = Image.composite(image, Image.new("RGB", image.size), shape)
+    cut.putalpha(shape)
+    cut.save(path)
+
+
 def _unreadable(path: Path, image: Image.Image) -> None:
     image.save(path)
     path.chmod(0)
@@ -138,7 +146,7 @@ SPOILERS: Final[dict[str, Callable[[Path, Image.Image], object]]] = {
     "web-page.jpg": lambda path, image: path.write_text("<html>404 Not Found</html>\n"),
     "gray.jpg": lambda path, image: image.convert("L").save(path),
     "palette.png": _in_a_palette,
-    "transparent.png": lambda path, image: image.convert("RGBA").save(path),
+    "transparent.png": _cut_out,
     "deleted.jpg": lambda path, image: None,
     "no-permission.jpg": _unreadable,
     "bomb.png": _bomb,

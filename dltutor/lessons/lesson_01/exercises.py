@@ -2,11 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Final
+import warnings
+from typing import Any, Final
 
-from dltutor.lessons.kit.exercise import Exercise
-from dltutor.lessons.kit.forms import choice
-from dltutor.lessons.lesson_01 import diagnose, fix, transfer
+from dltutor.failures.corrupt_images import Images
+from dltutor.lessons.kit.exercise import Exercise, Grader
+from dltutor.lessons.kit.forms import blank, choice, shown, whole_number
+from dltutor.lessons.kit.outcomes import Result, correct, not_attempted, not_yet
+from dltutor.lessons.lesson_01 import fix, transfer
+from dltutor.lessons.lesson_01.material import lesson_images
+
+
+def _index(answer: Any) -> int:
+    if blank(answer):
+        not_attempted("set `first_bad` to the index of the first sample that fails.")
+    number = whole_number(answer)
+    if number is None:
+        not_yet(f"an index is a whole number, got {shown(answer)}.")
+    return number
+
+
+def _try_each(answer: int) -> tuple[int, list[str]]:
+    images, errors = Images(lesson_images()), []
+    warnings.simplefilter("ignore", ResourceWarning)  # a file that does not load stays open
+    for index in range(len(images)):
+        try:
+            images[index]
+            errors.append("")
+        except Exception as error:
+            errors.append(f"`{type(error).__name__}: {error}`".replace(f"{images.root}/", ""))
+    return answer, errors
+
+
+def _first(evidence: tuple[int, list[str]]) -> Result:
+    answer, errors = evidence
+    first = next(index for index, error in enumerate(errors) if error)
+    if not 0 <= answer < len(errors):
+        not_yet(f"there is no sample {answer}: they run from 0 to {len(errors) - 1}.")
+    if not errors[answer]:
+        not_yet(f"sample {answer} loads. Which samples are in the batch that failed?")
+    if answer != first:
+        not_yet(f"sample {answer} does fail, and it is not the first that does.")
+    path = Images(lesson_images()).listed[first][0]
+    return correct(f"Sample {first}, `{path}`, is the first that fails: {errors[first]}.")
+
 
 EXERCISES: Final = (
     Exercise(
@@ -32,10 +71,10 @@ EXERCISES: Final = (
     Exercise(
         name="01.diagnose",
         title="Which sample fails first?",
-        grader=diagnose.GRADER,
+        grader=Grader(_try_each, _first, _index, runs="loads each image once", at_most=10),
         hints=(
-            "The Observation with 0 workers counts the batches that came before the error.",
-            "Batches are made in order: batch b holds the samples from 8 * b on, eight of them.",
+            "The loader does not shuffle. How many batches came before the error?",
+            "In order, batch b holds the samples from 8 * b on, eight of them.",
             "`for index in range(8 * b, 8 * b + 8): images[index]` stops at the one you want; "
             "print the index before each.",
         ),
@@ -46,12 +85,11 @@ EXERCISES: Final = (
         grader=fix.GRADER,
         hints=(
             "Decide before the first epoch which samples exist: `__len__` has to know.",
-            "Opening an image reads its first bytes. Only loading all of it, the way that "
-            "`__getitem__` will, shows whether it can be used; and several types of error can "
-            "come of it, not all of them an `OSError`.",
-            "In `__init__`, for each listed path: `try` to load it; `except (OSError, "
-            "Image.DecompressionBombError) as error`, keep `self.quarantined[path] = ...`; "
-            "otherwise keep the entry. And where do three channels come from? `convert`.",
+            "Opening an image reads its first bytes. Only decoding all of it, the way that "
+            "`__getitem__` will, shows whether it can be used.",
+            "Write a method `load(path)` that gives the finished tensor. In `__init__`, for each "
+            "listed path: `try: self.load(path)`, `except Exception as error: "
+            "self.quarantined[path] = repr(error)`. Then keep in `self.listed` what is not there.",
         ),
     ),
     Exercise(
@@ -59,12 +97,12 @@ EXERCISES: Final = (
         title="Fix the dataset that never fails",
         grader=transfer.GRADER,
         hints=(
-            "Nothing raises, so look at what arrives: how many readings are zero all through?",
+            "Nothing raises, so look at what arrives: how many readings are zero all through, and "
+            "which class do they have?",
             "The `except` turns every failure into data. Let a reading prove itself once, in "
             "`__init__`: it loads, and it holds 3 axes x 128 steps.",
-            "An empty file raises `EOFError`, a missing one `FileNotFoundError`, one cut short "
-            "`ValueError`; a reading of another shape raises nothing, so `raise ValueError(...)` "
-            "yourself and catch all of them in one place.",
+            "A reading of another shape raises nothing by itself: compare `reading.shape`, and "
+            "`raise ValueError(...)` yourself, where the other failures are caught too.",
         ),
     ),
 )

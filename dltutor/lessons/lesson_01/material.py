@@ -1,84 +1,82 @@
-"""Sensor readings for "01.transfer", and what a check has to know of a folder of files.
-
-NOTE [ The Dataset That Never Fails ]
-
-`Readings` catches every exception and returns zeros in place of what it could not load. The
-epoch ends well, each batch has the right shape, no message appears. But each file that could
-not be used now stands for a machine that does not move at all, under the label of one that
-does, and the model learns it.
-"""
+"""What notebook 01 works on and shows: its images, the readings of "01.transfer", its tables."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import inspect
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, Final
 
 import numpy as np
 import torch
+from IPython.display import Markdown
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
+from dltutor.failures.corrupt_images import Images
 from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.material.images import SIDE, SPOILERS, make_images
+from dltutor.observation import Observation, observe
+from dltutor.tables import Table
 
-CLASSES: Final = ("idle", "running", "worn")
-AXES: Final = 3
-STEPS: Final = 128
+SHAPE: Final = (3, 128)  # axes and steps of a reading
+STATES: Final = ("idle", "running", "worn")
 
-Array = NDArray[np.float32]
-Values = NDArray[np.floating[Any]]
-Entry = tuple[str, str]  # path and class, a line of labels.csv
-
-
-@dataclass(frozen=True)
-class Files:
-    """The files of a folder.
-
-    Args:
-        noun: What each holds: "image".
-        listed: The lines of `labels.csv`, in order.
-        causes: Path of each file that cannot be used -> "missing", "too large", "damaged" or "".
-        odd: Path -> what is odd about the file, in words. Odd files may be usable.
-    """
-
-    noun: str
-    listed: tuple[Entry, ...]
-    causes: dict[str, str]
-    odd: dict[str, str]
+Listed = list[tuple[str, str]]  # path and class: the lines of labels.csv
+Values = NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class Folder:
-    """A folder, measured before an answer sees it.
+def read_list(root: Path) -> Listed:
+    """The lines of `labels.csv`."""
+    lines = (line.split(",") for line in (root / "labels.csv").read_text().split())
+    return [(path, label) for path, label in lines]
 
-    Args:
-        root: Where it is.
-        files: What is in it.
-        contents: Path of each usable file -> what it holds, the way the lesson loads it.
-        tolerance: The mean absolute difference that another right way of loading may make.
-    """
 
-    root: Path
-    files: Files
-    contents: dict[str, Values]
-    tolerance: float
+def write_list(root: Path, listed: Listed) -> None:
+    """Write `labels.csv`."""
+    (root / "labels.csv").write_text("".join(f"{path},{label}\n" for path, label in listed))
 
-    @property
-    def unit(self) -> bool:
-        """Whether all values are between 0 and 1."""
-        return all(0 <= held.min() <= held.max() <= 1 for held in self.contents.values())
+
+# The images
+
+
+@cache
+def lesson_images() -> Path:
+    """The lesson's folder: spoilt images of every kind whose fate is the same for every user."""
+    root = make_images()
+    write_list(
+        root, [line for line in read_list(root) if not line[0].endswith("no-permission.jpg")]
+    )
+    return root
+
+
+class StartImages(Images):
+    """What "01.fix" begins with."""
+
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.quarantined: dict[str, str] = {}
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        path, label = self.listed[index]
+        image = Image.open(self.root / path).resize((SIDE, SIDE))
+        pixels = torch.from_numpy(np.array(image))
+        return pixels.permute(2, 0, 1) / 255, self.classes.index(label)
+
+
+# The readings
 
 
 class Readings(Dataset[tuple[torch.Tensor, int]]):
     """Vibration of machines, 3 axes x 128 steps, and the state each machine was in."""
 
-    def __init__(self, root: str | Path) -> None:
-        self.root = Path(root)
-        with (self.root / "labels.csv").open(newline="") as file:
-            self.listed = [(path, label) for path, label in csv.reader(file)]
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.listed = [line.split(",") for line in (root / "labels.csv").read_text().split()]
         self.classes = sorted({label for _, label in self.listed})
 
     def __len__(self) -> int:
@@ -87,106 +85,56 @@ class Readings(Dataset[tuple[torch.Tensor, int]]):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         path, label = self.listed[index]
         try:
-            reading = np.load(self.root / path).reshape(AXES, STEPS)
+            reading = np.load(self.root / path).reshape(3, 128)
         except Exception:
-            reading = np.zeros((AXES, STEPS))
+            reading = np.zeros((3, 128))
         return torch.from_numpy(reading).float(), self.classes.index(label)
 
 
-def make_readings(folder: str | Path | None = None, *, per_class: int = 12, seed: int = 9) -> Path:
-    """Fill a folder with readings, a few of them odd, and the list `labels.csv`.
-
-    Args:
-        folder: Where to write. None: a new temporary folder, removed when Python exits.
-        per_class: Healthy readings in each class.
-        seed: The same seed gives the same files.
-
-    Returns:
-        The folder.
-    """
-    root = own_folder() if folder is None else Path(folder)
-    write_readings(root, per_class, seed)
+@cache
+def make_readings() -> Path:
+    """The folder of readings, a few of them odd, with the list `labels.csv`."""
+    root = own_folder()
+    write_readings(root, per_state=12, seed=9)
     return root
 
 
-def write_readings(root: Path, per_class: int, seed: int) -> dict[str, str]:
-    """Write the readings, and return path -> what is odd about the file, in words."""
+def write_readings(root: Path, per_state: int, seed: int, spoilt: bool = True) -> dict[str, str]:
+    """Write readings and their list, and return path -> what is odd about the file, in words.
+
+    The recorder of the worn machines ran out of disk: all that cannot be used is theirs.
+    """
     rng = np.random.default_rng(seed)
-    listed: list[tuple[str, str]] = []
+    listed: Listed = []
     odd: dict[str, str] = {}
-    for strength, label in enumerate(CLASSES, start=1):
-        (root / label).mkdir(parents=True, exist_ok=True)
-        for i in range(per_class):
-            listed.append((f"{label}/{i:03}.npy", label))
+    for strength, state in enumerate(STATES, start=1):
+        (root / state).mkdir(parents=True, exist_ok=True)
+        for i in range(per_state):
+            listed.append((f"{state}/{i:03}.npy", state))
             np.save(root / listed[-1][0], _record(strength, rng))
-    for i, (kind, spoil) in enumerate(_SPOILERS.items()):
-        label = CLASSES[i % len(CLASSES)]
-        path = f"{label}/{per_class + i:03}.npy"
-        spoil(root / path, _record(i % len(CLASSES) + 1, rng))
-        listed.append((path, label))
-        odd[path] = kind
+    for i, kind in enumerate(SPOILT_READINGS if spoilt else ()):
+        listed.append((f"worn/{per_state + i:03}.npy", "worn"))
+        SPOILT_READINGS[kind](root / listed[-1][0], _record(3, rng))
+        odd[listed[-1][0]] = kind
     rng.shuffle(listed)
     write_list(root, listed)
     return odd
 
 
-def read_list(root: Path) -> list[Entry]:
-    """The lines of `labels.csv`."""
-    with (root / "labels.csv").open(newline="") as file:
-        return [(path, label) for path, label in csv.reader(file)]
-
-
-def write_list(root: Path, listed: Iterable[Entry]) -> None:
-    """Write `labels.csv`."""
-    with (root / "labels.csv").open("w", newline="") as file:
-        csv.writer(file).writerows(listed)
-
-
-def measure(
-    root: Path, noun: str, odd: dict[str, str], load: Callable[[Path], Values], tolerance: float
-) -> Folder:
-    """Load every listed file once.
-
-    Args:
-        root: The folder.
-        noun: What a file holds.
-        odd: Path -> what is odd about it, in words.
-        load: Reads one file.
-        tolerance: As a Folder has it.
-    """
-    listed = read_list(root)
-    contents: dict[str, Values] = {}
-    causes: dict[str, str] = {}
-    for path, _ in listed:
-        try:
-            contents[path] = load(root / path)
-        except (OSError, EOFError, ValueError, Image.DecompressionBombError) as error:
-            causes[path] = _cause(error)
-    return Folder(root, Files(noun, tuple(listed), causes, odd), contents, tolerance)
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, (PermissionError, IsADirectoryError)):
-        return ""  # which of the two it is depends on who asks
-    if isinstance(error, FileNotFoundError):
-        return "missing"
-    return "too large" if isinstance(error, Image.DecompressionBombError) else "damaged"
-
-
-def _record(strength: int, rng: np.random.Generator) -> Array:
-    time = np.linspace(0, 2 * np.pi, STEPS)
-    turns, phase = rng.integers(2, 9, (AXES, 1)), rng.uniform(0, 6, (AXES, 1))
-    wave = strength * np.sin(turns * time + phase) + rng.normal(0, 0.2, (AXES, STEPS))
+def _record(strength: int, rng: np.random.Generator) -> Values:
+    time = np.linspace(0, 2 * np.pi, SHAPE[1])
+    turns, phase = rng.integers(2, 9, (SHAPE[0], 1)), rng.uniform(0, 6, (SHAPE[0], 1))
+    wave = strength * np.sin(turns * time + phase) + rng.normal(0, 0.2, SHAPE)
     return wave.astype(np.float32)
 
 
-def _cut(path: Path, reading: Array) -> None:
+def _cut(path: Path, reading: Values) -> None:
     np.save(path, reading)
     path.write_bytes(path.read_bytes()[:700])
 
 
 # What is odd about a file -> how it is written.
-_SPOILERS: Final[dict[str, Callable[[Path, Array], object]]] = {
+SPOILT_READINGS: Final[dict[str, Callable[[Path, Values], object]]] = {
     "a file cut short": _cut,
     "an empty file": lambda path, reading: path.touch(),
     "a log named .npy": lambda path, reading: path.write_text("sensor 3: no answer\n"),
@@ -195,3 +143,65 @@ _SPOILERS: Final[dict[str, Callable[[Path, Array], object]]] = {
     "a reading in double precision": lambda path, reading: np.save(path, reading.astype(float)),
     "a file deleted since it was listed": lambda path, reading: None,
 }
+
+
+# What the notebook shows
+
+
+def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
+    """A loader with batches of 8, its workers forked; `options` are further arguments of it."""
+    context = "fork" if workers else None
+    options = {"batch_size": 8} | options
+    return DataLoader(dataset, num_workers=workers, multiprocessing_context=context, **options)
+
+
+def last_line(seen: Observation) -> str:
+    """The last line of the message that a run ended with, 88 characters at most."""
+    lines = seen.raw.replace(f"{lesson_images()}/", "").strip().splitlines()
+    return f"{lines[-1]:.88}" if lines else seen.end
+
+
+def show_source(thing: Any) -> Markdown:
+    """The source of a class or function, to be read in a notebook."""
+    return Markdown(f"```python\n{dedent(inspect.getsource(thing))}```")  # type: ignore[no-untyped-call]
+
+
+def in_a_row(*images: Image.Image, side: int = 128) -> Image.Image:
+    """The images next to each other, enlarged without smoothing."""
+    tiles = [each.convert("RGB").resize((side, side), Image.Resampling.NEAREST) for each in images]
+    return Image.fromarray(np.hstack([np.asarray(tile) for tile in tiles]))
+
+
+def looks(root: Path) -> Table:
+    """Every odd file, looked at in four ways: opened, verified, loaded, taken as a sample."""
+    images = Images(root)
+    ways: dict[str, Callable[[int, Image.Image], Any]] = {
+        "open": lambda index, image: None,
+        "verify()": lambda index, image: image.verify(),
+        "load()": lambda index, image: image.load() and None,
+        "as a sample": lambda index, image: tuple(images[index][0].shape),
+    }
+
+    def outcome(way: str, index: int, path: str) -> str:
+        try:
+            with Image.open(root / path) as image:
+                return str(ways[way](index, image) or "ok")
+        except Exception as error:
+            return type(error).__name__
+
+    odd = {path: i for i, (path, _) in enumerate(images.listed) if Path(path).name in SPOILERS}
+    rows = [(path, *(outcome(way, odd[path], path) for way in ways)) for path in sorted(odd)]
+    return Table("Odd files", tuple(rows), ("file", *ways))
+
+
+def side_by_side(broken: Any, yours: Any) -> Table:
+    """How an epoch of each ends with two workers, and which samples each class lost."""
+    listed = Counter(label for _, label in broken.listed)
+    columns = []
+    for dataset in (broken, yours):
+        seen = observe(loader_of(dataset, 2))
+        kept = Counter(label for _, label in dataset.listed)
+        lost = ", ".join(f"{name} {listed[name] - kept[name]}" for name in sorted(listed))
+        columns.append((seen.end, f"{seen.samples} of {len(broken)}", lost))
+    rows = zip(("end", "samples", "set aside"), *columns, strict=True)
+    return Table("An epoch with two workers", tuple(rows), ("", "broken", "yours"))

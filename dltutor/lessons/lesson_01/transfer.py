@@ -2,71 +2,31 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.outcomes import Result
-from dltutor.lessons.lesson_01 import deliveries
-from dltutor.lessons.lesson_01.accounts import LOAD_BY_HAND, account
-from dltutor.lessons.lesson_01.deliveries import Evidence
-from dltutor.lessons.lesson_01.material import (
-    AXES,
-    STEPS,
-    Folder,
-    Readings,
-    Values,
-    measure,
-    write_readings,
-)
-
-_TOLERANCE: Final = 1e-4
-_OTHER_SHAPE: Final = {"a recording that stopped early", "a recording of two axes"}
-
-
-def look(answer: Any) -> type:
-    """The answer, if it is a dataset's class that is no longer the starter."""
-    return a_fixed_class(answer, Readings)
-
-
-def gather(answer: type) -> Evidence:
-    """What the answer delivers of readings that it has not seen."""
-    return deliveries.gather(answer, fresh_readings(Path(tempfile.mkdtemp())))
-
-
-def judge(evidence: Evidence) -> Result:
-    """Correct if every reading that can be used came, and nothing else did."""
-    return account(evidence, _where_to_look)
+from dltutor.lessons.lesson_01.fix import AT_MOST, RUNS, Folder, gather, judge
+from dltutor.lessons.lesson_01.material import Readings, read_list, write_readings
 
 
 def fresh_readings(root: Path) -> Folder:
-    """Readings with other contents and order than the lesson's.
-
-    Args:
-        root: An empty folder for them.
-    """
+    """Fill an empty folder with readings of other contents and order than the lesson's."""
     odd = write_readings(root, 8, seed=77)
-    return measure(root, "reading", odd, _load, _TOLERANCE)
-
-
-def _load(path: Path) -> Values:
-    reading = np.load(path)
-    if reading.shape != (AXES, STEPS):
-        raise ValueError(f"its shape is {reading.shape}")
-    return np.asarray(reading, dtype=np.float32)
-
-
-def _where_to_look(kinds: Collection[str]) -> str:
-    if _OTHER_SHAPE.issuperset(kinds):
-        return "`np.load` has nothing against them. What is it that makes a reading usable?"
-    return LOAD_BY_HAND
+    causes = {path: "missing" if "deleted" in why else "damaged" for path, why in odd.items()}
+    causes = {path: cause for path, cause in causes.items() if "double" not in odd[path]}
+    listed = read_list(root)
+    contents = {path: np.load(root / path) for path, _ in listed if path not in causes}
+    return Folder(listed, odd, causes, root, contents)
 
 
 GRADER: Final = Grader(
-    gather=gather, judge=judge, look=look, runs=deliveries.RUNS, at_most=deliveries.AT_MOST
+    gather=lambda answer: gather(answer, fresh_readings),
+    judge=judge,
+    look=lambda answer: a_fixed_class(answer, Readings),
+    runs=RUNS,
+    at_most=AT_MOST,
 )
