@@ -11,8 +11,8 @@ NOTE [ What The Signal Says ]
 limit, a batch system, or a person. `Segmentation fault` and `Aborted` come from native code: a
 decoder that met a bad file, a library that does not survive a fork. A positive exit code means that
 something called `exit`, a native library or `sys.exit` (see `misleading_exit`), or that an
-exception reached the top of the process: its traceback is on stderr. `Bus error` mostly means that
-`/dev/shm` was full.
+exception reached the top of the process: its traceback is on stderr. `Bus error` means that
+memory behind a mapped file was not there: a full `/dev/shm`, or a file that was cut short.
 
 The kernel tells the main process of the death by SIGCHLD, and torch's handler raises wherever
 main happens to be, in the model's forward pass too: the traceback says nothing of the cause. Off
@@ -21,9 +21,11 @@ the worker died of is lost (see `lost_cause`). If tensors of the dead worker are
 fetching them may fail first, with `ConnectionResetError` (see `misleading_exit`). Nothing names
 the sample.
 
-Remedy: for `Killed`, find out whether memory ran out (`dmesg -T`, `memory.events` of the cgroup),
-and use less. For native code, find the sample: decode each file once in a process of its own,
-where it can do no harm, set aside what kills it, and report it upstream.
+Remedy: for `Killed`, find out whether memory ran out (`dmesg -T`; `oom_kill` in `memory.events` of
+the cgroup, or in `memory.oom_control` under version 1), and use less. Name the sample: a worker
+that writes each index to a file before it decodes leaves it there, whatever it dies of; for native
+code `faulthandler.enable()` in `worker_init_fn` names the line. Decode each file once in a process
+of its own, where it can do no harm, set aside what kills it, and report it upstream.
 
 Seen in: pytorch#8976, pytorch#4507, pytorch#5301 (exit code), TorchSSL#4, mmrotate#501,
 mmsegmentation#2085.
@@ -53,6 +55,9 @@ How = Literal["killed", "segfault", "abort", "exit"]
 
 #: The environment variable with the code that "exit" exits with; without it, that is 3.
 EXIT_CODE: Final = "DLTUTOR_EXIT_CODE"
+
+#: The number of the frame that ends the process that decodes it.
+BAD: Final = 9
 
 # What native code can do to its process when the header of a frame promises what is not there.
 ACCIDENTS: Final[dict[How, Callable[[], object]]] = {
@@ -117,25 +122,27 @@ def exit_code_alone(function: Callable[..., object], *args: object) -> int | Non
 def _quietly(function: Callable[..., object], *args: object) -> None:
     faulthandler.disable()  # Jupyter and pytest turn it on; this death is expected
     function(*args)
+    os._exit(0)  # what runs at the end of a program would fail in a fork of a thread of a pool
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
     """Decode a film with one bad frame, which does one of the ACCIDENTS to its worker."""
-    return Case(_loader(Frames(_paths(), how), workers, start_method))
+    return Case(_loader(Frames(film_paths(), how), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
     """Try each frame first, in a process of its own."""
-    return Case(_loader(VerifiedFrames(_paths(), how), workers, start_method))
+    return Case(_loader(VerifiedFrames(film_paths(), how), workers, start_method))
 
 
 @cache
-def _paths() -> tuple[Path, ...]:
+def film_paths() -> tuple[Path, ...]:
+    """The files of a film; the frame BAD ends the process that decodes it."""
     folder = own_folder()
     paths = tuple(folder / f"{number:02}.frame" for number in range(16))
     for number, path in enumerate(paths):
         pixels = bytes((number + i) % 256 for i in range(64))
-        path.write_bytes(struct.pack("<I", 64 if number != 9 else 2**31) + pixels)
+        path.write_bytes(struct.pack("<I", 64 if number != BAD else 2**31) + pixels)
     return paths
 
 
@@ -154,8 +161,9 @@ FAILURE = Failure(
         "The worker's process ended: the OOM killer, a crash in native code, or an exit. The "
         "exit code says how, and nothing says on which sample."
     ),
-    remedy="Read the signal. Killed: look for the OOM killer, and use less memory. Otherwise "
-    "decode each file once in a process of its own, and set aside what kills it.",
+    remedy="Read the signal. Killed: look for the OOM killer, and use less memory. Have each "
+    "worker write the index to a file before it decodes, and enable faulthandler in "
+    "worker_init_fn. Decode each file once in a process of its own, and set aside what kills it.",
     broken=broken,
     fixed=fixed,
     sign=Says("worker died", ("killed by SIGKILL",)),

@@ -15,8 +15,9 @@ workers to leave; each is waited for, for 5 s, and terminated.
 
 If the program forks meanwhile (the next loader's workers, for example), the child inherits the
 iterator. When it is collected there, it asks after workers that are not the child's: `can only
-test a child process`. This is noise, printed from `__del__`, and harmless to the data. It is often
-blamed on tqdm, which is one of the things that hold an iterator.
+test a child process`. This is noise, printed from `__del__`, and harmless to the data. Any
+unfinished iterator that is garbage at a fork does it. It is often blamed on tqdm, which is one of
+the things that hold an iterator.
 
 Remedy: catch what may happen to a sample in the worker (as here), so that the loop ends by itself.
 Where you must catch what a worker raised, take its traceback away: `error.with_traceback(None)`

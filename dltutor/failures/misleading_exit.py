@@ -11,8 +11,8 @@ A worker catches `Exception`. SystemExit, which `sys.exit` and `argparse` raise,
 `/tmp/pymp-...`: a batch on its way is not data but a handle for shared memory that the main process
 fetches through this socket when it unpickles the batch. Batches that the worker finished earlier
 are still on their way, so main asks a socket that is gone. This is the file. How far the clean-up
-has come decides which of the errors you see; if nothing is on its way, torch says `exited
-unexpectedly`, with the exit code.
+has come decides which of the errors you see; once the worker is dead, torch says
+`exited unexpectedly`, and that error is its cause.
 
 How to tell it from a file that is missing: there is no "Caught FileNotFoundError in DataLoader
 worker process", `error.filename` is None, and the traceback ends in `multiprocessing`.

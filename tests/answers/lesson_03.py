@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path, PurePosixPath
@@ -28,7 +27,7 @@ from dltutor.failures.dead_worker import (
     decode,
     exit_code_alone,
 )
-from dltutor.lessons.lesson_03.material import train
+from dltutor.failures.material import scans
 from dltutor.observation.texts import fate
 
 FORK = multiprocessing.get_context("fork")
@@ -191,6 +190,21 @@ class WholePaths(Tried):
         self.quarantined = {str(path_of[name]): why for name, why in self.quarantined.items()}
 
 
+class DeletesTheFiles(Tried):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        for path in paths:
+            if path.name in self.quarantined:
+                path.unlink()
+
+
+class ReadsInMain(Tried):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        if how == "abort":  # the last one, as a person would look at it afterwards
+            [decode(path.read_bytes(), how) for path in paths]
+        super().__init__(paths, how)
+
+
 class GuessesFromTheHeader(Tried):
     def end_of(self, path: Path) -> int | None:
         data = path.read_bytes()
@@ -301,295 +315,194 @@ class ExitsAtOnce(VerifiedFrames):
         sys.exit("no film")
 
 
-Shards = list[DataLoader[Any]]
+class PicksFirst(scans.Scans):
+    def __getitem__(self, index: int) -> Any:
+        chosen = [scans.unpack(packed) for packed in scans.evenly(self.packed(index))]
+        return np.stack(chosen)[:, ::16, ::16].copy()
+
+    def packed(self, index: int) -> list[bytes]:
+        return scans.read_scan(self.paths[index])
 
 
-def keeps_texts(shards: Shards) -> list[str]:
-    failed = []
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass
-        except ValueError as error:
-            failed.append(str(error))
-    return failed
+class OneAtATime(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        thumbnails = [scans.unpack(packed)[::16, ::16].copy() for packed in self.packed(index)]
+        return np.stack(scans.evenly(thumbnails))
 
 
-def deletes_the_error(shards: Shards) -> list[Any]:
-    failed = []
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass
-        except ValueError as error:
-            failed.append(error)
-            del error
-            del loader
-    return failed
+class ByPosition(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        data = self.paths[index].read_bytes()
+        size = int.from_bytes(data[:4], "little")
+        step = (len(data) - 4) // size // 4
+        starts = [4 + place * step * size for place in range(4)]
+        slices = [scans.unpack(data[start : start + size]) for start in starts]
+        return torch.from_numpy(np.stack([each[::16, ::16] for each in slices]))
 
 
-def collects(shards: Shards) -> list[str]:
-    failed = []
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass
-        except ValueError as error:
-            failed.append(str(error))
+class InInit(OneAtATime):
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__(paths)
+        self.thumbnails = [OneAtATime.__getitem__(self, index) for index in range(len(paths))]
+
+    def __getitem__(self, index: int) -> Any:
+        return self.thumbnails[index]
+
+
+class KeepsViews(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        views = [scans.unpack(packed)[::16, ::16] for packed in self.packed(index)]
+        return np.stack(scans.evenly(views))
+
+
+class StacksAll(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
         gc.collect()
-    return failed
+        everything = np.stack([scans.unpack(packed) for packed in self.packed(index)])
+        return np.stack(scans.evenly(list(everything)))[:, ::16, ::16].copy()
 
 
-def passes(shards: Shards) -> list[str]:
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass
-        except Exception as error:
-            error.with_traceback(None)
-    return []
+class UnpacksInInit(KeepsViews):
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__(paths)
+        self.slices = [[scans.unpack(each) for each in self.packed(i)] for i in range(len(self))]
+
+    def __getitem__(self, index: int) -> Any:
+        return np.stack(scans.evenly(self.slices[index]))[:, ::16, ::16].copy()
 
 
-def stops(shards: Shards) -> list[str]:
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass
-        except ValueError as error:
-            return [str(error.with_traceback(None))]
-    return []
+class InAChild(scans.Scans):
+    def __getitem__(self, index: int) -> Any:
+        hear, say = os.pipe()
+        if not os.fork():
+            os.write(say, np.stack(super().__getitem__(index)).tobytes())
+            os._exit(0)
+        os.close(say)
+        with open(hear, "rb") as file:
+            data = file.read()
+        os.wait()
+        return np.frombuffer(data, np.uint8).reshape(4, 64, 64)
 
 
-def catches_nothing(shards: Shards) -> list[str]:
-    for loader in shards:
-        for _ in loader:
-            pass
-    return []
+class TheFirstFour(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        return np.stack([scans.unpack(each) for each in self.packed(index)[:4]])[:, ::16, ::16]
 
 
-def no_workers(shards: Shards) -> list[str]:
-    for loader in shards:
-        loader.num_workers = 0
-        loader.multiprocessing_context = None
-    return keeps_texts(shards)
+class AtMost64(scans.Scans):
+    def __getitem__(self, index: int) -> Any:
+        slices = [scans.unpack(packed) for packed in scans.read_scan(self.paths[index])[:64]]
+        return [each[::16, ::16].copy() for each in scans.evenly(slices)]
 
 
-def other_loaders(shards: Shards) -> list[str]:
-    return keeps_texts([DataLoader(loader.dataset, num_workers=0) for loader in shards])
+class SetsAside(scans.Scans):
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__([path for path in paths if len(scans.read_scan(path)) < 40])
 
 
-def with_a_timeout(shards: Shards) -> list[str]:
-    for loader in shards:
-        loader.timeout = 5
-    return keeps_texts(shards)
+class NoneForTheLong(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index) if len(self.packed(index)) > 4 else None
 
 
-def terminates(shards: Shards) -> list[str]:
-    failed = []
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass
-        except ValueError as error:
-            failed.append(str(error))
-            for child in multiprocessing.active_children():
-                child.terminate()
-                child.join()
-    return failed
+class DiesOfTheLong(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        if len(self.packed(index)) > 40 and torch.utils.data.get_worker_info():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
 
 
-def returns_nothing(shards: Shards) -> None:
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass
-        except ValueError as error:
-            error.with_traceback(None)
+class ScansLoader(DataLoader[Any]):
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__(scans.Scans(paths), num_workers=0)
 
 
-def misspells(shards: Shards) -> list[str]:
-    return [str(loaders) for loader in shards]  # type: ignore[name-defined] # noqa: F821
-
-
-def reads_a_batch_of_each(shards: Shards) -> list[str]:
-    failed = []
-    for loader in shards:
-        batches = iter(loader)
-        try:
-            next(batches)
-            next(batches)
-            next(batches)
-        except ValueError as error:
-            failed.append(str(error))
-            error.with_traceback(None)
-        del batches
-    return failed
-
-
-def lets_go(shards: Shards) -> list[str]:
-    failed = []
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass
-        except ValueError as error:
-            failed.append(str(error))
-            error.with_traceback(None)
-    return failed
-
-
-def keeps_what_is_left_of_the_error(shards: Shards) -> list[ValueError]:
-    failed = []
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass
-        except ValueError as error:
-            failed.append(error.with_traceback(None))
-    return failed
-
-
-def clears_the_frames(shards: Shards) -> list[ValueError]:
-    failed = []
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass
-        except ValueError as error:
-            traceback.clear_frames(error.__traceback__)
-            failed.append(error.with_traceback(None))
-    return failed
-
-
-def shuts_the_iterator_down(shards: Shards) -> list[str]:
-    failed = []
-    for loader in shards:
-        batches: Any = iter(loader)
-        try:
-            for _ in batches:
-                pass
-        except ValueError as error:
-            failed.append(str(error))
-        finally:
-            batches._shutdown_workers()
-    return failed
-
-
-def a_process_for_each_shard(shards: Shards) -> list[str]:
-    failed = []
-    for loader in shards:
-        hear, say = FORK.Pipe(duplex=False)
-        process = FORK.Process(target=reads_one, args=(loader, say))
-        process.start()
-        if error := hear.recv():
-            failed.append(error)
-        process.join()
-    return failed
-
-
-def reads_one(loader: DataLoader[Any], say: Any) -> None:
-    try:
-        for _ in loader:
-            pass
-    except ValueError as error:
-        say.send(str(error))
-    else:
-        say.send("")
-
-
-def exits(shards: Shards) -> list[str]:
-    sys.exit("enough")
-
-
-def kills_itself(shards: Shards) -> list[str]:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return []
-
-
-def waits(shards: Shards) -> list[str]:
-    time.sleep(60)
-    return []
+class Misspells(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(indx)  # type: ignore[name-defined] # noqa: F821
 
 
 WRONG_FIXES: WrongFixes = {
-    "03.predict": {
-        "a traceback": (lambda: "a", "cannot send a traceback"),
-        "another worker": (lambda: "c", "Nobody starts another one"),
-        "it waits": (lambda: "d", "did not wait for ever"),
-        "no option": (lambda: "e", "none of the options"),
-    },
     "03.diagnose": {
-        "the number of the batch": (lambda: 4, "is the number of the batch"),
-        "its neighbour": (lambda: 8, "You have the right batch"),
-        "counted from 1": (lambda: 10, "count from 0"),
-        "a frame of W1": (lambda: 2, "W1 did not die"),
-        "a healthy frame of W0": (lambda: 12, "Try every frame in a process of its own"),
-        "a file name": (lambda: "09.frame", "A `str` is not an index"),
-        "a path": (lambda: PurePosixPath("/tmp/09.frame"), "A `PurePosixPath` is not an index"),
+        "the number of the batch": (
+            lambda: 4,
+            "W0 had frame 4",
+        ),
+        "its neighbour": (lambda: 8, "W0 had frame 8"),
+        "counted from 1": (lambda: 10, "W1 had frame 10"),
+        "a frame of W1": (lambda: 2, "W1 had frame 2"),
+        "a healthy frame of W0": (lambda: 12, "W0 had frame 12"),
+        "a file name": (lambda: "09.frame", "'09.frame' is not an index"),
+        "a path": (lambda: PurePosixPath("/tmp/09.frame"), "is not an index"),
         "out of range": (lambda: 16, "run from 0 to 15"),
-        "a truth": (lambda: True, "A `bool` is not an index"),
+        "a truth": (lambda: True, "True is not an index"),
     },
     "03.fix": {
-        "try and except in the worker": (lambda: CatchesInTheWorker, "nothing was raised here"),
+        "try and except in the worker": (
+            lambda: CatchesInTheWorker,
+            "(exit code -11). Of 2 deadly frames, 0 were set aside",
+        ),
         "tried in main": (lambda: TriesInMain, "Where could a deadly frame do no harm?"),
-        "a multiprocessing.Pool": (lambda: TriesInAPool, "A `multiprocessing.Pool` waits"),
+        "a multiprocessing.Pool": (
+            lambda: TriesInAPool,
+            "`TriesInAPool(paths, how)` was not ready after 32 s",
+        ),
         "one executor for all": (lambda: TriesInAnExecutor, "that can be decoded, and only"),
         "tried in the worker": (lambda: TriesInTheWorker, "may not start processes"),
-        "until the first death": (lambda: StopsAtTheFirst, "go on after the first death"),
-        "signals only": (lambda: SignalsOnly, "Which exit codes mean that all went well"),
-        "a blank frame": (lambda: Placeholder, "2 of 4 frames are blank"),
+        "until the first death": (lambda: StopsAtTheFirst, "Of 2 deadly frames, 1 were set aside"),
+        "signals only": (lambda: SignalsOnly, "Of 2 deadly frames, 0"),
+        "a blank frame": (lambda: Placeholder, "2 of 4 frames hold what is in no file"),
         "the next frame": (lambda: TheNextOne, "came 3 times"),
         "None": (lambda: NoneInItsPlace, "2 samples are None"),
-        "dropped without a word": (lambda: WithoutAWord, "vanish without a word"),
-        "no quarantined": (lambda: NoQuarantine, "has no `quarantined`"),
+        "dropped without a word": (lambda: WithoutAWord, "2 of 4 frames are missing, and no"),
+        "no quarantined": (lambda: NoQuarantine, "the dataset has no `quarantined`"),
         "one reason for all": (lambda: SaysBad, "the reason is `bad frame`"),
         "the bare exit code": (lambda: BareExitCodes, "`signal.Signals(11).name`"),
         "the exit code as a text": (lambda: CodesAsTexts, "the reason is `-9`"),
         "every signal there is": (lambda: NamesEverySignal, "is killed by SIGSEGV (exit code -11)"),
-        "whole paths": (lambda: WholePaths, "the name of the file alone"),
+        "whole paths": (lambda: WholePaths, "the name alone"),
+        "files deleted": (lambda: DeletesTheFiles, "2 files of the film are gone"),
+        "read in main": (lambda: ReadsInMain, "was killed by SIGABRT"),
         "guessed from the header": (lambda: GuessesFromTheHeader, "Was each frame tried"),
         "an end of its own": (lambda: EndsItself, "ended with exit code 7. No frame does that"),
         "a signal to itself": (lambda: TerminatesItself, "was killed by SIGTERM"),
         "decoded without workers": (lambda: DecodesAhead, "read it with 0 workers, was killed by"),
-        "a wait": (lambda: Waits, "`Waits(paths, how)` was not ready after 24 s"),
-        "a bare exit code above 0": (lambda: NumbersOfExits, 'words: "exit code '),
+        "a wait": (lambda: Waits, "`Waits(paths, how)` was not ready after 32 s"),
+        "a bare exit code above 0": (lambda: NumbersOfExits, 'words, such as "exit code '),
         "a signal's number": (lambda: SignalsThemselves, "the reason is `11`"),
         "the same signal for all": (
             lambda: AlwaysSaysTheSame,
             'With `how="exit"`: the right frames are set aside, and the reason is `SIGSEGV`. A',
         ),
         "the header read": (lambda: ReadsTheHeader, "`header promises too much`"),
-        "an empty dataset": (lambda: NothingLeft, "no frame arrives, and 2 of 4"),
+        "an empty dataset": (lambda: NothingLeft, "0 of 2 frames that can be decoded arrive"),
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
         "an error in __init__": (lambda: FailsAtOnce, "name 'pahts' is not defined"),
         "an exit in __init__": (lambda: ExitsAtOnce, "no film"),
         "a function": (lambda: lambda paths, how: None, "the check takes a class"),
     },
     "03.transfer": {
-        "text in place of the error": (lambda: keeps_texts, "The report does not hold them"),
-        "del error": (lambda: deletes_the_error, "Your report holds exceptions"),
-        "gc.collect()": (lambda: collects, "in vain for a worker"),
-        "a few batches": (lambda: reads_a_batch_of_each, "Of shard 1, 3 of 4 batches were read"),
-        "an exit": (lambda: exits, "SystemExit: enough"),
-        "a kill": (lambda: kills_itself, "that ran it was killed by SIGKILL"),
-        "a wait": (lambda: waits, "did not come back within 20 s"),
-        "a class": (lambda: VerifiedFrames, "takes the function itself, got <class"),
-        "except and pass": (lambda: passes, "The report has 0 entries"),
-        "stops at the first": (lambda: stops, "Shard 3 was never read"),
-        "no try": (lambda: catches_nothing, "ended the whole run"),
-        "num_workers=0": (lambda: no_workers, "have 0 now"),
-        "loaders of its own": (lambda: other_loaders, "Shard 1 was never read"),
-        "timeout=": (lambda: with_a_timeout, "`timeout=` is for a batch"),
-        "terminate": (lambda: terminates, "belongs to none of the shards"),
-        "no report": (lambda: returns_nothing, "returns a NoneType"),
-        "a slip": (lambda: misspells, "name 'loaders' is not defined"),
-        "no function": (lambda: 3, "takes the function itself"),
+        "views of every slice": (lambda: KeepsViews, "70 slices of 1 MB, and 4 of them"),
+        "gc.collect(), and all in one array": (lambda: StacksAll, "MB at once"),
+        "unpacked in __init__": (lambda: UnpacksInInit, "MB at once"),
+        "in a child": (lambda: InAChild, "MB at once"),
+        "the first four": (lambda: TheFirstFour, "with 12 and 70 slices"),
+        "64 slices at most": (lambda: AtMost64, "the scans with 70 slices"),
+        "the long one set aside": (lambda: SetsAside, "3 of 4 scans come"),
+        "None": (lambda: NoneForTheLong, "the scans with 4 slices"),
+        "a death": (lambda: DiesOfTheLong, "killed by SIGKILL"),
+        "num_workers=0": (lambda: ScansLoader, "keeps its workers"),
+        "a slip": (lambda: Misspells, "name 'indx' is not defined"),
+        "an object": (lambda: PicksFirst([]), "the class itself"),
     },
 }
 
 RIGHT_ANSWERS: RightAnswers = {
-    "03.predict": {"b": lambda: "b", "'b'": lambda: "'b'"},
-    "03.diagnose": {"an int": lambda: 9, "from numpy": lambda: np.int64(9)},
+    "03.diagnose": {
+        "an int": lambda: 9,
+        "from numpy": lambda: np.int64(9),
+        "as typed": lambda: "9",
+    },
     "03.fix": {
         "names of signals": lambda: NamesOfSignals,
         "in whole sentences": lambda: Tried,
@@ -599,17 +512,17 @@ RIGHT_ANSWERS: RightAnswers = {
         "a fresh Python for each frame": lambda: ByAFreshPython,
     },
     "03.transfer": {
-        "the text kept": lambda: lets_go,
-        "what is left of the error kept": lambda: keeps_what_is_left_of_the_error,
-        "the frames cleared": lambda: clears_the_frames,
-        "the iterator shut down": lambda: shuts_the_iterator_down,
-        "a process for each shard": lambda: a_process_for_each_shard,
+        "chosen first": lambda: PicksFirst,
+        "one slice at a time": lambda: OneAtATime,
+        "read by position, as a tensor": lambda: ByPosition,
+        "made in __init__": lambda: InInit,
     },
 }
 
 OTHER_OUTCOMES: OtherOutcomes = {
-    "03.predict": {"nothing": (lambda: ..., "Not attempted", "one of 'a', 'b', 'c', 'd'")},
     "03.diagnose": {"nothing": (lambda: None, "Not attempted", "set `culprit`")},
     "03.fix": {"the starter": (lambda: Frames, "Not attempted", "is still the broken one")},
-    "03.transfer": {"the starter": (lambda: train, "Not attempted", "is still the one from above")},
+    "03.transfer": {
+        "the starter": (lambda: scans.Scans, "Not attempted", "is still the broken one")
+    },
 }

@@ -1,19 +1,39 @@
 """Lesson 03: workers that die. What its notebook imports."""
 
-from dltutor.failures import dead_worker, leftover_iterator, misleading_exit
-from dltutor.failures.dead_worker import Frames, decode, exit_code_alone
-from dltutor.failures.material import scans
-from dltutor.lessons.lesson_03.material import make_shards
-from dltutor.tables import Table
+from dltutor.failures import dead_worker, misleading_exit
+from dltutor.failures.dead_worker import decode, exit_code_alone, film_paths
+from dltutor.failures.material.scans import evenly, read_scan, scan_paths, unpack
+from dltutor.lessons.lesson_03.material import (
+    confined,
+    crumbs_in,
+    deaths,
+    last_lines,
+    log_of,
+    new_folder,
+    reruns,
+    side_by_side,
+    source,
+    stack_of,
+)
 
 __all__ = [
-    "Frames",
-    "Table",
+    "confined",
+    "crumbs_in",
     "dead_worker",
+    "deaths",
     "decode",
+    "evenly",
     "exit_code_alone",
-    "leftover_iterator",
-    "make_shards",
+    "film_paths",
+    "last_lines",
+    "log_of",
     "misleading_exit",
-    "scans",
+    "new_folder",
+    "read_scan",
+    "reruns",
+    "scan_paths",
+    "side_by_side",
+    "source",
+    "stack_of",
+    "unpack",
 ]

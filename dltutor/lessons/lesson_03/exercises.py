@@ -1,46 +1,46 @@
-"""Lesson 03, in words."""
+"""Lesson 03, in words; and the grader of "03.diagnose"."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from dltutor.lessons.kit.exercise import Exercise
-from dltutor.lessons.kit.forms import choice
-from dltutor.lessons.lesson_03 import diagnose, fix, transfer
+from dltutor.failures.dead_worker import BAD, film_paths
+from dltutor.lessons.kit.exercise import Exercise, Grader
+from dltutor.lessons.kit.forms import blank, shown, whole_number
+from dltutor.lessons.kit.outcomes import Result, correct, not_attempted, not_yet
+from dltutor.lessons.lesson_03 import fix, transfer
+
+
+def _index(answer: Any) -> int:
+    if blank(answer):
+        not_attempted("set `culprit` to the index of the frame that ends its process.")
+    number = whole_number(answer)
+    if number is None:
+        not_yet(f"{shown(answer)} is not an index. An index is one whole number, such as 3.")
+    return number
+
+
+def judge(index: int) -> Result:
+    """Correct if this is the frame that ends its process."""
+    if index == BAD:
+        return correct(f"W0 wrote {BAD} down, and did not live to write another number.")
+    if not 0 <= index < len(film_paths()):
+        not_yet(f"there is no frame {index}: they run from 0 to {len(film_paths()) - 1}.")
+    if index // 2 % 2 != BAD // 2 % 2:  # two workers, batches of two
+        not_yet(f"W1 had frame {index}, and W1 did not die. Whose file has the last words?")
+    not_yet(f"W0 had frame {index}, and went on. What is the last number that it wrote?")
+
 
 EXERCISES: Final = (
     Exercise(
-        name="03.predict",
-        title="What does the loop learn of a killed worker?",
-        grader=choice(
-            "b",
-            {
-                "a": "Look for the words `Original Traceback` in the raw message. There are "
-                "none: a killed process runs no line any more, so it cannot send a traceback.",
-                "b": "A `RuntimeError` made by main: it names the signal, and neither a line "
-                "of code nor a frame of the film. What the worker was doing died with it: read on.",
-                "c": "Look at the title of the Observation. A worker died and the run ended "
-                "there. Nobody starts another one, and nobody takes over its batches.",
-                "d": "The loop did not wait for ever. The system tells main that a child has "
-                "died, and torch raises at once. (There is a case where it takes 5 s: section 6.)",
-            },
-        ),
-        hints=(
-            "You need no certainty here: choose, run the next cells, and read what comes back.",
-            "SIGKILL cannot be caught. Which of the four could a process still do after it?",
-            "The worker can say nothing. What can main find out about a child that is gone?",
-        ),
-    ),
-    Exercise(
         name="03.diagnose",
         title="Which frame ends its process?",
-        grader=diagnose.GRADER,
+        grader=Grader(gather=_index, judge=judge),
         hints=(
-            "Not with `frames[i]` in a cell: it would end this kernel. Call "
-            "`exit_code_alone(frames.__getitem__, i)` instead.",
-            "It returns the exit code of the process that tried. 0 means that all went well.",
-            "`[exit_code_alone(frames.__getitem__, i) for i in range(len(frames))]`, and look for "
-            "the one that is not 0. The first entry is index 0.",
+            "The Observation says which worker died. Each worker has a file of its own.",
+            "A worker writes the index down before it decodes. So the last one that a dead worker "
+            "wrote is the frame that it did not survive.",
+            "It is the number in the file `W0`, the same for both deaths.",
         ),
     ),
     Exercise(
@@ -48,27 +48,24 @@ EXERCISES: Final = (
         title="Deliver every frame that can be decoded, account for the rest",
         grader=fix.GRADER,
         hints=(
-            "Decide before the first epoch which frames exist, as in lesson 01. What is new: the "
-            "trial may not take place in your own process.",
+            "Decide in `__init__` which frames exist. The trial may not take place in your own "
+            "process.",
             "A process of its own for each frame: whatever the frame does to it, you are left to "
             "read its exit code. Anything but 0 is a death, above 0 too.",
-            "In `__init__`, for each path: `code = exit_code_alone(decode, path.read_bytes(), "
-            "how)`. If `code` is not 0, keep `self.quarantined[path.name] = ...`, with "
-            "`signal.Signals(-code).name` for a negative one; otherwise keep the path.",
+            "For each path: `code = exit_code_alone(decode, path.read_bytes(), how)`. If `code` is "
+            "not 0, keep `self.quarantined[path.name] = ...`, with `signal.Signals(-code).name` "
+            "for a negative one; otherwise keep the path.",
         ),
     ),
     Exercise(
         name="03.transfer",
-        title="Go on after an error and leave no worker behind",
+        title="The same thumbnails, in a tenth of the memory",
         grader=transfer.GRADER,
         hints=(
-            "Count: `len(active_children())` after a failed shard. Then ask of each thing that is "
-            "still there who holds it.",
-            "The exception holds its traceback, the traceback its frames, and one frame is a "
-            "method of the iterator. Another holds the exception: a circle. As long as it is "
-            "whole, the workers live.",
-            "Keep the text, `str(error)`, in the report, and take the traceback away before you "
-            "leave the `except`: `error.with_traceback(None)`.",
+            "How many slices are unpacked, and how many are kept?",
+            "A packed slice takes 1 kB, an unpacked one 1 MB. `evenly` takes any list. And a view "
+            "such as `slice[::16, ::16]` keeps the whole slice alive.",
+            "Choose first: `for packed in evenly(read_scan(path))`, and unpack only those.",
         ),
     ),
 )

@@ -1,108 +1,162 @@
-"""A fresh film for "03.fix", some of its frames deadly; shards and the starter of "03.transfer"."""
+"""What the notebook shows with one line each, and fresh films and scans for the checks."""
 
 from __future__ import annotations
 
+import inspect
 import random
+import re
 import struct
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from textwrap import dedent, fill
+from typing import Any, Final, NamedTuple
 
-import torch
+import cloudpickle
+import numpy as np
+from IPython.display import Markdown
 from torch.utils.data import DataLoader, Dataset
 
-WORKERS: Final = 2  # of a shard's loader
-_SAMPLES: Final = 8  # of a shard
+from dltutor.failures import dead_worker, misleading_exit
+from dltutor.failures.dead_worker import ACCIDENTS, How, exit_code_alone, film_paths
+from dltutor.failures.material import scans
+from dltutor.observation import Observation, confine, observe
+from dltutor.observation.texts import fate, tidy
+from dltutor.tables import Table
+
 _PIXELS: Final = 64  # of a frame
 _PROMISED: Final = (2**31, 65)  # more pixels than there are
 
 
-@dataclass(frozen=True)
-class Film:
-    """Frames, one file each.
+def new_folder() -> str:
+    """A new, empty folder for the breadcrumbs of a run."""
+    return tempfile.mkdtemp(prefix="dltutor-")
 
-    Args:
-        folder: Where the files are.
-        names: Their names, in order.
-        pixels: Name -> the pixels, of each frame that can be decoded.
-    """
 
-    folder: str
-    names: tuple[str, ...]
+def crumbs_in(folder: str) -> dict[str, str]:
+    """What each process wrote last, by its name."""
+    return {path.name: path.read_text() for path in sorted(Path(folder).iterdir())}
+
+
+def source(thing: Any) -> Any:
+    """Its source code, to be shown."""
+    show: Any = Markdown
+    return show(f"```python\n{dedent(inspect.getsource(thing))}```")
+
+
+def log_of(seen: Observation) -> str:
+    """The error as a log has it, without the lines of the stack and without pids."""
+    raw = re.sub(r"(?m)(^  .*\n)+", "  ...\n", seen.raw)
+    return re.sub(r"(pid\S*) [\d, ]*\d", r"\1 ...", raw)
+
+
+def _loader(dataset: Dataset[Any]) -> DataLoader[Any]:
+    return DataLoader(
+        dataset, 2, num_workers=2, multiprocessing_context="fork", collate_fn=np.stack
+    )
+
+
+def stack_of(seen: Observation) -> list[str]:
+    """The first lines of the stack that faulthandler printed, innermost call first."""
+    stack = seen.stderr.partition("Current thread")[2] or seen.stderr
+    return tidy("\n".join(re.findall(r"File .* in .*", stack)[:4])).splitlines() or ["nothing"]
+
+
+def deaths(frames: Callable[[Sequence[Path], How], Dataset[Any]]) -> Table:
+    """Read the film under each kind of accident."""
+    rows = []
+    for how in ACCIDENTS:
+        seen = observe(_loader(frames(film_paths(), how)))
+        code = seen.workers[0].exitcode
+        assert code, f"{how} should have ended W0"
+        causes = [tidy(text) for _, text in seen.chain if "signal" in text or "with exit" in text]
+        rows.append((how, str(code), fill(causes[0].partition("Details")[0].strip(), 40)))
+    return Table("One headline, four deaths", tuple(rows), ("how", "exit code", "the cause"))
+
+
+def last_lines(runs: Sequence[Observation]) -> Table:
+    """How often each last line of an error came, in runs whose worker called `sys.exit`."""
+    for seen in runs:
+        assert (seen.end, seen.workers[0].exitcode) == ("worker died", 1), seen
+        assert "009.json" in seen.stderr, "the worker should have said why"
+        assert "009.json" not in seen.raw, "the error should not name the file"
+    lines = Counter(log_of(seen).strip().splitlines()[-1] for seen in runs)
+    rows = tuple((str(count), line) for line, count in lines.most_common())
+    return Table(f"{len(runs)} runs, the same exit in each", rows, ("runs", "last line"))
+
+
+def side_by_side(*kinds: type) -> Table:
+    """Read the film with each class and two workers, unless making it ends its process."""
+    rows = []
+    for kind in kinds:
+        if code := exit_code_alone(kind, film_paths(), "segfault"):
+            rows.append((kind.__name__, f"the process that makes it is {fate(code)}", "-"))
+            continue
+        seen = observe(_loader(kind(film_paths(), "segfault")))
+        came = str(seen.samples) if seen.ok else "-"  # of a worker that died: chance
+        rows.append((kind.__name__, seen.story().title, came))
+    return Table("Two workers", tuple(rows), ("", "how it ended", "frames that came"))
+
+
+def reruns() -> Table:
+    """The lesson's failures with 0 workers, each in a new Python, which may die of it."""
+    runs = {
+        "SIGKILL": confine(dead_worker.broken, workers=0, how="killed"),
+        "SIGSEGV": confine(dead_worker.broken, workers=0, how="segfault"),
+        "sys.exit": confine(misleading_exit.broken, workers=0),
+    }
+    ends = [seen.end for seen in runs.values()]
+    assert ends == ["main died", "main died", "raised"], ends
+    rows = []
+    for what, seen in runs.items():
+        said = ": ".join(seen.chain[0]) if seen.chain else "nothing"
+        rows.append((what, fill(seen.story().title, 32), fill(said, 36)))
+    return Table("With 0 workers", tuple(rows), ("worker's end", "the program", "its error says"))
+
+
+def confined(make: Callable[[], Dataset[Any]], memory: str) -> Observation:
+    """Make a dataset in a new Python, and read it with two workers under a limit of memory."""
+    return confine(loader_of, memory=memory, make=cloudpickle.dumps(make))
+
+
+def loader_of(make: bytes) -> DataLoader[Any]:
+    """The loader that `confined` runs."""
+    dataset: Dataset[Any] = cloudpickle.loads(make)()
+    return DataLoader(dataset, num_workers=2, multiprocessing_context="fork", collate_fn=list)
+
+
+class Film(NamedTuple):
+    """Frames, one file each; and by its file's name the pixels of each that can be decoded."""
+
+    paths: list[Path]
     pixels: dict[str, bytes]
-
-    @property
-    def paths(self) -> list[Path]:
-        """The files, in order."""
-        return [Path(self.folder, name) for name in self.names]
 
     @property
     def deadly(self) -> set[str]:
         """The names of the frames that end the process that decodes them."""
-        return set(self.names) - self.pixels.keys()
+        return {path.name for path in self.paths} - self.pixels.keys()
 
 
 def fresh_film(frames: int, deadly: Sequence[int]) -> Film:
-    """A film that the learner has not seen, in a temporary folder.
-
-    Args:
-        frames: How many it has.
-        deadly: Which of them end the process that decodes them.
-    """
+    """A film of so many frames in a temporary folder, and which of them are deadly."""
     chance = random.Random(frames)
-    folder = tempfile.mkdtemp(prefix="dltutor-film-")
-    names = tuple(f"take-{number:03}.frame" for number in chance.sample(range(1000), frames))
-    pixels = {}
-    for place, name in enumerate(names):
-        data = chance.randbytes(_PIXELS)
+    folder, pixels, paths = tempfile.mkdtemp(prefix="dltutor-film-"), {}, []
+    for place, number in enumerate(chance.sample(range(1000), frames)):
+        path, data = Path(folder, f"take-{number:03}.frame"), chance.randbytes(_PIXELS)
         length = _PROMISED[deadly.index(place)] if place in deadly else _PIXELS
-        Path(folder, name).write_bytes(struct.pack("<I", length) + data)
+        path.write_bytes(struct.pack("<I", length) + data)
+        paths.append(path)
         if place not in deadly:
-            pixels[name] = data
-    return Film(folder, names, pixels)
+            pixels[path.name] = data
+    return Film(paths, pixels)
 
 
-class Readings(Dataset[torch.Tensor]):
-    """Readings of a sensor, as text."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.texts = list(texts)
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.tensor(float(self.texts[index]))
-
-
-def make_shards(
-    *spoilt: str, make: Callable[..., DataLoader[Any]] = DataLoader
-) -> list[DataLoader[Any]]:
-    """A loader with two workers for each shard.
-
-    Args:
-        spoilt: For each shard what stands in the place of its sixth reading; empty for a shard
-            without a fault.
-        make: The class of the loaders.
-    """
-    shards = []
-    for number, text in enumerate(spoilt):
-        texts = [str(number + place / 8) for place in range(_SAMPLES)]
-        if text:
-            texts[5] = text
-        shards.append(make(Readings(texts), 2, num_workers=WORKERS, multiprocessing_context="fork"))
-    return shards
-
-
-def train(shards: list[DataLoader[Any]]) -> list[Any]:
-    """The starter of "03.transfer": read every shard, and report those that failed."""
-    failed = []
-    for loader in shards:
-        try:
-            for _ in loader:
-                pass  # a training step
-        except ValueError as error:
-            failed.append(error)
-    return failed
+def fresh_scans(slices: Sequence[int]) -> list[tuple[Path, list[int]]]:
+    """Scans of so many slices, in a temporary folder, each with the values of its slices."""
+    folder, made = tempfile.mkdtemp(prefix="dltutor-scans-"), []
+    for number, count in enumerate(slices):
+        values = [2 + (31 * number + 7 * place) % 100 for place in range(count)]
+        scans.write_scan(path := Path(folder, f"{number}.scan"), values)
+        made.append((path, values))
+    return made
