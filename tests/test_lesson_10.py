@@ -6,12 +6,15 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from cells import answer_in
 from test_figure import run
 
+from dltutor import observe
 from dltutor.failures.growing_cache import CachedRecordings
+from dltutor.failures.heap_growth import reuses_memory
 from dltutor.failures.kit.gauge import no_proc
 from dltutor.lessons import lesson_10
 from dltutor.lessons.kit.checking import check, verdict
@@ -132,13 +135,24 @@ def test_the_chart_in_numbers() -> None:
     assert rows["A"][0] == "+168" and rows["B"][0] == rows["A"][3] == "stays"
 
 
-def test_a_job_that_grows_less_than_a_third_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_grows_less_than_a_fifth_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     runs, others = {"A": grows_to(120)}, {"A": grows_to(20)}
     assert "stops" in str(lesson_10.what_stopped(runs, others, "the same eight samples"))
     assert "goes on" in str(lesson_10.what_stopped(runs, runs, "the same eight samples"))
     monkeypatch.setenv("DLTUTOR_STRICT", "1")
     with pytest.raises(AssertionError, match="A"):
         lesson_10.what_stopped(runs, others, "gc.collect() before each sample")
+
+
+@pytest.mark.skipif(reuses_memory() is not None, reason=str(reuses_memory()))
+def test_the_heap_levels_off_after_128_tensors_of_each_worker() -> None:
+    job = material.make_jobs()["D"]
+    line = observe(job.loader(), consume=job.train).timeline
+    uss = line.series("W0", "uss")
+    late = uss[(line.batches > 270) & (line.batches < 512) & ~np.isnan(uss)]
+    grown = material.grown(SimpleNamespace(timeline=line), "W0", "uss")  # type: ignore[arg-type]
+    assert grown > 60
+    assert np.ptp(late) / 2**20 < grown / 5
 
 
 def test_the_source_of_what_leaks_can_be_read() -> None:

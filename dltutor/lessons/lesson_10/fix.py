@@ -54,9 +54,10 @@ class Ran:
 def gather(answer: Any) -> Ran:
     """Three epochs by two workers, and one by none and by four, over other recordings."""
     folder, random = tempfile.mkdtemp(), np.random.default_rng(10)
+    numbers = random.integers(-400, 400, _LENGTH, dtype=np.int16)
     paths = tuple(str(Path(folder, f"{number:03}.npy")) for number in range(_RECORDINGS))
     for loudness, path in enumerate(paths, start=1):
-        np.save(path, random.integers(-400 * loudness, 400 * loudness, _LENGTH, dtype=np.int16))
+        np.save(path, loudness * numbers)
     expected = [float(np.abs(np.load(path).astype(np.float32)).mean()) for path in paths]
     growth, ends, brought = _Growth(), dict[int, Ending](), dict[int, list[list[float]]]()
     dataset = made(answer, paths, call=f"{answer.__name__}(paths)", within=_MAKING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.failures.kit.gauge import MEGABYTE, Gauge
 from dltutor.lessons.kit.endings import Ending, ended_well, ending
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_function
+from dltutor.lessons.kit.forms import a_fixed_function, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.observation import observe
 
@@ -88,21 +88,15 @@ class _Saved:
         self.tensor = tensor.detach()
 
 
-class _Watched:
+class _Watched(DataLoader[Any]):
     """A loader that notes what is alive with its second batch, and after its last."""
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
-        self._loader, self._gauge, self._saved = loader, Gauge(), WeakSet[_Saved]()
-        self.notes: list[tuple[int, float]] = []
+    gauge: Gauge
+    saved: WeakSet[_Saved]
+    notes: list[tuple[int, float]]
 
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def __iter__(self) -> Iterator[Any]:
-        for number, batch in enumerate(self._loader):
+    def __iter__(self) -> Any:
+        for number, batch in enumerate(super().__iter__()):
             if number == 1:
                 self.note()
             yield batch
@@ -110,17 +104,19 @@ class _Watched:
         self.note()
 
     def note(self) -> None:
-        self.notes.append((len(self._saved), self._gauge.shared()))
+        self.notes.append((len(self.saved), self.gauge.shared()))
 
     def pack(self, tensor: torch.Tensor) -> _Saved:
         saved = _Saved(tensor)
-        self._saved.add(saved)
+        self.saved.add(saved)
         return saved
 
 
 def gather(answer: Any) -> Validated:
     """One validation of 16 batches, by two workers."""
-    model, watched = make_model(), _Watched(scans_loader(_SEED))
+    model = make_model()
+    watched = _Watched(Scans(_SEED), _BATCH, num_workers=2, multiprocessing_context="fork")
+    watched.gauge, watched.saved, watched.notes = Gauge(), WeakSet(), []
     before = [each.detach().clone() for each in model.state_dict().values()]
 
     def run(_: DataLoader[Any]) -> Any:
@@ -132,11 +128,11 @@ def gather(answer: Any) -> Validated:
 
     gc.collect()
     gc.freeze()  # the answer's own collections are quick then
-    seen = observe(watched._loader, consume=run, deadline=_WITHIN)
+    seen = observe(watched, consume=run, deadline=_WITHIN)
     if seen.end != "finished" or len(watched.notes) < 3:
         return Validated(ending(seen))
-    (one, _), *rest = watched.notes
-    graphs, shared = zip(*rest[-2:], strict=True)
+    (one, _), *_, last, left = watched.notes
+    graphs, shared = zip(last, left, strict=True)
     each = tuple(count / max(one, 1) for count in graphs)
     return Validated(ending(seen), each, shared, _wrong(seen.result), _harm(model, before))
 
@@ -153,34 +149,25 @@ def _wrong(result: Any) -> str:
     if same != len(right) or len(scans) != len(right):
         return f"{same} of {len(right)} hardest scans come back as the tensors they were."
     try:
-        got = float(mean.detach() if isinstance(mean, torch.Tensor) else mean)
+        close = abs(float(torch.as_tensor(mean).detach()) - float(right_mean)) < 1e-3
     except (TypeError, ValueError, RuntimeError):
-        return f"the mean loss is of the type `{type(mean).__name__}`, which is not one number."
-    if not abs(got - float(right_mean)) < 1e-3:
-        return f"the mean loss is {got:.4f} and should be {float(right_mean):.4f}."
-    return ""
+        close = False
+    return "" if close else f"the mean loss is {shown(mean)} and should be {right_mean:.4f}."
 
 
 def _harm(model: nn.Module, before: list[torch.Tensor]) -> str:
-    parameters = list(model.parameters())
-    facts = {
-        "gradients are still switched off when your function has returned.": (
-            torch.is_grad_enabled()
-        ),
-        "a parameter of the model does not require gradients any more.": all(
-            each.requires_grad for each in parameters
-        ),
-        "the model came in training mode, and is left in `eval()`.": all(
-            module.training for module in model.modules()
-        ),
-        "the parameters of the model are not what they were. A validation trains nothing.": all(
-            map(torch.equal, model.state_dict().values(), before)
-        ),
-        "parameters of the model have a gradient now, which the next training step adds to.": all(
-            each.grad is None for each in parameters
-        ),
-    }
-    return next((harm for harm, holds in facts.items() if not holds), "")
+    mine = list(model.parameters())
+    if not torch.is_grad_enabled():
+        return "gradients are still switched off when your function has returned."
+    if not all(each.requires_grad for each in mine):
+        return "a parameter of the model does not require gradients any more."
+    if not all(module.training for module in model.modules()):
+        return "the model came in training mode, and is left in `eval()`."
+    if not all(map(torch.equal, model.state_dict().values(), before)):
+        return "the parameters of the model are not what they were. A validation trains nothing."
+    if any(each.grad is not None for each in mine):
+        return "parameters of the model have a gradient now, which the next training step adds to."
+    return ""
 
 
 def judge(seen: Validated) -> Result:
