@@ -114,8 +114,9 @@ REASONS = {"b/3.jpg": "OSError: truncated", "b/4.jpg": "FileNotFoundError: root/
 FINISHED = Ending("finished", 6)
 GOOD = Evidence(
     FOLDER,
+    right="(floats, number)",
     quarantined=REASONS,
-    kinds={"(floats (3, 64, 64), number)": 3},
+    kinds={"(floats, number)": 3},
     samples=SAMPLES,
     runs={workers: (FINISHED, True) for workers in (0, 2, 4)},
 )
@@ -144,7 +145,7 @@ def test_what_can_be_used_and_a_reason_for_the_rest_are_correct() -> None:
             "of several kinds: 3 x good, 2 x X raised. The first error: `X`. Which samples",
         ),
         ({"kinds": {"good": 3, "(NoneType)": 2}}, "Not yet", "3 x good, 2 x (NoneType). Which"),
-        ({"kinds": {"str": 3}, "runs": {}}, "Not yet", "another kind of sample. Yours: 3 x str."),
+        ({"kinds": {"str": 3}}, "Not yet", "A sample has to be (floats, number). Yours: 3 x str."),
         (
             {"quarantined": REASONS | {"a/1.jpg": "mode L"}},
             "Not yet",

@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from dltutor.failures.material.images import make_images
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class, whole_number
-from dltutor.lessons.kit.outcomes import Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import failed_in_main, made, theirs
 from dltutor.lessons.lesson_01.material import Listed, StartImages, Values, read_list, write_list
 from dltutor.observation.time_limits import deadline
@@ -66,6 +66,7 @@ class Evidence:
 
     Args:
         folder: The folder.
+        right: What a sample has to be, in words.
         changed: What was listed and is no longer as it was; "labels.csv" too.
         quarantined: Its keys and values as texts, the folder as "root"; its type if it is no dict.
         filled_late: Whether it was another one when the samples had been read.
@@ -78,6 +79,7 @@ class Evidence:
     """
 
     folder: Folder
+    right: str
     changed: tuple[str, ...] = ()
     quarantined: dict[str, str] | str = "NoneType"
     filled_late: bool = False
@@ -117,25 +119,31 @@ def gather(answer: type, fresh: Callable[[Path], Folder]) -> Evidence:
                 values, number = np.asarray(sample[0]), whole_number(sample[1])
                 samples.append((_file_of(values, folder), number or 0))
                 strays += () if samples[-1][0] else (float(values.min()), float(values.max()))
-    runs: dict[int, tuple[Ending, bool]] = {}
-    for workers in (0, 2, 4) if kinds.keys() <= {right} else ():
-        run, came = _run(make() if workers else dataset, workers, folder)
-        runs[workers] = run, came == samples
-        if runs[workers] != (run, True) or run.end != "finished":
-            break
-    after = _stamps(folder)
-    return Evidence(
+    evidence = Evidence(
         folder,
-        tuple(path for path in before if before[path] != after[path]),
+        right,
+        _changed(before, folder),
         quarantined,
         _quarantined(dataset, folder) != quarantined,
         dict(kinds.most_common()),
         error,
         tuple(samples),
         (min(strays), max(strays)) if strays else (0, 0),
-        runs,
-        ImageFile.LOAD_TRUNCATED_IMAGES,
+        loads_truncated=ImageFile.LOAD_TRUNCATED_IMAGES,
     )
+    for workers in (0, 2, 4):
+        try:
+            judge(evidence)
+        except Rejected:  # a run would bring nothing that is told
+            break
+        run, came = _run(make() if workers else dataset, workers, folder)
+        runs = evidence.runs | {workers: (run, came == samples)}
+        evidence = replace(evidence, runs=runs, changed=_changed(before, folder))
+    return evidence
+
+
+def _changed(before: dict[str, object], folder: Folder) -> tuple[str, ...]:
+    return tuple(path for path, stamp in _stamps(folder).items() if stamp != before[path])
 
 
 def _stamps(folder: Folder) -> dict[str, object]:
@@ -202,8 +210,8 @@ def judge(evidence: Evidence) -> Result:
             + (f"The first error: {evidence.error} " if evidence.error else "")
             + "Which samples are those, and what becomes of a batch with one of them?"
         )
-    if not evidence.runs:
-        not_yet(f"the task asks for another kind of sample. Yours: {kinds}.")
+    if evidence.kinds.keys() - {evidence.right}:
+        not_yet(f"a sample has to be {evidence.right}. Yours: {kinds}.")
     if isinstance(named, dict) and (good := class_of.keys() & named.keys() - folder.causes.keys()):
         path = min(good, key=lambda path: (path not in folder.odd, path))
         not_yet(

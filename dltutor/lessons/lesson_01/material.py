@@ -167,9 +167,12 @@ def show_source(thing: Any) -> Markdown:
 
 
 def in_a_row(*images: Image.Image, side: int = 128) -> Image.Image:
-    """The images next to each other, enlarged without smoothing."""
-    tiles = [each.convert("RGB").resize((side, side), Image.Resampling.NEAREST) for each in images]
-    return Image.fromarray(np.hstack([np.asarray(tile) for tile in tiles]))
+    """The images next to each other in gray frames, enlarged without smoothing."""
+    row = Image.new("RGB", ((side + 2) * len(images), side + 2), "gray")
+    for i, image in enumerate(images):
+        tile = image.convert("RGB").resize((side, side), Image.Resampling.NEAREST)
+        row.paste(tile, (i * (side + 2) + 1, 1))
+    return row
 
 
 def looks(root: Path) -> Table:
