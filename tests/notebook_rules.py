@@ -16,12 +16,20 @@ TAGS = {"check", "nbval-ignore-output", "raises-exception", "solution", "starter
 CELL_LINES = 25
 FILE_BYTES = 500_000
 
+# What a learner reads in 35 minutes, with the runs and the exercises.
+WORDS = 1800
+CODE_LINES = 140
+CELLS = 50
+IMPORTS = 5  # in its first code cell
+
 _CHECK = re.compile(r"(?m)^[^#\n]*(?<!def )(?<![\w.])check\(")
 _SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])/(?:home|root|Users)/[\w.-]+")
 _PID = re.compile(r"\bpids?(?:\(s\))?[:=]? ?\d+")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,16}\b")
 _COMMENT_MARKER = re.compile(r"(?m)^\s*#+ *(?:NBVAL_|PYTEST_VALIDATE_)\w+")
 _LINK = re.compile(r"""(?:\]\(|(?:src|href)=["'])(?![a-z]+:|#)([^)"'#\s]+)""")
+_NOT_READ = re.compile(r"(?s)```.*?```|<[^>]*>|\]\([^)]*\)")
+_WORD = re.compile(r"[\w'`.-]*\w[\w'`.-]*")
 _CODE = re.compile(r"(?s)```.*?```|`[^`\n]*`|<[^>]*>|\]\([^)]*\)|!\[|https?://\S+")
 _UNWANTED = re.compile(
     r"\b(?:simply|obviously|just|powerful|robust)\b|!|[\u2013\u2014]"
@@ -56,6 +64,25 @@ def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
             yield f"cell {cell.id} shows the learner `{found[0].strip()}`: use a tag"
         if bool(_CHECK.search(cell.source)) != ("check" in tags(cell)):
             yield f"cell {cell.id}: a call of check() and the tag check go together"
+
+
+def breaches_of_budget(learners: NotebookNode) -> Iterator[str]:
+    """How much a learner has to read, and whether the first screen helps at once."""
+    texts = [cell.source for cell in learners.cells if cell.cell_type == "markdown"]
+    cells = [cell.source.splitlines() for cell in code_cells(learners)]
+    code = [line for cell in cells for line in cell if line.strip() and line.strip()[0] != "#"]
+    setup = [line for line in (cells or [[]])[0] if line.startswith(("import ", "from "))]
+    budgets = {
+        "words": (sum(len(_WORD.findall(_NOT_READ.sub(" ", text))) for text in texts), WORDS),
+        "lines of code": (len(code), CODE_LINES),
+        "cells": (len(learners.cells), CELLS),
+        "imports in its setup": (len(setup), IMPORTS),
+    }
+    for what, (count, most) in budgets.items():
+        if count > most:
+            yield f"it has {count} {what}, at most {most} can be read in the time"
+    if not any("In a hurry?" in text for text in texts[:2]):
+        yield "its first screen has no section `In a hurry?`"
 
 
 def breaches_of_output(twin: NotebookNode) -> Iterator[str]:

@@ -179,6 +179,25 @@ def test_a_rule_is_broken_by_its_name() -> None:
     assert voice == ["cell text says 'Simply'", "cell text says '!'"]
 
 
+def test_a_lesson_that_is_too_long_is_named_with_its_counts() -> None:
+    setup = code(
+        "setup", "\n".join(f"import {name}" for name in ("os", "re", "io", "ast", "abc", "dis"))
+    )
+    cells = [setup, *(code(f"c{number}", "x = (\n\n    # why\n    1\n)") for number in range(49))]
+    long = lesson(*cells, new_markdown_cell("[two words](a/b.ipynb) " * 901, id="text"))
+    assert list(rules.breaches_of_budget(long)) == [
+        "it has 1802 words, at most 1800 can be read in the time",
+        "it has 153 lines of code, at most 140 can be read in the time",
+        "it has 51 cells, at most 50 can be read in the time",
+        "it has 6 imports in its setup, at most 5 can be read in the time",
+        "its first screen has no section `In a hurry?`",
+    ]
+    short = lesson(
+        new_markdown_cell("# Title", id="a"), new_markdown_cell("## In a hurry?", id="b")
+    )
+    assert list(rules.breaches_of_budget(short)) == []
+
+
 # What is run
 
 

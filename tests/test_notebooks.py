@@ -69,6 +69,11 @@ def test_a_solved_twin_keeps_the_rules(
 
 
 @every_twin
+def test_a_lesson_can_be_read_in_its_time(path: Path) -> None:
+    assert list(rules.breaches_of_budget(read(learner_path(path)))) == []
+
+
+@every_twin
 def test_a_solved_twin_is_small(path: Path) -> None:
     assert path.stat().st_size < rules.FILE_BYTES
 
