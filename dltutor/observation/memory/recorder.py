@@ -39,7 +39,7 @@ class Recorder:
             descriptors, `/dev/shm`.
         memory_period: Seconds between two samples of USS and PSS, at least.
         memory_budget: The part of a core that the helper may use: the larger the processes, the
-            more seldom USS and PSS are read. In the first 10 seconds it may use 5 %, so that
+            more seldom USS and PSS are read. In the first 10 seconds it may use 15 %, so that
             short runs are seen, too. The first and the last sample have them in any case.
         listeners: Each is called with every Moment, in the thread. One that raises is called no
             more; the timeline's notes say so.

@@ -25,7 +25,7 @@ _SOON = 0.05  # seconds between two samples that were asked for
 _NEARLY = 0.9  # of the time between two full samples
 _AT_ONCE = 0.02  # seconds of CPU time that full samples may use before they have to be saved up
 _EARLY = 10.0  # seconds in which they may cost more: a short run is to be seen, too
-_EARLY_BUDGET = 0.05  # of a core, then
+_EARLY_BUDGET = 0.15  # of a core, then: twice a second also where a reading takes 60 ms
 _AWAKE = 1.0  # seconds between two looks whether the parent still lives
 _FLUSH = 2.0  # seconds for the last line to be taken
 
