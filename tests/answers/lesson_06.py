@@ -59,7 +59,7 @@ class MyClips(Dataset):
         return clip / clip.abs().max()
 
     def noise(self, clip, index):
-        generator = torch.Generator().manual_seed(1000 * self.seed + index)
+        generator = torch.Generator().manual_seed(self.seed * len(self) + index)
         return torch.randn(clip.shape, generator=generator)
 
     def __getitem__(self, index):
@@ -73,7 +73,7 @@ LAZY = f"        if self.handle is None:\n            self.handle = {OPEN}\n"
 READ = "        return self.read(self.handle, index)\n"
 STATE = '\n    def __getstate__(self):\n        return {**vars(self), "handle": None}\n'
 LOADED = "        self.clips, self.seed = torch.load(path), seed\n"
-GENERATOR = "        generator = torch.Generator().manual_seed(1000 * self.seed + index)\n"
+GENERATOR = "        generator = torch.Generator().manual_seed(self.seed * len(self) + index)\n"
 SCALE = "        return clip / clip.abs().max()\n"
 KEPT = LOADED + "        self.generator = torch.Generator().manual_seed(seed)\n"
 STATES = """
@@ -180,6 +180,19 @@ UNBUFFERED = (
     "        os.lseek(handle.fileno(), index * SIZE, 0)\n"
     "        return torch.tensor(list(os.read(handle.fileno(), SIZE)))\n",
 )
+RESTORING = (
+    f"        return {PREAD}\n",
+    "        before = handle.tell()\n"
+    "        handle.seek(index * SIZE)\n        record = handle.read(SIZE)\n"
+    "        handle.seek(before)\n        return torch.tensor(list(record))\n",
+)
+FROM_FILE = (
+    "torch.from_file(str(self.path), shared=False, size=self.count * SIZE, dtype=torch.uint8)"
+)
+FROM_MAP = (
+    f"        return {PREAD}\n",
+    "        return handle[index * SIZE : (index + 1) * SIZE].long()\n",
+)
 NOISE_IN_INIT = (
     LOADED,
     LOADED + "        generator = torch.Generator().manual_seed(seed)\n"
@@ -218,6 +231,14 @@ RIGHT_ANSWERS: RightAnswers = {
                 "        return torch.tensor(handle[index * SIZE : (index + 1) * SIZE].tolist())\n",
             ),
         ),
+        "mapped by torch, in each process": lambda: records(
+            PID,
+            (
+                NEW_PROCESS[0] + f"            self.handle = {OPEN}\n",
+                NEW_PROCESS[1] + f"            self.handle = {FROM_FILE}\n",
+            ),
+            FROM_MAP,
+        ),
         "says how a file is pickled": lambda: records(OPENS_AT_ONCE, NEVER_OPENS, (STATE, COPYREG)),
         "one for each process, in a dict": lambda: records(
             (OPENED, f"{OPENED}        self.handles = {{}}\n"),
@@ -244,6 +265,7 @@ RIGHT_ANSWERS: RightAnswers = {
 }
 
 OTHER_OUTCOMES: OtherOutcomes = {
+    "06.diagnose": {"a dot": (lambda: ".", "Not attempted", "`culprit` is empty")},
     "06.fix": {
         "the starter": (lambda: starter("fix"), "Not attempted", "still the broken one"),
         "an attribute of the class": (
@@ -256,12 +278,27 @@ OTHER_OUTCOMES: OtherOutcomes = {
             "Not yet",
             "moved the read position of the file that main has open",
         ),
+        "seek, read and seek back on main's file": (
+            lambda: records(('"rb")', '"rb", buffering=0)'), RESTORING),
+            "Not yet",
+            "moved the read position of the file that main has open",
+        ),
+        "seek, read and seek back, buffered": (
+            lambda: records(RESTORING),
+            "Not yet",
+            "moved the read position of the file that main has open",
+        ),
+        "a list": (
+            lambda: records((PREAD, PREAD[13:-1])),
+            "Error in your code",
+            "A sample is a `list`. In the starter it is a tensor",
+        ),
     },
     "06.transfer": {
         "the same noise, louder with the index": (
             lambda: clips((" + index", ""), (RANDN, f"(index + 1) * {RANDN}")),
             "Not yet",
-            "Samples 0 and 1 have the same noise",
+            "a standard deviation of",
         ),
         "its state is sent": (
             lambda: kept_generator(
@@ -281,11 +318,18 @@ OTHER_OUTCOMES: OtherOutcomes = {
                 ),
             ),
             "Not yet",
-            "depends on what was drawn before",
+            "something that they are made of changes while you read",
+        ),
+        "in place": (
+            lambda: clips(
+                ("clip + 0.1 * self.noise(clip, index)", "clip.add_(0.1 * self.noise(clip, index))")
+            ),
+            "Not yet",
+            "something that they are made of changes while you read",
         ),
         "torch.manual_seed in __getitem__": (
             lambda: clips(
-                (GENERATOR, "        torch.manual_seed(1000 * self.seed + index)\n"),
+                (GENERATOR, "        torch.manual_seed(self.seed * len(self) + index)\n"),
                 (", generator=generator", ""),
             ),
             "Not yet",
@@ -307,7 +351,11 @@ WRONG_FIXES: WrongFixes = {
             lambda: "tiles.reader.cache",
             "`reader.cache` cannot be pickled because",
         ),
-        "beyond the end": (lambda: "reader.cache.turn.acquire", "because of something that it"),
+        "beyond the end": (lambda: "reader.cache.turn.acquire", "Go one step back"),
+        "a lock that is never asked": (
+            lambda: "rng.bit_generator.lock",
+            "`rng` can be pickled, whatever it holds",
+        ),
         "the random generator": (lambda: "rng", "`rng` can be pickled"),
         "the side": (lambda: "reader.side", "`reader.side` can be pickled"),
         "the type": (lambda: "_thread.lock", "is the type that"),
@@ -323,9 +371,10 @@ WRONG_FIXES: WrongFixes = {
         ),
         "set_start_method": (
             lambda: records(
-                ("SIZE = 8", 'torch.multiprocessing.set_start_method("fork", force=True)\nSIZE = 8')
+                ("SIZE = 8", 'torch.multiprocessing.set_start_method("fork", True)\nSIZE = 8'),
+                (STATE, ""),
             ),
-            "sets the start method of the whole process to fork",
+            "It is in `handle`",
         ),
         "opened late, and kept": (lambda: records((STATE, "")), "It is in `handle`"),
         "dropped, never opened again": (
@@ -338,7 +387,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "deleted from the dataset itself": (
             lambda: records(OPENS_AT_ONCE, NEVER_OPENS, (STATE, DELETED % "" + REOPENS)),
-            "Which dict does your `__getstate__` change",
+            "does your `__getstate__` change main's own dict",
         ),
         "try, and zeros": (
             lambda: records(
@@ -369,6 +418,10 @@ WRONG_FIXES: WrongFixes = {
             lambda: records((LAZY + READ, f"        return self.read({OPEN}, index)\n")),
             "opened the file 32 times",
         ),
+        "mapped by torch for every record": (
+            lambda: records((LAZY + READ, READ.replace("self.handle", FROM_FILE)), FROM_MAP),
+            "Does it open the file for each record",
+        ),
         "opened for every record, in workers": (
             lambda: records(
                 (
@@ -391,7 +444,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "empties main's own dataset": (
             lambda: records((STATE, EMPTIES)),
-            "opened the file once more",
+            "does your `__getstate__` change main's own dict",
         ),
         "ends main at import": (
             lambda: records(("SIZE = 8", "os._exit(3)\nSIZE = 8")),
@@ -435,7 +488,7 @@ WRONG_FIXES: WrongFixes = {
         "the generator stays": (kept_generator, "unable to resize file"),
         "made again on arrival": (
             lambda: kept_generator(STATES % ("None", "self.generator.manual_seed(self.seed)")),
-            "depends on what was drawn before",
+            "something that they are made of changes while you read",
         ),
         "torch's global numbers": (
             lambda: clips((GENERATOR, ""), (", generator=generator", "")),
@@ -444,33 +497,105 @@ WRONG_FIXES: WrongFixes = {
         "no noise": (lambda: clips(("clip + 0.1 * self.noise(clip, index)", "clip")), "no noise"),
         "scaled to the highest value, not the loudest": (
             lambda: clips((SCALE, "        return clip / clip.max()\n")),
-            "The loudest value of a",
+            "and its loudest value",
         ),
         "a wrong length": (
             lambda: clips(("return len(self.clips)", "return len(self.clips) - 1")),
-            "`len(dataset)` is 15",
+            "`len(dataset)` is 1199",
         ),
-        "no scaling": (lambda: clips((SCALE, "        return clip\n")), "The loudest value of a"),
-        "the seed alone": (lambda: clips((" + index", "")), "Samples 0 and 1 have the same noise"),
+        "no scaling": (lambda: clips((SCALE, "        return clip\n")), "and its loudest value"),
+        "the seed alone": (lambda: clips((" + index", "")), "63 in sample 1 with seed 11"),
         "the seed times the index": (
-            lambda: clips(("1000 * self.seed + index", "self.seed * index")),
-            "Seed 5 and seed 1005 give 1 of 16 samples",
+            lambda: clips(("self.seed * len(self) + index", "self.seed * index")),
+            "63 in sample 0 with seed 0",
         ),
         "the seed times the index, from 1": (
-            lambda: clips(("1000 * self.seed + index", "self.seed * (index + 1)")),
-            "With seed 0, samples 0 and 1 have the same noise",
+            lambda: clips(("self.seed * len(self) + index", "self.seed * (index + 1)")),
+            "of noise in sample",
         ),
         "the index alone": (
-            lambda: clips(("1000 * self.seed + ", "")),
-            "Seed 5 and seed 1005 give 16 of 16",
+            lambda: clips(("self.seed * len(self) + ", "")),
+            "63 in sample 0 with seed 0",
+        ),
+        "the seed plus the index": (
+            lambda: clips(("self.seed * len(self) + ", "self.seed + ")),
+            "63 in sample 11 with seed 0",
+        ),
+        "a thousand times the seed": (
+            lambda: clips(("self.seed * len(self) + ", "1000 * self.seed + ")),
+            "63 in sample 0 with seed 1",
+        ),
+        "the index modulo 64": (
+            lambda: clips((" + index", " + index % 64")),
+            "63 in sample 64 with seed 11",
+        ),
+        "mirrored for every second clip": (
+            lambda: clips(
+                (" + index", " + index // 2"), (RANDN, RANDN + ".flip([0] * (index % 2))")
+            ),
+            "62 in sample 1 with seed 11",
+        ),
+        "one noise, rolled": (
+            lambda: clips((" + index", ""), (RANDN, f"torch.roll({RANDN}, index)")),
+            "63 numbers of noise",
+        ),
+        "a window of one noise": (
+            lambda: clips(
+                (" + index", ""),
+                (RANDN, "torch.randn(2000, generator=generator)[index : index + 64]"),
+            ),
+            "in sample 1 with seed 11",
+        ),
+        "16 bits of a hash": (
+            lambda: clips(
+                (
+                    "self.seed * len(self) + index",
+                    "int(__import__('hashlib').sha1(b'%d-%d' % (self.seed, index))"
+                    ".hexdigest()[:4], 16)",
+                )
+            ),
+            "of noise in sample",
+        ),
+        "half of it mirrored": (
+            lambda: clips(
+                (
+                    RANDN,
+                    "torch.cat([half := torch.randn(32, generator=generator), -half.flip(0)])",
+                )
+            ),
+            "31 in sample 0 with seed 11",
+        ),
+        "a coin for each value": (
+            lambda: clips((RANDN, RANDN + ".sign()")),
+            "63 come again",
+        ),
+        "uniform": (
+            lambda: clips((RANDN, f"(12**0.5 * ({RANDN.replace('randn', 'rand')} - 0.5))")),
+            "a kurtosis of 1.8",
+        ),
+        "a little less noise": (
+            lambda: clips(("0.1 * self", "0.09 * self")),
+            "a standard deviation of 0.090",
+        ),
+        "of another type": (
+            lambda: clips((RANDN, RANDN.replace("generator=", "dtype=torch.float64, generator="))),
+            "A sample is torch.float64",
+        ),
+        "random.seed at import": (
+            lambda: clips(("import numpy as np\n", "import random\n\nrandom.seed(0)\n")),
+            "changed the global random numbers of Python",
+        ),
+        "writes over the file": (
+            lambda: clips((LOADED, LOADED + "        torch.save(0 * self.clips, path)\n")),
+            "changed the file of clips",
         ),
         "one number for each clip": (
             lambda: clips((RANDN, "torch.randn(1, generator=generator)")),
-            "the noise has only 1 different",
+            "of noise in sample",
         ),
         "two numbers for each clip": (
             lambda: clips((RANDN, "torch.randn(2, generator=generator).repeat(32)")),
-            "the noise has only 2 different",
+            "of noise in sample",
         ),
         "much less noise": (
             lambda: clips(("0.1 * self", "0.001 * self")),
@@ -478,7 +603,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "uniform, twice as loud": (
             lambda: clips((RANDN, RANDN.replace("randn", "rand") + " * 4")),
-            "a mean of 0.199",
+            "a mean of 0.201",
         ),
         "seeded with the clip": (
             lambda: clips(("+ index", "+ index + int(1e6 * clip[3])")),
@@ -486,7 +611,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "numpy's global numbers, started anew": (
             lambda: clips(
-                (GENERATOR, "        np.random.seed(1000 * self.seed + index)\n"),
+                (GENERATOR, "        np.random.seed(self.seed * len(self) + index)\n"),
                 (RANDN, "torch.from_numpy(np.random.normal(size=clip.shape)).float()"),
             ),
             "changed the global random numbers of numpy",

@@ -21,33 +21,35 @@ def _way(answer: Any) -> str:
     if not isinstance(answer, str):
         not_yet(f"`culprit` is a text, such as 'reader.side'; got {shown(answer)}.")
     bare = "".join(answer.split()).strip("'\"`.,")
+    if not bare:
+        not_attempted('`culprit` is empty. Set it to the way to it, such as "reader.side".')
     return bare.removeprefix("tiles.").removeprefix("self.")
 
 
 def _diagnose(way: str) -> Result:
     thing: Any = Tiles()
     problem = problem_with(thing)
-    if not way or way in problem or way in ("lock", "thread.lock"):
+    if way in problem or way in ("lock", "thread.lock"):
         not_yet(
             f"{way!r} is the type that the message names. Many objects hold one of those. Which "
             "attribute of this dataset is it?"
         )
-    for name in way.split("."):
+    for step, name in enumerate(way.split("."), start=1):
         if not hasattr(thing, name):
             not_yet(
                 f"There is no `tiles.{way}`: `{type(thing).__name__}` has no `{name}`. Write the "
                 "whole way, from an attribute of `tiles` on, one dot for each step."
             )
         thing = getattr(thing, name)
-    if not problem_with(thing):
-        not_yet(
-            f"`{way}` can be pickled, in {len(pickle.dumps(thing))} bytes. Which of its neighbors "
-            "cannot?"
-        )
+        if not problem_with(thing):
+            not_yet(
+                f"`{'.'.join(way.split('.')[:step])}` can be pickled, whatever it holds, in "
+                f"{len(pickle.dumps(thing))} bytes. Which of its neighbors cannot?"
+            )
     if way != _CULPRIT:
         not_yet(
-            f"`{way}` cannot be pickled because of something that it holds. Go one step further: "
-            "which attribute is it?"
+            f"`{way}` cannot be pickled because of something that it holds. Go one step "
+            f"{'back' if way.startswith(_CULPRIT) else 'further'}: which attribute is it?"
         )
     return correct(
         f"`{way}`: `{problem}`. The random generator in `rng` holds a lock too, and can be "
@@ -92,8 +94,8 @@ EXERCISES: Final = (
             "first is raised in main, the second is on stderr.",
             "A function that can be imported by its name can be pickled: put it at the top level "
             "of the file, or make it a method. For the noise, keep the seed: a number.",
-            "In `__getitem__`: `torch.Generator().manual_seed(...)`, from the seed and the index, "
-            "so that no two samples share it.",
+            "In `__getitem__`: `torch.Generator().manual_seed(...)`, with a number that no other "
+            "pair of seed and index gives: `self.seed * len(self) + index`.",
         ),
     ),
 )

@@ -43,8 +43,6 @@ ON_ARRIVAL: Final = tuple(
 )
 
 SIZE: Final = 8  # bytes of a record
-CLIPS: Final = 16
-LENGTH: Final = 64  # values of a clip
 
 
 class Cache:
