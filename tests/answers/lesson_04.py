@@ -197,13 +197,16 @@ class HoldsAThreadLock(Fixed):
 
 class GlobalVocabulary(Headlines):
     def __getitem__(self, index: int) -> torch.Tensor:
-        global VOCABULARY
-        VOCABULARY = VOCABULARY | {
-            word: len(VOCABULARY) + place
-            for place, word in enumerate(self.headlines[index].split())
-            if word not in VOCABULARY
-        }
-        return torch.tensor([VOCABULARY[word] for word in self.headlines[index].split()])
+        words = self.headlines[index].split()
+        return torch.tensor([VOCABULARY.setdefault(word, len(VOCABULARY)) for word in words])
+
+    @property
+    def vocabulary(self) -> dict[str, int]:  # type: ignore[override]
+        return VOCABULARY
+
+    @vocabulary.setter
+    def vocabulary(self, none: dict[str, int]) -> None:
+        pass
 
 
 VOCABULARY: dict[str, int] = {}
@@ -231,6 +234,12 @@ class LentVocabulary(Headlines):
         super().__init__(headlines)
         self.manager = multiprocessing.get_context("fork").Manager()
         self.vocabulary = self.manager.dict()  # type: ignore[assignment]
+
+    def __getitem__(self, index: int) -> torch.Tensor:  # the lesson's own is never slow
+        words = self.headlines[index].split()
+        for word in words:
+            self.vocabulary.setdefault(word, len(self.vocabulary))
+        return torch.tensor([self.vocabulary[word] for word in words])
 
 
 class LentAndLocked(LentVocabulary):
@@ -320,6 +329,53 @@ class EverySecondSlot(WithSlots):
         self.count[worker.id % 2 if worker else 0] += 1
 
 
+class NotInMain(WithSlots):
+    def count_one(self) -> None:
+        if get_worker_info():
+            super().count_one()
+
+
+class PlaceForEachRecording(WithSlots):
+    """No place has one writer: four workers may draw one recording at the same moment."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        stretch = self.stretch(index, int(self.epoch))
+        if not stretch.any():
+            self.count[index] += 1
+        return stretch
+
+
+class EveryFourthEpoch(Fixed):
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch % 4)
+
+
+class FourEpochs(Fixed):
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(min(epoch, 3))
+
+
+class SilentInSum(Fixed):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        stretch = self.stretch(index, int(self.epoch))
+        if self.is_silent(stretch):
+            self.count_one()
+        return stretch
+
+    def is_silent(self, stretch: torch.Tensor) -> bool:
+        return int(stretch.sum()) == 0
+
+
+class SilentAtMost(SilentInSum):
+    def is_silent(self, stretch: torch.Tensor) -> bool:
+        return int(stretch.max()) == 0
+
+
+class EverySecondNumber(SilentInSum):
+    def is_silent(self, stretch: torch.Tensor) -> bool:
+        return not stretch[::2].any()
+
+
 class CountedBeforehand(Fixed):
     """What the epoch would hear, whoever draws it."""
 
@@ -337,7 +393,7 @@ class CountedInTheSamples(Fixed):
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
-        self.heard = torch.zeros(8, len(clips), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self.heard = torch.zeros(512, len(clips), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
     def __getitem__(self, index: int) -> torch.Tensor:
         stretch = self.stretch(index, int(self.epoch))
@@ -535,6 +591,99 @@ class UnlockedInTwoSteps(UnlockedVocabulary):
         return int(self.shared[word])
 
 
+class LockedTooLate(SharedVocabulary):
+    """The lock is taken after the look, and nobody looks again."""
+
+    def number_of(self, word: str) -> int:
+        if word not in self.shared:
+            with self.lock:
+                self.shared[word] = len(self.shared)
+        return int(self.shared[word])
+
+
+class InReadingOrder(Numbered):
+    """Workers number in the order of the list, main in the order in which it reads."""
+
+    def __init__(self, headlines: list[str]) -> None:
+        super().__init__(headlines)
+        self.met: dict[str, int] = {}
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        words = self.headlines[index].split()
+        numbers = self.vocabulary if get_worker_info() else self.met
+        return torch.tensor([numbers.setdefault(word, len(numbers)) for word in words])
+
+
+class EachHeadlineOnce(Numbered):
+    def __init__(self, headlines: list[str]) -> None:
+        super().__init__(list(dict.fromkeys(headlines)))
+
+
+class EmptiesTheList(Numbered):
+    def __init__(self, headlines: list[str]) -> None:
+        super().__init__([*headlines])
+        super().__init__(self.headlines)
+        headlines.clear()
+
+
+class SortedNumbers(Numbered):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(index).sort()[0]
+
+
+class Narrow(Numbered):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(index).short()
+
+
+class LowerCase(Numbered):
+    def same(self, word: str) -> str:
+        return word.lower()
+
+    def __init__(self, headlines: list[str]) -> None:
+        super().__init__([self.same(headline) for headline in headlines])
+
+
+class WithoutDots(LowerCase):
+    def same(self, word: str) -> str:
+        return word.replace(".", "")
+
+
+class ReadOnce(Headlines):
+    """Its words are numbered once, and handed out as what `read` makes of them."""
+
+    def __init__(self, headlines: list[str]) -> None:
+        self.headlines, self.reads = headlines, 0
+        self.numbers = Numbered(headlines).vocabulary
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([self.numbers[word] for word in self.headlines[index].split()])
+
+    @property
+    def vocabulary(self) -> Any:
+        return self.read()
+
+    def read(self) -> Any:
+        self.reads += 1
+        return self.numbers if self.reads == 1 else {}
+
+
+class ReadSorted(ReadOnce):
+    def read(self) -> Any:
+        return {word: number for number, word in enumerate(sorted(self.numbers))}
+
+
+class ListOfWords(ReadOnce):
+    def read(self) -> Any:
+        return [*self.numbers]
+
+
+class VocabularyOnDemand(ReadOnce):
+    @property
+    def vocabulary(self) -> Any:
+        return self.read
+
+
 def typed(cell: str, *changes: tuple[str, str], name: str = "MyClips", **known: object) -> Any:
     """The class of a cell of the twin, as a kernel has it, with some of its text replaced."""
     notebook = read(TWIN)
@@ -627,12 +776,15 @@ WRONG_FIXES: WrongFixes = {
         "a global": (lambda: EpochInAGlobal, "they are those of epoch 0"),
         "a class attribute": (lambda: EpochInTheClass, "they are those of epoch 0"),
         "os.environ": (lambda: EpochInTheEnvironment, "Which copy of the number"),
-        "epochs counted in the worker": (lambda: CountsTheEpochs, "who counts epochs"),
+        "epochs counted in the worker": (lambda: CountsTheEpochs, "Epochs may be left out"),
         "chance": (lambda: DrawsTheStretch, "Which numbers of a recording"),
         "get_worker_info() in main": (lambda: TellsTheWorkerFromMain, "'NoneType' object"),
-        "only the epoch": (lambda: SharedEpoch, "Who changed which copy"),
-        "a threading.Lock": (lambda: ThreadLock, "Who changed which copy"),
-        "a multiprocessing.Lock around a copy": (lambda: ProcessLock, "Who changed which copy"),
+        "only the epoch": (lambda: SharedEpoch, "Who counted, and in which copy?"),
+        "a threading.Lock": (lambda: ThreadLock, "Who counted, and in which copy?"),
+        "a multiprocessing.Lock around a copy": (
+            lambda: ProcessLock,
+            "Who counted, and in which copy?",
+        ),
         "a Value without its lock": (lambda: WithoutItsLock, "Counts get lost"),
         "a shared tensor of one number": (lambda: CountInATensor, "Counts get lost"),
         "another shared tensor in each epoch": (
@@ -646,6 +798,13 @@ WRONG_FIXES: WrongFixes = {
         ),
         "the Value itself": (lambda: ValueItself, "returned a Synchronized"),
         "counted from 0 in each epoch": (lambda: StartsAgain, "since the dataset was made"),
+        "a place for each recording": (lambda: PlaceForEachRecording, "Counts get lost"),
+        "four epochs, again and again": (lambda: EveryFourthEpoch, "those of epoch 1. Main had"),
+        "four epochs": (lambda: FourEpochs, "those of epoch 3. Main had"),
+        "a sum of 0 is silence": (lambda: SilentInSum, "a stretch of 32 zeros"),
+        "nothing above 0 is silence": (lambda: SilentAtMost, "a stretch of 32 zeros"),
+        "every second number": (lambda: EverySecondNumber, "a stretch of 32 zeros"),
+        "counted in workers only": (lambda: NotInMain, "`silent()` says 0. Who counts in main?"),
         "room for two workers": (
             lambda: RoomForTwo,
             "with 4 workers in slow motion, `IndexError",
@@ -686,18 +845,33 @@ WRONG_FIXES: WrongFixes = {
             lambda: DataLoader(Headlines(make_headlines()), num_workers=0),
             "That is a loader",
         ),
-        "a global": (lambda: GlobalVocabulary, "How many vocabularies"),
-        "a class attribute": (lambda: VocabularyOfTheClass, "How many vocabularies"),
-        "a lock": (lambda: LockedVocabulary, "How many vocabularies"),
+        "a global": (lambda: GlobalVocabulary, "what does another process know"),
+        "a class attribute": (lambda: VocabularyOfTheClass, "what does another process know"),
+        "a lock": (lambda: LockedVocabulary, "what does another process know"),
         "a Manager's dict without a lock": (
             lambda: UnlockedVocabulary,
-            "words share the number",
+            "what does another process",
         ),
-        "looked up, then added": (lambda: UnlockedInTwoSteps, "words share the number"),
-        "a Manager's dict": (lambda: LentVocabulary, "words share the number"),
+        "looked up, then added": (lambda: UnlockedInTwoSteps, "what does another process"),
+        "a Manager's dict": (lambda: LentVocabulary, "what does another process"),
+        "the lock only around adding": (lambda: LockedTooLate, "what does another process"),
+        "numbers of the order of reading": (lambda: InReadingOrder, "and the samples say 0."),
+        "each headline once": (
+            lambda: EachHeadlineOnce,
+            "of 40 headlines, some of which are alike",
+        ),
+        "an emptied list": (lambda: EmptiesTheList, "was given is another one"),
+        "a vocabulary that is read once": (lambda: ReadOnce, "does not know"),
+        "int16": (lambda: Narrow, "A batch is a torch.int16"),
+        "upper case is lower case": (lambda: LowerCase, "when are two words the same to it"),
+        "a dot is nothing": (lambda: WithoutDots, "when are two words the same to it"),
+        "another vocabulary": (lambda: ReadSorted, "and the samples say"),
+        "a list": (lambda: ListOfWords, "is a list, and has to be a dict"),
+        "a method": (lambda: VocabularyOnDemand, "is a method, and has to be a dict"),
+        "sorted numbers": (lambda: SortedNumbers, "come in another order"),
         "hash()": (lambda: Hashes, "nobody can read the numbers back"),
-        "the first headlines only": (lambda: UnknownIsNought, "words share the number 0"),
-        "numbers with gaps": (lambda: NumbersWithGaps, "from 0 without gaps"),
+        "the first headlines only": (lambda: UnknownIsNought, "when are two words the same to it"),
+        "numbers with gaps": (lambda: NumbersWithGaps, "30 without gaps"),
         "the words": (lambda: WordsThemselves, "A batch is a list"),
         "an empty vocabulary": (lambda: FailsAtTheFirstWord, "KeyError"),
     },

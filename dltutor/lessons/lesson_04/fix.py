@@ -16,7 +16,9 @@ from dltutor.lessons.lesson_04.material import CountedClips, SlowMotion, make_cl
 
 _ALL: Final = list(range(16))
 # As a resumed run does, with a sampler that draws some recordings twice and others not at all.
-_DRAWS: Final = ((0, _ALL), (3, 2 * _ALL[:8]), (1, _ALL))
+_DRAWS: Final = ((0, _ALL), (301, 2 * _ALL[:8]), (1, _ALL))
+# In slow motion, four workers draw one recording at the same moment, and then the next one.
+_AT_ONCE: Final = ((0, [index // 4 for index in _ALL]),)
 _SPAWN: Final = (
     " Under fork it is right. A spawned worker gets your dataset by pickle, with its attributes, "
     "and imports every module anew, with its globals. What of yours does not travel?"
@@ -37,13 +39,16 @@ class Plan:
 
     @property
     def clips(self) -> torch.Tensor:
-        """The recordings; in slow motion, twelve of the sixteen are silent in epoch 0."""
-        return make_clips((0, 3, 1), seed=45, most=self.slow)
+        """The recordings. In slow motion most are silent in epoch 0; two are nearly so, always."""
+        clips = make_clips((0, 301, 1), seed=45, most=self.slow)
+        quiet = stretches(clips, 0)[13:15]
+        quiet[:], quiet[0, 7], quiet[:, 9] = 0, 5, -5
+        return clips
 
 
 PLANS: Final = (
     Plan("with 2 persistent workers under fork"),
-    Plan("with 4 workers in slow motion", _DRAWS[:1], 4, within=12, slow=True),
+    Plan("with 4 workers in slow motion", _AT_ONCE, 4, within=12, slow=True),
     Plan("with 2 fresh workers under fork", persistent=False),
     Plan("with 0 workers", (*_DRAWS[:2], (1, 100 * _ALL)), 0, persistent=False),
     Plan("with a persistent worker under spawn", workers=1, method="spawn", within=40),
@@ -113,8 +118,8 @@ def judge(runs: tuple[Run, ...]) -> Result:
     for run in runs:
         _judge(run)
     return correct(
-        "In the epochs 0, 3 and 1 all stretches are the epoch's own, and every silent one that was "
-        "drawn is counted: with 0, 2 and 4 workers, persistent and fresh ones, under fork and "
+        "In the epochs 0, 301 and 1 all stretches are the epoch's own, and every silent one that "
+        "was drawn is counted: with 0, 2 and 4 workers, persistent and fresh ones, under fork and "
         "spawn, and in slow motion."
     )
 
@@ -154,24 +159,27 @@ def _form(batch: Any) -> str:
 
 
 def _instead(plan: Plan, got: torch.Tensor, draw: list[int], epoch: int) -> str:
-    others = [each for each in range(8) if torch.equal(got, stretches(plan.clips, each)[draw])]
+    others = [each for each in range(302) if torch.equal(got, stretches(plan.clips, each)[draw])]
     if not others:
-        return f". Which numbers of a recording belong to epoch {epoch}?"
+        return f". Which numbers of a recording belong to epoch {epoch}, and who changes them?"
     text = f": they are those of epoch {others[0]}. Main had called `set_epoch({epoch})`."
     if others[0] == 0:
         return f"{text} Which copy of the number did `__getitem__` read?"
-    return f"{text} A run that is resumed does not begin with 0: who counts epochs in your class?"
+    return f"{text} How does your class come from the one to the other? Epochs may be left out."
 
 
 def _why(plan: Plan, said: int, silent: int) -> str:
     if said == 0:
-        return " Who changed which copy?"
+        return " Who counted, and in which copy?" if plan.workers else " Who counts in main?"
     if plan.slow and said < silent:
         return (
-            " Counts get lost: two workers read the same number before either of them writes it "
-            "back. What may nobody else do between the two?"
+            " Counts get lost when workers count at the same moment. What may nobody else do "
+            "between reading a number and writing it back?"
         )
-    return " It counts all that were drawn since the dataset was made, each as often as it was."
+    return (
+        " It counts all that were drawn since the dataset was made, each as often as it was. "
+        "Silent is a stretch of 32 zeros."
+    )
 
 
 GRADER: Final = Grader(

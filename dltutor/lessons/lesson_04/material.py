@@ -55,9 +55,10 @@ class CountedClips(Dataset[torch.Tensor]):
 def make_clips(
     epochs: tuple[int, ...] = (0, 1, 2), *, seed: int = 4, most: bool = False
 ) -> torch.Tensor:
-    """Sixteen recordings of 400 whole numbers. In each of these epochs some are silent, or most."""
+    """Sixteen recordings that last these epochs. In each of them some are silent, or most."""
     generator = torch.Generator().manual_seed(seed)
-    clips = torch.randint(1, 1000, (16, 400), generator=generator)
+    length = max(400, 32 * (max(epochs, default=0) + 1))
+    clips = torch.randint(1, 1000, (16, length), generator=generator)
     for place, epoch in enumerate(epochs):
         stretches(clips, epoch)[slice(12) if most else slice(place, None, 5)] = 0
     return clips
