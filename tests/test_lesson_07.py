@@ -59,10 +59,10 @@ def test_pairs_that_all_come_and_are_read_at_the_same_time_are_correct() -> None
         ({"run": HUNG, "samples": 0}, "W0 stood at a.py, line 3. Who works for what"),
         ({"run": HUNG, "samples": 0, "main_started": "__init__"}, "a thread in `__init__`"),
         ({"run": HUNG, "samples": 14}, "its workers did not end"),
-        ({"wrong": 3}, "3 of 28 pairs are not what the files hold"),
+        ({"wrong": 3}, "3 of 28 pairs are not what was in the files"),
         ({"workers": 0, "wrong": 3}, "Without workers, 3 of 28"),
         ({"workers": 4, "run": HUNG, "samples": 0}, "With 4 workers under fork, the run was"),
-        ({"ended": 24}, "24 threads read a file and ended, for 28 pairs"),
+        ({"more": 24}, "24 reading threads were started after a worker's first pair, for 28"),
         ({"opened": 0}, "opened none of their files in a worker"),
         ({"workers": 4, "apart": 1}, "With 4 workers under fork, all pairs come, and image and"),
         (
@@ -82,7 +82,7 @@ def test_what_is_wrong_with_pairs_is_told(differs: dict[str, Any], told: str) ->
 
 
 HALF_WAY = (Epoch("", FINISHED),) * 2
-AT_A_LINE = Epoch("with self.lock:", FINISHED)
+AT_A_STEP = Epoch("with self.lock:", FINISHED)
 
 
 def told_of_transfer(*epochs: Epoch, **evidence: Any) -> Result:
@@ -90,7 +90,7 @@ def told_of_transfer(*epochs: Epoch, **evidence: Any) -> Result:
 
 
 def test_labels_that_belong_together_at_every_fork_are_correct() -> None:
-    result = told_of_transfer(*HALF_WAY, AT_A_LINE)
+    result = told_of_transfer(*HALF_WAY, AT_A_STEP)
     assert result.outcome is Outcome.CORRECT
     assert "12 of 12 clips arrive in every epoch" in result.text
 
@@ -102,12 +102,12 @@ KEY_ERROR = Ending("raised", 4, raised_in_worker="KeyError", failed_worker=1, er
     ("epochs", "evidence", "told"),
     [
         ((Epoch("", HUNG),), {}, "W0 stood at a.py, line 3. Which thread would let them"),
-        ((Epoch("", KEY_ERROR),), {}, "W1 was forked while main's labels were half read, and"),
+        ((Epoch("", KEY_ERROR),), {}, "W1 was forked when main's refresh was half-way, and"),
         ((HALF_WAY[0], Epoch("", FINISHED, "W0 is old.")), {}, "In epoch 1, W0 is old."),
-        (HALF_WAY, {"main": 12}, "main still has 12 of 12 labels"),
-        (HALF_WAY, {"reads": 7}, "6 workers read the whole list 7 times"),
-        ((*HALF_WAY, replace(AT_A_LINE, run=HUNG)), {}, "had come to `with self.lock:`"),
-        ((*HALF_WAY, replace(AT_A_LINE, wrong="W0 is old.")), {}, "W0 is old. In that moment"),
+        (HALF_WAY, {"main": 12}, "12 of 12 labels in main are not the corrected ones"),
+        (HALF_WAY, {"reads": 7}, "a worker began 7 times to read"),
+        ((*HALF_WAY, replace(AT_A_STEP, run=HUNG)), {}, "refresh was in `with self.lock:`"),
+        ((*HALF_WAY, replace(AT_A_STEP, wrong="W0 is old.")), {}, "W0 is old. In that moment"),
     ],
 )
 def test_what_is_wrong_with_labels_is_told(

@@ -112,6 +112,30 @@ class OneForEachPair(Masked):
         return torch.tensor([list(image), list(mask.result())])
 
 
+class OneKeptForEachPair(Masked):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.kept: list[ThreadPoolExecutor] = []
+
+    @property
+    def thread(self) -> Any:  # type: ignore[override]
+        self.kept.append(ThreadPoolExecutor(max_workers=1))
+        return self.kept[-1]
+
+
+class Sleepers(Masked):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        answer: Queue[bytes] = Queue()
+
+        def read() -> None:
+            answer.put(self.masks[index].read_bytes())
+            threading.Event().wait()
+
+        threading.Thread(target=read, daemon=True).start()
+        image = self.images[index].read_bytes()
+        return torch.tensor([list(image), list(answer.get())])
+
+
 class ShutDownInInit(Pairs):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -263,6 +287,94 @@ class LocksOneAssignment(Clips):
             self.labels = new
 
 
+class ClearsAndFillsInOneLine(NoLock):
+    def refresh(self) -> None:
+        new = list(self.read_labels())
+        self.labels.clear() or self.labels.update(new)  # type: ignore[func-returns-value]
+
+
+class FillsInOneLine(NoLock):
+    def refresh(self) -> None:
+        new = dict(self.read_labels())
+        [self.labels.update({name: new[name]}) for name in new]  # type: ignore[func-returns-value]
+
+
+class LocksInOneLine(Clips):
+    def refresh(self) -> None:
+        new = dict(self.read_labels())
+        _ = self.lock.acquire(), vars(self).update(labels=new), self.lock.release()  # type: ignore[func-returns-value]
+
+
+class ReturnsTooEarly(Swaps):
+    def refresh(self) -> None:
+        thread = threading.Thread(target=super().refresh, daemon=True)
+        thread.start()
+        thread.join(0.05 if self.labels else None)
+
+
+class Caches(Swaps):
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        self.cached: dict[int, tuple[int, int]] = {}
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return self.cached.setdefault(index, super().__getitem__(index))
+
+
+class SharedDict(Swaps):
+    """A worker asks another process for each label, so it changes under the worker's hands."""
+
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        self.shared = multiprocessing.get_context("fork").Manager().dict()
+        super().__init__(read_labels)
+
+    def refresh(self) -> None:
+        super().refresh()
+        self.shared["all"] = self.labels
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, self.shared["all"][self.names[index]]
+
+
+class ReadsAtFork(Clips):
+    """Right: each child gets a new lock, and reads for itself."""
+
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        os.register_at_fork(after_in_child=self.begin_anew)
+
+    def begin_anew(self) -> None:
+        self.lock = threading.Lock()
+        self.refresh()
+
+
+class SwapsAndReadsAtFork(Swaps):
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        super().__init__(read_labels)
+        os.register_at_fork(after_in_child=self.refresh)
+
+
+def delivers(change: Callable[[int, int], Any]) -> type:
+    """The right answer, whose samples are changed at the end."""
+
+    class Delivers(Swaps):
+        def __getitem__(self, index: int) -> Any:
+            return change(*super().__getitem__(index))
+
+    return Delivers
+
+
+def fails_in_a_worker(index: int, label: int) -> tuple[int, int]:
+    if torch.utils.data.get_worker_info():
+        raise ValueError("not here")
+    return index, label
+
+
+class NeighborsLabel(Swaps):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, self.labels[self.names[index - 1]]
+
+
 class NeverRefreshes(Swaps):
     def refresh(self) -> None:
         if not hasattr(self, "names"):
@@ -350,6 +462,15 @@ class PoolByPid(Masked):
         mask = self.pool.apply_async(self.masks[index].read_bytes)
         image = self.images[index].read_bytes()
         return torch.tensor([list(image), list(mask.get())])
+
+
+class FourThreads(PoolByPid):
+    """Threads that are all started at once, and take turns."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.made_in != os.getpid():
+            self.pool, self.made_in = ThreadPool(4), os.getpid()
+        return super().__getitem__(index)
 
 
 class BothInThreads(ByPid):
@@ -456,6 +577,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "an event loop": lambda: InThreads,
         "made anew at each fork": lambda: NewThreadAtFork,
         "a ThreadPool by pid": lambda: PoolByPid,
+        "four threads by pid": lambda: FourThreads,
         "both files by map": lambda: BothInThreads,
     },
     "07.transfer": {
@@ -464,6 +586,9 @@ RIGHT_ANSWERS: RightAnswers = {
         "the same in one class": lambda: TheStandardPair,
         "read once in each worker": lambda: ReadsInTheWorker,
         "a lock for the placing, made anew": lambda: LocksThePlacing,
+        "a new lock and labels in each child": lambda: ReadsAtFork,
+        "one assignment, and read in each child": lambda: SwapsAndReadsAtFork,
+        "a sample as a tensor": lambda: delivers(lambda *sample: torch.tensor(sample)),
     },
 }
 
@@ -501,9 +626,17 @@ WRONG_FIXES: WrongFixes = {
         ),
         "__getstate__": (lambda: LeftOutOfThePickle, "had started a thread in `__init__`"),
         "a timeout": (lambda: WaitsAWhile, "The wait has an end"),
-        "a timeout and zeros": (lambda: GoesOnWithoutTheMask, "are not what the files hold"),
+        "a timeout and zeros": (lambda: GoesOnWithoutTheMask, "are not what was in the files"),
         "no thread any more": (lambda: OneAfterTheOther, "read one after the other"),
-        "a thread for each pair": (lambda: OneForEachPair, "threads read a file and ended"),
+        "a thread for each pair": (lambda: OneForEachPair, "24 reading threads were started after"),
+        "a thread for each pair, kept": (
+            lambda: OneKeptForEachPair,
+            "24 reading threads were started after",
+        ),
+        "a thread for each pair, asleep": (
+            lambda: Sleepers,
+            "24 reading threads were started after",
+        ),
         "shutdown() in __init__": (lambda: ShutDownInInit, "after shutdown"),
         "processes": (lambda: Processes, "daemonic processes are not allowed"),
         "all read beforehand": (lambda: AllInMemory, "opened none of their files in a worker"),
@@ -512,24 +645,48 @@ WRONG_FIXES: WrongFixes = {
     "07.transfer": {
         "num_workers=0": (lambda: ClipsWithoutWorkers, "keeps its workers"),
         "an RLock": (lambda: Reentrant, "Which thread would let them go on"),
-        "a lock for each sample": (lambda: LocksOfItsOwn, "half read, and raises: `KeyError"),
-        "a new lock at fork": (lambda: MadeAnewAtFork, "half read, and raises: `KeyError"),
+        "a lock for each sample": (lambda: LocksOfItsOwn, "half-way, and raises: `KeyError"),
+        "a new lock at fork": (lambda: MadeAnewAtFork, "half-way, and raises: `KeyError"),
         "a lock between processes": (
             lambda: LocksAcrossProcesses,
-            "half read, and raises: `KeyError",
+            "half-way, and raises: `KeyError",
         ),
-        "released in the worker": (lambda: ReleasesInTheWorker, "half read, and raises: `KeyError"),
-        "acquire(timeout=...)": (lambda: GoesOnWithoutTheLock, "half read, and raises: `KeyError"),
-        "no lock": (lambda: NoLock, "half read, and raises: `KeyError"),
+        "released in the worker": (lambda: ReleasesInTheWorker, "half-way, and raises: `KeyError"),
+        "acquire(timeout=...)": (lambda: GoesOnWithoutTheLock, "half-way, and raises: `KeyError"),
+        "no lock": (lambda: NoLock, "half-way, and raises: `KeyError"),
         "no lock, nothing cleared": (lambda: NoLockNoClear, "are of before the refresh and"),
         "cleared and filled at once": (lambda: EmptyForAMoment, "main's labels are not whole"),
         "a lock for one assignment": (lambda: LocksOneAssignment, "if only for a moment"),
+        "cleared and filled in one line": (
+            lambda: ClearsAndFillsInOneLine,
+            "main's labels are not whole",
+        ),
+        "filled in one line": (lambda: FillsInOneLine, "main's labels are not whole"),
+        "a lock in one line": (lambda: LocksInOneLine, "if only for a moment"),
+        "refresh returns too early": (lambda: ReturnsTooEarly, "in main are not the corrected"),
+        "cached": (lambda: Caches, "in main are not the corrected"),
+        "a dict of another process": (lambda: SharedDict, "are of before the refresh and"),
+        "a label as text": (
+            lambda: delivers(lambda index, label: (index, str(label))),
+            "A sample is two numbers",
+        ),
+        "the label alone": (lambda: delivers(lambda _, label: label), "A sample is two numbers"),
+        "a sample as a dict": (
+            lambda: delivers(lambda index, label: {"index": index, "label": label}),
+            "A sample is two numbers",
+        ),
+        "label and index": (
+            lambda: delivers(lambda index, label: (label, index)),
+            "`dataset[0]` is `(4, 0)`",
+        ),
+        "the label of another clip": (lambda: NeighborsLabel, "has the label 7; the server's is 4"),
+        "an error in the worker": (lambda: delivers(fails_in_a_worker), "ValueError: not here"),
         "a made-up label": (lambda: MakesUpALabel, "0 are of before the refresh"),
-        "no refresh": (lambda: NeverRefreshes, "main still has 12 of 12 labels"),
+        "no refresh": (lambda: NeverRefreshes, "12 of 12 labels in main are not the corrected"),
         "the labels of the start": (lambda: WorkersKeepTheFirst, "has the labels of the start"),
         "read for each sample": (
             lambda: ReadsForEachSample,
-            "read the whole list 24 times",
+            "began 12 times to read",
         ),
         "main's lock kept": (lambda: KeepsMainsLock, "Main forked twice"),
         "no refresh method": (lambda: NoRefresh, "has no `refresh`"),

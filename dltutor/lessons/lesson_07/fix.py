@@ -42,7 +42,7 @@ class Epochs:
         wrong: How many of them are not what the files hold.
         opened: How many pairs were opened in the workers, as far as Python was told of it.
         apart: In how many of these the second file was not opened while the first was being read.
-        ended: How many threads of the workers had read a file and ended before the next pair.
+        more: How many threads read, and were started after their worker's first pair.
         main_started: The call that started a thread in main before there were workers, or "".
     """
 
@@ -52,7 +52,7 @@ class Epochs:
     wrong: int = 0
     opened: int = 0
     apart: int = 0
-    ended: int = 0
+    more: int = 0
     main_started: str = ""
 
 
@@ -102,7 +102,8 @@ class _Reads:
         self._notes = Path(tempfile.mkdtemp()) / "notes"  # one line for each pair, from all workers
         self._main = os.getpid()
         self._waiting: dict[str, tuple[str, threading.Event]] = {}
-        self._threads: set[int] = set()  # that have opened a file, in this worker
+        self._first: set[int | None] = set()  # this worker's threads at its first pair
+        self._more: set[int] = set()  # others, that have opened a file
         self._apart = False
         sys.addaudithook(self._hear)
 
@@ -112,25 +113,26 @@ class _Reads:
         pair, _, kind = os.path.basename(str(arguments[0])).rpartition(".")
         if kind not in ("image", "mask"):
             return
-        self._threads.add(threading.get_native_id())
+        if self._first and (reader := threading.get_native_id()) not in self._first:
+            self._more.add(reader)
         mine = kind, threading.Event()
         first = self._waiting.setdefault(pair, mine)
         if first is mine:
             self._apart = not mine[1].wait(_APART)
             del self._waiting[pair]
-            alive = {thread.native_id for thread in threading.enumerate()}
+            self._first = self._first or {thread.native_id for thread in threading.enumerate()}
             with self._notes.open("a") as notes:
-                notes.write(f"{os.getpid()} {self._apart:d} {len(self._threads - alive)}\n")
+                notes.write(f"{os.getpid()} {self._apart:d} {len(self._more)}\n")
         elif first[0] != kind:
             first[1].set()
 
     def taken(self) -> tuple[int, int, int]:
-        """What was noted since the last call: pairs opened, pairs read apart, threads ended."""
+        """What was noted since the last call: pairs opened, read apart, more threads."""
         text = self._notes.read_text() if self._notes.exists() else ""
         self._notes.unlink(missing_ok=True)
         lines = [tuple(map(int, line.split())) for line in text.splitlines()]
-        ended = {pid: number for pid, _, number in lines}
-        return len(lines), sum(apart for _, apart, _ in lines), sum(ended.values())
+        more = {pid: number for pid, _, number in lines}
+        return len(lines), sum(apart for _, apart, _ in lines), sum(more.values())
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
@@ -147,15 +149,15 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
         ended_well(epochs.run, lead)
         if epochs.wrong:
             not_yet(
-                f"{lead}, {epochs.wrong} of {epochs.samples} pairs are not what the files hold. "
+                f"{lead}, {epochs.wrong} of {epochs.samples} pairs are not what was in the files. "
                 "Who will notice it in training?"
             )
         if epochs.workers:
             _how_it_reads(epochs, lead)
     return correct(
         f"{_PAIRS} of {_PAIRS} pairs arrive in every epoch, with 2 workers, with 0 and with 4, "
-        "after main had used the dataset too. In the workers, both files of a pair are read at "
-        "the same time, by threads that stay for the next pair."
+        "after main had used the dataset too. In the workers, both files of a pair are open "
+        "at the same time, and no thread is started for each pair."
     )
 
 
@@ -174,16 +176,16 @@ def _why_it_hangs(epochs: Epochs, lead: str) -> None:
 
 
 def _how_it_reads(epochs: Epochs, lead: str) -> None:
-    if epochs.ended > epochs.samples // 2:
+    if epochs.more > epochs.samples // 2:
         not_yet(
-            f"all pairs come. {lead[:1].upper()}{lead[1:]}, {epochs.ended} threads read a file and "
-            f"ended, for {epochs.samples} pairs. Once in each process is enough. What would a "
-            "worker have to remember?"
+            f"all pairs come. {lead[:1].upper()}{lead[1:]}, {epochs.more} reading threads were "
+            f"started after a worker's first pair, for {epochs.samples} pairs in all. Once in each "
+            "process is enough. What would a worker have to remember?"
         )
     if not epochs.opened:
         not_yet(
-            f"{lead}, all pairs come, and Python opened none of their files in a worker. What is "
-            "read beforehand has to fit into memory. Read a pair when it is asked for."
+            f"{lead}, all pairs come, and Python opened none of their files in a worker. "
+            "Let the worker read a pair, when it is asked for."
         )
     if epochs.apart:
         not_yet(

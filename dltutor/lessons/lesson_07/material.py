@@ -130,7 +130,9 @@ class Server:
         self.version = 0
         self._shift = shift
         self._main = os.getpid()
-        self.read_by_workers = multiprocessing.get_context("fork").Value("i")  # the whole list
+        self.most_readings = multiprocessing.get_context("fork").Value("i")  # by one worker
+        self._readings = 0
+        self._reader = self._main  # the process that counts them
         self._stopped = threading.Event()  # the refresh, to let the workers be forked
         self._stopped.set()
         self._forked = threading.Event()
@@ -142,14 +144,20 @@ class Server:
 
     def read(self) -> Iterator[tuple[str, int]]:
         """All lines: a name, and its label of now."""
+        if os.getpid() != self._main:
+            self._count()
         version = self.version
         for number in range(CLIPS):
             if number == CLIPS // 2 and os.getpid() == self._main and self._half_way:
                 self.fork_now()
             yield f"clip{number:02}", self.label(number, version)
-        if os.getpid() != self._main:
-            with self.read_by_workers:
-                self.read_by_workers.value += 1
+
+    def _count(self) -> None:
+        if self._reader != os.getpid():
+            self._reader, self._readings = os.getpid(), 0
+        self._readings += 1
+        with self.most_readings:
+            self.most_readings.value = max(self.most_readings.value, self._readings)
 
     def fork_now(self) -> None:
         """Stop here until the workers are forked; only once in an epoch, and not for long."""
@@ -157,10 +165,19 @@ class Server:
             self._stopped.set()
             self._forked.wait(_PAUSE)
 
+    def correct(self, *, half_way: bool = True) -> None:
+        """Correct all labels. The next reading stops once, half-way if `half_way` is true."""
+        self.version += 1
+        self._half_way = half_way
+        self._stopped.clear()
+        self._forked.clear()
+
     def epoch(
         self, loader: DataLoader[Any], refresh: Callable[[], object] | None = None
     ) -> list[Any]:
         """Run an epoch whose workers are forked while a thread refreshes the labels.
+
+        The refresh goes on when the first batch has come, and is done before the others are taken.
 
         Args:
             loader: The loader.
@@ -171,10 +188,7 @@ class Server:
             The batches.
         """
         dataset: Any = loader.dataset
-        self.version += 1
-        self._half_way = refresh is None
-        self._stopped.clear()
-        self._forked.clear()
+        self.correct(half_way=refresh is None)
 
         def run() -> None:
             try:
@@ -187,8 +201,10 @@ class Server:
         try:
             self._stopped.wait(_PATIENCE)
             batches = iter(loader)
+            first = deepcopy(next(batches))  # its own, not in shared memory
             self._forked.set()
-            return [deepcopy(batch) for batch in batches]  # its own, not in shared memory
+            thread.join(_PATIENCE)
+            return [first, *map(deepcopy, batches)]
         finally:
             self._forked.set()
             thread.join(_PATIENCE)
