@@ -46,10 +46,11 @@ NothingLeft = Callable[..., None]
 
 MB = 1 << 20
 ENDED = Ending("finished", 8)
-FLAT = Run(2, ENDED, 11.0, 11.1, 50_000)
+FLAT = Run(2, ENDED, 11.0, 11.1, 100_000, promised=50_000)
 GROWN = Run(2, ENDED, 11.0, 17.5, 20_000)
 KEEPS = "Your dataset keeps `captions` (list)."
-SEEN = Rewritten(50_000, 50_000, (replace(FLAT, workers=0), FLAT, FLAT), GROWN, keeps=KEEPS)
+FOUR = replace(FLAT, workers=4)
+SEEN = Rewritten(50_000, (replace(FLAT, workers=0), FLAT, FOUR), GROWN, keeps=KEEPS)
 
 
 def told(seen: Rewritten) -> Result:
@@ -57,26 +58,27 @@ def told(seen: Rewritten) -> Result:
 
 
 def with_two(**differs: Any) -> Rewritten:
-    return replace(SEEN, runs=(SEEN.runs[0], replace(FLAT, **differs), FLAT))
+    return replace(SEEN, runs=(SEEN.runs[0], replace(FLAT, **differs), FOUR))
 
 
 def test_all_samples_and_no_growth_are_correct() -> None:
     result = told(SEEN)
     assert result.outcome is Outcome.CORRECT
     assert result.text == (
-        "50000 of 50000 captions are as before, with 0, 2 and 4 workers, which read in random "
-        "order. Each of two grew by 0 MB; with the broken class by 6 MB."
+        "50000 captions of three files are as before, in two epochs with 0, 2 and 4 workers, "
+        "which read in random order. Each worker grew by 0 MB at the most; with the broken class "
+        "by 6 MB."
     )
 
 
 @pytest.mark.parametrize(
     ("seen", "text"),
     [
-        (replace(SEEN, promised=49_999), "`len()` is 49999, and the file holds 50000 captions"),
+        (with_two(promised=7), "`len()` is 7, and the second file holds 50000 captions"),
         (
-            with_two(different=3, example=(7, "'a'", "'a '")),
-            "With 2 workers, 3 of 50000 captions are not as before. Sample 7 is 'a', and should "
-            "be 'a '.",
+            with_two(different=3, example=(7, "'a'", "'a '"), epoch=2),
+            "With 2 workers, 3 of 100000 captions in two epochs of the second file are not as "
+            "before. Sample 7 is 'a' in epoch 2, and should be 'a '.",
         ),
         (
             with_two(end=Ending("hung", 8, stood="W0 stood at a.py.")),
@@ -86,13 +88,17 @@ def test_all_samples_and_no_growth_are_correct() -> None:
             with_two(end=Ending("worker died", 8, "W0 killed by SIGKILL")),
             "With 2 workers, W0 killed by SIGKILL. What in your class ends a process?",
         ),
-        (replace(SEEN, file_now="is gone"), "The file that your class was given is gone"),
+        (with_two(file_now="is gone"), "The file that your class was given is gone"),
         (
             with_two(last=17.4),
-            "Each worker grew by 6.4 MB while it read; with the broken class by 6.5 MB. Your "
-            "dataset keeps `captions` (list). Which Python objects",
+            "Each of 2 workers grew by 6.4 MB while it read; with the broken class by 6.5 MB. "
+            "Your dataset keeps `captions` (list). Does a sample touch Python objects",
         ),
-        (with_two(last=12.2), "Each worker grew by 1.2 MB"),
+        (with_two(last=12.2), "Each of 2 workers grew by 1.2 MB"),
+        (
+            replace(SEEN, runs=(*SEEN.runs[:2], replace(FOUR, last=12.2))),
+            "Each of 4 workers grew by 1.2 MB",
+        ),
         (with_two(first=17.0, last=17.1), "Before it had read a second caption, each worker had"),
     ],
 )
@@ -159,8 +165,9 @@ def test_a_run_finds_what_differs(tmp_path: Path) -> None:
     write_captions(path, 1000)
     task = replace(fix.CAPTIONS, same=lambda one, other: "Café" not in one)
     run = read_all(task, PackedCaptions(path), PackedCaptions(path), 2)
-    assert run.number == 1000
-    assert 200 < run.different < 300
+    assert run.number == 2000
+    assert 400 < run.different < 600
+    assert run.epoch == 1
     assert run.example[0] % 4 == 1
 
 
@@ -244,7 +251,7 @@ def test_some_images_have_no_boxes_and_one_has_a_crowd(tmp_path: Path) -> None:
     assert all(np.array_equal(listed[index], packed[index]) for index in range(400))
     counts = [len(packed[index]) for index in range(400)]
     assert min(counts) == 0
-    assert max(counts) == 80
+    assert max(counts) == 300
     assert counts[:2] == [2, 0]
 
 

@@ -256,6 +256,45 @@ class FromTheNotebook(Dataset[str]):
         return self.captions[index]
 
 
+class ListWithFourWorkers(PackedCaptions):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.captions = Path(path).read_text().splitlines()
+
+    def __getitem__(self, index: int) -> str:
+        worker = get_worker_info()
+        if worker and worker.num_workers == 4:
+            return self.captions[index]
+        return super().__getitem__(index)
+
+
+class KeepsTheFirstFile(PackedCaptions):
+    kept: ClassVar[Any] = None
+
+    def __init__(self, path: str | Path) -> None:
+        if KeepsTheFirstFile.kept is None:
+            super().__init__(path)
+            KeepsTheFirstFile.kept = self.text, self.offsets
+        self.text, self.offsets = KeepsTheFirstFile.kept
+
+
+class RightForOneEpoch(PackedCaptions):
+    asked = 0
+
+    def __getitem__(self, index: int) -> str:
+        self.asked += 1
+        return super().__getitem__(index) if self.asked <= len(self) else "again"
+
+
+class KeepsWhatItMade(PackedCaptions):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.made: dict[int, str] = {}
+
+    def __getitem__(self, index: int) -> str:
+        return self.made.setdefault(index, super().__getitem__(index))
+
+
 class FromTheFile(Dataset[str]):
     """Only the places are kept; each worker opens the file for itself and reads one line."""
 
@@ -332,6 +371,35 @@ class KeepsTheBoxesToo(PackedBoxes):
     def __getitem__(self, index: int) -> Any:
         assert index < len(self.boxes)
         return super().__getitem__(index)
+
+
+class WholeNumbers(PackedBoxes):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.whole = self.rows.astype(np.int16)
+
+    def __getitem__(self, index: int) -> Any:
+        rows = self.whole[self.starts[index] : self.starts[index + 1]]
+        return rows.astype(np.float32)
+
+
+class CountedInBytes(PackedBoxes):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.starts = np.cumsum([0, *np.diff(self.starts).astype(np.uint8)])
+
+
+class StartsInTwoBytes(PackedBoxes):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.starts = self.starts.astype(np.uint16)
+
+
+class WritesWhereItIsKept(PackedBoxes):
+    def __getitem__(self, index: int) -> Any:
+        rows = super().__getitem__(index)
+        rows *= 1
+        return rows
 
 
 class FewNumbers(PackedBoxes):
@@ -464,6 +532,7 @@ WRONG_FIXES: WrongFixes = {
         "what is there is copied": (lambda: "ABDE", "D does not grow"),
         "another letter": (lambda: {"F"}, "none of the five"),
         "a number": (lambda: 3, "a set of letters"),
+        "a set in a list": (lambda: [{"A"}], "got [{'A'}]"),
         "a set of numbers": (lambda: {1, 2}, "got {1, 2}"),
     },
     "09.fix": {
@@ -480,21 +549,28 @@ WRONG_FIXES: WrongFixes = {
         "gc.disable()": (lambda: WithoutCollector, "collector is switched off"),
         "gc.collect() for each sample": (lambda: Collecting, "gc.collect(). What takes so long"),
         "places in a list": (lambda: StartsInAList, "`starts` (list)"),
-        "lru_cache": (lambda: Cached, "Each worker grew by"),
+        "lru_cache": (lambda: Cached, "workers grew by"),
+        "what it made, kept": (lambda: KeepsWhatItMade, "does the worker keep something of each"),
+        "a list with four workers": (lambda: ListWithFourWorkers, "Each of 4 workers grew by"),
+        "the first file for each path": (
+            lambda: KeepsTheFirstFile,
+            "With 2 workers, 99998 of 100000 captions in two epochs of the second file",
+        ),
+        "right for one epoch": (lambda: RightForOneEpoch, "is 'again' in epoch 2"),
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
-        "cut to a width": (lambda: Forgets, "captions are not as before"),
+        "cut to a width": (lambda: Forgets, "first file are not as before"),
         "no accents": (lambda: InAscii, "at the Café"),
         "bytes": (lambda: AsBytes, "is b'0"),
-        "one too few": (lambda: WithoutTheLast, "the file holds 50000 captions"),
+        "one too few": (lambda: WithoutTheLast, "the first file holds 50000 captions"),
         "wrong in workers only": (
             lambda: WrongInWorkers,
-            "With 2 workers, 49999 of 50000 captions",
+            "With 2 workers, 99998 of 100000 captions",
         ),
         "the edges stripped": (lambda: Stripped, "should be ' 0"),
         "it raises at one caption": (lambda: RaisesAtOne, "no caption 40001"),
         "it kills its worker at one caption": (lambda: KillsAtOne, "killed by SIGKILL"),
         "it terminates its parent": (lambda: TerminatesItsParent, "ran it was killed by SIGTERM"),
-        "processes that go on": (lambda: Sleeps, "2 processes that your code started still ran"),
+        "processes that go on": (lambda: Sleeps, "3 processes that your code started still ran"),
         "room for two workers": (lambda: ForTwoWorkers, "with 4 workers, `IndexError"),
         "its file deleted": (lambda: Deletes, "is gone"),
         "its file emptied": (lambda: EmptiesItsFile, "The file that your class was given"),
@@ -509,10 +585,14 @@ WRONG_FIXES: WrongFixes = {
         "offsets in a list": (lambda: EndsInAList, "`ends` (list), `rows`"),
         "padded to ten boxes": (lambda: PaddedToTen, "Sample 12500 is 10 boxes"),
         "it ends its process at one image": (lambda: EndsAtOne, "exit code 3"),
-        "the last box lost": (lambda: OneOff, "images are not as before"),
+        "the last box lost": (lambda: OneOff, "first file are not as before"),
+        "whole numbers": (lambda: WholeNumbers, "images in two epochs of the first file"),
+        "counts of one byte": (lambda: CountedInBytes, "first file are not as before"),
+        "starts of two bytes": (lambda: StartsInTwoBytes, "are not as before"),
+        "written where it is kept": (lambda: WritesWhereItIsKept, "or write into main's data"),
         "flat": (lambda: OfAllSizes, "an array of float32 with the shape ("),
         "tensors": (lambda: AsTensors, "of the type `Tensor`"),
-        "images without boxes lost": (lambda: OnlyWithBoxes, "the file holds 25000 images"),
+        "images without boxes lost": (lambda: OnlyWithBoxes, "the first file holds 25000 images"),
     },
 }
 

@@ -32,13 +32,13 @@ def letters(answer: Any) -> frozenset[str]:
     if isinstance(answer, str):
         answer = re.sub(r"\band\b|[^A-Za-z]", "", answer)
     given = list(answer) if isinstance(answer, Iterable) else [None]
-    found = {each: letter(each) for each in given if not isinstance(each, str) or each.strip()}
-    for each, known in found.items():
+    found = [(each, letter(each)) for each in given if not isinstance(each, str) or each.strip()]
+    for each, known in found:
         if not isinstance(each, str):
             not_yet(f'the answer is a set of letters, such as {{"A", "D"}}; got {shown(answer)}.')
         if known is None or known.upper() not in _ABOUT:
             not_yet(f"{shown(each)} is none of the five. They are A, B, C, D and E.")
-    return frozenset(known.upper() for known in found.values() if known)
+    return frozenset(known.upper() for _, known in found if known)
 
 
 def judge(chosen: frozenset[str]) -> Result:

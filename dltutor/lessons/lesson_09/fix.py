@@ -1,12 +1,14 @@
 """Grade "09.fix": captions that are kept so that no worker grows. "09.transfer" is graded alike.
 
-The answer is made from a fresh file and read without workers, with 2 and with 4; then the broken
-class, with 2: it shows how much growth there is to be saved, here and now.
+The answer is made of three files, one after the other, and each is read for two epochs: without
+workers, with 2 and with 4. Then the broken class, with 2: it shows how much growth there is to be
+saved, here and now.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,12 +29,13 @@ from dltutor.lessons.kit.outcomes import Result, correct, could_not_check, not_y
 from dltutor.lessons.kit.running import made, theirs
 from dltutor.lessons.lesson_09.material import write_captions
 
-_WORKERS: Final = (0, 2, 4)
+_WORKERS: Final = {0: "first", 2: "second", 4: "third"}  # and the file that they read
 _MAKING: Final = 3  # seconds for making the dataset, and
-_READING: Final = 8  # for reading all of it, as the task says
-_BATCH: Final = 100
+_READING: Final = 10  # for reading all of it twice, as the task says
+_ENDED: Final = Ending("finished", _READING)
+_BATCH: Final = 25  # with larger ones of arrays, what a worker sends makes it grow as well
 _LEAST: Final = 4.0  # MB that the broken dataset must grow by, for a comparison to mean something
-_MOST: Final = 0.75  # MB that a worker may grow by while it reads
+_MOST: Final = 1.0  # MB that a worker may grow by while it reads
 _BEFORE: Final = 2.5  # MB that it may have more than the broken class's, before it has read
 
 
@@ -46,7 +49,7 @@ class Task:
         told: A sample, for a message.
         broken: The starter: a dataset made as `broken(path)`.
         packed: The same samples, kept as bytes.
-        write: Writes a file for them.
+        write: Writes a file for them; another number makes another file.
     """
 
     noun: str
@@ -54,7 +57,7 @@ class Task:
     told: Callable[[Any], str]
     broken: type
     packed: type
-    write: Callable[[Path], None]
+    write: Callable[[Path, int], None]
 
 
 @dataclass
@@ -69,6 +72,9 @@ class Run:
         number: How many samples came.
         different: How many of them were something else.
         example: The index of the first of these, what it is and what it should be.
+        epoch: The one in which it came.
+        promised: What `len()` says.
+        file_now: What has become of the file that the dataset was made of, if anything.
     """
 
     workers: int
@@ -78,6 +84,9 @@ class Run:
     number: int = 0
     different: int = 0
     example: tuple[int, str, str] = (0, "", "")
+    epoch: int = 1
+    promised: int = 0
+    file_now: str = ""
 
     @property
     def grown(self) -> float:
@@ -90,19 +99,15 @@ class Rewritten:
     """What was seen of an answer.
 
     Args:
-        promised: What `len()` says.
-        samples: How many there are.
+        samples: How many there are in each file.
         runs: With 0, 2 and 4 workers, up to the first that is not right.
         broken: The run of the broken dataset with 2 workers, if all are.
-        file_now: What has become of the file that it was made from, if anything.
         keeps: What its attributes are, and what it did to the garbage collector, in words.
     """
 
-    promised: int
     samples: int
-    runs: tuple[Run, ...] = ()
+    runs: tuple[Run, ...]
     broken: Run | None = None
-    file_now: str = ""
     keeps: str = ""
 
 
@@ -113,44 +118,48 @@ def grader(task: Task) -> Grader[Rewritten]:
         gather=partial(gather, task),
         judge=partial(judge, task),
         look=lambda answer: a_fixed_class(answer, task.broken, without_workers=without),
-        runs="all samples with 0, 2 and 4 workers, and the broken class beside yours",
-        at_most=2 * _MAKING + (len(_WORKERS) + 1) * _READING + 4,
+        runs="two epochs with 0, 2 and 4 workers, and the broken class beside yours",
+        at_most=3 * _MAKING + (len(_WORKERS) + 1) * _READING + 4,
     )
 
 
 def gather(task: Task, answer: type) -> Rewritten:
     """Make and run an answer, up to the first thing that is wrong."""
-    path, ours = _file(task), _file(task)  # nobody knows what an answer does to its file
-    content, truth = path.read_bytes(), task.packed(ours)
     collector = gc.get_freeze_count(), gc.isenabled()
-    dataset = _make(answer, path)
-    with theirs():
-        promised = len(dataset)
     runs: list[Run] = []
-    for workers in _WORKERS if promised == len(truth) else ():
-        if workers == 2:  # untouched: what it makes on first use is made in the workers
-            dataset = _make(answer, path)
-        runs.append(read_all(task, dataset, truth, workers))
-        if runs[-1].end.end != "finished" or runs[-1].different:
-            return Rewritten(promised, len(truth), tuple(runs))
+    for workers in _WORKERS:  # a file and a dataset for each: what was kept of others is wrong here
+        path = _file(task, workers)
+        content, truth = path.read_bytes(), task.packed(path)
+        dataset = _make(answer, path)
+        with theirs():
+            promised = len(dataset)
+        same = promised == len(truth)
+        run = read_all(task, dataset, truth, workers) if same else Run(workers, _ENDED)
+        run.promised = promised
+        if not path.exists():
+            run.file_now = "is gone"
+        elif path.read_bytes() != content:
+            run.file_now = "is not what it was"
+        runs.append(run)
+        if not same or run.end.end != "finished" or run.different or run.file_now:
+            return Rewritten(len(truth), tuple(runs))
     keeps = _in_words(dataset, collector)
     del dataset
-    broken = read_all(task, task.broken(ours), truth, 2, part=0.4)  # of nearly all pages
-    file_now = "is gone" if not path.exists() else ""
-    if not file_now and path.read_bytes() != content:
-        file_now = "is not what it was"
-    return Rewritten(promised, len(truth), tuple(runs), broken, file_now, keeps)
+    # A part is of nearly all pages.
+    broken = read_all(task, task.broken(_file(task, workers)), truth, 2, epochs=0.4)
+    return Rewritten(len(truth), tuple(runs), broken, keeps)
 
 
-def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1) -> Run:
-    """Read all samples, or a part, at random, and before that one of them again and again."""
-    order = torch.randperm(len(truth), generator=torch.Generator().manual_seed(7)).tolist()
-    order = order[: int(part * len(order))]
+def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float = 2) -> Run:
+    """Read all samples at random, for so many epochs, and before that one again and again."""
+    generator, samples = torch.Generator().manual_seed(7), len(truth)
+    shuffled = [torch.randperm(samples, generator=generator) for _ in range(math.ceil(epochs))]
+    order = torch.cat(shuffled)[: int(epochs * samples)].tolist()
     # For each worker two batches to be taken, and two that it is ahead: they touch nothing new.
     before = 4 * workers
     batches = [order[:1] * _BATCH] * before
     batches += [order[at : at + _BATCH] for at in range(0, len(order), _BATCH)]
-    run = Run(workers, Ending("finished", _READING))
+    run = Run(workers, _ENDED)
 
     def read(loader: DataLoader[Any]) -> None:
         gauge = Gauge()
@@ -165,6 +174,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
                 if not task.same(sample, truth[index]):
                     if not run.different:
                         run.example = index, task.told(sample), task.told(truth[index])
+                        run.epoch = math.ceil(run.number / len(truth))
                     run.different += 1
 
     run.end = run_loader(
@@ -175,28 +185,30 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1
 
 def judge(task: Task, seen: Rewritten) -> Result:
     """Correct if all samples are as before, and no worker grows like the broken one's."""
-    if seen.promised != seen.samples:
-        not_yet(f"`len()` is {seen.promised}, and the file holds {seen.samples} {task.noun}s.")
     for run in seen.runs:
+        file = f"{_WORKERS[run.workers]} file"
+        if run.promised != seen.samples:
+            not_yet(f"`len()` is {run.promised}, and the {file} holds {seen.samples} {task.noun}s.")
         where = f"with {run.workers} workers" if run.workers else "without workers"
         ended_well(run.end, where, hung="What takes so long for each sample?")
         if run.different:
             index, is_now, should_be = run.example
+            noun = f"{task.noun}s in two epochs of the {file}"
             not_yet(
-                f"{where}, {run.different} of {run.number} {task.noun}s are not as before. Sample "
-                f"{index} is {is_now}, and should be {should_be}."
+                f"{where}, {run.different} of {run.number} {noun} are not as before. Sample "
+                f"{index} is {is_now} in epoch {run.epoch}, and should be {should_be}."
             )
-    if seen.file_now:
-        not_yet(f"the file that your class was given {seen.file_now}. Who else reads it?")
+        if run.file_now:
+            not_yet(f"the file that your class was given {run.file_now}. Who else reads it?")
     assert seen.broken, "a run that is not right was not told"
-    run, broken = seen.runs[_WORKERS.index(2)], seen.broken
+    run, broken = max(seen.runs[1:], key=lambda run: run.grown), seen.broken
     if not broken.grown > _LEAST:
         could_not_check(
             f"the broken dataset grew by {broken.grown:.0f} MB in each worker on this machine, too "
             "little to compare yours with."
         )
     most = f"with the broken class by {broken.grown:.1f} MB. {seen.keeps}"
-    more = run.first - broken.first
+    more = max(run.first for run in seen.runs[1:]) - broken.first
     if more > _BEFORE:
         not_yet(
             f"before it had read a second {task.noun}, each worker had grown by {more:.1f} MB; "
@@ -204,19 +216,20 @@ def judge(task: Task, seen: Rewritten) -> Result:
         )
     if run.grown > _MOST:
         not_yet(
-            f"each worker grew by {run.grown:.1f} MB while it read; {most} Which Python objects "
-            "that main has made does a sample touch?"
+            f"each of {run.workers} workers grew by {run.grown:.1f} MB while it read; {most} Does "
+            "a sample touch Python objects that main has made, or write into main's data, or does "
+            "the worker keep something of each?"
         )
     return correct(
-        f"{run.number} of {run.number} {task.noun}s are as before, with 0, 2 and 4 workers, which "
-        f"read in random order. Each of two grew by {run.grown:.0f} MB; with the broken class by "
-        f"{broken.grown:.0f} MB."
+        f"{seen.samples} {task.noun}s of three files are as before, in two epochs with 0, 2 "
+        f"and 4 workers, which read in random order. Each worker grew by {run.grown:.0f} MB at "
+        f"the most; with the broken class by {broken.grown:.0f} MB."
     )
 
 
-def _file(task: Task) -> Path:
+def _file(task: Task, number: int) -> Path:
     path = Path(tempfile.mkdtemp(), "data")  # goes with the process of the check
-    task.write(path)
+    task.write(path, number)
     return path
 
 
@@ -244,6 +257,6 @@ CAPTIONS: Final = Task(
     told=lambda sample: f"{sample!r:.60}",
     broken=Captions,
     packed=PackedCaptions,
-    write=partial(write_captions, count=50_000),
+    write=lambda path, number: write_captions(path, 50_000, number),
 )
 GRADER: Final = grader(CAPTIONS)

@@ -30,7 +30,7 @@ from dltutor.tables import Table, size
 
 _MARK: Final = 60_000  # captions after which a reading has a column of its own
 _MB: Final = 1 << 20
-_CROWD: Final = 80  # boxes in one image; the others have 0 to 5
+_CROWD: Final = 300  # boxes in one image, more than a byte can count; the others have 0 to 6
 _PLACES: Final = ("a lake", "the Café", "\N{GREEK SMALL LETTER OMEGA} Square", "a very long wall")
 
 Array = NDArray[Any]
@@ -275,23 +275,24 @@ def shared_boxes() -> Path:
 
 
 def write_boxes(path: Path, *, images: int, seed: int) -> None:
-    """Write a list of images, each a list of boxes, each a list of four whole numbers."""
+    """Write a list of images, each a list of boxes, each a list of four numbers, in quarters."""
     rng = np.random.default_rng(seed)
-    counts = rng.integers(0, 6, images)
+    counts = rng.integers(0, 7, images)
     counts[[0, 1, -1]] = 2, 0, 3
     counts[images // 2] = _CROWD
-    rows = rng.integers(260, 4000, (int(counts.sum()), 4))
+    rows = rng.integers(1040, 16_000, (int(counts.sum()), 4)) / 4
     starts = np.cumsum([0, *counts])
     path.write_text(json.dumps([rows[a:b].tolist() for a, b in pairwise(starts)]))
 
 
-def write_captions(path: Path, count: int) -> None:
+def write_captions(path: Path, count: int, first: int = 0) -> None:
     """Write captions unlike the lesson's: letters beyond ASCII, one long, one empty, two alike.
 
     The first, the last and one between have spaces at an edge.
     """
     lines = [
-        f"{n * 31 % count:06}.png shows {n % 97} boats at {_PLACES[n % 4]}" for n in range(count)
+        f"{(first + n * 31) % count:06}.png shows {n % 97} boats at {_PLACES[n % 4]}"
+        for n in range(count)
     ]
     lines[0] = f" {lines[0]}"
     lines[-1] += "  "
