@@ -16,7 +16,7 @@ from dltutor.lessons.lesson_04.material import Headlines, SlowMotion, make_headl
 
 _HEADLINES: Final = make_headlines(seed=61)
 # In slow motion four workers meet new words at the same moment: each word two of them, or all.
-_NEW: Final = 2 * (2 * ["Bridge bridge bridge. bridges"] + 2 * ["bridge. bridges Bridge bridge"])
+_NEW: Final = 4 * ["Bridge bridge bridge. bridges", "bridge. bridges Bridge bridge"]
 _RUN: Final = 12  # seconds for two epochs
 PLANS: Final = {  # where -> workers, whether they live on, headlines
     # Words that no later run has: a global variable of main would know them there.
@@ -127,7 +127,7 @@ def _judge(run: Run) -> None:
             numbers.setdefault(word, set()).add(number)
             words.setdefault(number, set()).add(word)
     known = [[run.vocabulary.get(word) for word in headline] for headline in headlines]
-    if rows != known and _in_any_order(rows) == _in_any_order(known):
+    if not workers and rows != known and _in_any_order(rows) == _in_any_order(known):
         not_yet(f"{run.where}, the words or the headlines come in another order than they had.")
     _one_to_one(run.where, numbers, words, _WITH_WORKERS if workers else "")
     _read_back(run.vocabulary, numbers, _WITH_WORKERS if workers else "")
