@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers.lesson_03 import WRONG_FIXES
 from cells import answer_in
 from torch.utils.data import DataLoader
 
@@ -240,3 +241,12 @@ def test_workers_read_the_same_slices() -> None:
 
     assert observe(scans.fixed().loader, consume=keep).samples == scans.COUNT
     assert all(map(np.array_equal, came, scans.fixed(workers=0).loader))
+
+
+def test_freed_memory_of_the_kernel_hides_nothing_that_an_answer_takes() -> None:
+    held = [np.zeros(20_000, np.uint8) for _ in range(15_000)]
+    last = held[-1]
+    del held  # 300 MB, free for whoever comes next, below the last block
+    wrong, _ = WRONG_FIXES["03.transfer"]["views of every slice"]
+    assert check("03.transfer", wrong()).outcome is Outcome.NOT_YET
+    assert not last.any()
