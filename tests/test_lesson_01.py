@@ -65,7 +65,9 @@ def test_what_stands_under_in_a_hurry_finds_every_bad_file(tmp_path: Path) -> No
     [snippet] = re.findall(r"(?s)```python\n(.*?)```", source("card", read(TWIN)))
     images = Images(make_images(tmp_path))
     known = {"torch": torch, "dataset": images}
-    exec(snippet.replace("num_workers=8", "num_workers=0"), known)
+    in_workers = 'num_workers=8,\n    multiprocessing_context="fork"'
+    assert in_workers in snippet
+    exec(snippet.replace(in_workers, "num_workers=0"), known)
     good = VerifiedImages(tmp_path).listed
     bad = {images.listed[index] for index in known["bad"]}  # type: ignore[attr-defined]
     not_rgb = {line for line in good if re.search("gray|palette|transparent", line[0])}
@@ -79,6 +81,13 @@ def test_a_switch_turned_on_in_a_cell_is_found_in_a_class_that_does_not_mention_
     result = check("01.fix", Verified)
     assert result.outcome is Outcome.NOT_YET
     assert "`ImageFile.LOAD_TRUNCATED_IMAGES` is on" in result.text
+
+
+def test_a_switch_left_on_changes_nothing_of_which_sample_fails_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    assert check("01.diagnose", 21).outcome is Outcome.CORRECT
 
 
 def test_the_table_at_the_end_says_what_each_class_lost() -> None:
@@ -159,7 +168,7 @@ def test_what_can_be_used_and_a_reason_for_the_rest_are_correct() -> None:
             "`ImageFile.LOAD_TRUNCATED_IMAGES` is on.",
         ),
         ({"samples": (SAMPLES[0], ("", 0))}, "Not yet", "No sample has those of a gray image."),
-        ({"samples": (*SAMPLES, SAMPLES[0])}, "Not yet", "`a/0.jpg` came 2 times"),
+        ({"samples": (*SAMPLES, SAMPLES[0])}, "Not yet", "`a/0.jpg`, a healthy file, came 2 times"),
         ({"samples": (("a/0.jpg", 1),)}, "Not yet", "another class number"),
         ({"quarantined": "NoneType"}, "Not yet", "from path to reason, and there is none"),
         ({"quarantined": "list"}, "Not yet", "and it is a list"),
@@ -217,10 +226,11 @@ def test_the_first_bad_sample_of_the_lesson_is_measured_and_in_batch_2() -> None
 
 def test_the_fresh_images_are_not_those_of_the_lesson(tmp_path: Path) -> None:
     lesson, folder = Images(lesson_images()), fix.fresh_images(tmp_path)
-    assert len(folder.odd) == len(SPOILERS)
-    assert len(folder.causes) == 7  # also for root, who may read every file
+    assert len(folder.odd) == len(SPOILERS) + 3
+    assert len(folder.causes) == 8  # also for root, who may read every file
     assert set(folder.causes.values()) == {"missing", "too large", "damaged", "closed"}
     assert not {path.rpartition("/")[2] for path, _ in folder.listed} & SPOILERS.keys()
+    assert [label for path, label in folder.listed if path == "circle/000.jpg"] == ["square"]
     assert [label for _, label in folder.listed] != [label for _, label in lesson.listed][:40]
 
 
@@ -238,9 +248,15 @@ def test_what_is_cut_out_is_black_where_alpha_is_thrown_away_and_white_where_it_
     assert load_on_white(file)[:, 0, 0].tolist() == [1, 1, 1]
 
 
+def test_a_broken_chunk_raises_what_is_no_os_error(tmp_path: Path) -> None:
+    fix.fresh_images(tmp_path)
+    with pytest.raises(SyntaxError):
+        load_on_white(tmp_path / "triangle" / "003.png")
+
+
 def test_the_fresh_readings_hold_every_kind_of_odd_file(tmp_path: Path) -> None:
     folder = transfer.fresh_readings(tmp_path)
-    assert len(folder.odd) == 7
+    assert len(folder.odd) == 9
     assert folder.causes.keys() < folder.odd.keys()
     assert set(folder.causes.values()) == {"missing", "damaged"}
 

@@ -114,7 +114,7 @@ class LoadsTruncated(Converting):
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
         ImageFile.LOAD_TRUNCATED_IMAGES = True
-        self.set_aside(OSError, Image.DecompressionBombError)
+        self.set_aside(Exception)
 
 
 class DropsWithoutAWord(Verified):
@@ -162,10 +162,10 @@ class ConvertsNothing(Verified):
         return torch.from_numpy(np.atleast_3d(small)).permute(2, 0, 1) / 255
 
 
-class CatchesOSError(Converting):
+class CatchesOSErrorAndSyntaxError(Converting):
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
-        self.set_aside(OSError)
+        self.set_aside(OSError, SyntaxError)
 
 
 class CatchesUnidentified(Converting):
@@ -330,6 +330,87 @@ class GrayBackground(Verified):
         gray = Image.new("RGBA", small.size, "gray")
         pixels = np.array(Image.alpha_composite(gray, small).convert("RGB"))
         return torch.from_numpy(pixels).permute(2, 0, 1) / 255
+
+
+class WhiteBehindRGBAOnly(Verified):
+    def load(self, path: str) -> torch.Tensor:
+        with Image.open(self.root / path) as image:
+            if image.mode == "RGBA":
+                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+            small = image.convert("RGB").resize((64, 64))
+        return torch.from_numpy(np.array(small)).permute(2, 0, 1) / 255
+
+
+class WhiteBehindModesWithAlpha(Verified):
+    def load(self, path: str) -> torch.Tensor:
+        with Image.open(self.root / path) as image:
+            if image.mode in ("RGBA", "LA"):
+                return super().load(path)
+            small = image.convert("RGB").resize((64, 64))
+        return torch.from_numpy(np.array(small)).permute(2, 0, 1) / 255
+
+
+class WhiteOrNot(Verified):
+    """A threshold in place of blending."""
+
+    def load(self, path: str) -> torch.Tensor:
+        with Image.open(self.root / path) as image:
+            pixels = np.array(image.convert("RGBA").resize((64, 64)))
+        pixels[pixels[..., 3] < 128] = 255
+        return torch.from_numpy(pixels[..., :3]).permute(2, 0, 1) / 255
+
+
+class CatchesOSErrorAndBombs(Converting):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.set_aside(OSError, Image.DecompressionBombError)
+
+
+class ClassFromTheFolder(Verified):
+    def __getitem__(self, index: int) -> Any:
+        path, _ = self.listed[index]
+        return self.load(path), self.classes.index(path.partition("/")[0])
+
+
+class FloatLabels(Verified):
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        return pixels, float(number)
+
+
+class FloatTensorLabels(Verified):
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        return pixels, torch.tensor(float(number))
+
+
+class LabelsInLists(Verified):
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        return pixels, torch.tensor([number])
+
+
+class RightTwice(Verified):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.times = [0] * len(self.listed)
+
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        self.times[index] += 1
+        return (pixels if self.times[index] < 3 else pixels * 0), number
+
+
+class NoReasons(Verified):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.quarantined = dict.fromkeys(self.quarantined)  # type: ignore[arg-type]
+
+
+class TensorLabels(Verified):
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        return pixels, torch.tensor(number)
 
 
 class RightOnce(Verified):
@@ -646,6 +727,30 @@ class LosesReadings(VerifiedReadings):
         self.quarantined.clear()
 
 
+class ZerosSetAside(VerifiedReadings):
+    def load(self, path: str) -> torch.Tensor:
+        reading = super().load(path)
+        if not reading.any():
+            raise ValueError("zeros")
+        return reading
+
+
+class StillReshaped(VerifiedReadings):
+    def load(self, path: str) -> torch.Tensor:
+        return torch.from_numpy(np.load(self.root / path).reshape(AXES, STEPS)).float()
+
+
+class ReadingsRightTwice(VerifiedReadings):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.times = [0] * len(self.listed)
+
+    def __getitem__(self, index: int) -> Any:
+        reading, number = super().__getitem__(index)
+        self.times[index] += 1
+        return (reading if self.times[index] < 3 else reading + 1), number
+
+
 WRONG_FIXES: WrongFixes = {
     "01.predict": {
         "the worker dies": (lambda: "a", "No worker died"),
@@ -663,40 +768,46 @@ WRONG_FIXES: WrongFixes = {
         "half of one": (lambda: 21.5, "whole number"),
     },
     "01.fix": {
-        "None for a bad image": (lambda: ReturnsNone, "7 x (NoneType, NoneType)"),
+        "None for a bad image": (lambda: ReturnsNone, "8 x (NoneType, NoneType)"),
         "a black image": (
             lambda: ReturnsZeros,
-            "7 of 40 samples have values that no usable file holds, from 0 to 0.",
+            "8 of 40 samples have values that no usable file holds, from 0 to 0.",
         ),
         "noise": (
             lambda: ReturnsNoise,
-            "7 of 40 samples have values that no usable file holds, from 1.87e-05 to 1.",
+            "8 of 40 samples have values that no usable file holds, from 1.87e-05 to 1.",
         ),
         "the next image": (lambda: ReturnsTheNext, "came 2 times"),
-        "the first image": (lambda: ReturnsTheFirst, "came 8 times"),
-        "a random image": (lambda: ReturnsARandomOne, "only 33 different ones"),
+        "the first image": (lambda: ReturnsTheFirst, "came 9 times"),
+        "a random image": (lambda: ReturnsARandomOne, "only 32 different ones"),
         "LOAD_TRUNCATED_IMAGES": (
             lambda: LoadsTruncated,
             "`ImageFile.LOAD_TRUNCATED_IMAGES` is on.",
         ),
         "dropped without a word": (
             lambda: DropsWithoutAWord,
-            "7 neither arrive nor are in `quarantined`",
+            "8 neither arrive nor are in `quarantined`",
         ),
         "no quarantined": (lambda: KeepsNoQuarantine, "and there is none"),
         "a list of paths": (lambda: KeepsAListOfPaths, "and it is a list"),
-        "one reason for all": (lambda: SaysBadOfAll, "says the same of both: `bad`"),
-        "empty reasons": (lambda: SaysNothing, "for `square/100.png` is ''"),
+        "one reason for all": (
+            lambda: SaysBadOfAll,
+            "says the same of both, paths and numbers aside: `bad`",
+        ),
+        "empty reasons": (lambda: SaysNothing, "is missing. What did loading it say?"),
         "what is not RGB set aside": (
             lambda: SetsAsideWhatIsNotRGB,
-            "the reason `OSError: mode RGBA`",
+            "the reason `OSError: mode LA`",
         ),
         "nothing converted": (
             lambda: ConvertsNothing,
-            "2 x (floats (1, 64, 64), number), 1 x (floats (4, 64, 64), number)",
+            "3 x (floats (1, 64, 64), int), 1 x (floats (2, 64, 64), int)",
         ),
         "the class from the lesson": (lambda: Images, "2 x OSError raised, 2 x UnidentifiedImage"),
-        "only OSError caught": (lambda: CatchesOSError, "`DecompressionBombError: Image size"),
+        "OSError and SyntaxError caught": (
+            lambda: CatchesOSErrorAndSyntaxError,
+            "`DecompressionBombError: Image size",
+        ),
         "only UnidentifiedImageError caught": (
             lambda: CatchesUnidentified,
             "`OSError: image file is truncated` in `load`",
@@ -704,12 +815,12 @@ WRONG_FIXES: WrongFixes = {
         "opened, not loaded": (lambda: OnlyOpens, "2 x OSError raised"),
         "verify()": (lambda: OnlyVerifies, "1 x OSError raised"),
         "quarantined in the worker": (lambda: FillsItInTheWorker, "It is filled later"),
-        "__len__ too large": (lambda: CountsTooMany, "7 x IndexError raised"),
-        "an empty dataset": (lambda: Empty, "33 of the 40 files in `quarantined` can be used"),
-        "bytes": (lambda: Bytes, "Yours: 33 x (uint8 (3, 64, 64), number)"),
+        "__len__ too large": (lambda: CountsTooMany, "8 x IndexError raised"),
+        "an empty dataset": (lambda: Empty, "32 of the 40 files in `quarantined` can be used"),
+        "bytes": (lambda: Bytes, "Yours: 32 x (uint8 (3, 64, 64), int)"),
         "0 to 255": (lambda: NotScaled, "from 0 to 255"),
-        "no classes": (lambda: ImagesAlone, "Yours: 33 x floats (3, 64, 64)"),
-        "names of classes": (lambda: ClassNames, "Yours: 33 x (floats (3, 64, 64), str)"),
+        "no classes": (lambda: ImagesAlone, "Yours: 32 x floats (3, 64, 64)"),
+        "names of classes": (lambda: ClassNames, "Yours: 32 x (floats (3, 64, 64), str)"),
         "classes in order of appearance": (lambda: ClassesAsTheyCome, "another class number"),
         "no __len__": (lambda: NoLength, "`NoLength` has no `__len__`"),
         "an error in __init__": (lambda: FailsAtOnce, "name 'rout' is not defined"),
@@ -719,20 +830,20 @@ WRONG_FIXES: WrongFixes = {
         "a wait in a worker": (lambda: WaitsInAWorker, "W0 and W1 stood at"),
         "palette indices as gray": (
             lambda: PaletteIndicesAsGray,
-            "No sample has those of an image with a palette",
+            "of a palette image with transparency or an image with a palette",
         ),
-        "all in gray": (lambda: AllInGray, "25 of 33 samples have values"),
+        "all in gray": (lambda: AllInGray, "22 of 32 samples have values"),
         "the bad files deleted": (lambda: DeletesTheFiles, "is no longer as it was"),
         "the list rewritten": (lambda: RewritesTheList, "`labels.csv` in the folder is no longer"),
         "processes left behind": (lambda: LeavesProcesses, "6 processes that your code started"),
         "the file's name for a reason": (
             lambda: NamesTheFileAgain,
-            "the same of both: `could not load",
+            "numbers aside: `could not load",
         ),
         "numbers for reasons": (lambda: Numbers, "is '0'"),
         "one reason for missing and damaged": (
             lambda: SameForMissingAndDamaged,
-            "says the same of both: `cannot be read`",
+            "numbers aside: `cannot be read`",
         ),
         "whole paths": (lambda: WholePaths, "such as `root/circle/"),
         "a slip in load": (
@@ -752,24 +863,52 @@ WRONG_FIXES: WrongFixes = {
         "moved": (lambda: MovesTheFiles, "is no longer as it was"),
         "alpha thrown away": (lambda: ThrowsAlphaAway, "an image with transparency"),
         "on gray": (lambda: GrayBackground, "an image with transparency"),
+        "white behind RGBA alone": (
+            lambda: WhiteBehindRGBAOnly,
+            "those of a gray image with transparency or a palette image with transparency",
+        ),
+        "white behind what has an alpha channel": (
+            lambda: WhiteBehindModesWithAlpha,
+            "No sample has those of a palette image with transparency.",
+        ),
+        "transparent or not": (
+            lambda: WhiteOrNot,
+            "No sample has those of a gray image with transparency.",
+        ),
+        "OSError and bombs caught": (
+            lambda: CatchesOSErrorAndBombs,
+            "`SyntaxError: broken PNG file",
+        ),
+        "class from the folder": (lambda: ClassFromTheFolder, "1 of 32 samples arrive with anoth"),
+        "labels as floats": (lambda: FloatLabels, "Yours: 32 x (floats (3, 64, 64), float)"),
+        "labels as tensors of floats": (lambda: FloatTensorLabels, "64, 64), floats ())"),
+        "labels in lists": (lambda: LabelsInLists, "32 x (floats (3, 64, 64), int64 (1,))"),
+        "right twice": (lambda: RightTwice, "Without workers, the loader brings other samples"),
+        "None for reasons": (lambda: NoReasons, "is missing. What did loading it say?"),
         "right once": (lambda: RightOnce, "Without workers, the loader"),
-        "right in workers only": (lambda: WrongWithoutWorkers, "33 of 33 samples have values"),
+        "right in workers only": (lambda: WrongWithoutWorkers, "32 of 32 samples have values"),
         "an object": (lambda: Verified(shared_images()), "the class itself, `Verified`, not an"),
     },
     "01.transfer": {
-        "None for a bad reading": (lambda: ReadingOrNone, "6 x (NoneType, NoneType)"),
-        "print, and zeros": (lambda: PrintsAndReturnsZeros, "no usable file holds, from 0 to 0."),
+        "None for a bad reading": (lambda: ReadingOrNone, "7 x (NoneType, NoneType)"),
+        "print, and zeros": (
+            lambda: PrintsAndReturnsZeros,
+            "`idle/003.npy`, a reading of zeros, came 8 times",
+        ),
         "an average": (lambda: AverageForAll, "no usable file holds, from -2.08 to 2.29"),
-        "padded": (lambda: Padded, "2 of 27 samples have values"),
+        "padded": (lambda: Padded, "2 of 26 samples have values"),
         "the next reading": (lambda: NextReading, "came 5 times"),
-        "no try": (lambda: Reading, "4 x ValueError raised"),
-        "any shape": (lambda: AnyShape, "1 x (floats (3, 90), number)"),
+        "no try": (lambda: Reading, "5 x ValueError raised"),
+        "any shape": (lambda: AnyShape, "1 x (floats (3, 90), int)"),
         "only OSError caught": (lambda: CatchesOSErrorOnly, "`ValueError: Failed to read all data"),
         "double precision set aside": (lambda: SinglePrecisionOnly, "double precision"),
         "dropped without a word": (
             lambda: LosesReadings,
-            "6 neither arrive nor are in `quarantined`",
+            "7 neither arrive nor are in `quarantined`",
         ),
+        "zeros set aside": (lambda: ZerosSetAside, "`idle/003.npy`, a reading of zeros"),
+        "still reshaped": (lambda: StillReshaped, "1 of 25 samples have values that no usable"),
+        "right twice": (lambda: ReadingsRightTwice, "Without workers, the loader brings other"),
         "the bad files deleted": (lambda: DeletesReadings, "is no longer as it was"),
         "the file's name for a reason": (lambda: BadReading, "is bad`. What did loading"),
     },
@@ -792,6 +931,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "types for reasons": lambda: TypesForReasons,
         "reasons in own words": lambda: OwnWords,
         "errors for reasons": lambda: KeepsTheErrors,
+        "labels as tensors": lambda: TensorLabels,
         "all loaded early": lambda: LoadsEarly,
         "looked at in parallel": lambda: LooksInParallel,
     },

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any, Final
 
+from PIL import ImageFile
+
 from dltutor.failures.corrupt_images import Images
 from dltutor.lessons.kit.exercise import Exercise, Grader
 from dltutor.lessons.kit.forms import blank, choice, shown, whole_number
@@ -24,6 +26,7 @@ def _index(answer: Any) -> int:
 
 def _try_each(answer: int) -> tuple[int, list[str]]:
     images, errors = Images(lesson_images()), []
+    ImageFile.LOAD_TRUNCATED_IMAGES = False  # cure 1 may have been left on
     warnings.simplefilter("ignore", ResourceWarning)  # a file that does not load stays open
     for index in range(len(images)):
         try:
@@ -100,9 +103,9 @@ EXERCISES: Final = (
             "Nothing raises, so look at what arrives: how many readings are zero all through, and "
             "which class do they have?",
             "The `except` turns every failure into data. Let a reading prove itself once, in "
-            "`__init__`: it loads, and it holds 3 axes x 128 steps.",
-            "A reading of another shape raises nothing by itself: compare `reading.shape`, and "
-            "`raise ValueError(...)` yourself, where the other failures are caught too.",
+            "`__init__`: it loads, and its shape is (3, 128).",
+            "`reshape(3, 128)` takes a reading of 128 x 3 and scrambles it without a word: compare "
+            "`reading.shape`, and `raise ValueError(...)` where the other failures are caught.",
         ),
     ),
 )
