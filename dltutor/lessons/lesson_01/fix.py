@@ -217,7 +217,7 @@ def _run(
             files = [_file_of(values, folder) for values in batch.detach().numpy()]
             came.extend(zip(files, numbers.tolist(), strict=True))
 
-    run = run_loader(dataset, take, workers=workers, within=_SECONDS, epochs=epochs, batch_size=8)
+    run = run_loader(dataset, take, workers=workers, within=_SECONDS, epochs=epochs, batch_size=4)
     return run, came
 
 
