@@ -167,16 +167,6 @@ def unlink_segments(pids: Iterable[int]) -> None:
                 (_SHM / name).unlink()
 
 
-def owners_gone(before: Iterable[str]) -> set[int]:
-    """The processes that made segments which were not there before, and are gone.
-
-    Args:
-        before: The names of the segments that were there.
-    """
-    new = map(_owner, segments() - {*before})
-    return {pid for pid in new if pid and not is_alive(pid)}
-
-
 def _owner(segment: str) -> int:
     owner = segment.split("_")[1] if segment.startswith("torch_") else ""
     return int(owner) if owner.isdigit() else 0

@@ -242,14 +242,8 @@ class LentVocabulary(Headlines):
         return torch.tensor([self.vocabulary[word] for word in words])
 
 
-class LentAndLocked(LentVocabulary):
-    def __init__(self, headlines: list[str]) -> None:
-        super().__init__(headlines)
-        self.lock = multiprocessing.get_context("fork").Lock()
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        with self.lock:
-            return super().__getitem__(index)
+class LentAndLocked(LockedVocabulary, LentVocabulary):
+    pass
 
 
 class Hashes(Headlines):

@@ -76,7 +76,7 @@ def run(
     sys.stdout.flush()
     sys.stderr.flush()
     folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
-    others, segments = processes.descendants(os.getpid()), processes.segments()
+    others = processes.descendants(os.getpid())
     subreaper = processes.adopt_orphans(True)
     with interrupts_held() as interrupts:
         watch = None
@@ -86,7 +86,7 @@ def run(
                 watch.wait()
         finally:
             if watch is not None:
-                watch.close(others, segments)
+                watch.close(others)
             processes.adopt_orphans(subreaper)
             shutil.rmtree(folder, ignore_errors=True)
     return watch.ended
@@ -154,6 +154,7 @@ class _Watch:
     ended: Ended = field(default_factory=Ended)
     until: float = 0.0
     weighed: float = 0.0
+    seen: set[int] = field(default_factory=set)
 
     def wait(self) -> None:
         """Read what they say until there is a result, an end, or no time left."""
@@ -185,13 +186,14 @@ class _Watch:
             self.ended.stopped = "limit"
             self.ended.stood = self._where(fates)
 
-    def close(self, others: set[int], segments: set[str]) -> None:
+    def close(self, others: set[int]) -> None:
         """End what is left but for these processes, and read the last of what it wrote.
 
-        Batches in `/dev/shm` that were not there before, and whose maker is gone, are removed.
+        What they left in `/dev/shm` is removed: theirs alone, for a segment whose maker is dead may
+        be in use in another program, which torch would abort if it was gone.
         """
-        ended = processes.end_descendants(spare=others)
-        processes.unlink_segments(ended | processes.owners_gone(segments))
+        self.seen |= processes.end_descendants(spare=others)
+        processes.unlink_segments(self.seen)
         os.set_blocking(self.words, False)
         with suppress(OSError):
             while got := os.read(self.words, 1 << 16):
@@ -222,6 +224,7 @@ class _Watch:
     def _too_much(self) -> str:
         figures = reader()
         pids = processes.descendants(self.guard)
+        self.seen |= pids
         if len(pids) > PROCESSES:
             return "processes"
         # RSS counts what they share once for each of them: it is an upper bound.

@@ -1,4 +1,4 @@
-"""Whether two classes or functions are the same code: compared instruction by instruction.
+"""Source code: whether two pieces are the same, instruction by instruction; and showing one.
 
 Comments, layout, docstrings and type hints leave no instruction, and do not count.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import dis
+import inspect
+from textwrap import dedent
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -94,3 +96,11 @@ def _argument(step: dis.Instruction) -> Any:
     if isinstance(step.argval, CodeType):
         return _steps(step.argval)
     return "" if step.opcode in dis.hasjrel else repr(step.argval)  # jumps skip what is left out
+
+
+def show_source(*things: Any) -> Any:
+    """The source of classes and functions, one below the other, as a notebook shows it."""
+    from IPython.display import Markdown  # no check needs it
+
+    text = "\n".join(f"```python\n{dedent(inspect.getsource(each))}```" for each in things)
+    return Markdown(text)  # type: ignore[no-untyped-call]  # IPython has no type hints

@@ -3,11 +3,11 @@
 from dltutor.failures.corrupt_images import Images as Images
 from dltutor.failures.material.images import SIDE as SIDE
 from dltutor.failures.none_in_batch import ImagesOrNone as ImagesOrNone
+from dltutor.lessons.kit.sources import show_source as show_source
 from dltutor.lessons.lesson_01.material import in_a_row as in_a_row
 from dltutor.lessons.lesson_01.material import last_line as last_line
 from dltutor.lessons.lesson_01.material import lesson_images as lesson_images
 from dltutor.lessons.lesson_01.material import loader_of as loader_of
 from dltutor.lessons.lesson_01.material import looks as looks
 from dltutor.lessons.lesson_01.material import make_readings as make_readings
-from dltutor.lessons.lesson_01.material import show_source as show_source
 from dltutor.lessons.lesson_01.material import side_by_side as side_by_side

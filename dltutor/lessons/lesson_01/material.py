@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from textwrap import dedent
 from typing import Any, Final
 
 import numpy as np
 import torch
-from IPython.display import Markdown
 from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
@@ -159,11 +156,6 @@ def last_line(seen: Observation) -> str:
     """The last line of the message that a run ended with, 88 characters at most."""
     lines = seen.raw.replace(f"{lesson_images()}/", "").strip().splitlines()
     return f"{lines[-1]:.88}" if lines else seen.end
-
-
-def show_source(thing: Any) -> Markdown:
-    """The source of a class or function, to be read in a notebook."""
-    return Markdown(f"```python\n{dedent(inspect.getsource(thing))}```")  # type: ignore[no-untyped-call]
 
 
 def in_a_row(*images: Image.Image, side: int = 128) -> Image.Image:

@@ -3,6 +3,7 @@
 from dltutor.failures import dead_worker, misleading_exit
 from dltutor.failures.dead_worker import decode, exit_code_alone, film_paths
 from dltutor.failures.material.scans import evenly, read_scan, scan_paths, unpack
+from dltutor.lessons.kit.sources import show_source as source
 from dltutor.lessons.lesson_03.material import (
     confined,
     crumbs_in,
@@ -12,7 +13,6 @@ from dltutor.lessons.lesson_03.material import (
     new_folder,
     reruns,
     side_by_side,
-    source,
     stack_of,
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 import re
 import struct
@@ -10,12 +9,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from textwrap import dedent, fill
+from textwrap import fill
 from typing import Any, Final, NamedTuple
 
 import cloudpickle
 import numpy as np
-from IPython.display import Markdown
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import dead_worker, misleading_exit
@@ -37,12 +35,6 @@ def new_folder() -> str:
 def crumbs_in(folder: str) -> dict[str, str]:
     """What each process wrote last, by its name."""
     return {path.name: path.read_text() for path in sorted(Path(folder).iterdir())}
-
-
-def source(thing: Any) -> Any:
-    """Its source code, to be shown."""
-    show: Any = Markdown
-    return show(f"```python\n{dedent(inspect.getsource(thing))}```")
 
 
 def log_of(seen: Observation) -> str:

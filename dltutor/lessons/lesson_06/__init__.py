@@ -2,6 +2,7 @@
 
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.unpicklable_handle import KINDS, Records, records_folder
+from dltutor.lessons.kit.sources import show_source as source
 from dltutor.lessons.lesson_06.material import (
     ON_ARRIVAL,
     Loaded,
@@ -9,7 +10,6 @@ from dltutor.lessons.lesson_06.material import (
     costs,
     hide_the_warning,
     private_copies,
-    source,
     told,
     verify,
 )

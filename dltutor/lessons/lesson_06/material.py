@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import multiprocessing
 import re
 import threading
@@ -15,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 import psutil
 import torch
-from IPython.display import Markdown
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import (
@@ -126,12 +124,6 @@ class Loaded(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.as_tensor(self.rows[index::64].sum())
-
-
-def source(thing: type) -> Markdown:
-    """The source of a class."""
-    text = f"```python\n{inspect.getsource(thing)}```"
-    return Markdown(text)  # type: ignore[no-untyped-call]  # IPython has no type hints
 
 
 def hide_the_warning() -> None:

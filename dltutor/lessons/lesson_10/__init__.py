@@ -3,12 +3,12 @@
 from dltutor.display.figure import draw_growth
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
 from dltutor.failures.growing_cache import Recordings
+from dltutor.lessons.kit.sources import show_source
 from dltutor.lessons.lesson_10.material import (
     Collecting,
     TrimmedJobD,
     freeze,
     make_jobs,
-    show_source,
     what_grew,
     what_stopped,
 )

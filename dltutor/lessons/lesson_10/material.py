@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import inspect
 import multiprocessing
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing import forkserver
-from textwrap import dedent
 from typing import Any, Final
 
 import torch
-from IPython.display import Markdown
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from dltutor.display.stack import MB
@@ -203,8 +200,3 @@ def _promised(holds: bool, found: object) -> None:
     # What a text of the notebook says of a run; the course's own tests stop where it is not so.
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)
-
-
-def show_source(*things: Any) -> Markdown:
-    """The source of classes and functions, to be read in a notebook."""
-    return Markdown("\n".join(f"```python\n{dedent(inspect.getsource(x))}```" for x in things))  # type: ignore[no-untyped-call]
