@@ -9,13 +9,14 @@ from textwrap import dedent
 from typing import Any
 
 TESTS = Path(__file__).parent
+PATHS = (str(TESTS), str(TESTS.parent / "scripts"))
 
 
 def run_fresh(
     script: str, *, seconds: float = 60, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script that may import from tests/; it must end in time and without an error."""
-    script = f"import sys; sys.path.insert(0, {str(TESTS)!r})\n" + dedent(script)
+    """Run a script that may import from tests/ and scripts/; it must end in time, without error."""
+    script = f"import sys; sys.path[:0] = {PATHS}\n" + dedent(script)
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=seconds, **options
     )
