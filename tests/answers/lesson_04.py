@@ -702,11 +702,11 @@ def with_open() -> Any:
 
 
 def clips_without_workers() -> object:
-    return DataLoader(CountedClips(make_clips(())), num_workers=0)
+    return DataLoader(CountedClips(make_clips()), num_workers=0)
 
 
 def clips_with_fresh_workers() -> object:
-    return DataLoader(CountedClips(make_clips(())), num_workers=2, multiprocessing_context="fork")
+    return DataLoader(CountedClips(make_clips()), num_workers=2, multiprocessing_context="fork")
 
 
 class Loader(DataLoader[Any]):
@@ -849,24 +849,27 @@ WRONG_FIXES: WrongFixes = {
         "looked up, then added": (lambda: UnlockedInTwoSteps, "what does another process"),
         "a Manager's dict": (lambda: LentVocabulary, "what does another process"),
         "the lock only around adding": (lambda: LockedTooLate, "what does another process"),
-        "numbers of the order of reading": (lambda: InReadingOrder, "and the samples say 0."),
+        "numbers of the order of reading": (
+            lambda: InReadingOrder,
+            "came as 0, and main's `vocabulary` has",
+        ),
         "each headline once": (
             lambda: EachHeadlineOnce,
-            "of 40 headlines, some of which are alike",
+            "the class was given 40, some of which may be alike",
         ),
         "an emptied list": (lambda: EmptiesTheList, "was given is another one"),
-        "a vocabulary that is read once": (lambda: ReadOnce, "does not know"),
-        "int16": (lambda: Narrow, "A batch is a torch.int16"),
+        "a vocabulary that is read once": (lambda: ReadOnce, "has nothing for it"),
+        "int16": (lambda: Narrow, "A batch: torch.int16"),
         "upper case is lower case": (lambda: LowerCase, "when are two words the same to it"),
         "a dot is nothing": (lambda: WithoutDots, "when are two words the same to it"),
-        "another vocabulary": (lambda: ReadSorted, "and the samples say"),
+        "another vocabulary": (lambda: ReadSorted, "Who has to fill it"),
         "a list": (lambda: ListOfWords, "is a list, and has to be a dict"),
         "a method": (lambda: VocabularyOnDemand, "is a method, and has to be a dict"),
-        "sorted numbers": (lambda: SortedNumbers, "come in another order"),
-        "hash()": (lambda: Hashes, "nobody can read the numbers back"),
+        "sorted numbers": (lambda: SortedNumbers, "in which order do the numbers"),
+        "hash()": (lambda: Hashes, "has nothing for it"),
         "the first headlines only": (lambda: UnknownIsNought, "when are two words the same to it"),
         "numbers with gaps": (lambda: NumbersWithGaps, "30 without gaps"),
-        "the words": (lambda: WordsThemselves, "A batch is a list"),
+        "the words": (lambda: WordsThemselves, "A batch: a list"),
         "an empty vocabulary": (lambda: FailsAtTheFirstWord, "KeyError"),
     },
 }

@@ -4,12 +4,12 @@ from dltutor.failures import reused_buffer
 from dltutor.lessons.lesson_04.material import (
     CountedClips,
     Headlines,
-    SlowMotion,
     ask_every_process,
     make_headlines,
     side_by_side,
     what_arrives,
 )
+from dltutor.lessons.lesson_04.runs import SlowMotion
 
 __all__ = [
     "CountedClips",

@@ -1,0 +1,174 @@
+"""Runs of an answer by a plan, and slow motion, which makes races certain."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from multiprocessing import get_context
+from threading import BrokenBarrierError
+from types import CodeType, FrameType
+from typing import Any, Final, TypeAlias
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
+from dltutor.lessons.kit.forms import whole_number
+from dltutor.lessons.kit.outcomes import Rejected, not_yet
+from dltutor.lessons.kit.running import made, send_cells, theirs
+from dltutor.observation.errors import is_yours
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run: what the class is given, and epochs by their numbers, each with what it draws."""
+
+    where: str
+    given: Any
+    epochs: tuple[tuple[int, list[int]], ...]
+    workers: int = 2
+    persistent: bool = True
+    method: str = "fork"
+    within: int = 6  # seconds
+    slow: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came: the length, and for each epoch its batches and what main was told after it."""
+
+    plan: Plan
+    length: int | None
+    epochs: tuple[tuple[list[Any], Any], ...]
+    end: Ending
+
+
+Ask: TypeAlias = Callable[[Any, Any], Any]  # what main is told by the dataset, and what was given
+
+
+def run_plans(
+    answer: type, plans: tuple[Plan, ...], ask: Ask, judge: Callable[[Run], None]
+) -> tuple[Run, ...]:
+    """Run an answer by each plan, up to the first run that `judge` rejects."""
+    send_cells()
+    runs: list[Run] = []
+    for plan in plans:
+        runs.append(_run(answer, plan, ask))
+        try:
+            judge(runs[-1])
+        except Rejected:
+            break
+    return tuple(runs)
+
+
+def _run(answer: type, plan: Plan, ask: Ask) -> Run:
+    given = deepcopy(plan.given)
+    dataset = made(answer, given, call=f"{answer.__name__}(...)", within=2)
+    with theirs():
+        length = whole_number(len(dataset))
+    draw, epochs = list[int](), list[tuple[list[Any], Any]]()
+
+    def train(loader: Any) -> None:
+        number, draw[:] = plan.epochs[len(epochs)]
+        if hasattr(dataset, "set_epoch"):
+            dataset.set_epoch(number)
+        came = [each.clone() if isinstance(each, torch.Tensor) else each for each in loader]
+        epochs.append((came, ask(dataset, given)))
+
+    end = run_loader(
+        dataset,
+        train,
+        workers=plan.workers,
+        within=plan.within,
+        method=plan.method,
+        epochs=len(plan.epochs),
+        batch_size=1 if plan.slow else 4,
+        sampler=draw,
+        persistent_workers=plan.persistent,
+        worker_init_fn=SlowMotion(plan.workers) if plan.slow else None,
+    )
+    return Run(plan, length, tuple(epochs), end)
+
+
+def samples(run: Run, width: int, died: str = "") -> list[torch.Tensor]:
+    """The samples of each epoch, of `width` numbers each, if the run finished and all came."""
+    if run.length != len(run.plan.given):
+        given = f"the class was given {len(run.plan.given)}, some of which may be alike"
+        not_yet(f"`len()` says {run.length}, and {given}.")
+    ended_well(run.end, run.plan.where, died=died)
+    for (_, draw), (batches, _) in zip(run.plan.epochs, run.epochs, strict=True):
+        for batch in batches:
+            if getattr(batch, "dtype", None) != torch.int64 or batch.shape[1:] != (width,):
+                form = f"a {type(batch).__name__}"
+                if isinstance(batch, torch.Tensor):
+                    form = f"{batch.dtype}, shape {tuple(batch.shape)}"
+                not_yet(f"a sample is {width} numbers, int64, and has to stay so. A batch: {form}.")
+        if (came := sum(map(len, batches))) != len(draw):
+            not_yet(f"{run.plan.where}, {came} samples came in an epoch, of {len(draw)}.")
+    return [torch.cat(batches) for batches, _ in run.epochs]
+
+
+class SlowMotion(TorchFunctionMode):
+    """A `worker_init_fn` that makes races certain.
+
+    `number += 1` reads, adds and writes. Without a lock a count is lost where two processes read
+    before either writes; between the two lies a microsecond. With this it is a moment: the workers
+    take each sample together, and wait before each call and each write in your code, and between
+    reading and writing where a shared tensor is changed in place.
+
+    Args:
+        workers: How many workers the loader has.
+    """
+
+    steps: Final = ("STORE_ATTR", "STORE_SUBSCR", "CALL", "CALL_KW", "CALL_FUNCTION_EX")
+    wait: Final = 0.02  # seconds before each of them
+    times: Final = 4  # that a worker takes each of them slowly: a loop would not end
+
+    def __init__(self, workers: int) -> None:
+        super().__init__()
+        self._together = get_context("fork").Barrier(workers)
+        self._taken: Counter[tuple[CodeType, int]] = Counter()
+
+    def __call__(self, worker_id: int) -> None:
+        self._wait_for_the_others()
+        sys.settrace(self._enter)
+        self.__enter__()  # type: ignore[no-untyped-call]  # to the end of the worker's life
+
+    def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if not is_yours(frame.f_code.co_filename):
+            return None
+        if frame.f_code.co_name == "__getitem__":
+            self._wait_for_the_others()
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        return self._step
+
+    def _wait_for_the_others(self) -> None:
+        with suppress(BrokenBarrierError):  # one that has died, or waits for a lock, does not come
+            self._together.wait(timeout=2)
+
+    def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
+        here = frame.f_code, frame.f_lasti
+        if event == "opcode" and dis.opname[frame.f_code.co_code[frame.f_lasti]] in self.steps:
+            self._taken[here] += 1
+            if self._taken[here] <= self.times:
+                time.sleep(self.wait)
+        return self._step
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, kwargs = func.__name__, kwargs or {}
+        if not name.endswith("_") or name.endswith("__") or not args[0].is_shared():
+            return func(*args, **kwargs)
+        old, new = args[0].clone(), args[0].clone()
+        func(new, *args[1:], **kwargs)
+        if new.shape != old.shape:  # it was given more room, not other numbers
+            return func(*args, **kwargs)
+        time.sleep(self.wait)
+        changed = new != old
+        args[0][changed] = new[changed]
+        return args[0]
