@@ -76,10 +76,10 @@ def _instead(plan: Plan, got: torch.Tensor, draw: list[int], epoch: int) -> str:
     others = [each for each in range(302) if torch.equal(got, stretches(plan.given, each)[draw])]
     if not others:
         return f". Which numbers of a recording belong to epoch {epoch}, and who changes them?"
-    text = f": they are those of epoch {others[0]}. Main had called `set_epoch({epoch})`."
-    if others[0] == 0:
-        return f"{text} Which copy of the number did `__getitem__` read?"
-    return f"{text} How does your class come from the one to the other? Epochs may be left out."
+    return (
+        f": they are those of epoch {others[0]}. Main had called `set_epoch({epoch})`. Which copy "
+        "of the number did `__getitem__` read? Epochs may be left out, too."
+    )
 
 
 def _why(plan: Plan, said: int, silent: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, Final
 
 import torch
@@ -168,7 +169,7 @@ def _arrives(method: str) -> dict[str, str]:
 
 def side_by_side(broken: type, fixed: type) -> Table:
     """What two persistent workers hear and count with one class and with another."""
-    clips, silent, columns = make_clips(), 0, list[list[str]]()
+    clips, columns = make_clips(), list[list[str]]()
     for made in (broken, fixed):
         dataset, told = made(clips), list[str]()
 
@@ -179,12 +180,10 @@ def side_by_side(broken: type, fixed: type) -> Table:
 
         _run(dataset, train, epochs=3)
         columns.append(told)
-    rows = []
-    for epoch, cells in enumerate(zip(*columns, strict=True)):
-        silent += int((~stretches(clips, epoch).any(dim=1)).sum())
-        rows.append((str(epoch), str(silent), *cells))
+    silent = [int((~stretches(clips, epoch).any(dim=1)).sum()) for epoch in range(3)]
+    rows = tuple(zip("012", map(str, accumulate(silent)), *columns, strict=True))
     header = ("epoch", "silent so far", broken.__name__, fixed.__name__)
-    return Table("Two persistent workers", tuple(rows), header)
+    return Table("Two persistent workers", rows, header)
 
 
 def _run(dataset: Any, train: Any, epochs: int, **options: Any) -> None:

@@ -115,15 +115,11 @@ def samples(run: Run, width: int, died: str = "") -> list[torch.Tensor]:
 
 
 class SlowMotion(TorchFunctionMode):
-    """A `worker_init_fn` that makes races certain.
+    """A `worker_init_fn`, for a loader with so many workers, that makes races certain.
 
-    `number += 1` reads, adds and writes. Without a lock a count is lost where two processes read
-    before either writes; between the two lies a microsecond. With this it is a moment: the workers
-    take each sample together, and wait before each call and each write in your code, and between
-    reading and writing where a shared tensor is changed in place.
-
-    Args:
-        workers: How many workers the loader has.
+    `number += 1` reads, adds and writes. A count is lost where two processes read before either
+    writes. So the workers take each sample together, and wait before each call and each write in
+    your code, and between reading and writing where a shared tensor is changed in place.
     """
 
     steps: Final = ("STORE_ATTR", "STORE_SUBSCR", "CALL", "CALL_KW", "CALL_FUNCTION_EX")

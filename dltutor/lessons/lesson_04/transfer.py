@@ -83,11 +83,8 @@ def _judge(run: Run) -> None:
                 text = f"`{word}` came as {number}, and main's `vocabulary` has {known} for it."
                 not_yet(f"{plan.where}, {text} Who has to fill it, and when?")
         if {*vocabulary.values()} != {*range(len(vocabulary))}:
-            not_yet(
-                f"`vocabulary` has {len(vocabulary)} words, and their numbers are not 0 to "
-                f"{len(vocabulary) - 1} without gaps: an embedding has as many rows as there are "
-                "words."
-            )
+            last = len(vocabulary) - 1
+            not_yet(f"the numbers in `vocabulary` are not 0 to {last} without gaps.")
 
 
 GRADER: Final = Grader(
