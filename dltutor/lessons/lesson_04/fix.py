@@ -78,7 +78,7 @@ def _instead(plan: Plan, got: torch.Tensor, draw: list[int], epoch: int) -> str:
         return f". Which numbers of a recording belong to epoch {epoch}, and who changes them?"
     return (
         f": they are those of epoch {others[0]}. Main had called `set_epoch({epoch})`. Which copy "
-        "of the number did `__getitem__` read? Epochs may be left out, too."
+        "of the number did `__getitem__` read? Epochs may be left out."
     )
 
 
