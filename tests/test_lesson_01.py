@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -21,15 +22,16 @@ from dltutor.lessons.kit.checking import check, verdict
 from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.lesson_01 import exercises, fix, transfer
-from dltutor.lessons.lesson_01.fix import Evidence, Folder
+from dltutor.lessons.lesson_01.delivery import TOLERANCE, Evidence, judge
 from dltutor.lessons.lesson_01.material import (
-    Readings,
+    Folder,
+    Kind,
     lesson_images,
     loader_of,
     looks,
-    make_readings,
     side_by_side,
 )
+from dltutor.lessons.lesson_01.transfer import Readings, make_readings
 from dltutor.observation import observe
 from notebooks import NOTEBOOKS, read
 
@@ -115,46 +117,65 @@ def test_a_note_reaches_the_loop_with_the_type_that_was_raised() -> None:
 
 # What the judge says of recorded evidence
 
-LISTED = [("a/0.jpg", "a"), ("a/1.jpg", "a"), ("b/2.jpg", "b"), ("b/3.jpg", "b"), ("b/4.jpg", "b")]
-ODD = {"a/1.jpg": "a gray image", "b/3.jpg": "a cut JPEG", "b/4.jpg": "a deleted file"}
-FOLDER = Folder(LISTED, ODD, {"b/3.jpg": "damaged", "b/4.jpg": "missing"})
+
+def nothing(path: Path, drawn: Any) -> None:
+    """Write no file."""
+
+
+LISTED = {"a/0.jpg": "a", "a/1.jpg": "a", "b/2.jpg": "b", "b/3.jpg": "b", "b/4.jpg": "b"}
+KINDS = dict.fromkeys(LISTED, Kind(nothing)) | {
+    "a/1.jpg": Kind(nothing, "a gray image"),
+    "b/3.jpg": Kind(nothing, "a cut JPEG", "damaged"),
+    "b/4.jpg": Kind(nothing, "a deleted file", "missing"),
+}
 SAMPLES = (("a/0.jpg", 0), ("a/1.jpg", 0), ("b/2.jpg", 1))
+FOLDER = Folder(Path(), LISTED, KINDS, {path: np.zeros(2, np.float32) for path, _ in SAMPLES})
 REASONS = {"b/3.jpg": "OSError: truncated", "b/4.jpg": "FileNotFoundError: root/b/4.jpg"}
 FINISHED = Ending("finished", 6)
 GOOD = Evidence(
     FOLDER,
-    right="(floats, number)",
     quarantined=REASONS,
-    kinds={"(floats, number)": 3},
+    kinds={"(floats (2,), int)": 3},
     samples=SAMPLES,
-    runs={workers: (FINISHED, True) for workers in (0, 2, 4)},
+    runs={workers: (FINISHED, True) for workers in (0, 2)},
 )
 DIED = Ending("worker died", 6, fates="W0 killed by SIGKILL")
 
 
 def told(**differs: Any) -> Result:
-    return verdict(lambda: fix.judge(replace(GOOD, **differs)))
+    return verdict(lambda: judge([GOOD, replace(GOOD, **differs)]))
 
 
 def test_what_can_be_used_and_a_reason_for_the_rest_are_correct() -> None:
     assert str(told()) == (
-        "Correct. 3 of 5 files can be used, and each arrives once, with 0, 2 and 4 workers. The "
-        "other 2 are in `quarantined`, each with its reason."
+        "Correct. In two folders, 6 of 10 files can be used, and each arrives once, with 0, 2 and "
+        "4 workers. The other 4 are in `quarantined`, each with its reason."
     )
+
+
+def test_what_is_wrong_on_the_second_folder_alone_is_told_as_that() -> None:
+    text = " This is the second folder; the first was right. What do the two share?"
+    assert told(changed=("b/3.jpg",)).text.endswith(text)
+    first = verdict(lambda: judge([replace(GOOD, changed=("b/3.jpg",)), GOOD]))
+    assert first.text.endswith("needs the files.")
 
 
 @pytest.mark.parametrize(
     ("differs", "outcome", "text"),
     [
         ({"changed": ("b/3.jpg",)}, "Not yet", "`b/3.jpg` in the folder is no longer as it was"),
-        ({"kinds": {"X raised": 5}, "error": "`X`."}, "Error in your code", "`X`. So it is with"),
+        (
+            {"kinds": {"X raised": 5}, "error": "`X`."},
+            "Error in your code",
+            "taken one by one, are 5 x X raised. The first error: `X`.",
+        ),
         (
             {"kinds": {"good": 3, "X raised": 2}, "error": "`X`."},
             "Not yet",
-            "of several kinds: 3 x good, 2 x X raised. The first error: `X`. Which samples",
+            "are 3 x good, 2 x X raised. The first error: `X`.",
         ),
-        ({"kinds": {"good": 3, "(NoneType)": 2}}, "Not yet", "3 x good, 2 x (NoneType). Which"),
-        ({"kinds": {"str": 3}}, "Not yet", "A sample has to be (floats, number). Yours: 3 x str."),
+        ({"kinds": {"good": 3, "(NoneType)": 2}}, "Not yet", "are 3 x good, 2 x (NoneType)."),
+        ({"kinds": {"str": 3}}, "Not yet", "A sample has to be (floats (2,), int). Yours: 3 x str"),
         (
             {"quarantined": REASONS | {"a/1.jpg": "mode L"}},
             "Not yet",
@@ -162,24 +183,28 @@ def test_what_can_be_used_and_a_reason_for_the_rest_are_correct() -> None:
             "class gives the reason `mode L`",
         ),
         (
-            {"samples": (*SAMPLES, ("", 0)), "strays": (0, 0.5), "loads_truncated": True},
+            {"samples": (*SAMPLES, ("from 0 to 0.5", 0))},
             "Not yet",
-            "1 of 4 samples have values that no usable file holds, from 0 to 0.5. "
-            "`ImageFile.LOAD_TRUNCATED_IMAGES` is on.",
+            "1 of 4 samples have values that no usable file holds, such as from 0 to 0.5. Where",
         ),
-        ({"samples": (SAMPLES[0], ("", 0))}, "Not yet", "No sample has those of a gray image."),
+        (
+            {"samples": (*SAMPLES[::2], ("from 0 to 0.5", 0))},
+            "Not yet",
+            "No sample has those of a gray image.",
+        ),
         ({"samples": (*SAMPLES, SAMPLES[0])}, "Not yet", "`a/0.jpg`, a healthy file, came 2 times"),
         ({"samples": (("a/0.jpg", 1),)}, "Not yet", "another class number"),
-        ({"quarantined": "NoneType"}, "Not yet", "from path to reason, and there is none"),
-        ({"quarantined": "list"}, "Not yet", "and it is a list"),
+        ({"quarantined": {}}, "Not yet", "2 neither arrive nor are in the dict `quarantined`"),
         ({"quarantined": {"root/b/3.jpg": "x"}}, "Not yet", "such as `root/b/3.jpg`"),
         ({"quarantined": {"b/3.jpg": "x"}}, "Not yet", "such as a deleted file"),
         ({"samples": SAMPLES[:2]}, "Not yet", "of 5 files, 1 neither arrive".capitalize()),
         ({"quarantined": REASONS | {"b/4.jpg": "4.jpg"}}, "Not yet", "for `b/4.jpg` is '4.jpg'"),
+        ({"quarantined": REASONS | {"b/4.jpg": "3f-a1"}}, "Not yet", "for `b/4.jpg` is '3f-a1'"),
         (
-            {"quarantined": {path: f"{path} is bad" for path in REASONS}},
+            {"quarantined": REASONS | {"b/4.jpg": "OSError"}},
             "Not yet",
-            "`b/3.jpg` is damaged and `b/4.jpg` is missing, and `quarantined` says the same",
+            "`b/4.jpg` is missing. Numbers and paths aside, `quarantined` says of it `OSError`, "
+            "and the most similar to that of `b/3.jpg`, which is damaged: `OSError: truncated`.",
         ),
         ({"runs": {0: (FINISHED, False)}}, "Not yet", "Without workers, the loader brings other"),
         ({"runs": {0: (FINISHED, True), 2: (DIED, False)}}, "Not yet", "under fork, W0 killed by"),
@@ -203,7 +228,7 @@ def test_each_thing_that_can_go_wrong_is_told(
     ],
 )
 def test_an_index_is_judged_by_what_fails(answer: int, text: str) -> None:
-    errors = ["", "", "", "`OSError: no`", "`OSError: no`"]
+    errors = ["", "", "", *["`x`, is the first that fails: `OSError: no`"] * 2]
     result = verdict(lambda: exercises._first((answer, errors)))
     assert text in result.text
     assert (result.outcome is Outcome.CORRECT) == (answer == 3)
@@ -225,20 +250,26 @@ def test_the_first_bad_sample_of_the_lesson_is_measured_and_in_batch_2() -> None
 
 
 def test_the_fresh_images_are_not_those_of_the_lesson(tmp_path: Path) -> None:
-    lesson, folder = Images(lesson_images()), fix.fresh_images(tmp_path)
-    assert len(folder.odd) == len(SPOILERS) + 3
-    assert len(folder.causes) == 8  # also for root, who may read every file
-    assert set(folder.causes.values()) == {"missing", "too large", "damaged", "closed"}
-    assert not {path.rpartition("/")[2] for path, _ in folder.listed} & SPOILERS.keys()
-    assert [label for path, label in folder.listed if path == "circle/000.jpg"] == ["square"]
-    assert [label for _, label in folder.listed] != [label for _, label in lesson.listed][:40]
+    folders = [fix.fresh_images(made(tmp_path / str(seed)), seed) for seed in (52, 53)]
+    one, other = (list(folder.kinds.values()) for folder in folders)
+    assert one != other and Counter(one) == Counter(other)
+    assert len({kind.odd for kind in one}) == len(SPOILERS) + 4
+    assert {kind.cause for kind in one} == {"", "missing", "too large", "damaged", "no file"}
+    for folder in folders:
+        assert list(dict.fromkeys(folder.listed.values())) != sorted({*folder.listed.values()})
 
 
 @pytest.mark.parametrize("fresh", [fix.fresh_images, transfer.fresh_readings])
 def test_no_file_of_a_fresh_folder_can_be_taken_for_another(fresh: Any, tmp_path: Path) -> None:
-    contents = fresh(tmp_path).contents
-    pairs = combinations(contents.values(), 2)
-    assert min(np.abs(one - other).mean() for one, other in pairs) > 2 * fix._TOLERANCE
+    folders = [fresh(made(tmp_path / str(seed)), seed) for seed in (52, 53)]
+    pairs = combinations([each for folder in folders for each in folder.contents.values()], 2)
+    assert min(np.abs(one - other).mean() for one, other in pairs) > 2 * TOLERANCE
+
+
+def made(folder: Path) -> Path:
+    """A folder, when it is there."""
+    folder.mkdir()
+    return folder
 
 
 def test_what_is_cut_out_is_black_where_alpha_is_thrown_away_and_white_where_it_is_not() -> None:
@@ -249,16 +280,16 @@ def test_what_is_cut_out_is_black_where_alpha_is_thrown_away_and_white_where_it_
 
 
 def test_a_broken_chunk_raises_what_is_no_os_error(tmp_path: Path) -> None:
-    fix.fresh_images(tmp_path)
+    folder = fix.fresh_images(tmp_path, 52)
+    [path] = [path for path, kind in folder.kinds.items() if "chunk" in kind.odd]
     with pytest.raises(SyntaxError):
-        load_on_white(tmp_path / "triangle" / "003.png")
+        load_on_white(tmp_path / path)
 
 
 def test_the_fresh_readings_hold_every_kind_of_odd_file(tmp_path: Path) -> None:
-    folder = transfer.fresh_readings(tmp_path)
-    assert len(folder.odd) == 9
-    assert folder.causes.keys() < folder.odd.keys()
-    assert set(folder.causes.values()) == {"missing", "damaged"}
+    kinds = transfer.fresh_readings(tmp_path, 52).kinds.values()
+    assert len({kind.odd for kind in kinds}) == 10
+    assert {kind.cause for kind in kinds} == {"", "missing", "damaged"}
 
 
 def test_a_machine_that_stands_still_is_worn_to_whoever_learns_from_the_broken_readings() -> None:

@@ -26,7 +26,6 @@ Seen in: pytorch/vision#138, stylegan2-pytorch#7, detectron2#143.
 from __future__ import annotations
 
 import csv
-from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -85,7 +84,6 @@ class VerifiedImages(Images):
                 self.load(path)
             except Exception as error:  # Pillow: OSError, and at times SyntaxError or ValueError
                 self.quarantined[path] = f"{type(error).__name__}: {error}"
-        self.set_aside = [entry for entry in self.listed if entry[0] in self.quarantined]
         self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
 
     def load(self, path: str) -> torch.Tensor:
@@ -99,15 +97,6 @@ class VerifiedImages(Images):
             raise RuntimeError(
                 f"sample {index}, {path}: {type(error).__name__}: {error}"
             ) from error
-
-    def report(self) -> str:
-        """Say how many samples each class lost, and why each file was set aside."""
-        kept = Counter(label for _, label in self.listed)
-        lost = Counter(label for _, label in self.set_aside)
-        lines = [f"{len(self.listed)} of {len(self.listed) + len(self.set_aside)} files are usable"]
-        lines += [f"  {c}: {kept[c]} kept, {lost[c]} lost" for c in self.classes]
-        lines += [f"  {path}: {why}" for path, why in sorted(self.quarantined.items())]
-        return "\n".join(lines).replace(f"{self.root}/", "")
 
 
 @cache

@@ -8,9 +8,11 @@ import random
 import subprocess
 import sys
 import time
+import traceback
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,7 +21,8 @@ from torch.utils.data import DataLoader
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
-from dltutor.lessons.lesson_01.material import Readings, StartImages
+from dltutor.lessons.lesson_01.material import StartImages
+from dltutor.lessons.lesson_01.transfer import Readings
 
 AXES, STEPS = 3, 128
 
@@ -460,6 +463,52 @@ class SameForMissingAndDamaged(Verified):
             self.quarantined[path] = "too large" if "Bomb" in why else "cannot be read"
 
 
+class UuidsForReasons(Verified):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.quarantined = {path: str(uuid.uuid4()) for path in self.quarantined}
+
+
+class WordsThatRotate(Verified):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        words = ["gone", "broken", "large", "empty", "cut", "closed", "odd", "strange"]
+        self.quarantined = dict(zip(self.quarantined, words, strict=True))
+
+
+class ReasonsOfTheFileBefore(Verified):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        reasons = list(self.quarantined.values())
+        self.quarantined = dict(zip(self.quarantined, reasons[1:] + reasons[:1], strict=True))
+
+
+class QuarantineOfTheClass(Verified):
+    """Right for the first object only: the second one begins with what the first one found."""
+
+    kept: ClassVar[dict[str, str]] = {}
+
+    def set_aside(self, *errors: type[BaseException]) -> None:
+        self.quarantined = self.kept
+        for path, _ in self.listed:
+            try:
+                self.load(path)
+            except errors as error:
+                self.quarantined[path] = f"{type(error).__name__}: {error}"
+        self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
+
+
+class CacheOfTheClass(Verified):
+    """Keyed by what the list says, which is another file in another folder."""
+
+    kept: ClassVar[dict[str, torch.Tensor]] = {}
+
+    def load(self, path: str) -> torch.Tensor:
+        if path not in self.kept:
+            self.kept[path] = super().load(path)
+        return self.kept[path]
+
+
 class WholePaths(Verified):
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -550,6 +599,30 @@ class PathsForKeys(Verified):
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
         self.quarantined = {Path(path): why for path, why in self.quarantined.items()}  # type: ignore[misc]
+
+
+class MoreWordsForDamage(Verified):
+    """Each word for a missing file is one for a damaged file too."""
+
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        for path, why in self.quarantined.items():
+            words = {"FileNotFoundError": "no", "DecompressionBombError": "no: too large"}
+            self.quarantined[path] = words.get(why.partition(":")[0], "no: it cannot be decoded")
+
+
+class WithATrace(Verified):
+    """As much as there is to say, the class and a number of its own among it."""
+
+    def set_aside(self, *errors: type[BaseException]) -> None:
+        self.quarantined = {}
+        for path, label in self.listed:
+            try:
+                self.load(path)
+            except errors:
+                trace = f"{label}, {uuid.uuid4()}: {traceback.format_exc()}"
+                self.quarantined[path] = trace
+        self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
 
 
 class TypesForReasons(Verified):
@@ -845,6 +918,14 @@ WRONG_FIXES: WrongFixes = {
             lambda: SameForMissingAndDamaged,
             "numbers aside: `cannot be read`",
         ),
+        "uuids for reasons": (lambda: UuidsForReasons, "What did loading it say?"),
+        "words that rotate": (lambda: WordsThatRotate, "and the most similar to that of"),
+        "the reason of another file": (lambda: ReasonsOfTheFileBefore, "and the most similar to"),
+        "a quarantine of the class": (
+            lambda: QuarantineOfTheClass,
+            "This is the second folder; the first was right.",
+        ),
+        "a cache of the class": (lambda: CacheOfTheClass, "This is the second folder; the first"),
         "whole paths": (lambda: WholePaths, "such as `root/circle/"),
         "a slip in load": (
             lambda: SlipInLoad,
@@ -930,6 +1011,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "paths for keys": lambda: PathsForKeys,
         "types for reasons": lambda: TypesForReasons,
         "reasons in own words": lambda: OwnWords,
+        "more words for damage": lambda: MoreWordsForDamage,
+        "a trace for a reason": lambda: WithATrace,
         "errors for reasons": lambda: KeepsTheErrors,
         "labels as tensors": lambda: TensorLabels,
         "all loaded early": lambda: LoadsEarly,

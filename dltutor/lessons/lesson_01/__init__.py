@@ -9,5 +9,5 @@ from dltutor.lessons.lesson_01.material import last_line as last_line
 from dltutor.lessons.lesson_01.material import lesson_images as lesson_images
 from dltutor.lessons.lesson_01.material import loader_of as loader_of
 from dltutor.lessons.lesson_01.material import looks as looks
-from dltutor.lessons.lesson_01.material import make_readings as make_readings
 from dltutor.lessons.lesson_01.material import side_by_side as side_by_side
+from dltutor.lessons.lesson_01.transfer import make_readings as make_readings

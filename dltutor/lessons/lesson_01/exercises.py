@@ -28,26 +28,25 @@ def _try_each(answer: int) -> tuple[int, list[str]]:
     images, errors = Images(lesson_images()), []
     ImageFile.LOAD_TRUNCATED_IMAGES = False  # cure 1 may have been left on
     warnings.simplefilter("ignore", ResourceWarning)  # a file that does not load stays open
-    for index in range(len(images)):
+    for index, (path, _) in enumerate(images.listed):
         try:
             images[index]
             errors.append("")
         except Exception as error:
-            errors.append(f"`{type(error).__name__}: {error}`".replace(f"{images.root}/", ""))
+            text = f"`{type(error).__name__}: {error}`".replace(f"{images.root}/", "")
+            errors.append(f"`{path}`, is the first that fails: {text}")
     return answer, errors
 
 
 def _first(evidence: tuple[int, list[str]]) -> Result:
     answer, errors = evidence
-    first = next(index for index, error in enumerate(errors) if error)
-    if not 0 <= answer < len(errors):
+    if answer not in range(len(errors)):
         not_yet(f"there is no sample {answer}: they run from 0 to {len(errors) - 1}.")
     if not errors[answer]:
         not_yet(f"sample {answer} loads. Which samples are in the batch that failed?")
-    if answer != first:
+    if any(errors[:answer]):
         not_yet(f"sample {answer} does fail, and it is not the first that does.")
-    path = Images(lesson_images()).listed[first][0]
-    return correct(f"Sample {first}, `{path}`, is the first that fails: {errors[first]}.")
+    return correct(f"Sample {answer}, {errors[answer]}.")
 
 
 EXERCISES: Final = (

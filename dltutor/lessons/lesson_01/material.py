@@ -3,37 +3,71 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from dltutor.failures.corrupt_images import Images
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.material.images import SIDE, SPOILERS, make_images
+from dltutor.failures.material.images import SPOILERS, make_images
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table
 
-SHAPE: Final = (3, 128)  # axes and steps of a reading
-STATES: Final = ("idle", "running", "worn")
-
-Listed = list[tuple[str, str]]  # path and class: the lines of labels.csv
 Values = NDArray[np.float32]
 
 
-def read_list(root: Path) -> Listed:
-    """The lines of `labels.csv`."""
-    lines = (line.split(",") for line in (root / "labels.csv").read_text().split())
-    return [(path, label) for path, label in lines]
+class Kind(NamedTuple):
+    """A kind of file: how it is written; what is odd about it, in words; why it cannot be used
+    ("missing", "damaged", "too large", "no file"), or ""; its suffix; its class, if that is fixed.
+    """
+
+    write: Callable[[Path, Any], object]
+    odd: str = "a healthy file"
+    cause: str = ""
+    suffix: str = "npy"
+    label: str = ""
 
 
-def write_list(root: Path, listed: Listed) -> None:
+@dataclass(frozen=True)
+class Folder:
+    """A folder with a list: by path the class, the kind of file, and what a usable one holds."""
+
+    root: Path
+    listed: dict[str, str] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    contents: dict[str, Values] = field(default_factory=dict)
+
+
+def fill(
+    root: Path,
+    kinds: Sequence[Kind],
+    classes: Sequence[str],
+    draw: Callable[[str, np.random.Generator], Any],
+    load: Callable[[Path], Any],
+    seed: int,
+) -> Folder:
+    """Write a file of each kind, in an order of the seed's. No name says what is in it."""
+    rng = np.random.default_rng(seed)
+    folder = Folder(root)
+    for i, k in enumerate(rng.permutation(len(kinds))):
+        kind = kinds[k]
+        path, label = f"{'ab'[i % 2]}/{i:03}.{kind.suffix}", kind.label or classes[(i + 1) % 3]
+        (root / path).parent.mkdir(exist_ok=True)
+        kind.write(root / path, draw(label, rng))
+        folder.listed[path], folder.kinds[path] = label, kind
+        if not kind.cause:
+            folder.contents[path] = np.asarray(load(root / path))
+    write_list(root, folder.listed.items())
+    return folder
+
+
+def write_list(root: Path, listed: Iterable[tuple[str, str]]) -> None:
     """Write `labels.csv`."""
     (root / "labels.csv").write_text("".join(f"{path},{label}\n" for path, label in listed))
 
@@ -45,9 +79,8 @@ def write_list(root: Path, listed: Listed) -> None:
 def lesson_images() -> Path:
     """The lesson's folder: spoilt images of every kind whose fate is the same for every user."""
     root = make_images()
-    write_list(
-        root, [line for line in read_list(root) if not line[0].endswith("no-permission.jpg")]
-    )
+    listed = [line for line in Images(root).listed if "no-permission" not in line[0]]
+    write_list(root, listed)  # without what root may read and others may not
     return root
 
 
@@ -58,88 +91,7 @@ class StartImages(Images):
         super().__init__(root)
         self.quarantined: dict[str, str] = {}
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        path, label = self.listed[index]
-        image = Image.open(self.root / path).resize((SIDE, SIDE))
-        pixels = torch.from_numpy(np.array(image))
-        return pixels.permute(2, 0, 1) / 255, self.classes.index(label)
-
-
-# The readings
-
-
-class Readings(Dataset[tuple[torch.Tensor, int]]):
-    """Vibration of machines, 3 axes x 128 steps, and the state each machine was in."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.listed = [line.split(",") for line in (root / "labels.csv").read_text().split()]
-        self.classes = sorted({label for _, label in self.listed})
-
-    def __len__(self) -> int:
-        return len(self.listed)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        path, label = self.listed[index]
-        try:
-            reading = np.load(self.root / path).reshape(3, 128)
-        except Exception:
-            reading = np.zeros((3, 128))
-        return torch.from_numpy(reading).float(), self.classes.index(label)
-
-
-@cache
-def make_readings() -> Path:
-    """The folder of readings, a few of them odd, with the list `labels.csv`."""
-    root = own_folder()
-    write_readings(root, per_state=12, seed=9)
-    return root
-
-
-def write_readings(root: Path, per_state: int, seed: int, spoilt: bool = True) -> dict[str, str]:
-    """Write readings and their list, and return path -> what is odd about the file, in words.
-
-    The recorder of the worn machines ran out of disk: all that cannot be used is theirs.
-    """
-    rng = np.random.default_rng(seed)
-    listed: Listed = []
-    odd: dict[str, str] = {}
-    for strength, state in enumerate(STATES, start=1):
-        (root / state).mkdir(parents=True, exist_ok=True)
-        for i in range(per_state):
-            listed.append((f"{state}/{i:03}.npy", state))
-            np.save(root / listed[-1][0], _record(strength, rng))
-    for i, kind in enumerate(SPOILT_READINGS if spoilt else ()):
-        listed.append((f"worn/{per_state + i:03}.npy", "worn"))
-        SPOILT_READINGS[kind](root / listed[-1][0], _record(3, rng))
-        odd[listed[-1][0]] = kind
-    rng.shuffle(listed)
-    write_list(root, listed)
-    return odd
-
-
-def _record(strength: int, rng: np.random.Generator) -> Values:
-    time = np.linspace(0, 2 * np.pi, SHAPE[1])
-    turns, phase = rng.integers(2, 9, (SHAPE[0], 1)), rng.uniform(0, 6, (SHAPE[0], 1))
-    wave = strength * np.sin(turns * time + phase) + rng.normal(0, 0.2, SHAPE)
-    return wave.astype(np.float32)
-
-
-def _cut(path: Path, reading: Values) -> None:
-    np.save(path, reading)
-    path.write_bytes(path.read_bytes()[:700])
-
-
-# What is odd about a file -> how it is written.
-SPOILT_READINGS: Final[dict[str, Callable[[Path, Values], object]]] = {
-    "a file cut short": _cut,
-    "an empty file": lambda path, reading: path.touch(),
-    "a log named .npy": lambda path, reading: path.write_text("sensor 3: no answer\n"),
-    "a recording that stopped early": lambda path, reading: np.save(path, reading[:, :90]),
-    "a recording of two axes": lambda path, reading: np.save(path, reading[:2]),
-    "a reading in double precision": lambda path, reading: np.save(path, reading.astype(float)),
-    "a file deleted since it was listed": lambda path, reading: None,
-}
+    __getitem__ = Images.__getitem__
 
 
 # What the notebook shows
@@ -170,17 +122,16 @@ def in_a_row(*images: Image.Image, side: int = 128) -> Image.Image:
 def looks(root: Path) -> Table:
     """Every odd file, looked at in four ways: opened, verified, loaded, taken as a sample."""
     images = Images(root)
-    ways: dict[str, Callable[[int, Image.Image], Any]] = {
-        "open": lambda index, image: None,
-        "verify()": lambda index, image: image.verify(),
-        "load()": lambda index, image: image.load() and None,
-        "as a sample": lambda index, image: tuple(images[index][0].shape),
+    ways: dict[str, Callable[[int, Path], Any]] = {
+        "open": lambda i, file: Image.open(file) and None,
+        "verify()": lambda i, file: Image.open(file).verify(),
+        "load()": lambda i, file: Image.open(file).load() and None,
+        "as a sample": lambda i, file: tuple(images[i][0].shape),
     }
 
     def outcome(way: str, index: int, path: str) -> str:
         try:
-            with Image.open(root / path) as image:
-                return str(ways[way](index, image) or "ok")
+            return str(ways[way](index, root / path) or "ok")
         except Exception as error:
             return type(error).__name__
 

@@ -2,35 +2,84 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import torch
+from torch.utils.data import Dataset
 
-from dltutor.lessons.kit.exercise import Grader
+from dltutor.failures.kit.handles import own_folder
 from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.lesson_01.fix import AT_MOST, RUNS, Folder, gather, judge
-from dltutor.lessons.lesson_01.material import SHAPE, Readings, read_list, write_readings
+from dltutor.lessons.lesson_01.delivery import grader
+from dltutor.lessons.lesson_01.material import Folder, Kind, Values, fill
+
+STATES: Final = ("idle", "running", "worn")
+SHAPE: Final = (3, 128)  # axes and steps of a reading
 
 
-def fresh_readings(root: Path) -> Folder:
-    """Fill an empty folder with readings of other contents and order than the lesson's."""
-    odd = write_readings(root, 8, seed=77)
-    odd |= {"idle/003.npy": "a reading of zeros", "worn/003.npy": "a reading of 128 x 3"}
-    np.save(root / "idle/003.npy", np.zeros(SHAPE, np.float32))
-    np.save(root / "worn/003.npy", np.load(root / "worn/003.npy").T)
-    causes = {path: "missing" if "deleted" in why else "damaged" for path, why in odd.items()}
-    for usable in ("a reading of zeros", "a reading in double precision"):
-        del causes[next(path for path, why in odd.items() if why == usable)]
-    listed = read_list(root)
-    contents = {path: np.load(root / path) for path, _ in listed if path not in causes}
-    return Folder(listed, odd, causes, root, contents)
+class Readings(Dataset[tuple[torch.Tensor, int]]):
+    """Vibration of machines, 3 axes x 128 steps, and the state each machine was in."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.listed = [line.split(",") for line in (root / "labels.csv").read_text().split()]
+        self.classes = sorted({label for _, label in self.listed})
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        path, label = self.listed[index]
+        try:
+            reading = np.load(self.root / path).reshape(3, 128)
+        except Exception:
+            reading = np.zeros((3, 128))
+        return torch.from_numpy(reading).float(), self.classes.index(label)
 
 
-GRADER: Final = Grader(
-    gather=lambda answer: gather(answer, fresh_readings),
-    judge=judge,
-    look=lambda answer: a_fixed_class(answer, Readings),
-    runs=RUNS,
-    at_most=AT_MOST,
+def record(state: str, rng: np.random.Generator) -> Values:
+    """A reading of a machine in this state."""
+    time = np.linspace(0, 2 * np.pi, SHAPE[1])
+    turns, phase = rng.integers(2, 9, (SHAPE[0], 1)), rng.uniform(0, 6, (SHAPE[0], 1))
+    wave = (STATES.index(state) + 1) * np.sin(turns * time + phase) + rng.normal(0, 0.2, SHAPE)
+    return wave.astype(np.float32)
+
+
+def _cut(path: Path, reading: Values) -> None:
+    np.save(path, reading)
+    path.write_bytes(path.read_bytes()[:700])
+
+
+# The recorder of the worn machines ran out of disk: all that cannot be used is theirs.
+SPOILT_READINGS: Final = (
+    Kind(_cut, "a file cut short", "damaged", label="worn"),
+    Kind(lambda path, _: path.touch(), "an empty file", "damaged", label="worn"),
+    Kind(lambda path, _: path.write_text("no answer"), "a log", "damaged", label="worn"),
+    Kind(lambda path, x: np.save(path, x[:, :90]), "a short recording", "damaged", label="worn"),
+    Kind(lambda path, x: np.save(path, x[:2]), "a recording of two axes", "damaged", label="worn"),
+    Kind(lambda path, _: None, "a deleted file", "missing", label="worn"),
+    Kind(lambda path, x: np.save(path, x.astype(float)), "double precision", label="worn"),
 )
+
+
+@cache
+def make_readings() -> Path:
+    """The folder of readings, a few of them odd, with the list `labels.csv`."""
+    kinds = (*SPOILT_READINGS, *[Kind(np.save)] * 36)
+    return fill(own_folder(), kinds, STATES, record, np.load, seed=9).root
+
+
+def fresh_readings(root: Path, seed: int) -> Folder:
+    """Fill an empty folder with readings of other contents and order than the lesson's."""
+    kinds = (
+        *SPOILT_READINGS,
+        Kind(lambda path, reading: np.save(path, reading.T), "128 steps x 3 axes", "damaged"),
+        Kind(lambda path, reading: np.save(path, reading * 0), "a reading of zeros"),
+        *[Kind(np.save)] * 15,
+    )
+    return fill(root, kinds, STATES, record, np.load, seed)
+
+
+GRADER: Final = grader(fresh_readings, lambda answer: a_fixed_class(answer, Readings))

@@ -1,0 +1,265 @@
+"""What "01.fix" and "01.transfer" ask of a class: all that can be used arrives, as what it is, and
+the rest is accounted for. On two folders, for what one object keeps is none of the next one's.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+import numpy as np
+import torch
+from PIL import ImageFile
+
+from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.kit.exercise import Grader
+from dltutor.lessons.kit.forms import whole_number
+from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.kit.running import failed_in_main, made, theirs
+from dltutor.lessons.lesson_01.material import Folder
+from dltutor.observation.time_limits import deadline
+
+_SECONDS: Final = 6
+# Ways to make an image smaller differ by 0.03 on average, palette indices as gray by 0.38.
+TOLERANCE: Final = 0.04
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an answer makes of a folder.
+
+    Args:
+        folder: The folder.
+        quarantined: Its keys and values as texts, the folder as "root"; empty if it is no dict.
+        kinds: What `dataset[i]` gives, in words -> for how many samples.
+        error: The first exception among them, with its place, or "".
+        samples: File and class number of each; in place of a file, what no usable one holds.
+        runs: Workers -> how the loader's run ended, and whether it brought the same samples.
+        changed: What was listed and is no longer as it was; "labels.csv" too.
+    """
+
+    folder: Folder
+    quarantined: dict[str, str]
+    kinds: dict[str, int]
+    error: str = ""
+    samples: tuple[tuple[str, int], ...] = ()
+    runs: dict[int, tuple[Ending, bool]] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+
+
+def grader(fresh: Callable[[Path, int], Folder], look: Callable[[Any], type]) -> Grader[Any]:
+    """Grade what `look` lets pass, on two folders that `fresh` fills with a seed each."""
+    return Grader(
+        gather=partial(gather, fresh=fresh),
+        judge=judge,
+        look=look,
+        runs="makes your class on two fresh folders and runs it with 0, 2 and 4 workers, "
+        f"{_SECONDS} s for each step",
+        at_most=8 * _SECONDS + 2,
+    )
+
+
+def gather(answer: type, fresh: Callable[[Path, int], Folder]) -> list[Evidence]:
+    """Make the dataset on two folders, run it in loaders, and take its samples one by one."""
+    found: list[Evidence] = []
+    for seed, workers in ((52, 2), (53, 4)):
+        found.append(_delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers))
+        if found[-1].runs[workers][0].end != "finished":
+            break
+    return found
+
+
+def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
+    before = _stamps(folder)
+    dataset = made(answer, folder.root, call=f"{answer.__name__}(root)", within=_SECONDS)
+    quarantined = _quarantined(dataset, folder)
+    # The workers first: what main had read by then, they would have too.
+    forked, came = _run(dataset, workers, 1, folder)
+    kinds: Counter[str] = Counter()
+    samples: list[tuple[str, int]] = []
+    error = ""
+    with theirs(), deadline(_SECONDS):
+        for index in range(len(dataset)):
+            try:
+                sample = dataset[index]
+            except Exception as raised:
+                error = error or failed_in_main(raised).text
+                kinds[f"{type(raised).__name__} raised"] += 1
+                continue
+            kinds[kind := _kind(sample)] += 1
+            if kind == _right(folder):
+                values = torch.as_tensor(sample[0]).detach().float().numpy()
+                samples.append((_file_of(values, folder), int(sample[1])))
+    runs = {workers: (forked, came == samples)}
+    if forked.end == "finished":
+        here, came = _run(dataset, 0, 2, folder)
+        runs[0] = here, came == samples * 2
+    changed = (path for path, stamp in _stamps(folder).items() if stamp != before[path])
+    counts = dict(kinds.most_common())
+    return Evidence(folder, quarantined, counts, error, tuple(samples), runs, tuple(changed))
+
+
+def _stamps(folder: Folder) -> dict[str, object]:
+    files = {path: folder.root / path for path in ("labels.csv", *folder.listed)}
+    return {path: file.exists() and file.stat().st_ctime_ns for path, file in files.items()}
+
+
+def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
+    def text(thing: object) -> str:
+        return str(thing).replace(str(folder.root), "root").strip()
+
+    with theirs():
+        kept = getattr(dataset, "quarantined", None)
+        pairs = list(kept.items()) if isinstance(kept, dict) else []
+        keys = [text(key) if isinstance(key, (str, PurePath)) else repr(key) for key, _ in pairs]
+        return dict(zip(keys, [text(why or "") for _, why in pairs], strict=True))
+
+
+def _right(folder: Folder) -> str:
+    return f"(floats {next(iter(folder.contents.values())).shape}, int)"
+
+
+def _kind(thing: Any) -> str:
+    if isinstance(thing, (tuple, list)):
+        return f"({', '.join(map(_kind, thing))})"
+    floats = "float" in str(getattr(thing, "dtype", type(thing)))
+    whole = not floats and not isinstance(thing, str) and whole_number(thing) is not None
+    if whole and np.ndim(thing) == 0:
+        return "int"
+    if isinstance(thing, (torch.Tensor, np.ndarray)):
+        dtype = "floats" if floats else str(thing.dtype).removeprefix("torch.")
+        return f"{dtype} {tuple(thing.shape)}"
+    return type(thing).__name__
+
+
+def _file_of(values: Any, folder: Folder) -> str:
+    for path, held in folder.contents.items():
+        if held.shape == values.shape and float(np.abs(held - values).mean()) <= TOLERANCE:
+            return path
+    switch = " (`ImageFile.LOAD_TRUNCATED_IMAGES` is on)" if ImageFile.LOAD_TRUNCATED_IMAGES else ""
+    return f"from {values.min():.3g} to {values.max():.3g}{switch}"
+
+
+def _run(dataset: Any, workers: int, epochs: int, folder: Folder) -> tuple[Ending, list[Any]]:
+    came: list[tuple[str, int]] = []
+
+    def take(loader: Any) -> None:
+        for batch, numbers in loader:
+            files = [_file_of(values, folder) for values in batch.detach().numpy()]
+            came.extend(zip(files, numbers.tolist(), strict=True))
+
+    run = run_loader(dataset, take, workers=workers, within=_SECONDS, epochs=epochs, batch_size=4)
+    return run, came
+
+
+def judge(found: Sequence[Evidence]) -> Result:
+    """Correct if every file that can be used came, and nothing else did."""
+    for evidence in found:
+        try:
+            _samples_are_right(evidence)
+            _all_is_accounted_for(evidence)
+        except Rejected as rejected:
+            if evidence is not found[0]:
+                also = " This is the second folder; the first was right. What do the two share?"
+                rejected.result = replace(rejected.result, text=rejected.result.text + also)
+            raise
+    _reasons_tell(*found)
+    listed = sum(len(evidence.folder.listed) for evidence in found)
+    bad = sum(len(evidence.quarantined) for evidence in found)
+    return correct(
+        f"In two folders, {listed - bad} of {listed} files can be used, and each arrives once, "
+        f"with 0, 2 and 4 workers. The other {bad} are in `quarantined`, each with its reason."
+    )
+
+
+def _samples_are_right(evidence: Evidence) -> None:
+    folder, samples, named = evidence.folder, evidence.samples, evidence.quarantined
+    if evidence.changed:
+        not_yet(
+            f"`{evidence.changed[0]}` in the folder is no longer as it was; "
+            f"{len(evidence.changed)} changed in all. Who looks into it later needs the files."
+        )
+    kinds = ", ".join(f"{count} x {kind}" for kind, count in evidence.kinds.items())
+    if evidence.error or len(evidence.kinds) > 1:
+        tell = not_yet if len(evidence.kinds) > 1 else error_in_your_code
+        first = f" The first error: {evidence.error}" if evidence.error else ""
+        tell(f"the samples of your dataset, taken one by one, are {kinds}.{first}")
+    if evidence.kinds.keys() - {_right(folder)}:
+        not_yet(f"a sample has to be {_right(folder)}. Yours: {kinds}.")
+    if good := named.keys() & folder.contents.keys():
+        path = max(good, key=lambda path: (folder.kinds[path].odd, path))
+        not_yet(
+            f"{len(good)} of the {len(named)} files in `quarantined` can be used, such as "
+            f"`{path}`, {folder.kinds[path].odd}. Your class gives the reason "
+            f"`{named[path]:.90}`. Is that the file's fault?"
+        )
+    count = Counter(file for file, _ in samples)
+    if strays := [file for file, _ in samples if file not in folder.listed]:
+        absent = {folder.kinds[path].odd for path in folder.contents.keys() - count.keys()}
+        kinds = f" No sample has those of {' or '.join(sorted(absent))}." if absent else ""
+        not_yet(
+            f"{len(strays)} of {len(samples)} samples have values that no usable file holds, such "
+            f"as {strays[0]}.{kinds} Where do they come from?"
+        )
+    path, times = max(count.items(), key=itemgetter(1), default=("", 0))
+    if times > 1:
+        not_yet(
+            f"{len(samples)} samples arrive, and only {len(count)} different ones: `{path}`, "
+            f"{folder.kinds[path].odd}, came {times} times. Whose place did it take?"
+        )
+    classes = sorted(set(folder.listed.values()))
+    if wrong := sum(classes.index(folder.listed[file]) != number for file, number in samples):
+        not_yet(
+            f"{wrong} of {len(samples)} samples arrive with another class number than `labels.csv` "
+            "gives them. Numbers follow the sorted names of the classes."
+        )
+
+
+def _all_is_accounted_for(evidence: Evidence) -> None:
+    listed, named = evidence.folder.listed, evidence.quarantined
+    if unknown := sorted(named.keys() - listed.keys()):
+        not_yet(
+            f"{len(unknown)} keys of `quarantined` are not in `labels.csv`, such as "
+            f"`{unknown[0]}`. How does the list write that path?"
+        )
+    if lost := listed.keys() - {file for file, _ in evidence.samples} - named.keys():
+        not_yet(
+            f"of {len(listed)} files, {len(lost)} neither arrive nor are in the dict `quarantined` "
+            f"when the dataset is made, such as {evidence.folder.kinds[min(lost)].odd}."
+        )
+    for path, why in named.items():
+        if not _words(path, why):
+            what = repr(why[:80]) if why else "missing"
+            not_yet(f"the reason for `{path}` is {what}. What did loading it say?")
+    for workers, (run, same) in sorted(evidence.runs.items()):
+        ended_well(run, where(workers))
+        if not same:
+            not_yet(f"{where(workers)}, the loader brings other samples than `dataset[i]` gave.")
+
+
+def _reasons_tell(first: Evidence, second: Evidence) -> None:
+    """Whoever has read the reasons of one folder can tell what is wrong in the other."""
+    known = {path: _words(path, why) for path, why in first.quarantined.items()}
+    for path, why in second.quarantined.items():
+        words = _words(path, why)
+        like = max(known, key=lambda each: len(known[each] & words) / len(known[each] | words))
+        cause, its = second.folder.kinds[path].cause, first.folder.kinds[like].cause
+        if cause != its and "no file" not in (cause, its):
+            not_yet(
+                f"`{path}` is {cause}. Numbers and paths aside, `quarantined` says of it "
+                f"`{why:.80}`, and the most similar to that of `{like}`, which is {its}: "
+                f"`{first.quarantined[like]:.80}`. What did loading them say?"
+            )
+
+
+def _words(path: str, why: str) -> set[str]:
+    for part in (f"root/{path}", path, *PurePath(path).parts, PurePath(path).stem):
+        why = why.replace(part, " ")
+    return {word for word in re.split(r"[\W_]+", why.lower()) if re.fullmatch(r"\D+", word)}
