@@ -185,7 +185,7 @@ def test_what_is_wrong_on_the_second_folder_alone_is_told_as_that() -> None:
         (
             {"samples": (*SAMPLES, ("from 0 to 0.5", 0))},
             "Not yet",
-            "1 of 4 samples have values that no usable file holds, such as from 0 to 0.5. Where",
+            "1 of 4 samples hold what no usable file does, such as values from 0 to 0.5. Where",
         ),
         (
             {"samples": (*SAMPLES[::2], ("from 0 to 0.5", 0))},
@@ -203,8 +203,9 @@ def test_what_is_wrong_on_the_second_folder_alone_is_told_as_that() -> None:
         (
             {"quarantined": REASONS | {"b/4.jpg": "OSError"}},
             "Not yet",
-            "`b/4.jpg` is missing. Numbers and paths aside, `quarantined` says of it `OSError`, "
-            "and the most similar to that of `b/3.jpg`, which is damaged: `OSError: truncated`.",
+            "`quarantined` says of a deleted file: `OSError`. Numbers and paths aside, that reads "
+            "most like what it says of a cut JPEG: `OSError: truncated`. Who reads it takes the "
+            "one for damaged; it is missing.",
         ),
         ({"runs": {0: (FINISHED, False)}}, "Not yet", "Without workers, the loader brings other"),
         ({"runs": {0: (FINISHED, True), 2: (DIED, False)}}, "Not yet", "under fork, W0 killed by"),
@@ -261,9 +262,10 @@ def test_the_fresh_images_are_not_those_of_the_lesson(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fresh", [fix.fresh_images, transfer.fresh_readings])
 def test_no_file_of_a_fresh_folder_can_be_taken_for_another(fresh: Any, tmp_path: Path) -> None:
-    folders = [fresh(made(tmp_path / str(seed)), seed) for seed in (52, 53)]
-    pairs = combinations([each for folder in folders for each in folder.contents.values()], 2)
-    assert min(np.abs(one - other).mean() for one, other in pairs) > 2 * TOLERANCE
+    for seed in (52, 53):
+        contents = fresh(made(tmp_path / str(seed)), seed).contents.values()
+        pairs = combinations(contents, 2)
+        assert min(np.abs(one - other).mean() for one, other in pairs) > 2 * TOLERANCE
 
 
 def made(folder: Path) -> Path:

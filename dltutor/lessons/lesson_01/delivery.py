@@ -23,7 +23,7 @@ from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import whole_number
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import failed_in_main, made, theirs
-from dltutor.lessons.lesson_01.material import Folder
+from dltutor.lessons.lesson_01.material import Folder, Kind
 from dltutor.observation.time_limits import deadline
 
 _SECONDS: Final = 6
@@ -117,9 +117,8 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
 
     with theirs():
         kept = getattr(dataset, "quarantined", None)
-        pairs = list(kept.items()) if isinstance(kept, dict) else []
-        keys = [text(key) if isinstance(key, (str, PurePath)) else repr(key) for key, _ in pairs]
-        return dict(zip(keys, [text(why or "") for _, why in pairs], strict=True))
+        pairs = kept.items() if isinstance(kept, dict) else ()
+        return {text(path): text(why or "") for path, why in pairs}
 
 
 def _right(folder: Folder) -> str:
@@ -203,10 +202,12 @@ def _samples_are_right(evidence: Evidence) -> None:
     count = Counter(file for file, _ in samples)
     if strays := [file for file, _ in samples if file not in folder.listed]:
         absent = {folder.kinds[path].odd for path in folder.contents.keys() - count.keys()}
-        kinds = f" No sample has those of {' or '.join(sorted(absent))}." if absent else ""
+        kinds = " or ".join(sorted(absent - {Kind._field_defaults["odd"]}))
         not_yet(
-            f"{len(strays)} of {len(samples)} samples have values that no usable file holds, such "
-            f"as {strays[0]}.{kinds} Where do they come from?"
+            f"{len(strays)} of {len(samples)} samples hold what no usable file does, such as "
+            f"values {strays[0]}."
+            + (f" No sample has those of {kinds}." if kinds else "")
+            + " Where do they come from?"
         )
     path, times = max(count.items(), key=itemgetter(1), default=("", 0))
     if times > 1:
@@ -250,16 +251,16 @@ def _reasons_tell(first: Evidence, second: Evidence) -> None:
     for path, why in second.quarantined.items():
         words = _words(path, why)
         like = max(known, key=lambda each: len(known[each] & words) / len(known[each] | words))
-        cause, its = second.folder.kinds[path].cause, first.folder.kinds[like].cause
-        if cause != its and "no file" not in (cause, its):
+        kind, its = second.folder.kinds[path], first.folder.kinds[like]
+        if kind.cause != its.cause and "no file" not in (kind.cause, its.cause):
             not_yet(
-                f"`{path}` is {cause}. Numbers and paths aside, `quarantined` says of it "
-                f"`{why:.80}`, and the most similar to that of `{like}`, which is {its}: "
-                f"`{first.quarantined[like]:.80}`. What did loading them say?"
+                f"`quarantined` says of {kind.odd}: `{why:.80}`. Numbers and paths aside, that "
+                f"reads most like what it says of {its.odd}: `{first.quarantined[like]:.80}`. "
+                f"Who reads it takes the one for {its.cause}; it is {kind.cause}."
             )
 
 
 def _words(path: str, why: str) -> set[str]:
-    for part in (f"root/{path}", path, *PurePath(path).parts, PurePath(path).stem):
-        why = why.replace(part, " ")
+    for name in (f"root/{path}", path, PurePath(path).name):
+        why = why.replace(name, " ")
     return {word for word in re.split(r"[\W_]+", why.lower()) if re.fullmatch(r"\D+", word)}

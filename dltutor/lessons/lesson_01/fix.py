@@ -28,7 +28,7 @@ def _cut_out(path: Path, image: Image.Image) -> None:
 
 
 def _break_a_chunk(path: Path, image: Image.Image) -> None:
-    image.save(path)
+    Image.effect_noise((400, 400), 90).save(path)  # enough for two chunks of pixels
     path.write_bytes(b"\0DAT".join(path.read_bytes().rsplit(b"IDAT", 1)))
 
 
@@ -56,8 +56,7 @@ _KINDS: Final = (
 
 def fresh_images(root: Path, seed: int) -> Folder:
     """Fill an empty folder with images of other contents, order and names than the lesson's."""
-    large = partial(draw, side=4 * SIDE)
-    return fill(root, _KINDS, CLASSES, large, load_on_white, seed)
+    return fill(root, seed, _KINDS, CLASSES, partial(draw, side=2 * SIDE), load_on_white)
 
 
 def _look(answer: Any) -> type:

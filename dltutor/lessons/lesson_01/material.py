@@ -20,6 +20,8 @@ from dltutor.observation import Observation, observe
 from dltutor.tables import Table
 
 Values = NDArray[np.float32]
+Draw = Callable[[str, np.random.Generator], Any]  # from a class to an image, or a reading
+Load = Callable[[Path], Any]
 
 
 class Kind(NamedTuple):
@@ -45,19 +47,14 @@ class Folder:
 
 
 def fill(
-    root: Path,
-    kinds: Sequence[Kind],
-    classes: Sequence[str],
-    draw: Callable[[str, np.random.Generator], Any],
-    load: Callable[[Path], Any],
-    seed: int,
+    root: Path, seed: int, kinds: Sequence[Kind], classes: Sequence[str], draw: Draw, load: Load
 ) -> Folder:
     """Write a file of each kind, in an order of the seed's. No name says what is in it."""
     rng = np.random.default_rng(seed)
     folder = Folder(root)
     for i, k in enumerate(rng.permutation(len(kinds))):
         kind = kinds[k]
-        path, label = f"{'ab'[i % 2]}/{i:03}.{kind.suffix}", kind.label or classes[(i + 1) % 3]
+        path, label = f"set{i % 2}/{i:03}.{kind.suffix}", kind.label or classes[(i + 1) % 3]
         (root / path).parent.mkdir(exist_ok=True)
         kind.write(root / path, draw(label, rng))
         folder.listed[path], folder.kinds[path] = label, kind

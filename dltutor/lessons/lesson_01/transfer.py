@@ -68,7 +68,7 @@ SPOILT_READINGS: Final = (
 def make_readings() -> Path:
     """The folder of readings, a few of them odd, with the list `labels.csv`."""
     kinds = (*SPOILT_READINGS, *[Kind(np.save)] * 36)
-    return fill(own_folder(), kinds, STATES, record, np.load, seed=9).root
+    return fill(own_folder(), 9, kinds, STATES, record, np.load).root
 
 
 def fresh_readings(root: Path, seed: int) -> Folder:
@@ -79,7 +79,7 @@ def fresh_readings(root: Path, seed: int) -> Folder:
         Kind(lambda path, reading: np.save(path, reading * 0), "a reading of zeros"),
         *[Kind(np.save)] * 15,
     )
-    return fill(root, kinds, STATES, record, np.load, seed)
+    return fill(root, seed, kinds, STATES, record, np.load)
 
 
 GRADER: Final = grader(fresh_readings, lambda answer: a_fixed_class(answer, Readings))
