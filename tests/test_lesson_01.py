@@ -135,14 +135,18 @@ FINISHED = Ending("finished", 6)
 GOOD = Evidence(
     FOLDER,
     quarantined=REASONS,
-    kinds={"(floats (2,), int)": 3},
+    kinds=Counter({"(floats (2,), int)": 3}),
+    error="",
     samples=SAMPLES,
     runs={workers: (FINISHED, True) for workers in (0, 2)},
+    changed=(),
 )
 DIED = Ending("worker died", 6, fates="W0 killed by SIGKILL")
 
 
 def told(**differs: Any) -> Result:
+    if "kinds" in differs:
+        differs["kinds"] = Counter(differs["kinds"])
     return verdict(lambda: judge([GOOD, replace(GOOD, **differs)]))
 
 
@@ -163,18 +167,18 @@ def test_what_is_wrong_on_the_second_folder_alone_is_told_as_that() -> None:
 @pytest.mark.parametrize(
     ("differs", "outcome", "text"),
     [
-        ({"changed": ("b/3.jpg",)}, "Not yet", "`b/3.jpg` in the folder is no longer as it was"),
+        ({"changed": ("b/3.jpg",)}, "Not yet", "`b/3.jpg` is no longer as it was"),
         (
             {"kinds": {"X raised": 5}, "error": "`X`."},
             "Error in your code",
-            "taken one by one, are 5 x X raised. The first error: `X`.",
+            "Yours: 5 x X raised. The first error: `X`.",
         ),
         (
             {"kinds": {"good": 3, "X raised": 2}, "error": "`X`."},
             "Not yet",
-            "are 3 x good, 2 x X raised. The first error: `X`.",
+            "Yours: 3 x good, 2 x X raised. The first error: `X`.",
         ),
-        ({"kinds": {"good": 3, "(NoneType)": 2}}, "Not yet", "are 3 x good, 2 x (NoneType)."),
+        ({"kinds": {"good": 3, "(NoneType)": 2}}, "Not yet", "Yours: 3 x good, 2 x (NoneType)."),
         ({"kinds": {"str": 3}}, "Not yet", "A sample has to be (floats (2,), int). Yours: 3 x str"),
         (
             {"quarantined": REASONS | {"a/1.jpg": "mode L"}},
@@ -204,8 +208,8 @@ def test_what_is_wrong_on_the_second_folder_alone_is_told_as_that() -> None:
             {"quarantined": REASONS | {"b/4.jpg": "OSError"}},
             "Not yet",
             "`quarantined` says of a deleted file: `OSError`. Numbers and paths aside, that reads "
-            "most like what it says of a cut JPEG: `OSError: truncated`. Who reads it takes the "
-            "one for damaged; it is missing.",
+            "most like what it says of a cut JPEG: `OSError: truncated`. Whoever reads "
+            "that takes the file for damaged, and it is missing.",
         ),
         ({"runs": {0: (FINISHED, False)}}, "Not yet", "Without workers, the loader brings other"),
         ({"runs": {0: (FINISHED, True), 2: (DIED, False)}}, "Not yet", "under fork, W0 killed by"),

@@ -865,7 +865,7 @@ WRONG_FIXES: WrongFixes = {
         "a list of paths": (lambda: KeepsAListOfPaths, "in the dict `quarantined` when the"),
         "one reason for all": (
             lambda: SaysBadOfAll,
-            "that reads most like what it says of a PNG cut short: `bad`",
+            "that reads most like what it says of a web page named .jpg: `bad`",
         ),
         "empty reasons": (lambda: SaysNothing, "is missing. What did loading it say?"),
         "what is not RGB set aside": (
@@ -911,13 +911,13 @@ WRONG_FIXES: WrongFixes = {
             lambda: PaletteIndicesAsGray,
             "of a palette image with transparency or an image with a palette",
         ),
-        "all in gray": (lambda: AllInGray, "12 of 17 samples hold what"),
+        "all in gray": (lambda: AllInGray, "11 of 17 samples hold what"),
         "the bad files deleted": (lambda: DeletesTheFiles, "is no longer as it was"),
-        "the list rewritten": (lambda: RewritesTheList, "`labels.csv` in the folder is no longer"),
+        "the list rewritten": (lambda: RewritesTheList, "`labels.csv` is no longer as it was"),
         "processes left behind": (lambda: LeavesProcesses, "4 processes that your code started"),
         "the file's name for a reason": (
             lambda: NamesTheFileAgain,
-            "says of a PNG cut short: `could not load",
+            "says of a web page named .jpg: `could not load",
         ),
         "numbers for reasons": (lambda: Numbers, "is '0'"),
         "one reason for missing and damaged": (
@@ -987,10 +987,13 @@ WRONG_FIXES: WrongFixes = {
         ),
         "an average": (lambda: AverageForAll, "such as values from -2.54 to 2.79"),
         "padded": (lambda: Padded, "2 of 19 samples hold what"),
-        "the next reading": (lambda: NextReading, "came 5 times"),
+        "the next reading": (lambda: NextReading, "came 4 times"),
         "no try": (lambda: Reading, "5 x ValueError raised"),
         "any shape": (lambda: AnyShape, "1 x (floats (3, 90), int)"),
-        "only OSError caught": (lambda: CatchesOSErrorOnly, "`ValueError: This file contains pickled"),
+        "only OSError caught": (
+            lambda: CatchesOSErrorOnly,
+            "`ValueError: This file contains pickled",
+        ),
         "double precision set aside": (lambda: SinglePrecisionOnly, "double precision"),
         "dropped without a word": (
             lambda: LosesReadings,

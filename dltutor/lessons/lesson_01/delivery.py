@@ -8,9 +8,8 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -47,11 +46,11 @@ class Evidence:
 
     folder: Folder
     quarantined: dict[str, str]
-    kinds: dict[str, int]
-    error: str = ""
-    samples: tuple[tuple[str, int], ...] = ()
-    runs: dict[int, tuple[Ending, bool]] = field(default_factory=dict)
-    changed: tuple[str, ...] = ()
+    kinds: Counter[str]
+    error: str
+    samples: Sequence[tuple[str, int]]
+    runs: dict[int, tuple[Ending, bool]]
+    changed: Sequence[str]
 
 
 def grader(fresh: Callable[[Path, int], Folder], look: Callable[[Any], type]) -> Grader[Any]:
@@ -101,9 +100,8 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     if forked.end == "finished":
         here, came = _run(dataset, 0, 2, folder)
         runs[0] = here, came == samples * 2
-    changed = (path for path, stamp in _stamps(folder).items() if stamp != before[path])
-    counts = dict(kinds.most_common())
-    return Evidence(folder, quarantined, counts, error, tuple(samples), runs, tuple(changed))
+    changed = [path for path, stamp in _stamps(folder).items() if stamp != before[path]]
+    return Evidence(folder, quarantined, kinds, error, samples, runs, changed)
 
 
 def _stamps(folder: Folder) -> dict[str, object]:
@@ -180,18 +178,13 @@ def judge(found: Sequence[Evidence]) -> Result:
 
 def _samples_are_right(evidence: Evidence) -> None:
     folder, samples, named = evidence.folder, evidence.samples, evidence.quarantined
-    if evidence.changed:
-        not_yet(
-            f"`{evidence.changed[0]}` in the folder is no longer as it was; "
-            f"{len(evidence.changed)} changed in all. Who looks into it later needs the files."
-        )
-    kinds = ", ".join(f"{count} x {kind}" for kind, count in evidence.kinds.items())
-    if evidence.error or len(evidence.kinds) > 1:
-        tell = not_yet if len(evidence.kinds) > 1 else error_in_your_code
+    for path in evidence.changed:
+        not_yet(f"`{path}` is no longer as it was. Who looks into it later needs the files.")
+    if evidence.kinds.keys() - {right := _right(folder)}:
+        tell = error_in_your_code if evidence.error and len(evidence.kinds) == 1 else not_yet
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in evidence.kinds.most_common())
         first = f" The first error: {evidence.error}" if evidence.error else ""
-        tell(f"the samples of your dataset, taken one by one, are {kinds}.{first}")
-    if evidence.kinds.keys() - {_right(folder)}:
-        not_yet(f"a sample has to be {_right(folder)}. Yours: {kinds}.")
+        tell(f"a sample has to be {right}. Yours: {kinds}.{first}")
     if good := named.keys() & folder.contents.keys():
         path = max(good, key=lambda path: (folder.kinds[path].odd, path))
         not_yet(
@@ -209,8 +202,7 @@ def _samples_are_right(evidence: Evidence) -> None:
             + (f" No sample has those of {kinds}." if kinds else "")
             + " Where do they come from?"
         )
-    path, times = max(count.items(), key=itemgetter(1), default=("", 0))
-    if times > 1:
+    for path, times in count.most_common(1 if len(count) < len(samples) else 0):
         not_yet(
             f"{len(samples)} samples arrive, and only {len(count)} different ones: `{path}`, "
             f"{folder.kinds[path].odd}, came {times} times. Whose place did it take?"
@@ -256,7 +248,7 @@ def _reasons_tell(first: Evidence, second: Evidence) -> None:
             not_yet(
                 f"`quarantined` says of {kind.odd}: `{why:.80}`. Numbers and paths aside, that "
                 f"reads most like what it says of {its.odd}: `{first.quarantined[like]:.80}`. "
-                f"Who reads it takes the one for {its.cause}; it is {kind.cause}."
+                f"Whoever reads that takes the file for {its.cause}, and it is {kind.cause}."
             )
 
 

@@ -32,10 +32,6 @@ def _break_a_chunk(path: Path, image: Image.Image) -> None:
     path.write_bytes(b"\0DAT".join(path.read_bytes().rsplit(b"IDAT", 1)))
 
 
-def _healthy(path: Path, image: Image.Image) -> None:
-    image.resize((SIDE, SIDE)).save(path)
-
-
 _KINDS: Final = (
     Kind(SPOILERS["cut-short.png"], "a PNG cut short", "damaged", "png"),
     Kind(SPOILERS["cut-short.jpg"], "a JPEG cut short", "damaged", "jpg"),
@@ -50,7 +46,10 @@ _KINDS: Final = (
     Kind(SPOILERS["transparent.png"], "an image with transparency", "", "png"),
     Kind(_fade, "a gray image with transparency", "", "png"),
     Kind(_cut_out, "a palette image with transparency", "", "png"),
-    *[Kind(_healthy, suffix="jpg"), Kind(_healthy, suffix="png")] * 6,
+    *(
+        Kind(lambda path, image: image.resize((SIDE, SIDE)).save(path), suffix=each)
+        for each in ("jpg", "png") * 6
+    ),
 )
 
 
