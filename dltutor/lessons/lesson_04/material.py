@@ -94,11 +94,7 @@ class _Witness(global_state.Readings):
 
 
 def ask_every_process(main_sets: int = 0) -> Table:
-    """What each process counts in three epochs, with fresh and with persistent workers.
-
-    Args:
-        main_sets: What main sets its own counter to after epoch 0.
-    """
+    """What each process counts in three epochs, if main sets its counter to this after epoch 0."""
     rows = []
     for kind in ("fresh", "persistent"):
         said: dict[str, list[str]] = {"main": [], "W0": [], "W1": []}
