@@ -10,11 +10,7 @@ import pytest
 import torch
 from answers.lesson_04 import (
     CountInATensor,
-    EverySecondSlot,
     Fixed,
-    OneSlotForAll,
-    TensorUnderItsLock,
-    WithACarelessCounter,
     WithoutItsLock,
     WithSlots,
 )
@@ -32,14 +28,13 @@ from dltutor.lessons.lesson_04.material import (
     make_headlines,
     side_by_side,
     stretches,
-    what_arrives,
 )
 from dltutor.lessons.lesson_04.runs import Plan, Run, SlowMotion
 from dltutor.observation import observe
 
 FINISHED = Ending("finished", 6)
 
-# What the notebook shows
+# What the notebook shows; `what_arrives`, which spawns, is compared cell by cell in its twin alone
 
 
 def test_each_process_counts_for_itself_from_what_main_had_when_it_started() -> None:
@@ -52,18 +47,6 @@ def test_each_process_counts_for_itself_from_what_main_had_when_it_started() -> 
         ("persistent", "W0"): ["4", "8", "12"],
         ("persistent", "W1"): ["4", "8", "12"],
     }
-
-
-def test_what_main_sets_arrives_by_the_start_method() -> None:
-    starts, never, always = "when it starts", "never", "at any time"
-    assert [row[1:] for row in what_arrives().rows] == [
-        (starts, starts),
-        (starts, starts),
-        (starts, never),
-        (starts, never),
-        (starts, always),
-        (always, always),
-    ]
 
 
 def test_the_broken_class_stands_beside_the_fixed_one() -> None:
@@ -144,18 +127,14 @@ def test_a_distributed_samplers_epoch_reaches_persistent_workers() -> None:
     [
         (WithoutItsLock, True),
         (CountInATensor, True),
-        (OneSlotForAll, True),
-        (EverySecondSlot, True),
-        (WithACarelessCounter, True),
         (Fixed, False),
-        (TensorUnderItsLock, False),
         (WithSlots, False),
     ],
 )
 def test_slow_motion_loses_counts_without_a_lock_and_none_with_it(
     answer: type[CountedClips], loses: bool
 ) -> None:
-    dataset = answer(torch.zeros(12, 400))
+    dataset = answer(torch.zeros(8, 400))
     loader: DataLoader[Any] = DataLoader(
         dataset, num_workers=4, multiprocessing_context="fork", worker_init_fn=SlowMotion(4)
     )
