@@ -22,8 +22,9 @@ from dltutor.lessons.kit.checking import check, verdict
 from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.lesson_01 import exercises, fix, transfer
-from dltutor.lessons.lesson_01.delivery import TOLERANCE, Evidence, judge
+from dltutor.lessons.lesson_01.delivery import Evidence, judge
 from dltutor.lessons.lesson_01.material import (
+    TOLERANCE,
     Folder,
     Kind,
     lesson_images,

@@ -28,7 +28,7 @@ def _cut_out(path: Path, image: Image.Image) -> None:
 
 
 def _break_a_chunk(path: Path, image: Image.Image) -> None:
-    Image.effect_noise((400, 400), 90).save(path)  # enough for two chunks of pixels
+    Image.effect_noise((300, 300), 90).save(path)  # enough for two chunks of pixels
     path.write_bytes(b"\0DAT".join(path.read_bytes().rsplit(b"IDAT", 1)))
 
 
