@@ -30,7 +30,7 @@ from dltutor.failures.material.captions import (
     SharedCaptions,
     TensorCaptions,
 )
-from dltutor.lessons.lesson_09.material import Boxes, PackedBoxes
+from dltutor.lessons.lesson_09.transfer import Boxes
 
 
 class DataFrame:
@@ -181,6 +181,16 @@ class Sleeps(PackedCaptions):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
         subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+
+class SleepsInWorkers(PackedCaptions):
+    slept = False
+
+    def __getitem__(self, index: int) -> str:
+        if get_worker_info() and not self.slept:
+            subprocess.Popen(["sleep", "600"], start_new_session=True)
+            self.slept = True
+        return super().__getitem__(index)
 
 
 class ForTwoWorkers(PackedCaptions):
@@ -361,6 +371,21 @@ class KeepsTheListToo(PackedCaptions):
         self.captions = Path(path).read_text().splitlines()
 
 
+class PackedBoxes(Dataset[Any]):
+    """All rows in one array; those of image i end where those of image i + 1 begin."""
+
+    def __init__(self, path: str | Path) -> None:
+        listed = json.loads(Path(path).read_text())
+        self.starts = np.cumsum([0, *map(len, listed)])
+        self.rows = np.array([row for boxes in listed for row in boxes], dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[self.starts[index] : self.starts[index + 1]]
+
+
 class KeepsTheBoxesToo(PackedBoxes):
     """It asks the list only how many there are."""
 
@@ -476,7 +501,7 @@ class PaddedToTen(Padded):
 
 class EndsAtOne(PackedBoxes):
     def __getitem__(self, index: int) -> Any:
-        if index == 15_001:
+        if index == 25_001:
             os._exit(3)
         return super().__getitem__(index)
 
@@ -540,7 +565,10 @@ WRONG_FIXES: WrongFixes = {
         "pandas": (lambda: InAFrame, "`table` (DataFrame)"),
         "a tuple": (lambda: CaptionTuple, "`captions` (tuple)"),
         "a dict": (lambda: ByNumber, "`captions` (dict)"),
-        "copy.deepcopy in the worker": (lambda: CopiedInTheWorker, "Before it had read a second"),
+        "copy.deepcopy in the worker": (
+            lambda: CopiedInTheWorker,
+            "When it had read 50 captions, each",
+        ),
         "read in the worker": (
             lambda: ReadInTheWorker,
             "`captions` (list). What does each worker make",
@@ -554,7 +582,7 @@ WRONG_FIXES: WrongFixes = {
         "a list with four workers": (lambda: ListWithFourWorkers, "Each of 4 workers grew by"),
         "the first file for each path": (
             lambda: KeepsTheFirstFile,
-            "With 2 workers, 99998 of 100000 captions in two epochs of the second file",
+            "With 2 workers, 99998 of 100000 captions of the second file",
         ),
         "right for one epoch": (lambda: RightForOneEpoch, "is 'again' in epoch 2"),
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
@@ -570,7 +598,11 @@ WRONG_FIXES: WrongFixes = {
         "it raises at one caption": (lambda: RaisesAtOne, "no caption 40001"),
         "it kills its worker at one caption": (lambda: KillsAtOne, "killed by SIGKILL"),
         "it terminates its parent": (lambda: TerminatesItsParent, "ran it was killed by SIGTERM"),
-        "processes that go on": (lambda: Sleeps, "3 processes that your code started still ran"),
+        "processes that go on": (lambda: Sleeps, "2 processes that your code started still ran"),
+        "a process that each worker leaves": (
+            lambda: SleepsInWorkers,
+            "With 2 workers, 2 processes that your code started still ran when the workers",
+        ),
         "room for two workers": (lambda: ForTwoWorkers, "with 4 workers, `IndexError"),
         "its file deleted": (lambda: Deletes, "is gone"),
         "its file emptied": (lambda: EmptiesItsFile, "The file that your class was given"),
@@ -583,16 +615,16 @@ WRONG_FIXES: WrongFixes = {
         "a list of small arrays": (lambda: SmallArrays, "`boxes` (list)"),
         "a list of small tensors": (lambda: SmallTensors, "`boxes` (list)"),
         "offsets in a list": (lambda: EndsInAList, "`ends` (list), `rows`"),
-        "padded to ten boxes": (lambda: PaddedToTen, "Sample 12500 is 10 boxes"),
+        "padded to ten boxes": (lambda: PaddedToTen, "Sample 18000 is 10 boxes"),
         "it ends its process at one image": (lambda: EndsAtOne, "exit code 3"),
         "the last box lost": (lambda: OneOff, "first file are not as before"),
-        "whole numbers": (lambda: WholeNumbers, "images in two epochs of the first file"),
+        "whole numbers": (lambda: WholeNumbers, "images of the first file"),
         "counts of one byte": (lambda: CountedInBytes, "first file are not as before"),
         "starts of two bytes": (lambda: StartsInTwoBytes, "are not as before"),
         "written where it is kept": (lambda: WritesWhereItIsKept, "or write into main's data"),
         "flat": (lambda: OfAllSizes, "an array of float32 with the shape ("),
         "tensors": (lambda: AsTensors, "of the type `Tensor`"),
-        "images without boxes lost": (lambda: OnlyWithBoxes, "the first file holds 25000 images"),
+        "images without boxes lost": (lambda: OnlyWithBoxes, "the first file holds 36000 images"),
     },
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -23,15 +22,13 @@ from dltutor.lessons.kit.outcomes import (
     error_in_your_code,
     not_yet,
 )
-from dltutor.lessons.kit.running import failed_in_main
+from dltutor.lessons.kit.running import failed_in_main, still_running
 from dltutor.observation import errors
 from dltutor.observation.texts import fate, shorten_paths
 from dltutor.observation.time_limits import DeadlinePassed
-from dltutor.system import processes
 from dltutor.tables import Note, Table
 
 _LESSONS: Final = Path(__file__).parents[1]
-_ENDING: Final = 1.0  # seconds for what an answer has started to end
 _SHOWN: Final = 20  # lines of what an answer printed
 _WIDTH: Final = 200  # characters of each
 
@@ -189,20 +186,11 @@ def _grade(grader: Grader[Any], answer: Any, begin: Callable[[], None]) -> Resul
 
 def _nothing_runs_on() -> None:
     gc.collect()  # pools and managers end with the objects that hold them
-    until = time.monotonic() + _ENDING
-    while left := [pid for pid in processes.descendants(os.getpid()) if _is_the_answers(pid)]:
-        if time.monotonic() > until:
-            count = "a process" if len(left) == 1 else f"{len(left)} processes"
-            not_yet(
-                f"all that was asked for is right. But when it was over, {count} that your code "
-                "started still ran. Who ends what it starts?"
-            )
-        time.sleep(0.02)
-
-
-def _is_the_answers(pid: int) -> bool:
-    helpers = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", b"torch_shm")
-    return processes.is_alive(pid) and not processes.has_name(pid, *helpers)
+    if left := still_running():
+        not_yet(
+            f"all that was asked for is right. But when it was over, {left} that your code "
+            "started still ran. Who ends what it starts?"
+        )
 
 
 def _without_result(ended: sandbox.Ended, grader: Grader[Any]) -> Result:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
 import cloudpickle
 
-from dltutor.lessons.kit.outcomes import (
-    Outcome,
-    Rejected,
-    Result,
-    not_yet,
-)
+from dltutor.lessons.kit.outcomes import Outcome, Rejected, Result, not_yet
 from dltutor.observation import Frame, errors
 from dltutor.observation.texts import said, tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
+from dltutor.system import processes
+
+_ENDING: Final = 1.0  # seconds for what an answer has started to end
+_HELPERS: Final = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", b"torch_shm")
 
 
 @contextmanager
@@ -61,6 +62,24 @@ def made(
             return make(*arguments)
     except DeadlinePassed:
         not_yet(f"`{call}` was not ready after {within:g} s. {question}")
+
+
+def still_running(spare: Collection[int] = ()) -> str:
+    """How many processes still run that an answer started: "a process", "3 processes", or "".
+
+    Args:
+        spare: The pids of others that descend from this process.
+    """
+    until = time.monotonic() + _ENDING
+    while left := [
+        pid
+        for pid in processes.descendants(os.getpid()).difference(spare)
+        if processes.is_alive(pid) and not processes.has_name(pid, *_HELPERS)
+    ]:
+        if time.monotonic() > until:
+            return "a process" if len(left) == 1 else f"{len(left)} processes"
+        time.sleep(0.02)
+    return ""
 
 
 def send_cells() -> None:

@@ -3,14 +3,13 @@
 from dltutor.failures import copy_on_read
 from dltutor.failures.material.captions import shared_captions
 from dltutor.lessons.lesson_09.material import (
-    Boxes,
     count_in,
     draw,
     growth_of_each,
     memory_of,
-    shared_boxes,
     size_of,
 )
+from dltutor.lessons.lesson_09.transfer import Boxes, shared_boxes
 from dltutor.tables import Table, size
 
 __all__ = [

@@ -1,13 +1,10 @@
-"""What each process has for itself while a loader runs; boxes in images; files of captions."""
+"""What each process has for itself while a loader runs, as figures and drawn; captions."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import json
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
 from multiprocessing import active_children
 from os import getpid
 from pathlib import Path
@@ -17,23 +14,18 @@ from typing import Any, Final
 import numpy as np
 import psutil
 from matplotlib import rc_context
-from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.display.figure import MemoryFigure
 from dltutor.display.style import MAIN, STYLE, TEXT, color_of
 from dltutor.failures.kit.gauge import sent_to_spawned
-from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.material import captions
 from dltutor.observation import observe
 from dltutor.tables import Table, size
 
 _MARK: Final = 60_000  # captions after which a reading has a column of its own
 _MB: Final = 1 << 20
-_CROWD: Final = 300  # boxes in one image, more than a byte can count; the others have 0 to 6
 _PLACES: Final = ("a lake", "the Café", "\N{GREEK SMALL LETTER OMEGA} Square", "a very long wall")
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -155,11 +147,11 @@ def _read(samples: int, workers: set[Any]) -> Reading:
 
 def _share_of(pid: int) -> float:
     try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-        kb = {name: int(value.split()[0]) for name, value in (line.split(":") for line in lines)}
-        return 1024 * (kb["Pss_Anon"] + kb["Pss_Shmem"])
-    except (OSError, KeyError):
-        return float("nan")
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        lines = []
+    kb = [int(line.split()[1]) for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:"))]
+    return 1024 * sum(kb) if kb else float("nan")
 
 
 def draw(listed: int, **runs: Memory) -> MemoryFigure:
@@ -174,24 +166,18 @@ def draw(listed: int, **runs: Memory) -> MemoryFigure:
         panels = figure.subplots(1, len(runs), sharex=True, sharey=True, squeeze=False)[0]
         for axes, (title, run) in zip(panels, runs.items(), strict=True):
             x = [each.samples / 1000 for each in run.curve]
-            own = np.array([each.own for each in run.curve]).T
-            own = (own - np.array(run.first.own)[:, None]) / _MB
-            roles = [f"W{number}" for number in range(len(own))]
-            axes.stackplot(x, own.clip(min=0), labels=roles, colors=[*map(color_of, roles)])
+            own = np.array([each.own for each in run.curve]) - run.first.own
+            roles = [f"W{number}" for number in range(own.shape[1])]
+            colors = [*map(color_of, roles)]
+            axes.stackplot(x, own.T.clip(min=0) / _MB, labels=roles, colors=colors)
             rest = [(each.rest - run.first.rest) / _MB for each in run.curve]
             axes.plot(x, rest, color=MAIN, linewidth=2, label="main, and what all share")
-            for copies in range(1, len(own) + 1):
-                axes.axhline(copies * listed / _MB, color=TEXT, linestyle=":", linewidth=1)
-            axes.text(
-                0,
-                len(own) * listed / _MB,
-                "the list, once for each worker",
-                va="bottom",
-                in_layout=False,
-            )
-            axes.set_title(title)
-            axes.margins(y=0.12)
-            axes.set_xlabel("thousand samples")
+            lists = [copies * listed / _MB for copies in range(1, len(roles) + 1)]
+            for copies in lists:
+                axes.axhline(copies, color=TEXT, linestyle=":", linewidth=1)
+            words = "the list, once for each worker"
+            axes.text(0, lists[-1], words, va="bottom", in_layout=False)
+            axes.set(title=title, xlabel="thousand samples", ymargin=0.12)
         panels[0].set_ylabel("MB more than with the first batch")
         handles, names = panels[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
@@ -236,53 +222,6 @@ def growth_of_each() -> Table:
         rows.append((name, grows, size(sent) if sent > 1024 else "a descriptor"))
     header = ("kept as", "a forked worker grows by", "a spawned worker is sent")
     return Table("One worker, 20,000 of 200,000 captions", tuple(rows), header)
-
-
-class Boxes(Dataset[Array]):
-    """The boxes of each image: an array with a row x, y, width, height for each."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.boxes = json.loads(Path(path).read_text())
-
-    def __len__(self) -> int:
-        return len(self.boxes)
-
-    def __getitem__(self, index: int) -> Array:
-        return np.array(self.boxes[index], dtype=np.float32).reshape(-1, 4)
-
-
-class PackedBoxes(Dataset[Array]):
-    """All rows in one array; those of image i end where those of image i + 1 begin."""
-
-    def __init__(self, path: str | Path) -> None:
-        listed = json.loads(Path(path).read_text())
-        self.starts = np.cumsum([0, *map(len, listed)])
-        self.rows = np.array([row for boxes in listed for row in boxes], dtype=np.float32)
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def __getitem__(self, index: int) -> Array:
-        return self.rows[self.starts[index] : self.starts[index + 1]]
-
-
-@cache
-def shared_boxes() -> Path:
-    """A file of boxes for the lesson; removed when Python exits."""
-    path = own_folder() / "boxes.json"
-    write_boxes(path, images=40_000, seed=1)
-    return path
-
-
-def write_boxes(path: Path, *, images: int, seed: int) -> None:
-    """Write a list of images, each a list of boxes, each a list of four numbers, in quarters."""
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(0, 7, images)
-    counts[[0, 1, -1]] = 2, 0, 3
-    counts[images // 2] = _CROWD
-    rows = rng.integers(1040, 16_000, (int(counts.sum()), 4)) / 4
-    starts = np.cumsum([0, *counts])
-    path.write_text(json.dumps([rows[a:b].tolist() for a, b in pairwise(starts)]))
 
 
 def write_captions(path: Path, count: int, first: int = 0) -> None:
