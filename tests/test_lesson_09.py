@@ -163,7 +163,7 @@ def test_a_run_of_the_list_grows_and_one_of_packed_bytes_does_not(tmp_path: Path
 
 def test_a_run_finds_what_differs(tmp_path: Path) -> None:
     path = tmp_path / "captions.txt"
-    write_captions(path, 1000)
+    write_captions(path, count=1000)
     task = replace(fix.CAPTIONS, same=lambda one, other: "Café" not in one)
     run = read_all(task, PackedCaptions(path), PackedCaptions(path), 2, 2)
     assert run.number == 2000
@@ -234,8 +234,7 @@ def test_a_list_is_as_large_as_all_that_is_in_it() -> None:
 
 def test_captions_have_the_awkward_ones(tmp_path: Path) -> None:
     path = tmp_path / "captions.txt"
-    write_captions(path, 1000)
-    truth = PackedCaptions(path)
+    truth = write_captions(path, count=1000)
     captions = [truth[index] for index in range(1000)]
     assert captions == Captions(path).captions
     assert captions[0].startswith(" ")

@@ -573,8 +573,8 @@ WRONG_FIXES: WrongFixes = {
             lambda: ReadInTheWorker,
             "`captions` (list). What does each worker make",
         ),
-        "gc.freeze()": (lambda: Frozen, "`gc.freeze()` was called"),
-        "gc.disable()": (lambda: WithoutCollector, "collector is switched off"),
+        "gc.freeze()": (lambda: Frozen, "collector is frozen or switched off"),
+        "gc.disable()": (lambda: WithoutCollector, "frozen or switched off"),
         "gc.collect() for each sample": (lambda: Collecting, "gc.collect(). What takes so long"),
         "places in a list": (lambda: StartsInAList, "`starts` (list)"),
         "lru_cache": (lambda: Cached, "workers grew by"),
@@ -615,7 +615,10 @@ WRONG_FIXES: WrongFixes = {
         "a list of small arrays": (lambda: SmallArrays, "`boxes` (list)"),
         "a list of small tensors": (lambda: SmallTensors, "`boxes` (list)"),
         "offsets in a list": (lambda: EndsInAList, "`ends` (list), `rows`"),
-        "padded to ten boxes": (lambda: PaddedToTen, "Sample 18000 is 10 boxes"),
+        "padded to ten boxes": (
+            lambda: PaddedToTen,
+            "Sample 14000 is an array of float32 with the shape (10, 4), ",
+        ),
         "it ends its process at one image": (lambda: EndsAtOne, "exit code 3"),
         "the last box lost": (lambda: OneOff, "first file are not as before"),
         "whole numbers": (lambda: WholeNumbers, "images of the first file"),
@@ -624,7 +627,7 @@ WRONG_FIXES: WrongFixes = {
         "written where it is kept": (lambda: WritesWhereItIsKept, "or write into main's data"),
         "flat": (lambda: OfAllSizes, "an array of float32 with the shape ("),
         "tensors": (lambda: AsTensors, "of the type `Tensor`"),
-        "images without boxes lost": (lambda: OnlyWithBoxes, "the first file holds 36000 images"),
+        "images without boxes lost": (lambda: OnlyWithBoxes, "the first file holds 28000 images"),
     },
 }
 

@@ -31,14 +31,14 @@ def letters(answer: Any) -> frozenset[str]:
         not_attempted('set `grow_too` to the letters of those that grow, such as {"A", "D"}.')
     if isinstance(answer, str):
         answer = re.sub(r"\band\b|[^A-Za-z]", "", answer)
-    given = list(answer) if isinstance(answer, Iterable) else [None]
-    found = [(each, letter(each)) for each in given if not isinstance(each, str) or each.strip()]
-    for each, known in found:
+    found = set()
+    for each in answer if isinstance(answer, Iterable) else (None,):
         if not isinstance(each, str):
             not_yet(f'the answer is a set of letters, such as {{"A", "D"}}; got {shown(answer)}.')
-        if known is None or known.upper() not in _ABOUT:
+        found.add((letter(each) or "").upper())
+        if not found <= _ABOUT.keys():
             not_yet(f"{shown(each)} is none of the five. They are A, B, C, D and E.")
-    return frozenset(known.upper() for _, known in found if known)
+    return frozenset(found)
 
 
 def judge(chosen: frozenset[str]) -> Result:

@@ -21,7 +21,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.kit.gauge import Gauge
-from dltutor.failures.material.captions import Captions, PackedCaptions
+from dltutor.failures.material.captions import Captions
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
@@ -32,11 +32,11 @@ from dltutor.system.processes import descendants
 
 # For each file: how many workers read it, and for how many epochs.
 _FILES: Final = {"first": {0: 2}, "second": {2: 2, 4: 1}}
-_MAKING: Final = 3  # seconds for making the dataset, and
-_READING: Final = 10  # for each reading of it, as the task says
+_MAKING: Final = 4  # seconds for making the dataset, and
+_READING: Final = 15  # for each reading of it, as the task says
 _BEFORE: Final = 12  # batches of the same samples for each worker: its heap is as large as it gets
 _LEAST: Final = 4.0  # MB that the broken dataset must grow by, for a comparison to mean something
-_MOST: Final = 1.0  # MB that a worker may grow by while it reads
+_MOST: Final = 0.8  # MB that a worker may grow by while it reads
 _MORE: Final = 2.5  # MB that it may have more than the broken class's, before it has read
 
 
@@ -117,7 +117,7 @@ def grader(task: Task) -> Grader[Rewritten]:
         judge=partial(judge, task),
         look=lambda answer: a_fixed_class(answer, task.broken, without_workers=without),
         runs="all samples with 0, 2 and 4 workers, and the broken class beside yours",
-        at_most=2 * _MAKING + 4 * _READING + 4,
+        at_most=2 * _MAKING + 3 * _READING + 7,
     )
 
 
@@ -134,8 +134,8 @@ def gather(task: Task, answer: type) -> Rewritten:
         path = folder / file
         truth = task.write(path, number)
         content = path.read_bytes()
-        call, question = f"{answer.__name__}(path)", "What takes so long for each line?"
-        dataset = made(answer, path, call=call, within=_MAKING, question=question)
+        call, slow = f"{answer.__name__}(path)", "What takes so long for each line?"
+        dataset = made(answer, path, call=call, within=_MAKING, question=slow)
         with theirs():
             length = len(dataset)
         if length != len(truth):
@@ -241,16 +241,9 @@ def _in_words(dataset: Any) -> str:
         dtype = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
         kept.append(f"`{name}` ({type(value).__name__}{dtype})")
     words = f"Your dataset keeps {', '.join(kept)}."
-    if gc.get_freeze_count():
-        words += " `gc.freeze()` was called, so it was not the collector that wrote."
-    elif not gc.isenabled():
-        words += " The collector is switched off, so it was not the collector that wrote."
+    if gc.get_freeze_count() or not gc.isenabled():
+        words += " The garbage collector is frozen or switched off, so it was not what wrote."
     return words
-
-
-def _write(path: Path, number: int) -> PackedCaptions:
-    write_captions(path, 50_000, number)
-    return PackedCaptions(path)
 
 
 CAPTIONS: Final = Task(
@@ -259,6 +252,6 @@ CAPTIONS: Final = Task(
     told=lambda sample: f"{sample!r:.60}",
     batch=50,
     broken=Captions,
-    write=_write,
+    write=write_captions,
 )
 GRADER: Final = grader(CAPTIONS)

@@ -115,11 +115,11 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
         for epoch in range(1, epochs + 1):
             for number, batch in enumerate(loader):
                 samples += len(batch)
-                stop = bool(until) and samples >= until
+                stop = 0 < until <= samples
                 heading = ""
                 if number == started:
-                    heading = "first batch" if epoch == 1 else f"first batch of epoch {epoch}"
-                elif (stop or number == end) and epoch == 1:
+                    heading = "first batch" + (f" of epoch {epoch}" if epoch > 1 else "")
+                elif epoch == 1 and (stop or number == end):
                     heading = "end of the epoch"
                 elif epoch == 1 and samples - len(batch) < _MARK <= samples:
                     heading = f"{_MARK:,} samples"
@@ -224,10 +224,13 @@ def growth_of_each() -> Table:
     return Table("One worker, 20,000 of 200,000 captions", tuple(rows), header)
 
 
-def write_captions(path: Path, count: int, first: int = 0) -> None:
+def write_captions(path: Path, first: int = 0, count: int = 50_000) -> captions.PackedCaptions:
     """Write captions unlike the lesson's: letters beyond ASCII, one long, one empty, two alike.
 
     The first, the last and one between have spaces at an edge.
+
+    Returns:
+        What was written, kept without Python objects.
     """
     lines = [
         f"{(first + n * 31) % count:06}.png shows {n % 97} boats at {_PLACES[n % 4]}"
@@ -238,3 +241,4 @@ def write_captions(path: Path, count: int, first: int = 0) -> None:
     third = count // 3
     lines[third : third + 4] = ["", f" {lines[5]} ", lines[7], " and ".join(lines[:3])]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return captions.PackedCaptions(path)
