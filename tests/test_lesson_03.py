@@ -55,14 +55,14 @@ def test_the_solutions_are_correct() -> None:
 # What the judge of "03.fix" says of recorded evidence
 
 FILM = Film([Path("/film", name) for name in "abcd"], {"b": b"1", "d": b"2"})
-SEGFAULT = fix.Epoch(
-    "X",
+SEGFAULT = fix.Reading(
+    "X(paths, how)",
     "segfault",
     2,
     FILM,
     death=-11,
     run=Ending("finished", 6),
-    frames=("b", "d"),
+    came=(("b", "d"), ("d", "b")),
     quarantined={"a": "SIGSEGV", "c": "killed by SIGSEGV (exit code -11)"},
 )
 EXIT = replace(
@@ -70,7 +70,7 @@ EXIT = replace(
 )
 
 
-def told(epoch: fix.Epoch = SEGFAULT, **differs: Any) -> Result:
+def told(epoch: fix.Reading = SEGFAULT, **differs: Any) -> Result:
     return verdict(lambda: fix.judge((replace(epoch, **differs),)))
 
 
@@ -93,7 +93,7 @@ def says(reason: str) -> dict[str, dict[str, str]]:
         (EXIT, "returned non-zero exit status 71."),
     ],
 )
-def test_what_names_the_death_is_a_reason(epoch: fix.Epoch, reason: str) -> None:
+def test_what_names_the_death_is_a_reason(epoch: fix.Reading, reason: str) -> None:
     assert told(epoch, **says(reason)).outcome is Outcome.CORRECT
 
 
@@ -104,17 +104,19 @@ def test_what_names_the_death_is_a_reason(epoch: fix.Epoch, reason: str) -> None
         (SEGFAULT, "11", "`signal.Signals(11).name`"),
         (SEGFAULT, "", "`signal.Signals(11).name`"),
         (EXIT, "71", 'words, such as "exit code 71"'),
-        (SEGFAULT, "bad", "the reason is `bad`. What did the process"),
+        (SEGFAULT, "bad", "the reason is `bad`. A process that decodes such a frame is killed by"),
         (SEGFAULT, "SIGKILL", "is killed by SIGSEGV (exit code -11). Was each frame tried"),
         (SEGFAULT, "killed", "is killed by SIGSEGV (exit code -11). Was each frame tried"),
         (SEGFAULT, "SIGSEGV or SIGABRT", "Was each frame tried"),
         (SEGFAULT, "SIGSEGV or exit code 3", "Was each frame tried"),
         (EXIT, "exit code 3", "ended with exit code 71. Was each frame tried"),
+        (SEGFAULT, "SIGSEGV, exit code 11", "Was each frame tried"),
+        (EXIT, "exit code 71, signal 71", "Was each frame tried"),
         (EXIT, "SIGSEGV", "ended with exit code 71. Was each frame tried"),
     ],
 )
 def test_what_does_not_name_the_death_or_another_is_told(
-    epoch: fix.Epoch, reason: str, text: str
+    epoch: fix.Reading, reason: str, text: str
 ) -> None:
     result = told(epoch, **says(reason))
     assert result.outcome is Outcome.NOT_YET
@@ -131,19 +133,26 @@ DEAD = Ending("worker died", 6, fates="W0 killed by SIGSEGV")
         ({"run": None, "main": -15}, "SIGTERM (exit code -15). No frame does that here"),
         ({"run": None, "main": 7}, "`X(paths, how)` ended with exit code 7. No frame does that"),
         ({"run": DEAD, "quarantined": {"a": "x"}}, "Of 2 deadly frames, 1 were set aside."),
-        ({"run": DEAD, "quarantined": "list"}, "W0 killed by SIGSEGV. Of 2 deadly frames, 0 were"),
+        (
+            {"run": DEAD, "quarantined": {}, "kind": "list"},
+            "W0 killed by SIGSEGV. Of 2 deadly frames, 0 were",
+        ),
         ({"run": Ending("raised", 6, message="E: daemonic processes")}, "a worker may not start"),
         ({"run": Ending("hung", 6)}, "the run did not end within 6 s"),
-        ({"frames": ()}, "0 of 2 frames that can be decoded arrive"),
-        ({"nones": 2}, "2 samples are None"),
-        ({"frames": ("b", "d", "")}, "1 of 3 frames hold what is in no file"),
-        ({"frames": ("b", "d", "b")}, "one frame came 2 times"),
-        ({"quarantined": "NoneType"}, "has no `quarantined`"),
-        ({"quarantined": "list"}, "has a list as `quarantined`"),
-        ({"quarantined": {"/film/a": "x"}}, "is the path of `a`"),
+        ({"came": ((),)}, "0 samples come, and with them 0 of the 2 frames"),
+        (
+            {"came": (("b", "d"), ("d",))},
+            "In the second epoch, 1 samples come, and with them 1 of the 2",
+        ),
+        ({"came": (("b", "NoneType"),)}, "1 of 2 samples are no frame of the film. The first is"),
+        ({"came": (("b", "d", "b"),)}, "3 samples come, and with them 2 of the 2 frames"),
+        ({"quarantined": {}, "kind": "NoneType"}, "has no `quarantined`"),
+        ({"quarantined": {}, "kind": "list"}, "has a list as `quarantined`"),
+        ({"quarantined": {"/film/a": "x"}}, "1 keys, and not the names of those files alone"),
+        ({"quarantined": dict.fromkeys("acx", "SIGSEGV")}, "has 3 keys, and not the names"),
         ({"quarantined": {"b": "SIGSEGV"}}, "1 frames that can be decoded"),
-        ({"quarantined": {"a": "SIGSEGV"}}, "1 of 4 frames are missing"),
-        ({"gone": 1}, "1 files of the film are gone"),
+        ({"quarantined": {"a": "SIGSEGV"}}, "2 of 4 frames are missing. `quarantined` has 1 keys"),
+        ({"changed": 1}, "1 files in the film's folder are not as they were"),
     ],
 )
 def test_each_thing_that_can_go_wrong_with_a_film_is_told(
@@ -164,7 +173,7 @@ def test_an_error_of_the_learners_is_told_as_it_is() -> None:
 
 # What the judge of "03.transfer" says
 
-GOOD = transfer.Epoch(2, Ending("finished", 15), came=(0, 1, 2, 3), wrong=(), took=7)
+GOOD = transfer.Reading(2, Ending("finished", 15), came=12, wrong={}, took=7)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +182,11 @@ GOOD = transfer.Epoch(2, Ending("finished", 15), came=(0, 1, 2, 3), wrong=(), to
         ({}, Outcome.CORRECT, "with the same thumbnails"),
         ({"took": 40}, Outcome.CORRECT, "No process took more than 40 MB"),
         ({"took": 114}, Outcome.NOT_YET, "with 2 workers under fork, a process took about 110 MB"),
-        ({"came": (0, 1, 3)}, Outcome.NOT_YET, "3 of 4 scans come"),
-        ({"came": (0, 1, 2, 3, 3)}, Outcome.NOT_YET, "5 of 4 scans come"),
-        ({"wrong": (12, 5)}, Outcome.NOT_YET, "the scans with 12 and 5 slices"),
+        ({"came": 11}, Outcome.NOT_YET, "11 of 12 samples come. Each"),
+        ({"workers": 0, "came": 25}, Outcome.NOT_YET, "25 of 24 samples come. Each"),
+        ({"wrong": {5: "uint8 (4, 64, 64)"}}, Outcome.NOT_YET, "with 5 slices are others. Which"),
+        ({"wrong": {5: "list"}}, Outcome.NOT_YET, "5 slices are `list`. They were `uint8"),
+        ({"changed": 2}, Outcome.NOT_YET, "2 files in the scans' folder are not as they were"),
         ({"run": Ending("raised", 15, error="`KeyError: 1`.")}, Outcome.ERROR, "`KeyError: 1`."),
     ],
 )

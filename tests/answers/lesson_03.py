@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -233,6 +234,74 @@ class DecodesAhead(Tried):
         return super().__getitem__(index)
 
 
+class OverwritesTheFiles(Tried):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        for path in paths:
+            if path.name in self.quarantined:
+                path.write_bytes(b"@\0\0\0" + bytes(64))
+
+
+class HidesTheFiles(Tried):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        for path in paths:
+            if path.name in self.quarantined:
+                path.chmod(0)
+
+
+class WritesBesideThem(Tried):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        (paths[0].parent / "bad.txt").write_text(str(self.quarantined))
+
+
+class UsesUpThePaths(Tried):
+    def __getitem__(self, index: int) -> Any:
+        return decode(self.paths.pop(index).read_bytes(), self.how)
+
+
+class OneEpochOnly(Tried):
+    asked = 0
+
+    def __getitem__(self, index: int) -> Any:
+        self.asked += 1
+        return super().__getitem__(index) if self.asked <= len(self) else None
+
+
+class NothingInTheFourth(Tried):
+    def __getitem__(self, index: int) -> Any:
+        worker = torch.utils.data.get_worker_info()
+        return None if worker and worker.id == 3 else super().__getitem__(index)
+
+
+class AsBytes(Tried):
+    def __getitem__(self, index: int) -> Any:
+        return bytes(super().__getitem__(index))
+
+
+class InAnotherShape(Tried):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)[None]
+
+
+class SignalsAreExitCodes(Tried):
+    def reason(self, code: int) -> Any:
+        return f"{signal.Signals(-code).name if code < 0 else ''} exit code {abs(code)}"
+
+
+class NamesAnother(Tried):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        self.quarantined["zz.frame"] = next(iter(self.quarantined.values()))
+
+
+class WithoutSuffix(Tried):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        self.quarantined = {Path(name).stem: why for name, why in self.quarantined.items()}
+
+
 class Waits(Frames):
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         time.sleep(60)
@@ -260,6 +329,16 @@ class AsTheSystemSaysIt(Tried):
 class AsAShellSaysIt(Tried):
     def reason(self, code: int) -> Any:
         return f"exit code {code if code > 0 else 128 - code}"
+
+
+class AsPythonSaysIt(Tried):
+    def reason(self, code: int) -> Any:
+        return f"exit code {code}"
+
+
+class AsTensors(Tried):
+    def __getitem__(self, index: int) -> Any:
+        return torch.from_numpy(super().__getitem__(index).copy())
 
 
 class ByAFreshPython(Tried):
@@ -417,6 +496,85 @@ class ScansLoader(DataLoader[Any]):
         super().__init__(scans.Scans(paths), num_workers=0)
 
 
+class Means(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        chosen = [scans.unpack(packed) for packed in scans.evenly(self.packed(index))]
+        return np.stack([each.reshape(64, 16, 64, 16).mean((1, 3)) for each in chosen]).astype("u1")
+
+
+class AsFloats(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index).astype(np.float32)
+
+
+class OneByOne(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        return (each for each in super().__getitem__(index))
+
+
+class KeepsTheChosen(PicksFirst):
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__(paths)
+        self.kept: dict[int, list[Any]] = {}
+
+    def __getitem__(self, index: int) -> Any:
+        if index not in self.kept:
+            self.kept[index] = [scans.unpack(each) for each in scans.evenly(self.packed(index))]
+        return [each[::16, ::16].copy() for each in self.kept[index]]
+
+
+class CachesUnpack(PicksFirst):
+    unpack = staticmethod(cache(scans.unpack))
+
+    def __getitem__(self, index: int) -> Any:
+        chosen = [self.unpack(packed) for packed in scans.evenly(self.packed(index))]
+        return [each[::16, ::16].copy() for each in chosen]
+
+
+class Grows(PicksFirst):
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__(paths)
+        self.kept: list[Any] = []
+
+    def __getitem__(self, index: int) -> Any:
+        self.kept.append(np.ones(3 << 20, np.uint8))
+        return super().__getitem__(index)
+
+
+class OncePerScan(PicksFirst):
+    asked = 0
+
+    def __getitem__(self, index: int) -> Any:
+        self.asked += 1
+        return super().__getitem__(index) if self.asked <= len(self) else []
+
+
+class UnpacksToDisk(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        path = self.paths[index]
+        files = [path.with_suffix(f".{place}.npy") for place in range(len(self.packed(index)))]
+        for file, packed in zip(files, self.packed(index), strict=True):
+            np.save(file, scans.unpack(packed))
+        return [np.load(file)[::16, ::16].copy() for file in scans.evenly(files)]
+
+
+class ViewsOfTheChosen(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        chosen = [scans.unpack(packed) for packed in scans.evenly(self.packed(index))]
+        return tuple(each[::16, ::16] for each in chosen)
+
+
+class KeepsThumbnails(PicksFirst):
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__(paths)
+        self.kept: dict[int, Any] = {}
+
+    def __getitem__(self, index: int) -> Any:
+        if index not in self.kept:
+            self.kept[index] = super().__getitem__(index)
+        return self.kept[index]
+
+
 class Misspells(PicksFirst):
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(indx)  # type: ignore[name-defined] # noqa: F821
@@ -451,17 +609,29 @@ WRONG_FIXES: WrongFixes = {
         "tried in the worker": (lambda: TriesInTheWorker, "may not start processes"),
         "until the first death": (lambda: StopsAtTheFirst, "Of 2 deadly frames, 1 were set aside"),
         "signals only": (lambda: SignalsOnly, "Of 2 deadly frames, 0"),
-        "a blank frame": (lambda: Placeholder, "2 of 4 frames hold what is in no file"),
-        "the next frame": (lambda: TheNextOne, "came 3 times"),
-        "None": (lambda: NoneInItsPlace, "2 samples are None"),
-        "dropped without a word": (lambda: WithoutAWord, "2 of 4 frames are missing, and no"),
-        "no quarantined": (lambda: NoQuarantine, "the dataset has no `quarantined`"),
+        "a blank frame": (
+            lambda: Placeholder,
+            "2 of 4 samples are no frame of the film. The first is `uint8 (64,)`",
+        ),
+        "the next frame": (lambda: TheNextOne, "4 samples come, and with them 2 of the 2 frames"),
+        "None": (lambda: NoneInItsPlace, "The first is `NoneType`"),
+        "dropped without a word": (
+            lambda: WithoutAWord,
+            "2 of 4 frames are missing. `quarantined` has 0 keys",
+        ),
+        "no quarantined": (lambda: NoQuarantine, "The dataset has no `quarantined`"),
         "one reason for all": (lambda: SaysBad, "the reason is `bad frame`"),
         "the bare exit code": (lambda: BareExitCodes, "`signal.Signals(11).name`"),
         "the exit code as a text": (lambda: CodesAsTexts, "the reason is `-9`"),
         "every signal there is": (lambda: NamesEverySignal, "is killed by SIGSEGV (exit code -11)"),
-        "whole paths": (lambda: WholePaths, "the name alone"),
-        "files deleted": (lambda: DeletesTheFiles, "2 files of the film are gone"),
+        "whole paths": (
+            lambda: WholePaths,
+            "2 keys, and not the names of those files alone, such as `take-",
+        ),
+        "files deleted": (
+            lambda: DeletesTheFiles,
+            "2 files in the film's folder are not as they were",
+        ),
         "read in main": (lambda: ReadsInMain, "was killed by SIGABRT"),
         "guessed from the header": (lambda: GuessesFromTheHeader, "Was each frame tried"),
         "an end of its own": (lambda: EndsItself, "ended with exit code 7. No frame does that"),
@@ -472,28 +642,53 @@ WRONG_FIXES: WrongFixes = {
         "a signal's number": (lambda: SignalsThemselves, "the reason is `11`"),
         "the same signal for all": (
             lambda: AlwaysSaysTheSame,
-            'With `how="exit"`: the right frames are set aside, and the reason is `SIGSEGV`. A',
+            'With `how="exit"`: The right frames are set aside, and the reason is `SIGSEGV`. A',
         ),
         "the header read": (lambda: ReadsTheHeader, "`header promises too much`"),
-        "an empty dataset": (lambda: NothingLeft, "0 of 2 frames that can be decoded arrive"),
+        "an empty dataset": (lambda: NothingLeft, "0 samples come, and with them 0 of the 2"),
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
         "an error in __init__": (lambda: FailsAtOnce, "name 'pahts' is not defined"),
         "an exit in __init__": (lambda: ExitsAtOnce, "no film"),
         "a function": (lambda: lambda paths, how: None, "the check takes a class"),
+        "files overwritten": (lambda: OverwritesTheFiles, "2 files in the film's folder are not"),
+        "files nobody may read": (lambda: HidesTheFiles, "2 files in the film's folder are not"),
+        "a file beside them": (lambda: WritesBesideThem, "1 files in the film's folder are not"),
+        "paths used up": (lambda: UsesUpThePaths, "samples are no frame"),
+        "one epoch only": (
+            lambda: OneEpochOnly,
+            "In the second epoch, 1 of 1 samples are no frame",
+        ),
+        "nothing in W3": (lambda: NothingInTheFourth, "1 of 4 samples are no frame of the film"),
+        "as bytes": (lambda: AsBytes, "The first is `bytes`; a frame is `uint8 (64,)`"),
+        "in another shape": (lambda: InAnotherShape, "The first is `uint8 (1, 64)`"),
+        "a signal as an exit code": (
+            lambda: SignalsAreExitCodes,
+            "the reason is `SIGSEGV exit code 11`. A process that decodes such a frame",
+        ),
+        "a frame that is none": (lambda: NamesAnother, "`quarantined` has 3 keys, and not the"),
+        "names without suffix": (lambda: WithoutSuffix, "2 keys, and not the names of those files"),
     },
     "03.transfer": {
-        "views of every slice": (lambda: KeepsViews, "70 slices of 1 MB, and 4 of them"),
+        "views of every slice": (lambda: KeepsViews, "70 slices of 1 MB, and 4 of each"),
         "gc.collect(), and all in one array": (lambda: StacksAll, "MB at once"),
         "unpacked in __init__": (lambda: UnpacksInInit, "MB at once"),
         "in a child": (lambda: InAChild, "MB at once"),
-        "the first four": (lambda: TheFirstFour, "with 12 and 70 slices"),
-        "64 slices at most": (lambda: AtMost64, "the scans with 70 slices"),
-        "the long one set aside": (lambda: SetsAside, "3 of 4 scans come"),
-        "None": (lambda: NoneForTheLong, "the scans with 4 slices"),
+        "the first four": (lambda: TheFirstFour, "a scan with 12 slices are others. Which slices"),
+        "64 slices at most": (lambda: AtMost64, "a scan with 70 slices are others"),
+        "the long one set aside": (lambda: SetsAside, "22 of 24 samples come. Each"),
+        "None": (lambda: NoneForTheLong, "a scan with 4 slices are `NoneType`"),
         "a death": (lambda: DiesOfTheLong, "killed by SIGKILL"),
         "num_workers=0": (lambda: ScansLoader, "keeps its workers"),
         "a slip": (lambda: Misspells, "name 'indx' is not defined"),
         "an object": (lambda: PicksFirst([]), "the class itself"),
+        "means": (lambda: Means, "are others. Which slices does `evenly` choose, and which pixels"),
+        "floats": (lambda: AsFloats, "`float32 (4, 64, 64)`. They were `uint8 (4, 64, 64)`"),
+        "a generator": (lambda: OneByOne, "are `generator`"),
+        "the chosen slices kept": (lambda: KeepsTheChosen, "MB at once"),
+        "unpack with a cache": (lambda: CachesUnpack, "MB at once"),
+        "more for each sample": (lambda: Grows, "MB at once"),
+        "once per scan": (lambda: OncePerScan, "are `float64 (0,)`"),
+        "unpacked to disk": (lambda: UnpacksToDisk, "files in the scans' folder are not as they"),
     },
 }
 
@@ -510,12 +705,16 @@ RIGHT_ANSWERS: RightAnswers = {
         "as the system says it": lambda: AsTheSystemSaysIt,
         "as a shell says it": lambda: AsAShellSaysIt,
         "a fresh Python for each frame": lambda: ByAFreshPython,
+        "as Python says it": lambda: AsPythonSaysIt,
+        "as tensors": lambda: AsTensors,
     },
     "03.transfer": {
         "chosen first": lambda: PicksFirst,
         "one slice at a time": lambda: OneAtATime,
         "read by position, as a tensor": lambda: ByPosition,
         "made in __init__": lambda: InInit,
+        "views of the chosen, in a tuple": lambda: ViewsOfTheChosen,
+        "thumbnails kept": lambda: KeepsThumbnails,
     },
 }
 

@@ -84,15 +84,15 @@ def scan_paths() -> tuple[Path, ...]:
     paths = tuple(folder / f"{number:02}.scan" for number in range(COUNT))
     for number, path in enumerate(paths):
         slices = LONG if number == THE_LONG_ONE else USUAL
-        write_scan(path, [number + 2] * slices)
+        write_scan(path, [zlib.compress(bytes([number + 2]) * SIDE * SIDE)] * slices)
     return paths
 
 
-def write_scan(path: Path, values: Sequence[int]) -> None:
-    """Write a scan. Each slice has one value, from 2 to 115: these are packed equally well."""
-    packed = {value: zlib.compress(bytes([value]) * SIDE * SIDE) for value in set(values)}
-    (size,) = set(map(len, packed.values()))
-    path.write_bytes(size.to_bytes(4, "little") + b"".join(packed[value] for value in values))
+def write_scan(path: Path, packed: Sequence[bytes]) -> None:
+    """Write a scan of packed slices, which get the size of the largest."""
+    size = max(map(len, packed))
+    slices = (each.ljust(size, b"\0") for each in packed)
+    path.write_bytes(size.to_bytes(4, "little") + b"".join(slices))
 
 
 def _loader(dataset: Scans, workers: int, start_method: str) -> DataLoader[np.ndarray]:

@@ -1,39 +1,21 @@
 """Lesson 03: workers that die. What its notebook imports."""
 
-from dltutor.failures import dead_worker, misleading_exit
-from dltutor.failures.dead_worker import decode, exit_code_alone, film_paths
-from dltutor.failures.material.scans import evenly, read_scan, scan_paths, unpack
-from dltutor.lessons.kit.sources import show_source as source
-from dltutor.lessons.lesson_03.material import (
-    confined,
-    crumbs_in,
-    deaths,
-    last_lines,
-    log_of,
-    new_folder,
-    reruns,
-    side_by_side,
-    stack_of,
-)
-
-__all__ = [
-    "confined",
-    "crumbs_in",
-    "dead_worker",
-    "deaths",
-    "decode",
-    "evenly",
-    "exit_code_alone",
-    "film_paths",
-    "last_lines",
-    "log_of",
-    "misleading_exit",
-    "new_folder",
-    "read_scan",
-    "reruns",
-    "scan_paths",
-    "side_by_side",
-    "source",
-    "stack_of",
-    "unpack",
-]
+from dltutor.failures import dead_worker as dead_worker
+from dltutor.failures import misleading_exit as misleading_exit
+from dltutor.failures.dead_worker import decode as decode
+from dltutor.failures.dead_worker import exit_code_alone as exit_code_alone
+from dltutor.failures.dead_worker import film_paths as film_paths
+from dltutor.failures.material.scans import evenly as evenly
+from dltutor.failures.material.scans import read_scan as read_scan
+from dltutor.failures.material.scans import scan_paths as scan_paths
+from dltutor.failures.material.scans import unpack as unpack
+from dltutor.lessons.kit.sources import show_source as show_source
+from dltutor.lessons.lesson_03.material import confined as confined
+from dltutor.lessons.lesson_03.material import crumbs_in as crumbs_in
+from dltutor.lessons.lesson_03.material import deaths as deaths
+from dltutor.lessons.lesson_03.material import last_lines as last_lines
+from dltutor.lessons.lesson_03.material import log_of as log_of
+from dltutor.lessons.lesson_03.material import new_folder as new_folder
+from dltutor.lessons.lesson_03.material import reruns as reruns
+from dltutor.lessons.lesson_03.material import side_by_side as side_by_side
+from dltutor.lessons.lesson_03.material import stack_of as stack_of

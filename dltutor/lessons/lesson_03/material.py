@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import struct
 import tempfile
+import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Final, NamedTuple
@@ -25,6 +28,7 @@ from dltutor.tables import Table
 
 _PIXELS: Final = 64  # of a frame
 _PROMISED: Final = (2**31, 65)  # more pixels than there are
+_PICTURES: Final = 13  # different slices in a scan: other places hold others
 
 
 def new_folder() -> str:
@@ -144,11 +148,37 @@ def fresh_film(frames: int, deadly: Sequence[int]) -> Film:
     return Film(paths, pixels)
 
 
-def fresh_scans(slices: Sequence[int]) -> list[tuple[Path, list[int]]]:
-    """Scans of so many slices, in a temporary folder, each with the values of its slices."""
-    folder, made = tempfile.mkdtemp(prefix="dltutor-scans-"), []
+def fresh_scans(slices: Sequence[int]) -> dict[Path, np.ndarray]:
+    """Scans of so many slices in a temporary folder, each with its thumbnails."""
+    folder = tempfile.mkdtemp(prefix="dltutor-scans-")
+    chance = np.random.default_rng(3)
+    thumbnails = chance.integers(0, 256, (_PICTURES, 64, 64), np.uint8)
+    around = np.full((16, 16), 3, np.uint8)  # a mean, or the next pixel, is another thumbnail
+    around[0, 0] = 1
+    packed = [zlib.compress(np.kron(each, around).tobytes(), 1) for each in thumbnails]
+    made = {}
     for number, count in enumerate(slices):
-        values = [2 + (31 * number + 7 * place) % 100 for place in range(count)]
-        scans.write_scan(path := Path(folder, f"{number}.scan"), values)
-        made.append((path, values))
+        path, which = Path(folder, f"{number}.scan"), [n % _PICTURES for n in range(count)]
+        # What follows a packed slice is not unpacked, and makes each another one for a cache.
+        scans.write_scan(path, [packed[n] + b"%d %d" % (number, i) for i, n in enumerate(which)])
+        made[path] = thumbnails[scans.evenly(which)]
     return made
+
+
+def form_and_pixels(sample: Any) -> tuple[str, bytes]:
+    """A sample as an array: "uint8 (64, 64)" and its bytes. If it is none: its type, and b""."""
+    with suppress(Exception):  # an array of anything
+        array = np.asarray(sample)
+        if array.dtype.kind in "biuf":
+            return f"{array.dtype} {array.shape}", array.tobytes()
+    return type(sample).__name__, b""
+
+
+def folder_of(paths: Iterable[Path]) -> dict[str, object]:
+    """The folder of these files: what there is, each with its mode and content."""
+    (folder,) = {path.parent for path in paths}
+    found: dict[str, object] = {}
+    for path in folder.rglob("*"):
+        readable = path.is_file() and os.access(path, os.R_OK)
+        found[path.name] = (path.stat().st_mode, path.read_bytes() if readable else b"")
+    return found

@@ -13,38 +13,42 @@ from typing import Any, Final
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.material.scans import SIDE, WANTED, Scans, evenly
+from dltutor.failures.material.scans import WANTED, Scans
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
-from dltutor.lessons.lesson_03.material import fresh_scans
+from dltutor.lessons.lesson_03.material import folder_of, form_and_pixels, fresh_scans
 
-_SLICES: Final = (12, WANTED, 70, 5)  # of each scan; a slice is 1 MB
+# Of each scan; a slice is 1 MB. Whoever keeps the wanted slices of each takes 48 MB.
+_SLICES: Final = (12, WANTED, 70, 5, *[8] * 8)
+_FORM: Final = "uint8 (4, 64, 64)"  # of the thumbnails
 _MOST: Final = 40  # MB that a process may take
-_WORKERS: Final = (0, 2, 4)
+_EPOCHS: Final = {0: 2, 2: 1, 4: 1}  # by the number of workers; what changes in main shows with 0
 _MAKING: Final = 10  # seconds
-_EPOCH: Final = 15  # seconds
+_RUN: Final = 15  # seconds
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """An epoch with an answer.
+class Reading:
+    """How the scans were read with an answer.
 
     Args:
         workers: How many.
         run: How it ended.
-        came: The number of each scan that came, in order.
-        wrong: How many slices the scans have whose sample is another than before.
+        came: How many samples came.
+        wrong: How many slices each scan has whose sample is another than before -> its form.
         took: The most memory that a process took at once beyond what it had, in MB.
+        changed: How many files of the scans' folder are not as they were.
     """
 
     workers: int
     run: Ending
-    came: tuple[int, ...]
-    wrong: tuple[int, ...]
+    came: int
+    wrong: dict[int, str]
     took: int
+    changed: int = 0
 
 
 class _Gauged(Dataset[Any]):
@@ -74,64 +78,57 @@ def _peak() -> int:
     return max(getrusage(who).ru_maxrss for who in (RUSAGE_SELF, RUSAGE_CHILDREN)) >> 10
 
 
-def gather(answer: type) -> tuple[Epoch, ...]:
-    """An epoch with 0, 2 and 4 workers."""
+def gather(answer: type) -> tuple[Reading, ...]:
+    """Two epochs without workers, then one with 2 and with 4."""
     scans = fresh_scans(_SLICES)
-    paths = [path for path, _ in scans]
-    right = [_thumbnails(values) for _, values in scans]
-    epochs = []
-    for workers in _WORKERS:
-        began = _fresh_peak()
-        call = f"{answer.__name__}(paths)"
-        dataset = made(answer, list(paths), call=call, within=_MAKING)
-        arrived: list[Any] = []
-
-        def collect(loader: DataLoader[Any], arrived: list[Any] = arrived) -> None:
-            arrived.extend(sample for batch in loader for sample in batch)
-
-        gauged = _Gauged(dataset, None if workers else began)
-        run = run_loader(gauged, collect, workers=workers, within=_EPOCH, collate_fn=list)
-        known = [each for each in arrived if each[0] < len(scans)]
-        wrong = [_SLICES[n] for n, sample, _ in known if not _same(sample, right[n])]
-        took = max((mb for *_, mb in arrived), default=0)
-        came = tuple(n for n, *_ in arrived)
-        epochs.append(Epoch(workers, run, came, tuple(wrong), took))
-        if run.end != "finished" or took > _MOST:
+    before, began = folder_of(scans), _fresh_peak()
+    dataset = made(answer, list(scans), call=f"{answer.__name__}(paths)", within=_MAKING)
+    readings = []
+    for workers in _EPOCHS:
+        readings.append(_read(_Gauged(dataset, None if workers else began), workers, scans, before))
+        if readings[-1].run.end != "finished" or readings[-1].took > _MOST:
             break
-    return tuple(epochs)
+    return tuple(readings)
 
 
-def _thumbnails(values: list[int]) -> np.ndarray:
-    side = SIDE // 16
-    return np.stack([np.full((side, side), value, np.uint8) for value in evenly(values)])
+def _read(
+    dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray], before: dict[str, object]
+) -> Reading:
+    right = [(_FORM, thumbnails.tobytes()) for thumbnails in scans.values()]
+    took, wrong = [], {}
+
+    def collect(loader: DataLoader[Any]) -> None:
+        for ((index, sample, mb),) in loader:  # none is kept: a view has a whole slice behind it
+            took.append(mb)
+            form = form_and_pixels(sample)
+            if index < len(right) and form != right[index]:
+                wrong[_SLICES[index]] = form[0]
+
+    epochs = _EPOCHS[workers]
+    run = run_loader(dataset, collect, workers=workers, within=_RUN, epochs=epochs, collate_fn=list)
+    changed = len(dict(before.items() ^ folder_of(scans).items()))
+    return Reading(workers, run, len(took), wrong, max(took, default=0), changed)
 
 
-def _same(sample: Any, right: np.ndarray) -> bool:
-    try:
-        return np.array_equal(np.asarray(sample), right)
-    except Exception:  # an array of anything
-        return False
-
-
-def judge(epochs: tuple[Epoch, ...]) -> Result:
+def judge(readings: tuple[Reading, ...]) -> Result:
     """Correct if every scan came as before, and no process took much memory for it."""
-    for epoch in epochs:
-        place = where(epoch.workers)
-        ended_well(epoch.run, place)
-        if len(epoch.came) != len(_SLICES):
-            not_yet(f"{place}, {len(epoch.came)} of {len(_SLICES)} scans come. Each has to.")
-        if epoch.wrong:
-            slices = " and ".join(map(str, epoch.wrong))
+    for seen in readings:
+        place = where(seen.workers)
+        ended_well(seen.run, place)
+        if seen.came != (scans := _EPOCHS[seen.workers] * len(_SLICES)):
+            not_yet(f"{place}, {seen.came} of {scans} samples come. Each has to, in each epoch.")
+        for slices, form in seen.wrong.items():
+            others = "others. Which slices does `evenly` choose, and which pixels are kept?"
+            what = others if form == _FORM else f"`{form}`. They were `{_FORM}`."
+            not_yet(f"{place}, the thumbnails of a scan with {slices} slices are {what}")
+        if seen.took > _MOST:
             not_yet(
-                f"{place}, {len(epoch.wrong)} of {len(_SLICES)} samples are not what they were: "
-                f"those of the scans with {slices} slices. Which slices does `evenly` choose?"
+                f"{place}, a process took about {round(seen.took, -1)} MB at once. The longest "
+                f"scan has {max(_SLICES)} slices of 1 MB, and {WANTED} of each scan are wanted. "
+                "How many are in memory at the same moment?"
             )
-        if epoch.took > _MOST:
-            not_yet(
-                f"{place}, a process took about {round(epoch.took, -1)} MB at once. The longest "
-                f"scan has {max(_SLICES)} slices of 1 MB, and {WANTED} of them are wanted. How "
-                "many are in memory at the same moment?"
-            )
+        if seen.changed:
+            not_yet(f"{place}, {seen.changed} files in the scans' folder are not as they were.")
     return correct(
         "Every scan comes with the same thumbnails, with 0, 2 and 4 workers. No process took more "
         f"than {_MOST} MB at once, though the longest scan has {max(_SLICES)} MB."
@@ -142,6 +139,6 @@ GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=Scans),
-    runs="makes your class on four fresh scans, and runs it with 0, 2 and 4 workers",
-    at_most=len(_WORKERS) * (_MAKING + _EPOCH) + 5,
+    runs=f"makes your class on {len(_SLICES)} fresh scans, and runs it with 0, 2 and 4 workers",
+    at_most=_MAKING + len(_EPOCHS) * _RUN + 5,
 )
