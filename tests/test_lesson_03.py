@@ -138,7 +138,7 @@ DEAD = Ending("worker died", 6, fates="W0 killed by SIGSEGV")
             "W0 killed by SIGSEGV. Of 2 deadly frames, 0 were",
         ),
         ({"run": Ending("raised", 6, message="E: daemonic processes")}, "a worker may not start"),
-        ({"run": Ending("hung", 6)}, "the run did not end within 6 s"),
+        ({"run": Ending("hung", 6)}, "The run did not end within 6 s"),
         ({"came": ((),)}, "0 samples come, and with them 0 of the 2 frames"),
         (
             {"came": (("b", "d"), ("d",))},

@@ -653,7 +653,7 @@ WRONG_FIXES: WrongFixes = {
         "files overwritten": (lambda: OverwritesTheFiles, "2 files in the film's folder are not"),
         "files nobody may read": (lambda: HidesTheFiles, "2 files in the film's folder are not"),
         "a file beside them": (lambda: WritesBesideThem, "1 files in the film's folder are not"),
-        "paths used up": (lambda: UsesUpThePaths, "samples are no frame"),
+        "paths used up": (lambda: UsesUpThePaths, "pop index out of range"),
         "one epoch only": (
             lambda: OneEpochOnly,
             "In the second epoch, 1 of 1 samples are no frame",
