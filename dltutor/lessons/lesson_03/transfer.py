@@ -85,8 +85,9 @@ def gather(answer: type) -> tuple[Reading, ...]:
     dataset = made(answer, list(scans), call=f"{answer.__name__}(paths)", within=_MAKING)
     readings = []
     for workers in _EPOCHS:
-        readings.append(_read(_Gauged(dataset, None if workers else began), workers, scans, before))
-        if readings[-1].run.end != "finished" or readings[-1].took > _MOST:
+        seen = _read(_Gauged(dataset, None if workers else began), workers, scans, before)
+        readings.append(seen)
+        if seen.run.end != "finished" or seen.wrong or seen.took > _MOST:
             break
     return tuple(readings)
 
