@@ -172,7 +172,8 @@ class NeverEnds(Masked):
             threading.Thread(target=self.work, daemon=daemon).start()
         answer: Queue[bytes] = Queue()
         self.asked.put((self.masks[index], answer))
-        return self.both(index, answer.get())
+        image = self.images[index].read_bytes()
+        return torch.tensor([list(image), list(answer.get())])
 
 
 class WithoutWorkers(DataLoader[Any]):
@@ -568,6 +569,71 @@ class AllInMemory(Masked):
         return self.all[index]
 
 
+class ReadsAndThrowsAway(AllInMemory):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        Masked.__getitem__(self, index)
+        return self.all[index]
+
+
+class ReadsInTurnAfterATimeout(Pairs):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        waiting = self.thread.submit(self.masks[index].read_bytes)
+        image = self.images[index].read_bytes()
+        try:
+            mask = waiting.result(timeout=0.1)
+        except TimeoutError:
+            mask = self.masks[index].read_bytes()
+        return torch.tensor([list(image), list(mask)])
+
+
+class EndsItsThreadAtTheLastPair(ByPid):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sample = super().__getitem__(index)
+        if index == len(self) - 1:
+            self.kept.shutdown()
+        return sample
+
+
+class AnotherThreadAfterThreePairs(ByPid):
+    read = 0
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.read += 1
+        if self.read % 3 == 0:
+            self.made_in = None
+        return super().__getitem__(index)
+
+
+class DeletesWhatItHasRead(Masked):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sample = super().__getitem__(index)
+        if torch.utils.data.get_worker_info():
+            self.masks[index].unlink()
+        return sample
+
+
+class ReadByTorch(Masked):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        files = (str(self.images[index]), str(self.masks[index]))
+        both = [torch.from_file(file, size=5, dtype=torch.uint8) for file in files]
+        return torch.stack(both).long()
+
+
+class AThreadForEachFileOfABatch(ByPid):
+    """Right, and more than is asked: all files of a batch at the same time."""
+
+    @property
+    def thread(self) -> Any:  # type: ignore[override]
+        if self.made_in != os.getpid():
+            self.kept, self.made_in = ThreadPoolExecutor(max_workers=16), os.getpid()
+        return self.kept
+
+    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
+        files = [(self.images[index], self.masks[index]) for index in indices]
+        reads = [[self.thread.submit(file.read_bytes) for file in pair] for pair in files]
+        return [torch.tensor([list(read.result()) for read in pair]) for pair in reads]
+
+
 RIGHT_ANSWERS: RightAnswers = {
     "07.predict": {"the letter": lambda: "b"},
     "07.diagnose": {"the letter": lambda: "b", "in capitals": lambda: "B"},
@@ -579,6 +645,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "a ThreadPool by pid": lambda: PoolByPid,
         "four threads by pid": lambda: FourThreads,
         "both files by map": lambda: BothInThreads,
+        "all files of a batch": lambda: AThreadForEachFileOfABatch,
     },
     "07.transfer": {
         "one assignment": lambda: Swaps,
@@ -626,20 +693,35 @@ WRONG_FIXES: WrongFixes = {
         ),
         "__getstate__": (lambda: LeftOutOfThePickle, "had started a thread in `__init__`"),
         "a timeout": (lambda: WaitsAWhile, "The wait has an end"),
-        "a timeout and zeros": (lambda: GoesOnWithoutTheMask, "are not what was in the files"),
+        "a timeout and zeros": (lambda: GoesOnWithoutTheMask, "are not what the files held"),
+        "a timeout, and then in turn": (
+            lambda: ReadsInTurnAfterATimeout,
+            "Main had started a thread in `__init__`",
+        ),
         "no thread any more": (lambda: OneAfterTheOther, "read one after the other"),
-        "a thread for each pair": (lambda: OneForEachPair, "24 reading threads were started after"),
+        "a thread for each pair": (lambda: OneForEachPair, "26 reading threads were started after"),
         "a thread for each pair, kept": (
             lambda: OneKeptForEachPair,
-            "24 reading threads were started after",
+            "26 reading threads were started after",
         ),
         "a thread for each pair, asleep": (
             lambda: Sleepers,
-            "24 reading threads were started after",
+            "26 reading threads were started after",
         ),
         "shutdown() in __init__": (lambda: ShutDownInInit, "after shutdown"),
         "processes": (lambda: Processes, "daemonic processes are not allowed"),
-        "all read beforehand": (lambda: AllInMemory, "opened none of their files in a worker"),
+        "all read beforehand": (lambda: AllInMemory, "are not what the files held"),
+        "all read beforehand, and again": (lambda: ReadsAndThrowsAway, "not what the files held"),
+        "read by torch": (lambda: ReadByTorch, "opened none of their files in a worker"),
+        "another thread after three pairs": (
+            lambda: AnotherThreadAfterThreePairs,
+            "reading threads were started after",
+        ),
+        "its thread ended at the last pair": (
+            lambda: EndsItsThreadAtTheLastPair,
+            "cannot schedule new futures after shutdown",
+        ),
+        "what is read is deleted": (lambda: DeletesWhatItHasRead, "14 files are changed or gone"),
         "a thread that never ends": (lambda: NeverEnds, "its workers did not end"),
     },
     "07.transfer": {

@@ -1,8 +1,9 @@
 """Grade "07.fix": pairs of files, read at the same time, by threads that each process has.
 
-Main makes the dataset and takes a sample, as people do. Then it is run with 2 workers for two
-epochs, with 0 and with 4. In a worker, whoever opens one file of a pair is held up until the other
-one is opened too: so it is known whether two reads overlap, whatever reads them.
+Main makes the dataset and takes a sample, as people do. Then come two epochs with 2 workers that
+are kept, two with 0, and one with 4, in another order than that of the files, which hold other
+bytes in each. In a worker, whoever opens one file of a pair is held up until the other one is
+opened too: so it is known whether two reads overlap, whatever reads them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
 
 _PAIRS: Final = 14
+_ORDER: Final = [(3 * place + 5) % _PAIRS for place in range(_PAIRS)]
+_RUNS: Final = ((2, 2), (0, 2), (4, 1))  # workers, and epochs
 _LONG: Final = 6  # seconds for each thing that the answer does
 _APART: Final = 2.0  # seconds that the first file of a pair waits for the second
 
@@ -39,10 +42,12 @@ class Epochs:
         workers: How many.
         run: How it ended.
         samples: How many came.
-        wrong: How many of them are not what the files hold.
+        wrong: How many of them are not what the files held in that epoch.
+        changed: How many files an epoch left changed, or did not leave.
         opened: How many pairs were opened in the workers, as far as Python was told of it.
         apart: In how many of these the second file was not opened while the first was being read.
         more: How many threads read, and were started after their worker's first pair.
+        ended: How many threads that read had ended before their worker's last pair.
         main_started: The call that started a thread in main before there were workers, or "".
     """
 
@@ -50,20 +55,20 @@ class Epochs:
     run: Ending
     samples: int
     wrong: int = 0
+    changed: int = 0
     opened: int = 0
     apart: int = 0
     more: int = 0
+    ended: int = 0
     main_started: str = ""
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
     """Use the class in main, then run it with 2, 0 and 4 workers, up to what is not right."""
-    folder, expected = Path(tempfile.mkdtemp()), torch.arange(_PAIRS * 10).reshape(-1, 2, 5)
-    for number, (image, mask) in enumerate(expected):
-        (folder / f"scan-{number:02}.image").write_bytes(bytes(image.tolist()))
-        (folder / f"scan-{number:02}.mask").write_bytes(bytes(mask.tolist()))
+    files = _Files()
+    expected = files.write()
     threads = [threading.active_count()]
-    dataset = made(answer, folder, call=f"{answer.__name__}(folder)", within=_LONG)
+    dataset = made(answer, files.folder, call=f"{answer.__name__}(folder)", within=_LONG)
     threads.append(threading.active_count())
     first = made(lambda: torch.as_tensor(dataset[0]).long(), call="dataset[0]", within=_LONG)
     threads.append(threading.active_count())
@@ -74,21 +79,56 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     calls = zip(("__init__", "dataset[0]"), threads, threads[1:], strict=False)
     started = next((call for call, before, after in calls if after > before), "")
     reads, runs = _Reads(), []
-    for workers, epochs in ((2, 2), (0, 1), (4, 1)):
-        got: list[torch.Tensor] = []
+    for workers, epochs in _RUNS:
+        came: list[bool] = []  # whether each pair is right
+        changed = 0
 
-        def collect(loader: DataLoader[Any], got: list[torch.Tensor] = got) -> None:
+        def collect(loader: DataLoader[Any], came: list[bool] = came) -> None:
+            nonlocal changed
+            held, numbers = files.write(), iter(_ORDER)
             for batch in loader:
-                got.extend(torch.as_tensor(batch).long().clone())
+                pairs = zip(torch.as_tensor(batch).long(), numbers, strict=False)
+                came.extend(torch.equal(pair, held[number]) for pair, number in pairs)
+            changed += files.changed(held)
 
         run = run_loader(
-            dataset, collect, workers=workers, within=_LONG, epochs=epochs, batch_size=4
+            dataset,
+            collect,
+            workers=workers,
+            within=_LONG,
+            epochs=epochs,
+            batch_size=4,
+            sampler=_ORDER,
+            persistent_workers=workers > 0 and epochs > 1,
         )
-        wrong = sum(not torch.equal(pair, expected[i % _PAIRS]) for i, pair in enumerate(got))
-        runs.append(Epochs(workers, run, len(got), wrong, *reads.taken(), started))
-        if run.end != "finished" or wrong or runs[-1].apart:
+        wrong = came.count(False)
+        runs.append(Epochs(workers, run, len(came), wrong, changed, *reads.taken(), started))
+        if run.end != "finished" or wrong or changed or runs[-1].apart:
             break
     return tuple(runs)
+
+
+class _Files:
+    """A folder of pairs, whose bytes are others each time that they are written."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        kinds = ("image", "mask")
+        self._paths = [self.folder / f"scan-{n:02}.{kind}" for n in range(_PAIRS) for kind in kinds]
+        self._first = 0
+
+    def write(self) -> torch.Tensor:
+        """Write all files; what they hold now, as pairs."""
+        self._first += 1
+        held = (torch.arange(_PAIRS * 10) + self._first).reshape(-1, 2, 5)
+        for path, content in zip(self._paths, held.flatten(0, 1).tolist(), strict=True):
+            path.write_bytes(bytes(content))
+        return held
+
+    def changed(self, held: torch.Tensor) -> int:
+        """How many of the files do not hold this any more."""
+        contents = zip(self._paths, held.flatten(0, 1).tolist(), strict=True)
+        return sum(not path.exists() or list(path.read_bytes()) != each for path, each in contents)
 
 
 class _Reads:
@@ -103,7 +143,7 @@ class _Reads:
         self._main = os.getpid()
         self._waiting: dict[str, tuple[str, threading.Event]] = {}
         self._first: set[int | None] = set()  # this worker's threads at its first pair
-        self._more: set[int] = set()  # others, that have opened a file
+        self._readers: dict[int, threading.Thread] = {}
         self._apart = False
         sys.addaudithook(self._hear)
 
@@ -113,70 +153,82 @@ class _Reads:
         pair, _, kind = os.path.basename(str(arguments[0])).rpartition(".")
         if kind not in ("image", "mask"):
             return
-        if self._first and (reader := threading.get_native_id()) not in self._first:
-            self._more.add(reader)
+        self._readers[threading.get_native_id()] = threading.current_thread()
         mine = kind, threading.Event()
         first = self._waiting.setdefault(pair, mine)
         if first is mine:
             self._apart = not mine[1].wait(_APART)
             del self._waiting[pair]
             self._first = self._first or {thread.native_id for thread in threading.enumerate()}
+            more = len(self._readers.keys() - self._first)
+            ended = sum(not thread.is_alive() for thread in self._readers.values())
             with self._notes.open("a") as notes:
-                notes.write(f"{os.getpid()} {self._apart:d} {len(self._more)}\n")
+                notes.write(f"{os.getpid()} {self._apart:d} {more} {ended}\n")
         elif first[0] != kind:
             first[1].set()
 
-    def taken(self) -> tuple[int, int, int]:
-        """What was noted since the last call: pairs opened, read apart, more threads."""
+    def taken(self) -> tuple[int, int, int, int]:
+        """What was noted since the last call: `opened`, `apart`, `more` and `ended` of Epochs."""
         text = self._notes.read_text() if self._notes.exists() else ""
         self._notes.unlink(missing_ok=True)
         lines = [tuple(map(int, line.split())) for line in text.splitlines()]
-        more = {pid: number for pid, _, number in lines}
-        return len(lines), sum(apart for _, apart, _ in lines), sum(more.values())
+        last = {pid: counts for pid, _, *counts in lines}  # of each worker
+        more, ended = (sum(counts[i] for counts in last.values()) for i in (0, 1))
+        return len(lines), sum(line[1] for line in lines), more, ended
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
     """Correct if every pair came, and its two files were read at the same time."""
     for epochs in runs:
         lead = where(epochs.workers)
-        if epochs.run.end == "hung":
+        if epochs.run.end == "hung" and not (epochs.samples and epochs.apart):
             _why_it_hangs(epochs, lead)
         if epochs.run.raised_in_worker == "TimeoutError":
             not_yet(
                 f"{lead}: {epochs.run.error} The wait has an end now, and what it waits for still "
                 "does not come. Who should bring it?"
             )
-        ended_well(epochs.run, lead)
+        if epochs.run.end != "hung":
+            ended_well(epochs.run, lead)
         if epochs.wrong:
             not_yet(
-                f"{lead}, {epochs.wrong} of {epochs.samples} pairs are not what was in the files. "
-                "Who will notice it in training?"
+                f"{lead}, {epochs.wrong} of {epochs.samples} pairs are not what the files held "
+                "when they were asked for. Who will notice it in training?"
+            )
+        if epochs.changed:
+            not_yet(
+                f"{lead}, all pairs come, and {epochs.changed} files are changed or gone after an "
+                "epoch. A dataset only reads."
             )
         if epochs.workers:
             _how_it_reads(epochs, lead)
     return correct(
         f"{_PAIRS} of {_PAIRS} pairs arrive in every epoch, with 2 workers, with 0 and with 4, "
         "after main had used the dataset too. In the workers, both files of a pair are open "
-        "at the same time, and no thread is started for each pair."
+        "at the same time, and each worker starts its threads once."
     )
 
 
 def _why_it_hangs(epochs: Epochs, lead: str) -> None:
     lead += f", the run was stopped after {epochs.run.deadline:g} s"
-    if epochs.samples and epochs.samples % _PAIRS == 0:
+    if epochs.samples == _PAIRS * dict(_RUNS)[epochs.workers]:
         not_yet(
-            f"{lead}: all pairs of an epoch came, and then its workers did not end. A process ends "
+            f"{lead}: all pairs came, and then its workers did not end. A process ends "
             "when its threads have ended. Who tells yours that there is no more work?"
         )
-    started = f" Main had started a thread in `{epochs.main_started}`, before the fork."
     not_yet(
-        f"{lead}. {epochs.run.stood}{started if epochs.main_started else ''} Who works for what "
+        f"{lead}. {epochs.run.stood}{_in_main(epochs)} Who works for what "
         "they wait for, and how can a worker tell in which process that was started?"
     )
 
 
+def _in_main(epochs: Epochs) -> str:
+    call = epochs.main_started
+    return f" Main had started a thread in `{call}`, which no worker has." if call else ""
+
+
 def _how_it_reads(epochs: Epochs, lead: str) -> None:
-    if epochs.more > epochs.samples // 2:
+    if epochs.more > epochs.samples // 2 or (epochs.more and epochs.ended):
         not_yet(
             f"all pairs come. {lead[:1].upper()}{lead[1:]}, {epochs.more} reading threads were "
             f"started after a worker's first pair, for {epochs.samples} pairs in all. Once in each "
@@ -184,14 +236,14 @@ def _how_it_reads(epochs: Epochs, lead: str) -> None:
         )
     if not epochs.opened:
         not_yet(
-            f"{lead}, all pairs come, and Python opened none of their files in a worker. "
-            "Let the worker read a pair, when it is asked for."
+            f"{lead}, all pairs come, and Python opened none of their files in a worker, so it "
+            "cannot be seen how they are read. Read them as the starter does."
         )
     if epochs.apart:
         not_yet(
-            f"{lead}, all pairs come, and image and mask are read one after the other: the first "
-            f"was held up for {_APART:g} s, and nobody opened the second. That ends the hang by "
-            "giving up what the class was for. Begin both before you wait for either."
+            f"{lead}, image and mask are read one after the other: the first was held up for "
+            f"{_APART:g} s, and nobody opened the second.{_in_main(epochs)} To read in turn ends "
+            "the hang by giving up what the class was for. Who could open the second meanwhile?"
         )
 
 
