@@ -721,7 +721,10 @@ WRONG_FIXES: WrongFixes = {
             lambda: EndsItsThreadAtTheLastPair,
             "cannot schedule new futures after shutdown",
         ),
-        "what is read is deleted": (lambda: DeletesWhatItHasRead, "14 files are changed or gone"),
+        "what is read is deleted": (
+            lambda: DeletesWhatItHasRead,
+            "28 times a file was changed or gone",
+        ),
         "a thread that never ends": (lambda: NeverEnds, "its workers did not end"),
     },
     "07.transfer": {

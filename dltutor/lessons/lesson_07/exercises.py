@@ -11,7 +11,7 @@ from dltutor.lessons.lesson_07 import fix, transfer
 EXERCISES: Final = (
     Exercise(
         name="07.predict",
-        title="From how many workers on does it hang?",
+        title="The smallest `num_workers` that hangs",
         grader=choice(
             "b",
             {
@@ -46,8 +46,8 @@ EXERCISES: Final = (
             },
         ),
         hints=(
-            "The workers stand in line D. What they wait for was started in another line, "
-            "by another process.",
+            "The workers stand in line `D`. Another line, in another process, started what they "
+            "wait for.",
             "An executor starts no thread when it is made. It starts one when it gets a task and "
             "has no idle thread.",
             "In which line of `__init__` does `self.thread` get its first task?",

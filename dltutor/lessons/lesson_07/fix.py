@@ -197,8 +197,8 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
             )
         if epochs.changed:
             not_yet(
-                f"{lead}, all pairs come, and {epochs.changed} files are changed or gone after an "
-                "epoch. A dataset only reads."
+                f"{lead}, all pairs come, and {epochs.changed} times a file was changed or gone "
+                "after an epoch. A dataset only reads."
             )
         if epochs.workers:
             _how_it_reads(epochs, lead)

@@ -1,16 +1,11 @@
-"""What notebook 07 shows and uses: marked source, how a process waits, clips and their server."""
+"""What notebook 07 shows and uses: marked source, two classes beside each other, clips, labels."""
 
 from __future__ import annotations
 
 import inspect
 import multiprocessing
 import os
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -36,16 +31,6 @@ CLIPS: Final = 12
 _PAUSE: Final = 0.5  # seconds that a refresh waits for a fork at most
 _PATIENCE: Final = 1.0  # seconds that an epoch waits for a refresh
 
-#: What a process may wait for, and a program that does. `posix_spawn` waits in state D until its
-#: child has begun: this child first waits for somebody to write into a pipe with a name.
-WAITING: Final = {
-    "a lock, a thread": "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()",
-    "a pipe": "import os\nos.read(os.pipe()[0], 1)",
-    "a child, in place of a disk": "import os\nos.mkfifo('pipe')\n"
-    "os.posix_spawn('/', ['/'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, 'pipe', 0, 0)])",
-    "nothing: it computes": "while True:\n    pass",
-}
-
 
 def marked() -> Markdown:
     """The source of `Pairs`; each of the lines of LETTERS has its letter at the end."""
@@ -54,27 +39,6 @@ def marked() -> Markdown:
         lines = [f"{line}  # {letter}" if text in line else line for line in lines]
     text = "\n".join(["```python", *lines, "```"])
     return Markdown(text)  # type: ignore[no-untyped-call]  # IPython has no type hints
-
-
-def waits() -> Table:
-    """What `/proc` says of processes that wait for different things, each for half a second."""
-    if not Path("/proc/self/wchan").exists():
-        return Table("This system has no /proc", ())
-    rows = []
-    for what, code in WAITING.items():
-        with tempfile.TemporaryDirectory() as folder:
-            process = subprocess.Popen(
-                [sys.executable, "-S", "-c", code], cwd=folder, start_new_session=True
-            )
-            time.sleep(0.5)
-            status, wchan = (Path(f"/proc/{process.pid}/{name}") for name in ("status", "wchan"))
-            state = status.read_text().partition("State:")[2].split("\n")[0].strip()
-            rows.append((what, state, wchan.read_text() if os.access(wchan, os.R_OK) else "?"))
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    return Table(
-        "/proc/PID/status and /proc/PID/wchan", tuple(rows), ("waits for", "State", "wchan")
-    )
 
 
 def beside(*classes: type, folder: Path) -> Table:
