@@ -19,7 +19,7 @@ from dltutor.lessons.kit.sources import only_holds
 from dltutor.lessons.lesson_06 import fix, transfer
 from dltutor.lessons.lesson_06.fix import Reading
 from dltutor.lessons.lesson_06.material import MyRecords, Tiles, told
-from dltutor.lessons.lesson_06.transfer import CLIPS, LENGTH
+from dltutor.lessons.lesson_06.transfer import CLIPS, LENGTH, SEEDS, USUAL
 from dltutor.lessons.lesson_06.travel import Epoch, import_file, problem_with
 from dltutor.observation import observe
 
@@ -60,6 +60,7 @@ def test_records_that_arrive_everywhere_are_correct() -> None:
         ({"copy": Reading(error="`TypeError`.")}, "What arrives cannot read: `TypeError`."),
         ({"copy": Reading(wrong=1)}, "What arrives delivers 1 of 32 records wrong"),
         ({"copy": Reading(opened=2)}, "What arrives opened the file 2 times"),
+        ({"kept": False}, "The file of records is gone, or was written to"),
         (
             {"again": Reading(error="`TypeError`.")},
             "main's own dataset, which was pickled, cannot read",
@@ -83,27 +84,27 @@ def test_what_is_wrong_with_records_is_told(differs: dict[str, Any], told: str) 
 # 06.transfer
 
 
-def samples(
-    seed: int, *, loud: float = 0.0, deviation: float = 0.1, mean: float = 0.0
-) -> list[torch.Tensor]:
-    """What a right answer makes of the check's clips, or one whose noise is another."""
-    clips = transfer.clips(loud)
-    for index in range(CLIPS):
-        generator = torch.Generator().manual_seed(CLIPS * seed + index)
-        clips[index] += mean + deviation * torch.randn(LENGTH, generator=generator)
-    return [clip / clip.abs().max() for clip in clips]
+def noise(seed: int = 0, *, deviation: float = 0.1, mean: float = 0.0) -> torch.Tensor:
+    """That of all clips with each seed, each value new and normal."""
+    size, generator = (len(SEEDS), CLIPS, LENGTH - 1), torch.Generator().manual_seed(seed)
+    return mean + deviation * torch.randn(size, generator=generator, dtype=torch.float64)
 
 
-RIGHT = transfer.Evidence(
-    CLIPS,
-    "",
-    "",
-    samples(11),
-    samples(11),
-    samples(11, loud=0.5),
-    tuple(map(samples, transfer.OTHERS)),
-    (GOOD,),
-)
+def evidence(noise: torch.Tensor) -> transfer.Evidence:
+    """What a right answer gives whose noise this is."""
+    return transfer.Evidence(
+        USUAL, "", "", torch.ones(USUAL), 0, noise, noise[0, ::50].clone(), (GOOD,)
+    )
+
+
+def repeated(to: tuple[int, int], source: tuple[int, int]) -> torch.Tensor:
+    """Noise in which one sample, (seed, index), has that of another."""
+    changed = noise()
+    changed[to] = changed[source]
+    return changed
+
+
+RIGHT = evidence(noise())
 
 
 def test_clips_that_are_the_same_everywhere_are_correct() -> None:
@@ -113,33 +114,30 @@ def test_clips_that_are_the_same_everywhere_are_correct() -> None:
 
 
 @pytest.mark.parametrize(
-    ("differs", "told"),
+    ("seen", "told"),
     [
-        ({"problem": "`TypeError: no`."}, "The dataset cannot be pickled: `TypeError: no`."),
-        ({"length": 3}, "`len(dataset)` is 3"),
-        ({"changed": "the file of clips"}, "changed the file of clips"),
-        ({"samples": [1.5 * each for each in RIGHT.samples]}, "its loudest value 1.5000"),
-        ({"samples": [each[:3] for each in RIGHT.samples]}, "A sample is torch.float32, (3,)"),
-        ({"samples": samples(11, deviation=0)}, "there is no noise"),
-        ({"tones": samples(6, loud=0.5)}, "made with the same seed from other clips"),
-        ({"samples": [RIGHT.samples[0]] * CLIPS, "tones": [RIGHT.tones[0]] * CLIPS}, "63 in"),
-        ({"others": (RIGHT.samples, *RIGHT.others[1:])}, "63 in sample 0 with seed 0"),
-        ({"others": ([RIGHT.others[0][0]] * CLIPS, *RIGHT.others[1:])}, "in sample 0 with seed 0"),
+        (replace(RIGHT, problem="`TypeError: no`."), "cannot be pickled: `TypeError: no`."),
+        (replace(RIGHT, length=3), "`len(dataset)` is 3"),
+        (replace(RIGHT, changed="the file of clips"), "changed the file of clips"),
         (
-            {"samples": samples(11, deviation=0.2), "tones": samples(11, loud=0.5, deviation=0.2)},
-            "a standard deviation of 0.2",
+            replace(RIGHT, loudest=torch.tensor([1.0, 1.5])),
+            "The loudest value of sample 1 is 1.5000",
         ),
-        (
-            {"samples": samples(11, mean=0.1), "tones": samples(11, loud=0.5, mean=0.1)},
-            "mean of 0.099",
-        ),
-        ({"epochs": (DIED,)}, "Does it live until the worker comes for it?"),
-        ({"backwards": RIGHT.samples[::-1]}, "something that they are made of changes"),
-        ({"epochs": (replace(GOOD, wrong=2),)}, "2 of 24 samples are not main's"),
+        (evidence(0 * noise()), "there is no noise"),
+        (replace(RIGHT, elsewhere=noise(1)[0, ::50]), "made with the same seed from other clips"),
+        (evidence(repeated((0, 0), (0, 50))), "63 in sample 50 with seed 11"),
+        (evidence(repeated((1, 0), (0, 0))), "63 in sample 0 with seed 0"),
+        (evidence(repeated((1, 2), (1, 1))), "in sample 1 with seed 0"),
+        (evidence(noise(deviation=0.2)), "a standard deviation of 0.2"),
+        (evidence(noise(mean=0.1)), "mean of 0.1"),
+        (evidence((noise() + noise().roll(1, -1)) / 2**0.5), "with a correlation of 0.5"),
+        (replace(RIGHT, epochs=(DIED,)), "Does it live until the worker comes for it?"),
+        (replace(RIGHT, other=2), "something that they are made of changes"),
+        (replace(RIGHT, epochs=(replace(GOOD, wrong=2),)), "2 of 24 samples are not main's"),
     ],
 )
-def test_what_is_wrong_with_clips_is_told(differs: dict[str, Any], told: str) -> None:
-    result = verdict(lambda: transfer.judge(replace(RIGHT, **differs)))
+def test_what_is_wrong_with_clips_is_told(seen: transfer.Evidence, told: str) -> None:
+    result = verdict(lambda: transfer.judge(seen))
     assert result.outcome is Outcome.NOT_YET
     assert told in result.text
 

@@ -107,6 +107,15 @@ def clips(*changes: tuple[str, str]) -> Path:
     return write("my_clips.py", CLIPS, **{str(n): each for n, each in enumerate(changes)})
 
 
+def handed_down(use: str) -> tuple[str, str]:
+    """A forked worker uses main's file before it opens its own."""
+    return LAZY, (
+        "        if self.pid != os.getpid():\n"
+        f"            if self.handle is not None:\n                {use}\n"
+        f"            self.pid, self.handle = os.getpid(), {OPEN}\n"
+    )
+
+
 def typed_into_a_cell() -> Any:
     """A class as a notebook cell makes it."""
     return type("MyRecords", (MyRecords,), {"__module__": "__main__"})
@@ -120,6 +129,12 @@ def kept_generator(state: str = "") -> Path:
         ("generator=generator", "generator=self.generator"),
         (SCALE, SCALE + state),
     )
+
+
+def seeded(entropy: str) -> Path:
+    """The noise of a generator for each sample, seeded with these numbers."""
+    number = f"int(np.random.SeedSequence({entropy}).generate_state(1)[0])"
+    return clips(("self.seed * len(self) + index", number))
 
 
 def starter(cell: str) -> Path:
@@ -257,6 +272,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "all noise made in __init__": lambda: clips(
             NOISE_IN_INIT, ("self.noise(clip, index)", "self.noises[index]")
         ),
+        "the number of clips is in the seed": lambda: seeded("[self.seed, index, len(self)]"),
         "numpy's generator for each sample": lambda: clips(
             (GENERATOR, "        rng = np.random.default_rng([self.seed, index])\n"),
             (RANDN, "torch.from_numpy(rng.normal(size=clip.shape)).float()"),
@@ -265,7 +281,7 @@ RIGHT_ANSWERS: RightAnswers = {
 }
 
 OTHER_OUTCOMES: OtherOutcomes = {
-    "06.diagnose": {"a dot": (lambda: ".", "Not attempted", "`culprit` is empty")},
+    "06.diagnose": {"a dot": (lambda: ".", "Not attempted", "set `culprit` to the way to it")},
     "06.fix": {
         "the starter": (lambda: starter("fix"), "Not attempted", "still the broken one"),
         "an attribute of the class": (
@@ -291,7 +307,12 @@ OTHER_OUTCOMES: OtherOutcomes = {
         "a list": (
             lambda: records((PREAD, PREAD[13:-1])),
             "Error in your code",
-            "A sample is a `list`. In the starter it is a tensor",
+            "A sample is a `list`. In the starter it is torch.int64, (8,)",
+        ),
+        "of another type": (
+            lambda: records((PREAD, PREAD + ".float()")),
+            "Error in your code",
+            "A sample is torch.float32, (8,). In the starter it is torch.int64, (8,)",
         ),
     },
     "06.transfer": {
@@ -436,6 +457,22 @@ WRONG_FIXES: WrongFixes = {
             lambda: records(BY_SEEK),
             "moved the read position of the file that main has open",
         ),
+        "reads once from main's file": (
+            lambda: records(PID, handed_down("self.handle.seek(index * SIZE)"), BY_SEEK),
+            "moved the read position of the file that main has open",
+        ),
+        "moves main's position and puts it back": (
+            lambda: records(
+                PID,
+                handed_down(
+                    "at = os.lseek(self.handle.fileno(), 0, 1); "
+                    "os.lseek(self.handle.fileno(), 4096, 0); "
+                    "os.lseek(self.handle.fileno(), at, 0)"
+                ),
+                BY_SEEK,
+            ),
+            "moved the read position of the file that main has open",
+        ),
         "opened twice on arrival": (
             lambda: records(
                 OPENS_AT_ONCE, NEVER_OPENS, (STATE, STATE + REOPENS + f"        {OPEN}\n")
@@ -445,6 +482,32 @@ WRONG_FIXES: WrongFixes = {
         "empties main's own dataset": (
             lambda: records((STATE, EMPTIES)),
             "does your `__getstate__` change main's own dict",
+        ),
+        "opened anew by its descriptor": (
+            lambda: records(
+                (
+                    READ,
+                    "        with open(f'/proc/self/fd/{self.handle.fileno()}', 'rb') as handle:\n"
+                    "            return self.read(handle, index)\n",
+                )
+            ),
+            "opened the file 33 times",
+        ),
+        "deletes the file": (
+            lambda: records(
+                (STATE, f"{STATE}\n    def __del__(self):\n        os.unlink(self.path)\n")
+            ),
+            "The file of records is gone, or was written to",
+        ),
+        "writes to the file": (
+            lambda: records(
+                (
+                    READ,
+                    f"        with open(self.path, 'r+b') as file:\n"
+                    f"            file.write(bytes(SIZE))\n{READ}",
+                )
+            ),
+            "The file of records is gone, or was written to",
         ),
         "ends main at import": (
             lambda: records(("SIZE = 8", "os._exit(3)\nSIZE = 8")),
@@ -494,16 +557,81 @@ WRONG_FIXES: WrongFixes = {
             lambda: clips((GENERATOR, ""), (", generator=generator", "")),
             "changed the global random numbers of torch",
         ),
+        "scaled without its noise": (
+            lambda: clips(
+                (
+                    "self.scale(clip + 0.1 * self.noise(clip, index))",
+                    "(clip + 0.1 * self.noise(clip, index)) / clip.abs().max()",
+                )
+            ),
+            "The loudest value of sample",
+        ),
+        "scaled to the loudest of all clips": (
+            lambda: clips((SCALE, "        return clip / self.clips.abs().max()\n")),
+            "The loudest value of sample",
+        ),
+        "scaled as the first": (
+            lambda: clips((SCALE, "        return clip / self.clips[0].abs().max()\n")),
+            "The loudest value of sample",
+        ),
+        "smoothed": (
+            lambda: clips(
+                (RANDN, f"((noise := {RANDN}) + noise.roll(1)) / 2**0.5"),
+            ),
+            "with a correlation of 0.5",
+        ),
+        "seeded with the loudness of the clip": (
+            lambda: seeded("[self.seed, index, abs(int(1e6 * clip.double().sum()))]"),
+            "made with the same seed from other clips",
+        ),
+        "seeded with the first value": (
+            lambda: seeded("[self.seed, index, abs(int(1e6 * clip.double()[0]))]"),
+            "made with the same seed from other clips",
+        ),
+        "8 bits of the seed": (
+            lambda: seeded("[self.seed & 255, index]"),
+            "63 in sample 0 with seed 65547",
+        ),
+        "16 bits of the seed": (
+            lambda: seeded("[self.seed & 65535, index]"),
+            "63 in sample 0 with seed 65547",
+        ),
+        "for clips of 64 values": (
+            lambda: clips(("clip.shape", "64")),
+            "must match the size",
+        ),
+        "other noise in the third epoch": (
+            lambda: clips(
+                (LOADED, LOADED + "        self.read = 0\n"),
+                (
+                    GENERATOR,
+                    "        self.read += 1\n"
+                    + GENERATOR.replace("index)", "index + 2000 * (self.read > 2 * len(self)))"),
+                ),
+            ),
+            "something that they are made of changes while you read",
+        ),
+        "the sum of twelve": (
+            lambda: clips((RANDN, f"({RANDN.replace('randn(', 'rand(12, *')}.sum(0) - 6)")),
+            "a kurtosis of 2.90",
+        ),
+        "a standard deviation of 0.098": (
+            lambda: clips(("0.1 * self", "0.098 * self")),
+            "a standard deviation of 0.098",
+        ),
         "no noise": (lambda: clips(("clip + 0.1 * self.noise(clip, index)", "clip")), "no noise"),
         "scaled to the highest value, not the loudest": (
             lambda: clips((SCALE, "        return clip / clip.max()\n")),
-            "and its loudest value",
+            "The loudest value of sample",
         ),
         "a wrong length": (
             lambda: clips(("return len(self.clips)", "return len(self.clips) - 1")),
-            "`len(dataset)` is 1199",
+            "`len(dataset)` is 23",
         ),
-        "no scaling": (lambda: clips((SCALE, "        return clip\n")), "and its loudest value"),
+        "no scaling": (
+            lambda: clips((SCALE, "        return clip\n")),
+            "The loudest value of sample",
+        ),
         "the seed alone": (lambda: clips((" + index", "")), "63 in sample 1 with seed 11"),
         "the seed times the index": (
             lambda: clips(("self.seed * len(self) + index", "self.seed * index")),
@@ -571,7 +699,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "uniform": (
             lambda: clips((RANDN, f"(12**0.5 * ({RANDN.replace('randn', 'rand')} - 0.5))")),
-            "a kurtosis of 1.8",
+            "a kurtosis of 1.80",
         ),
         "a little less noise": (
             lambda: clips(("0.1 * self", "0.09 * self")),

@@ -16,13 +16,11 @@ _CULPRIT: Final = "reader.cache.turn"
 
 
 def _way(answer: Any) -> str:
-    if blank(answer):
+    bare = "".join(answer.split()).strip("'\"`.,") if isinstance(answer, str) else answer
+    if blank(bare) or bare == "":
         not_attempted('set `culprit` to the way to it, such as "reader.side".')
-    if not isinstance(answer, str):
+    if not isinstance(bare, str):
         not_yet(f"`culprit` is a text, such as 'reader.side'; got {shown(answer)}.")
-    bare = "".join(answer.split()).strip("'\"`.,")
-    if not bare:
-        not_attempted('`culprit` is empty. Set it to the way to it, such as "reader.side".')
     return bare.removeprefix("tiles.").removeprefix("self.")
 
 

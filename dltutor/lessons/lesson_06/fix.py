@@ -28,8 +28,10 @@ from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.material import SIZE, MyRecords
 from dltutor.observation.time_limits import deadline
 
+_KIND: Final = f"torch.int64, ({SIZE},)"  # of a record
 _RECORDS: Final = 60_000  # 480 KB; the buffer of an open file has 8 or, from Python 3.14, 128
 _READ: Final = tuple(i for near in range(16) for i in (near, _RECORDS - 1 - near))  # end to end
+_FIRST: Final = _RECORDS // 2  # what main reads before the workers start: far from all of them
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Evidence:
         problem: Why it cannot be pickled after that, or "".
         size: Bytes of the pickle.
         copy: What is read from the pickle when it is unpacked.
+        kept: Whether the file is there as it was.
         again: What main's own dataset reads then, while the file has another name.
         epochs: With workers, up to the first that is not right.
     """
@@ -69,6 +72,7 @@ class Evidence:
     problem: str = ""
     size: int = 0
     copy: Reading = Reading()
+    kept: bool = True
     again: Reading = Reading()
     epochs: tuple[Epoch, ...] = ()
 
@@ -80,25 +84,35 @@ class _File:
         contents = random.Random(6).randbytes(_RECORDS * SIZE)
         self.path = os.path.realpath(tempfile.mkdtemp()) + "/fresh.bin"
         Path(self.path).write_bytes(contents)
+        self.stat = os.stat(self.path)
         self.records = [torch.tensor(list(contents[SIZE * i : SIZE * (i + 1)])) for i in _READ]
         self.counted, self.main, self.held = 0, os.getpid(), list[int]()
         self.log = os.open(f"{self.path}.log", os.O_RDWR | os.O_CREAT | os.O_APPEND)
         sys.addaudithook(self._hear)  # it cannot be taken back, and ends with the process
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        path = arguments[0] if event == "open" else None
-        if isinstance(path, (str, bytes, os.PathLike)) and os.fsdecode(path) == self.path:
-            os.write(self.log, b"%d " % os.getpid())
+        # A file has many names: a link, /proc/self/fd/3. A number is open already.
+        if event == "open" and not isinstance(arguments[0], int):
+            with suppress(OSError, ValueError):  # there is no such file
+                if os.path.samestat(os.stat(arguments[0]), self.stat):
+                    os.write(self.log, b"%d " % os.getpid())
 
     def opened(self) -> Counter[int]:
         """How often each process has opened it so far, by pid."""
         return Counter(map(int, os.pread(self.log, 1 << 20, 0).split()))
 
+    def kept(self) -> bool:
+        """Whether it is there, and nobody has written to it."""
+        with suppress(OSError):
+            now = os.stat(self.path)
+            return os.path.samestat(now, self.stat) and now.st_mtime_ns == self.stat.st_mtime_ns
+        return False
+
     def hold(self) -> None:
         """Keep a second descriptor of each that this process has of it: they share a position."""
         for descriptor in map(int, os.listdir("/dev/fd")):
             with suppress(OSError):  # the one that listed them is closed again
-                if os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
+                if os.path.samestat(os.fstat(descriptor), self.stat):
                     self.held.append(os.dup(descriptor))
 
     def positions(self) -> list[int]:
@@ -111,7 +125,7 @@ class _File:
         try:
             with theirs():
                 dataset = make()
-            wrong = travel.wrong_of(travel.read(dataset, _READ), self.records)
+            wrong = travel.wrong_of(travel.read(dataset, _READ, _KIND), self.records)
         except Rejected as rejected:
             error = rejected.result.text
         self.counted = self.opened()[os.getpid()]
@@ -119,7 +133,7 @@ class _File:
 
     def epoch(self, dataset: Any, method: str, workers: int) -> Epoch:
         """Read with workers."""
-        travel.read(dataset, [0])  # its end lies where no record that is read last ends
+        travel.read(dataset, [_FIRST], _KIND)  # to read anything else, its position has to move
         self.hold()
         before, stood = self.opened(), self.positions()
 
@@ -138,7 +152,7 @@ class _File:
 
 
 def gather(path: Path) -> Evidence:
-    """Use the class in main, send it, then run it with forked and with spawned workers."""
+    """Use the class in main, send it, then run it with forked workers and with a spawned one."""
     with deadline(travel.IN_MAIN):
         answer, file = travel.class_in(path, "MyRecords"), _File()
         with theirs():
@@ -147,14 +161,15 @@ def gather(path: Path) -> Evidence:
         alone = file.read_from(lambda: dataset)
         pickled, problem = travel.sent(dataset)
         copy = file.read_from(lambda: pickle.loads(pickled)) if pickled else Reading()
+        evidence = Evidence(alone, length, problem, len(pickled), copy, file.kept())
+        judge(evidence)
         os.rename(file.path, other := f"{file.path}.other")  # who opens it anew finds nothing
-        again = file.read_from(lambda: dataset)
+        evidence = replace(evidence, again=file.read_from(lambda: dataset))
         os.rename(other, file.path)
-    evidence = Evidence(alone, length, problem, len(pickled), copy, again)
     judge(evidence)
-    for method, workers in (("fork", 2), ("fork", 4), ("spawn", 2)):
+    for method, workers in (("fork", 2), ("fork", 4), ("spawn", 1)):
         epoch = file.epoch(dataset, method, workers)
-        evidence = replace(evidence, epochs=(*evidence.epochs, epoch))
+        evidence = replace(evidence, epochs=(*evidence.epochs, epoch), kept=file.kept())
         judge(evidence)  # ends here where it is not right
     return evidence
 
@@ -181,7 +196,7 @@ def judge(evidence: Evidence) -> Result:
             )
     return correct(
         f"{len(_READ)} of {len(_READ)} records arrive with 0, 2 and 4 workers under fork and with "
-        f"2 under spawn, after main has read some. The pickle has {evidence.size} bytes, and no "
+        f"1 under spawn, after main has read some. The pickle has {evidence.size} bytes, and no "
         "forked worker was seen to move a read position of main's."
     )
 
@@ -189,6 +204,11 @@ def judge(evidence: Evidence) -> Result:
 def _judge_in_main(evidence: Evidence) -> None:
     if evidence.alone.error:
         error_in_your_code(evidence.alone.error)
+    if not evidence.kept:
+        not_yet(
+            "the file of records is gone, or was written to. Others read it as well. Which of your "
+            "lines does more than read?"
+        )
     if evidence.length != _RECORDS:
         not_yet(f"the file holds {_RECORDS} records, and `len(dataset)` is {evidence.length}.")
     if evidence.problem:
@@ -229,6 +249,6 @@ GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=lambda answer: travel.a_fixed_file(answer, MyRecords),
-    runs="reads a fresh file with your class, in main, in 2 and 4 forked and 2 spawned workers",
+    runs="reads a fresh file with your class, in main, in 2 and 4 forked workers and a spawned one",
     at_most=travel.AT_MOST,
 )

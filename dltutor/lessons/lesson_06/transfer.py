@@ -1,7 +1,7 @@
 """Grade "06.transfer": clips of sound with noise, for forked workers and for a new interpreter.
 
-The check's clips begin with a click so loud that noise does not change it in float32. So a sample
-times the click, without its clip, is the noise, to the last bit where the clip is silent.
+Usual clips show the scaling, and are read with workers. Others have a click so loud that noise does
+not change it in float32: such a sample times the click, without its clip, is the noise.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import random
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -24,12 +25,10 @@ from dltutor.lessons.lesson_06.material import MyClips
 from dltutor.observation.time_limits import deadline
 
 CLIPS: Final = 1200
-LENGTH: Final = 64  # values of a clip
-SEED: Final = 11
-OTHERS: Final = (0, 1, 1011)
-_ALL: Final = range(CLIPS)
-_SENT: Final = range(0, CLIPS, 50)  # those that are read with workers
-_CLICK: Final = 2.0**27
+USUAL: Final = 24  # clips, from silence to a loud one, with their loudest value below zero
+LENGTH: Final = 64  # values of a clip with a click
+SEEDS: Final = (11, 0, 1, 1011, 65547)  # the last has the lower 16 bits of the first
+_FEW: Final = range(0, CLIPS, 50)
 
 
 @dataclass(frozen=True)
@@ -37,59 +36,64 @@ class Evidence:
     """What is known of an answer.
 
     Args:
-        length: What `len` says of a dataset.
+        length: What `len` says of a dataset of usual clips.
         problem: Why it cannot be pickled, or "".
         changed: What it changed that is not its own, or "".
-        samples: All samples with `SEED`, of silence after the click.
-        backwards: The same dataset's, read from the last to the first.
-        tones: Those of a second dataset with that seed, with a tone after the click.
-        others: Those with each of `OTHERS`.
+        loudest: The loudest value of each of its samples.
+        other: How many of them are others when they are read again.
+        noise: Of the clips with a click, for each of `SEEDS`.
+        elsewhere: The first seed's on some clips with another click, and a tone.
         epochs: With workers, up to the first that is not right.
     """
 
     length: int
     problem: str
     changed: str
-    samples: travel.Samples
-    backwards: travel.Samples
-    tones: travel.Samples
-    others: tuple[travel.Samples, ...]
+    loudest: torch.Tensor
+    other: int
+    noise: torch.Tensor
+    elsewhere: torch.Tensor
     epochs: tuple[travel.Epoch, ...] = ()
-
-
-def clips(loud: float) -> torch.Tensor:
-    """The clips of a check: a click and a tone, which may be silence."""
-    clips = loud * torch.sin(torch.linspace(0, 20, LENGTH)).repeat(CLIPS, 1)
-    clips[:, 0] = -_CLICK
-    return clips
 
 
 def gather(path: Path) -> Evidence:
     """Use the class in main, then in a new interpreter, then with forked workers."""
-    silence, tones = (Path(tempfile.mkdtemp()) / "clips.pt" for _ in range(2))
-    torch.save(clips(0), silence)
-    torch.save(clips(0.5), tones)
-    before = _not_its_own(silence)
+    folder = Path(tempfile.mkdtemp())
+    usual = torch.linspace(0, -5, USUAL)[:, None] * (torch.sin(torch.arange(0, 20, 0.2)) + 0.5)
+    torch.save(usual, folder / "usual.pt")
+    before = _not_its_own(folder / "usual.pt")
 
-    def read(file: Path, seed: int) -> travel.Samples:
+    def noise(click: float, at: int, tone: float, seed: int, read: Iterable[int]) -> torch.Tensor:
+        clips = tone * torch.sin(torch.linspace(0, 20, LENGTH)).repeat(CLIPS, 1)
+        clips[:, at] = click
+        torch.save(clips, folder / "click.pt")
         with theirs():
-            dataset = answer(file, seed)
-        return travel.read(dataset, _ALL)
+            dataset = answer(folder / "click.pt", seed)
+        samples = torch.stack(travel.read(dataset, read, f"torch.float32, ({LENGTH},)"))
+        return (samples.double() * abs(click) - clips[[*read]])[:, 1:]
 
     with deadline(travel.IN_MAIN):
         answer = travel.class_in(path, "MyClips")
         with theirs():
-            dataset = answer(silence, SEED)
+            dataset = answer(folder / "usual.pt", SEEDS[0])
             length = len(dataset)
         _, problem = travel.sent(dataset)
-        samples, backwards = travel.read(dataset, _ALL), travel.read(dataset, _ALL[::-1])[::-1]
-        after = _not_its_own(silence)
-        changed = next((name for name in before if before[name] != after[name]), "")
-        again, others = read(tones, SEED), tuple(read(silence, seed) for seed in OTHERS)
-    evidence = Evidence(length, problem, changed, samples, backwards, again, others)
+        kind = f"torch.float32, ({usual.shape[1]},)"
+        samples = travel.read(dataset, range(USUAL), kind)
+        again = travel.read(dataset, [*reversed(range(USUAL)), *range(USUAL), *range(USUAL)], kind)
+        after = _not_its_own(folder / "usual.pt")
+        evidence = Evidence(
+            length,
+            problem,
+            next((name for name in before if before[name] != after[name]), ""),
+            torch.stack(samples).abs().amax(1),
+            travel.wrong_of(again, samples[::-1] + samples + samples),
+            torch.stack([noise(-(2.0**27), 0, 0, seed, range(CLIPS)) for seed in SEEDS]),
+            noise(2.0**26, -1, 0.5, SEEDS[0], _FEW),
+        )
     _judge_in_main(evidence)
     for method, workers in (("spawn", 1), ("fork", 2), ("fork", 4)):
-        epoch = travel.epoch(dataset, _SENT, samples[:: _SENT.step], method, workers)
+        epoch = travel.epoch(dataset, range(USUAL), samples, method, workers)
         evidence = replace(evidence, epochs=(*evidence.epochs, epoch))
         judge(evidence)  # ends here where it is not right
     return evidence
@@ -110,19 +114,18 @@ def judge(evidence: Evidence) -> Result:
     for epoch in evidence.epochs:
         question = "To pickle it, a tensor was made. Does it live until the worker comes for it?"
         travel.arrived(epoch, question)
-    if travel.wrong_of(evidence.backwards, evidence.samples):
+    if evidence.other:
         not_yet(
-            "read a second time, from the last to the first, the same dataset gives other samples: "
+            "read again, also from the last to the first, the same dataset gives other samples: "
             "something that they are made of changes while you read, and in each worker for itself."
             " Is it a generator, or the clips?"
         )
     for epoch in evidence.epochs:
         if epoch.wrong:
-            not_yet(f"{epoch.where}, {epoch.wrong} of {len(_SENT)} samples are not main's.")
+            not_yet(f"{epoch.where}, {epoch.wrong} of {USUAL} samples are not main's.")
     return correct(
-        f"{len(_SENT)} of {len(_SENT)} clips are the same with 0, 2 and 4 workers under fork and "
-        f"with one under spawn. {CLIPS} clips with {1 + len(OTHERS)} seeds have a noise of their "
-        "own."
+        f"{USUAL} of {USUAL} clips are the same with 0, 2 and 4 workers under fork and with one "
+        f"under spawn. {CLIPS} clips with {len(SEEDS)} seeds have a noise of their own."
     )
 
 
@@ -132,37 +135,44 @@ def _judge_in_main(evidence: Evidence) -> None:
             f"the dataset cannot be pickled: {evidence.problem} Which kind of function can be "
             "found by its name?"
         )
-    if evidence.length != CLIPS:
-        not_yet(f"the file holds {CLIPS} clips, and `len(dataset)` is {evidence.length}.")
+    if evidence.length != USUAL:
+        not_yet(f"the file holds {USUAL} clips, and `len(dataset)` is {evidence.length}.")
     if evidence.changed:
         not_yet(
             "importing the file, making the dataset and reading it, with 0 workers, changed "
-            f"{evidence.changed}. Others use that as well: the model and the shuffling draw from "
-            "the global random numbers. What can your dataset have of its own?"
+            f"{evidence.changed}. The rest of the program uses that as well. What can your dataset "
+            "have of its own?"
         )
-    for sample in evidence.samples:
-        loudest, kind = float(sample.abs().max()), f"{sample.dtype}, {tuple(sample.shape)}"
-        if kind != f"torch.float32, {(LENGTH,)}" or abs(loudest - 1) > 1e-6:
-            not_yet(
-                f"a sample is {kind}, and its loudest value {loudest:.4f}. It was torch.float32, "
-                f"{(LENGTH,)} and 1.0000: the scaling is part of the dataset."
-            )
-    noise = _noise(evidence.samples)
+    off = (evidence.loudest - 1).abs()
+    if not off.max() < 1e-6:
+        at = int(off.argmax())
+        not_yet(
+            f"the loudest value of sample {at} is {evidence.loudest[at]:.4f}. In the starter it is "
+            "1: each clip is scaled with the noise on it, to its own loudest value."
+        )
+    noise = evidence.noise
     if not noise.any():
         not_yet("the samples are the clips of the file: there is no noise on them any more.")
-    if not (noise - _noise(evidence.tones, 0.5)).abs().max() < 0.01:
+    if not (noise[0, _FEW, :-1] - evidence.elsewhere[:, :-1]).abs().max() < 1e-4:
         not_yet(
             "a second dataset, made with the same seed from other clips, has other noise. What "
             "does the noise depend on, besides the seed and the index?"
         )
-    _judge_repeats(torch.stack([noise, *map(_noise, evidence.others)]))
+    _judge_repeats(noise)
     mean, deviation = float(noise.mean()), float(noise.std())
     tails = float(((noise - mean) ** 4).mean()) / deviation**4
-    if abs(mean) > 0.003 or not 0.098 < deviation < 0.102 or not 2.8 < tails < 3.2:
+    if abs(mean) > 0.003 or abs(deviation - 0.1) > 0.001 or abs(tails - 3) > 0.05:
         not_yet(
             f"before the scaling, the noise has a mean of {mean:.3f}, a standard deviation of "
-            f"{deviation:.3f} and a kurtosis of {tails:.1f}. In the starter these are 0, 0.1 and, "
+            f"{deviation:.3f} and a kurtosis of {tails:.2f}. In the starter these are 0, 0.1 and, "
             "since it is normal, 3: `0.1 * torch.randn(...)`."
+        )
+    alike = torch.corrcoef(noise.flatten(0, 1).T).fill_diagonal_(0).abs()
+    if not alike.max() < 0.1:  # by chance 0.05
+        one, two = divmod(int(alike.argmax()), LENGTH - 1)
+        not_yet(
+            f"values {one + 1} and {two + 1} of the noise go together, with a correlation of "
+            f"{alike.max():.1f}. In the starter each value is drawn for itself."
         )
 
 
@@ -170,24 +180,20 @@ def _judge_repeats(noise: torch.Tensor) -> None:
     # By their sizes: those of a permuted, mirrored or negated noise are the same.
     rows = noise.abs().flatten(0, 1).numpy()
     _, which, times = np.unique(rows, return_inverse=True, return_counts=True)
-    repeats = (times[which].reshape(rows.shape) > 1).sum(-1)
+    repeats = (times[which].reshape(rows.shape) > 1).sum(1)
     if repeats.max() <= LENGTH // 3:  # by chance, float32 repeats a few
         return
     first = int((repeats > LENGTH // 3).argmax())
-    shared = np.isin(rows, rows[first]).sum(-1)
+    shared = np.isin(rows, rows[first]).sum(1)
     shared[first] = LENGTH - 1 - len(np.unique(rows[first]))
     one, other = (
-        f"sample {at % CLIPS} with seed {(SEED, *OTHERS)[at // CLIPS]}"
+        f"sample {at % CLIPS} with seed {SEEDS[at // CLIPS]}"
         for at in (first, int(shared.argmax()))
     )
     not_yet(
         f"of the {LENGTH - 1} numbers of noise in {one}, {repeats[first]} come again, up to their "
         f"sign: {shared.max()} in {other}. What differs for each seed and each index?"
     )
-
-
-def _noise(samples: travel.Samples, loud: float = 0) -> torch.Tensor:
-    return (torch.stack(samples).double() * _CLICK - clips(loud))[:, 1:]
 
 
 GRADER: Final = Grader(

@@ -9,7 +9,7 @@ import importlib
 import pickle
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -78,13 +78,13 @@ def class_in(path: Path, name: str) -> Any:
     """Import a learner's file and take its dataset's class."""
     with theirs():
         found = getattr(import_file(path), name, None)
+    if found is None:
+        error_in_your_code(f"there is no `{name}` in {path.name}.")
     if is_a_loader(found):
         not_yet(
             f"`{name}` is a loader, with a `num_workers` of its own. The exercise keeps its "
             "workers and fixes what they are sent: the dataset's class."
         )
-    if found is None:
-        error_in_your_code(f"there is no `{name}` in {path.name}.")
     return a_class(found)
 
 
@@ -110,19 +110,26 @@ def sent(dataset: Any) -> tuple[bytes, str]:
     return b"", f"`{problem}`." + (f" It is in {' and '.join(held)}." if held else "")
 
 
-def read(dataset: Any, indices: Sequence[int]) -> Samples:
-    """These samples, without a loader."""
+def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
+    """These samples, without a loader, if each is of this kind: "torch.int64, (8,)"."""
     with theirs():
         samples = [dataset[index] for index in indices]
-    for sample in samples:
-        if not isinstance(sample, torch.Tensor):
-            not_yet(f"a sample is a `{type(sample).__name__}`. In the starter it is a tensor.")
+    for found in map(_kind, samples):
+        if found != kind:
+            not_yet(f"a sample is {found}. In the starter it is {kind}.")
     return samples
+
+
+def _kind(sample: Any) -> str:
+    if isinstance(sample, torch.Tensor):
+        return f"{sample.dtype}, {tuple(sample.shape)}"
+    return f"a `{type(sample).__name__}`"
 
 
 def wrong_of(samples: Samples, expected: Samples) -> int:
     """How many samples differ from what is expected, are missing or too many."""
-    differ = sum(not torch.equal(*pair) for pair in zip(samples, expected, strict=False))
+    pairs = zip(samples, expected, strict=False)
+    differ = sum(one.dtype != other.dtype or not torch.equal(one, other) for one, other in pairs)
     return differ + abs(len(samples) - len(expected))
 
 
