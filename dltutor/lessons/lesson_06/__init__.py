@@ -13,7 +13,6 @@ from dltutor.lessons.lesson_06.material import (
     told,
     verify,
 )
-from dltutor.lessons.lesson_06.travel import import_file
 
 __all__ = [
     "KINDS",
@@ -23,7 +22,6 @@ __all__ = [
     "Tiles",
     "costs",
     "hide_the_warning",
-    "import_file",
     "own_folder",
     "private_copies",
     "records_folder",

@@ -28,15 +28,12 @@ def _diagnose(way: str) -> Result:
     thing: Any = Tiles()
     problem = problem_with(thing)
     if way in problem or way in ("lock", "thread.lock"):
-        not_yet(
-            f"{way!r} is the type that the message names. Many objects hold one of those. Which "
-            "attribute of this dataset is it?"
-        )
+        not_yet(f"{way!r} is the type that the message names. Which attribute has one of those?")
     for step, name in enumerate(way.split("."), start=1):
         if not hasattr(thing, name):
             not_yet(
                 f"There is no `tiles.{way}`: `{type(thing).__name__}` has no `{name}`. Write the "
-                "whole way, from an attribute of `tiles` on, one dot for each step."
+                "whole way, from an attribute of `tiles` on."
             )
         thing = getattr(thing, name)
         if not problem_with(thing):

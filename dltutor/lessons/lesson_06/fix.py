@@ -54,27 +54,16 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of an answer.
+    """What is known of an answer."""
 
-    Args:
-        alone: What a new dataset reads in main.
-        length: What `len` says of it.
-        problem: Why it cannot be pickled after that, or "".
-        size: Bytes of the pickle.
-        copy: What is read from the pickle when it is unpacked.
-        kept: Whether the file is there as it was.
-        again: What main's own dataset reads then, while the file has another name.
-        epochs: With workers, up to the first that is not right.
-    """
-
-    alone: Reading
-    length: int = _RECORDS
-    problem: str = ""
-    size: int = 0
-    copy: Reading = Reading()
-    kept: bool = True
-    again: Reading = Reading()
-    epochs: tuple[Epoch, ...] = ()
+    alone: Reading  # by a new dataset, in main
+    length: int = _RECORDS  # as `len` says it
+    problem: str = ""  # why it cannot be pickled after that
+    size: int = 0  # bytes of the pickle
+    copy: Reading = Reading()  # by what is unpacked from it
+    kept: bool = True  # the file is there as it was
+    again: Reading = Reading()  # by main's own dataset then, while the file has another name
+    epochs: tuple[Epoch, ...] = ()  # with workers, up to the first that is not right
 
 
 class _File:
@@ -182,18 +171,15 @@ def judge(evidence: Evidence) -> Result:
         if each.moved:
             not_yet(
                 f"{where}, the workers moved the read position of the file that main has open. "
-                "They inherit that file, and its position is one for all: what one seeks, another "
-                "reads, and the records come right by luck only. How can a worker tell that "
-                "somebody else has opened what it finds?"
+                "They inherit that file, and its position is one for all: the records come right "
+                "by luck only. How can a worker tell that another process has opened a file?"
             )
         travel.arrived(each.samples, "Which of what it uses is not there in that process?")
         if each.samples.wrong:
             not_yet(f"{where}, {each.samples.wrong} of {len(_READ)} records are wrong.")
         if each.opened > 1:
-            not_yet(
-                f"{where}, the records are right, and one worker opened the file {each.opened} "
-                "times. Once in each process is enough."
-            )
+            times = f"one worker opened the file {each.opened} times"
+            not_yet(f"{where}, {times}. Once in each process is enough.")
     return correct(
         f"{len(_READ)} of {len(_READ)} records arrive with 0, 2 and 4 workers under fork and with "
         f"1 under spawn, after main has read some. The pickle has {evidence.size} bytes, and no "
@@ -219,19 +205,17 @@ def _judge_in_main(evidence: Evidence) -> None:
     if evidence.size > _RECORDS * SIZE * 3 // 4:
         not_yet(
             f"the pickle of your dataset has {evidence.size} bytes, for a file of "
-            f"{_RECORDS * SIZE}: the file itself goes to every worker. At work it has 40 GB. What "
-            "is the least that a worker needs in order to read it?"
+            f"{_RECORDS * SIZE}: the file itself goes to every worker. What is the least that a "
+            "worker needs in order to read it?"
         )
     _judge_reading("without workers, your dataset", evidence.alone, 1, "Try it by hand.")
-    question = (
-        "`__init__` is not run where a pickle is unpacked. Who opens the file there, and when?"
-    )
+    question = "`__init__` is not run where a pickle is unpacked. Who opens the file there?"
     _judge_reading("what arrives", evidence.copy, 1, question)
-    question = (
-        "It has opened the file before, and an open file can be read under any name. Does it open "
-        "the file for each record, or does your `__getstate__` change main's own dict?"
-    )
     what = "the file gets another name: main's own dataset, which was pickled,"
+    question = (
+        "An open file can be read under any name. Does it open the file for each record, or does "
+        "your `__getstate__` change main's own dict?"
+    )
     _judge_reading(what, evidence.again, 0, question)
 
 

@@ -30,14 +30,11 @@ from dltutor.observation.texts import said, tidy
 from dltutor.tables import Table
 
 #: Failures that leave main without complaint.
-ON_ARRIVAL: Final = tuple(
-    module.FAILURE
-    for module in (
-        missing_main_guard,
-        generator_attribute,
-        global_only_in_parent,
-        children_of_workers,
-    )
+ON_ARRIVAL: Final = (
+    missing_main_guard.FAILURE,
+    generator_attribute.FAILURE,
+    global_only_in_parent.FAILURE,
+    children_of_workers.FAILURE,
 )
 
 SIZE: Final = 8  # bytes of a record
@@ -169,13 +166,12 @@ def costs() -> Table:
 def _first_batch(method: str, before: float) -> tuple[float, float]:
     # Seconds to the first batch, and MB that all processes take at the last, more than before.
     started = time.perf_counter()
-    seconds = memory = 0.0
-    loader = DataLoader(Squares(16), 4, num_workers=2, multiprocessing_context=method)
-    for step, _ in enumerate(loader, start=1):
-        seconds = seconds or time.perf_counter() - started
-        if step == len(loader):
-            memory = _memory()
-    return seconds, (memory - before) / 1e6
+    batches = iter(DataLoader(Squares(16), 4, num_workers=2, multiprocessing_context=method))
+    next(batches)
+    seconds = time.perf_counter() - started
+    for _ in range(3):
+        next(batches)
+    return seconds, (_memory() - before) / 1e6
 
 
 def _memory() -> float:
@@ -215,9 +211,8 @@ def private_copies(dataset: Loaded, method: str) -> int:
 
 
 def _private_memory(loader: DataLoader[Any]) -> float:
-    held = 0.0
-    for step, _ in enumerate(loader, start=1):
-        if step == len(loader):
-            workers = [psutil.Process(each.pid) for each in multiprocessing.active_children()]
-            held = sum(each.memory_full_info().uss for each in workers) / len(workers)
-    return held
+    batches = iter(loader)
+    for _ in range(len(loader)):  # the workers live until the end is asked for
+        next(batches)
+    workers = [psutil.Process(each.pid) for each in multiprocessing.active_children()]
+    return sum(float(each.memory_full_info().uss) for each in workers) / len(workers)

@@ -33,27 +33,16 @@ _FEW: Final = range(0, CLIPS, 50)
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of an answer.
+    """What is known of an answer."""
 
-    Args:
-        length: What `len` says of a dataset of usual clips.
-        problem: Why it cannot be pickled, or "".
-        changed: What it changed that is not its own, or "".
-        loudest: The loudest value of each of its samples.
-        other: How many of them are others when they are read again.
-        noise: Of the clips with a click, for each of `SEEDS`.
-        elsewhere: The first seed's on some clips with another click, and a tone.
-        epochs: With workers, up to the first that is not right.
-    """
-
-    length: int
-    problem: str
-    changed: str
-    loudest: torch.Tensor
-    other: int
-    noise: torch.Tensor
-    elsewhere: torch.Tensor
-    epochs: tuple[travel.Epoch, ...] = ()
+    length: int  # as `len` says it of a dataset of usual clips
+    problem: str  # why that cannot be pickled, or ""
+    changed: str  # what it changed that is not its own, or ""
+    loudest: torch.Tensor  # value of each of its samples
+    other: int  # samples that are others when they are read again
+    noise: torch.Tensor  # of the clips with a click, for each of `SEEDS`
+    elsewhere: torch.Tensor  # the first seed's, on some clips with another click and a tone
+    epochs: tuple[travel.Epoch, ...] = ()  # with workers, up to the first that is not right
 
 
 def gather(path: Path) -> Evidence:
@@ -111,8 +100,8 @@ def _not_its_own(file: Path) -> dict[str, bytes]:
 def judge(evidence: Evidence) -> Result:
     """Correct if the same clips arrive everywhere, each with a noise of its own."""
     _judge_in_main(evidence)
+    question = "To pickle it, a tensor was made. Does it live until the worker comes for it?"
     for epoch in evidence.epochs:
-        question = "To pickle it, a tensor was made. Does it live until the worker comes for it?"
         travel.arrived(epoch, question)
     if evidence.other:
         not_yet(
@@ -131,10 +120,8 @@ def judge(evidence: Evidence) -> Result:
 
 def _judge_in_main(evidence: Evidence) -> None:
     if evidence.problem:
-        not_yet(
-            f"the dataset cannot be pickled: {evidence.problem} Which kind of function can be "
-            "found by its name?"
-        )
+        question = "Which kind of function can be found by its name?"
+        not_yet(f"the dataset cannot be pickled: {evidence.problem} {question}")
     if evidence.length != USUAL:
         not_yet(f"the file holds {USUAL} clips, and `len(dataset)` is {evidence.length}.")
     if evidence.changed:

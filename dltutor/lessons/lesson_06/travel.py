@@ -105,8 +105,8 @@ def sent(dataset: Any) -> tuple[bytes, str]:
         except Exception:
             problem = problem_with(dataset)
         state = dataset.__getstate__()  # what goes into the pickle: all attributes, or fewer
-        state = state if isinstance(state, dict) else {}
-        held = [f"`{name}`" for name, value in state.items() if problem_with(value)]
+        parts = state.items() if isinstance(state, dict) else ()
+        held = [f"`{name}`" for name, value in parts if problem_with(value)]
     return b"", f"`{problem}`." + (f" It is in {' and '.join(held)}." if held else "")
 
 
@@ -133,10 +133,9 @@ def wrong_of(samples: Samples, expected: Samples) -> int:
     return differ + abs(len(samples) - len(expected))
 
 
-def epoch(
-    dataset: Any, indices: Sequence[int], expected: Samples, method: str, workers: int
-) -> Epoch:
+def epoch(dataset: Any, read: Sequence[int], expected: Samples, method: str, workers: int) -> Epoch:
     """Read these samples with workers."""
+    within = _WITHIN[method]
     samples: Samples = []
 
     def collect(loader: Any) -> None:
@@ -144,13 +143,7 @@ def epoch(
             samples.extend(torch.as_tensor(sample).clone() for sample in batch)
 
     run = run_loader(
-        dataset,
-        collect,
-        workers=workers,
-        within=_WITHIN[method],
-        method=method,
-        batch_size=4,
-        sampler=indices,
+        dataset, collect, workers=workers, within=within, method=method, batch_size=4, sampler=read
     )
     return Epoch(where(workers, method), run, wrong_of(samples, expected))
 
