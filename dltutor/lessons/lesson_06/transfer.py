@@ -25,7 +25,7 @@ from dltutor.lessons.lesson_06.material import MyClips
 from dltutor.observation.time_limits import deadline
 
 CLIPS: Final = 1200
-USUAL: Final = 24  # clips, from silence to a loud one, with their loudest value below zero
+USUAL: Final = 24  # clips, from a soft one to a loud one, with their loudest value below zero
 LENGTH: Final = 64  # values of a clip with a click
 SEEDS: Final = (11, 0, 1, 1011, 65547)  # the last has the lower 16 bits of the first
 _FEW: Final = range(0, CLIPS, 50)
@@ -48,7 +48,7 @@ class Evidence:
 def gather(path: Path) -> Evidence:
     """Use the class in main, then in a new interpreter, then with forked workers."""
     folder = Path(tempfile.mkdtemp())
-    usual = torch.linspace(0, -5, USUAL)[:, None] * (torch.sin(torch.arange(0, 20, 0.2)) + 0.5)
+    usual = torch.linspace(-0.1, -5, USUAL)[:, None] * (torch.sin(torch.arange(0, 20, 0.2)) + 0.5)
     torch.save(usual, folder / "usual.pt")
     before = _not_its_own(folder / "usual.pt")
 
@@ -109,6 +109,11 @@ def judge(evidence: Evidence) -> Result:
             "something that they are made of changes while you read, and in each worker for itself."
             " Is it a generator, or the clips?"
         )
+    if not (evidence.noise[0, _FEW, :-1] - evidence.elsewhere[:, :-1]).abs().max() < 1e-4:
+        not_yet(
+            "a second dataset, made with the same seed from other clips, has other noise. What "
+            "does the noise depend on, besides the seed and the index?"
+        )
     for epoch in evidence.epochs:
         if epoch.wrong:
             not_yet(f"{epoch.where}, {epoch.wrong} of {USUAL} samples are not main's.")
@@ -140,11 +145,6 @@ def _judge_in_main(evidence: Evidence) -> None:
     noise = evidence.noise
     if not noise.any():
         not_yet("the samples are the clips of the file: there is no noise on them any more.")
-    if not (noise[0, _FEW, :-1] - evidence.elsewhere[:, :-1]).abs().max() < 1e-4:
-        not_yet(
-            "a second dataset, made with the same seed from other clips, has other noise. What "
-            "does the noise depend on, besides the seed and the index?"
-        )
     _judge_repeats(noise)
     mean, deviation = float(noise.mean()), float(noise.std())
     tails = float(((noise - mean) ** 4).mean()) / deviation**4
