@@ -35,11 +35,11 @@ ENDED = Ending("finished", 30)
 EXPECTED = [float(number) for number in range(64)]
 RAN = Ran(
     ends={2: ENDED, 0: ENDED, 4: ENDED},
-    epochs={2: [EXPECTED[::-1]] * 3, 0: [EXPECTED], 4: [EXPECTED]},
+    epochs={2: [EXPECTED] * 3, 0: [EXPECTED], 4: [EXPECTED]},
     expected=EXPECTED,
-    grew={"worker": 12.0, "main": 2.0, "others": 0.0, "files": 0.0},
+    grew={"worker": 12.0, "main": 2.0, "others": 0.0, "shared": 0.0, "pile": 9.0},
 )
-VALIDATED = Validated(ENDED, graphs=(1.0, 0.0), shared=(1.6, 0.0))
+VALIDATED = Validated(ENDED, graphs=(1.0, 0.0), kept=(1.6, 0.8))
 
 
 def told(grader: Grader[Any], evidence: Any) -> Result:
@@ -65,9 +65,13 @@ def test_workers_that_stay_small_are_correct() -> None:
         (replace(RAN, epochs={**RAN.epochs, 4: [[0.5, *EXPECTED[1:]]]}), "1 of 64 samples are not"),
         (replace(RAN, epochs={**RAN.epochs, 0: [EXPECTED * 2]}), "Without workers, 128 of 64"),
         (grew(main=77.0, worker=77.0), "making your dataset took 77 MB in main"),
-        (grew(worker=52.0), "each worker grew by 52 MB in three epochs, as much as 45 of the 64"),
+        (replace(RAN, epochs={**RAN.epochs, 2: [EXPECTED[::-1]]}), "64 of 64 samples are not"),
+        (replace(RAN, odd="torch.float64, (4,)"), "a batch is `torch.float64, (4,)`"),
+        (replace(RAN, changed=3), "3 of the 64 files of the archive"),
+        (grew(worker=52.0), "grew by 52 MB in three epochs, as much as 43 recordings (there"),
         (grew(others=50.0), "what else your code started grew by 50 MB"),
-        (grew(files=40.0), "new files in `/dev/shm` take 40 MB"),
+        (replace(grew(shared=40.0), left=("a", "b")), "bounds it? `a` is still there, one of 2."),
+        (grew(pile=90.0), "90 descriptors and threads do in three epochs"),
     ],
 )
 def test_what_is_wrong_with_a_dataset_is_told_as_it_was_seen(ran: Ran, text: str) -> None:
@@ -89,9 +93,9 @@ def test_a_validation_that_keeps_nothing_is_correct() -> None:
         (Validated(Ending("hung", 20)), "did not end within 20 s. What does your function wait"),
         (replace(VALIDATED, wrong="3 of 16 come back."), "3 of 16 come back."),
         (replace(VALIDATED, graphs=(16.0, 0.0)), "the graphs of 16 batches are alive"),
-        (replace(VALIDATED, shared=(13.0, 13.0)), "13 MB of batches are"),
+        (replace(VALIDATED, kept=(13.0, 13.0)), "13 MB of tensors are"),
         (replace(VALIDATED, graphs=(1.0, 1.0)), "still leads to a graph"),
-        (replace(VALIDATED, shared=(1.6, 0.8)), "holds 0.8 MB of batches in shared"),
+        (replace(VALIDATED, kept=(1.6, 1.5)), "But 1.5 MB of tensors are left"),
         (replace(VALIDATED, harm="it is left so."), "Nothing is kept. But it is left so."),
     ],
 )

@@ -8,7 +8,10 @@ import multiprocessing
 import os
 import shutil
 import tempfile
+import threading
+import time
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -193,6 +196,143 @@ class Mapped(Recordings):
         return recording
 
 
+class Swapped(Recordings):
+    """Each loudness comes once in an epoch, at another's index."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(len(self.paths) - 1 - index)
+
+
+class LastTwentyFour(Recordings):
+    @lru_cache(maxsize=24)  # noqa: B019 - too many
+    def load(self, index: int) -> np.ndarray:
+        return super().load(index)
+
+
+class LastSixteen(Recordings):
+    @lru_cache(maxsize=16)  # noqa: B019 - as many as the bound allows
+    def load(self, index: int) -> np.ndarray:
+        return super().load(index)
+
+
+class EveryThird(CachedRecordings):
+    def load(self, index: int) -> np.ndarray:
+        return super().load(index) if index % 3 == 0 else Recordings.load(self, index)
+
+
+class InADescriptor(Recordings):
+    """In a file that has no name any more."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        super().__init__(paths)
+        self.file, self.known = self.open(), set[int]()
+
+    def open(self) -> int:
+        return os.memfd_create("recordings")
+
+    def load(self, index: int) -> np.ndarray:
+        recording = super().load(index)
+        if index not in self.known:
+            os.pwrite(self.file, recording, index * recording.nbytes)
+            self.known.add(index)
+        data = os.pread(self.file, recording.nbytes, index * recording.nbytes)
+        return np.frombuffer(data, np.float32)
+
+
+class InAnUnlinkedFile(InADescriptor):
+    def open(self) -> int:
+        with tempfile.TemporaryFile(dir="/dev/shm") as file:
+            return os.dup(file.fileno())
+
+
+class InASharedMapping(Recordings):
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        super().__init__(paths)
+        self.known = torch.zeros(len(paths)).share_memory_()
+        self.all = torch.zeros(len(paths), len(super().load(0))).share_memory_()
+
+    def load(self, index: int) -> np.ndarray:
+        if not self.known[index]:
+            self.all[index] = torch.from_numpy(super().load(index))
+            self.known[index] = 1
+        recording: np.ndarray = self.all[index].numpy()
+        return recording
+
+
+class RemovesWhatItHasRead(Recordings):
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        super().__init__(paths)
+        self.table = [Recordings.__getitem__(self, index) for index in range(len(paths))]
+        for path in paths:
+            os.unlink(path)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.table[index]
+
+
+class DecodesInPlace(Recordings):
+    def load(self, index: int) -> np.ndarray:
+        recording = super().load(index)
+        other = f"{self.paths[index]}.{os.getpid()}.npy"
+        np.save(other, recording)
+        os.replace(other, self.paths[index])
+        return recording
+
+
+class OpensAndForgets(Recordings):
+    opened: ClassVar[list[int]] = []
+
+    def load(self, index: int) -> np.ndarray:
+        self.opened.append(os.open(self.paths[index], os.O_RDONLY))
+        return super().load(index)
+
+
+class AThreadForEach(Recordings):
+    def load(self, index: int) -> np.ndarray:
+        threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
+        return super().load(index)
+
+
+class APythonNumber(Recordings):
+    def __getitem__(self, index: int) -> float:  # type: ignore[override]
+        return super().__getitem__(index).item()
+
+
+class InDoublePrecision(Recordings):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(index).double()
+
+
+class WithoutTheClass:
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(np.abs(np.load(self.paths[index]).astype(np.float32)).mean())
+
+
+class KnowsTheNumbers(Recordings):
+    """Keeps each sample, which is a number, and no recording."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        super().__init__(paths)
+        self.known: dict[int, torch.Tensor] = {}
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index not in self.known:
+            self.known[index] = super().__getitem__(index)
+        return self.known[index]
+
+
+class ReadsInAThread(Recordings):
+    def load(self, index: int) -> np.ndarray:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(super().load, index).result()
+
+
 class ThirtyTwo(Recordings):
     def __len__(self) -> int:
         return 32
@@ -273,6 +413,45 @@ def _validated(model: Any, loader: Any) -> Any:
         total += losses.mean().item()
         hardest.append(images[losses.argmax()].clone())
     return total / len(loader), hardest
+
+
+def copies_the_batch(model: Any, loader: Any) -> Any:
+    total = 0.0
+    hardest = []
+    for images, labels in loader:
+        losses = _losses(model, images, labels).detach()
+        total += losses.mean().item()
+        hardest.append(images.clone()[losses.argmax()])
+    return total / len(loader), hardest
+
+
+SEEN: list[torch.Tensor] = []
+
+
+def remembers_the_images(model: Any, loader: Any) -> Any:
+    SEEN.extend(images.clone() for images, _ in loader)
+    return _validated(model, loader)
+
+
+def takes_the_workers_away(model: Any, loader: Any) -> Any:
+    loader.num_workers, loader.prefetch_factor = 0, None
+    return _validated(model, loader)
+
+
+def scans_of_doubles(model: Any, loader: Any) -> Any:
+    mean, hardest = _validated(model, loader)
+    return mean, [scan.double() for scan in hardest]
+
+
+def makes_it_double(model: Any, loader: Any) -> Any:
+    result = _validated(model, loader)
+    model.double()
+    return result
+
+
+def leaves_a_hook(model: Any, loader: Any) -> Any:
+    model.register_forward_hook(lambda *_: None)
+    return _validated(model, loader)
 
 
 def without_workers(model: Any, loader: Any) -> Any:
@@ -408,20 +587,32 @@ WRONG_FIXES: WrongFixes = {
     },
     "10.fix": {
         "a loader without workers": (lambda: loader(num_workers=0), "is a loader, with"),
-        "gc.collect()": (lambda: Collects, "of the 64 recordings. Who still refers"),
+        "gc.collect()": (lambda: Collects, "(there are 64). Who still refers"),
         "a Manager": (lambda: InAManager, "have moved to another process"),
         "all of it in main": (lambda: AllInMain, "in main. That is fine where the"),
-        "files in shared memory": (lambda: in_files("/dev/shm"), "new files in `/dev/shm` take"),
+        "files in shared memory": (lambda: in_files("/dev/shm"), "MB of shared memory are new"),
         "a worker that ends": (lambda: EndsItsWorker, "ended with exit code 3. Which of your"),
-        "the wrong entry": (lambda: TheLastOne, "What does `load` return for each index?"),
+        "the wrong entry": (lambda: TheLastOne, "What does `__getitem__` return for each"),
         "half the samples": (lambda: ThirtyTwo, "32 of 64 samples came"),
         "a slot for each of two workers": (lambda: InOneSlotEach, "with 4 workers under fork"),
+        "each at another's index": (lambda: Swapped, "64 of 64 samples are not the loudness"),
+        "lru_cache of 24": (lambda: LastTwentyFour, "Who still refers"),
+        "a third of them kept": (lambda: EveryThird, "Who still refers"),
+        "a memfd": (lambda: InADescriptor, "MB of shared memory are new"),
+        "a file without a name": (lambda: InAnUnlinkedFile, "MB of shared memory are new"),
+        "a shared tensor": (lambda: InASharedMapping, "MB of shared memory are new"),
+        "an empty archive": (lambda: RemovesWhatItHasRead, "64 of the 64 files of the archive"),
+        "an archive written anew": (lambda: DecodesInPlace, "files of the archive were changed"),
+        "a descriptor for each": (lambda: OpensAndForgets, "descriptors and threads do in three"),
+        "a thread for each": (lambda: AThreadForEach, "descriptors and threads do in three"),
+        "a Python number": (lambda: APythonNumber, "a batch is `torch.float64, (4,)`"),
+        "double precision": (lambda: InDoublePrecision, "a batch is `torch.float64, (4,)`"),
         "an object": (lambda: BoundedRecordings(()), "not an object of it"),
         "a function": (lambda: validate, "the check takes a class"),
     },
     "10.transfer": {
         "clone() alone": (lambda: copies_the_scans, "the graphs of 16 batches are alive"),
-        "item() alone": (lambda: takes_the_number, "still in shared memory, and no graph"),
+        "item() alone": (lambda: takes_the_number, "MB of tensors are alive"),
         "zero workers": (lambda: without_workers, "fewer than 16 batches from the `loader`"),
         "no gradient ever after": (
             lambda: switches_off_for_good,
@@ -431,11 +622,17 @@ WRONG_FIXES: WrongFixes = {
         "a frozen model": (lambda: freezes_the_model, "does not require gradients"),
         "a gradient in every parameter": (lambda: leaves_gradients, "have a gradient now"),
         "the last graph": (lambda: keeps_the_last_graph, "still leads to a graph"),
-        "the last view": (lambda: keeps_the_last_view, "Which scan is not a copy?"),
+        "the last view": (lambda: keeps_the_last_view, "Which is not a copy of its own?"),
         "the model trained": (lambda: trains_on, "parameters of the model are not what they were"),
         "an exception": (lambda: raises, "`KeyError: 'loss'` in `raises`"),
         "no scans": (lambda: keeps_none, "0 of 16 hardest scans come back"),
         "another loss": (lambda: last_loss_only, "and should be"),
+        "a copy of each batch": (lambda: copies_the_batch, "MB of tensors are alive"),
+        "a list of all images": (lambda: remembers_the_images, "MB of tensors are alive"),
+        "the loader's workers": (lambda: takes_the_workers_away, "fewer than 16 batches from"),
+        "doubles": (lambda: scans_of_doubles, "0 of 16 hardest scans come back"),
+        "a model of doubles": (lambda: makes_it_double, "are not what they were"),
+        "a hook": (lambda: leaves_a_hook, "settings, hooks or parts"),
     },
 }
 
@@ -453,6 +650,10 @@ RIGHT_ANSWERS: RightAnswers = {
         "a cache that is emptied": lambda: ForgetsAll,
         "a mapped file": lambda: Mapped,
         "files on disk": lambda: in_files(None),
+        "lru_cache of 16": lambda: LastSixteen,
+        "a table of the samples": lambda: KnowsTheNumbers,
+        "a thread that ends": lambda: ReadsInAThread,
+        "another base class": lambda: WithoutTheClass,
     },
     "10.transfer": {
         "no_grad": lambda: with_no_grad,
@@ -482,13 +683,13 @@ OTHER_OUTCOMES: OtherOutcomes = {
         "lru_cache with a large one": (lambda: BoundedByCount, "Not yet", "Who still refers"),
         "a bound of a hundred": (lambda: TenAtRandom, "Not yet", "what bounds their number"),
         "a dict of the class": (lambda: OneForTheClass, "Not yet", "Who still refers"),
-        "blocks of shared memory": (lambda: InSharedMemory, "Not yet", "files in `/dev/shm` take"),
+        "blocks of shared memory": (lambda: InSharedMemory, "Not yet", "MB of shared memory"),
     },
     "10.transfer": {
         "the starter": (lambda: validate, "Not attempted", "still the one from above"),
         "gc.collect()": (lambda: collects, "Not yet", "the graphs of 16 batches"),
         "del": (lambda: deletes, "Not yet", "the graphs of 16 batches"),
         "empty_cache()": (lambda: empties_the_gpu, "Not yet", "the graphs of 16 batches"),
-        "detach()": (lambda: detaches, "Not yet", "still in shared memory"),
+        "detach()": (lambda: detaches, "Not yet", "MB of tensors are alive"),
     },
 }

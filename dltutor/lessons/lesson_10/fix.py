@@ -5,28 +5,34 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from torch.utils.data import DataLoader
+import torch
+from torch.utils.data import DataLoader, Sampler
 
 from dltutor.display.stack import MB
 from dltutor.failures.growing_cache import CachedRecordings
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
+from dltutor.lessons.kit.forms import a_fixed_class, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
 from dltutor.system import processes
 
 EPOCHS: Final = 3
-LIMIT: Final = 24  # MB that anything may grow by
+LIMIT: Final = (
+    26  # MB that anything may grow by: 16 recordings, and 7 MB that a worker needs anyway
+)
+_PILE: Final = 64  # descriptors and threads that may come, of all processes together
 _RECORDINGS: Final = 64
 _LENGTH: Final = 300_000  # numbers in each
 _EACH: Final = _LENGTH * 4 / MB  # MB of one in memory
@@ -40,15 +46,37 @@ class Ran:
 
     Args:
         ends: Of each run, by its number of workers.
-        epochs: What each epoch of each run brought, likewise.
-        expected: The right samples, in the order of the files.
-        grew: "worker", "main", "others" or "files" -> by how many MB, in the run with two workers.
+        epochs: What each epoch of each run brought, likewise, in the order of the files.
+        expected: The right samples, in the same order.
+        grew: Each key of `_GREW` -> by how many MB, and "pile" by how many descriptors and threads,
+            in the run with two workers.
+        odd: A batch of another kind than the given class's, in words, or nothing.
+        changed: Recordings that are not the files that they were.
+        left: Names of new files in `/dev/shm`.
     """
 
     ends: dict[int, Ending]
     epochs: dict[int, list[list[float]]]
     expected: list[float]
     grew: dict[str, float]
+    odd: str = ""
+    changed: int = 0
+    left: tuple[str, ...] = ()
+
+
+class _Order(Sampler[int]):
+    """A new order in each epoch, as with `shuffle=True`, that can be looked up."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self.order: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __iter__(self) -> Iterator[int]:
+        self.order = torch.randperm(len(self)).tolist()
+        return iter(self.order)
 
 
 def gather(answer: Any) -> Ran:
@@ -59,44 +87,70 @@ def gather(answer: Any) -> Ran:
     for loudness, path in enumerate(paths, start=1):
         np.save(path, loudness * numbers)
     expected = [float(np.abs(np.load(path).astype(np.float32)).mean()) for path in paths]
+    archive, shm = [*map(_stamp, paths)], _names()
     growth, ends, brought = _Growth(), dict[int, Ending](), dict[int, list[list[float]]]()
+    odd: list[str] = []
     dataset = made(answer, paths, call=f"{answer.__name__}(paths)", within=_MAKING)
     growth.begin()
+    sampler = _Order(dataset)
+
+    def epoch(loader: DataLoader[Any]) -> None:
+        came: list[float] = []
+        for number, batch in enumerate(loader):
+            if not (torch.is_tensor(batch) and batch.dtype is torch.float32 and batch.ndim == 1):
+                tensor = torch.is_tensor(batch)
+                odd.append(f"{batch.dtype}, {tuple(batch.shape)}" if tensor else shown(batch))
+                return
+            came.extend(batch.tolist())
+            if loader.num_workers == 2 and number % _READ_EVERY == 0:
+                growth.read()
+        if len(came) == len(sampler.order):
+            came = [value for _, value in sorted(zip(sampler.order, came, strict=True))]
+        brought[loader.num_workers].append(came)
+
     for workers in (2, 0, 4):
         brought[workers] = []
         ends[workers] = run_loader(
             dataset,
-            partial(_epoch, brought[workers], growth if workers == 2 else None),
+            epoch,
             workers=workers,
             within=_WITHIN if workers == 2 else _BRIEFLY,
             epochs=EPOCHS if workers == 2 else 1,
             batch_size=4,
-            shuffle=True,
+            sampler=sampler,
             persistent_workers=workers > 0,
+            worker_init_fn=growth.note_start,
         )
-        if ends[workers].end != "finished" or max(growth.most.values()) > LIMIT:
+        if odd or ends[workers].end != "finished" or max(growth.most.values()) > LIMIT:
             break
-    return Ran(ends, brought, expected, growth.most)
+    changed = sum(_stamp(path) != was for path, was in zip(paths, archive, strict=True))
+    left = tuple(sorted(_names() - shm))
+    return Ran(ends, brought, expected, growth.most, "".join(odd[:1]), changed, left)
 
 
-def _epoch(brought: list[list[float]], growth: _Growth | None, loader: DataLoader[Any]) -> None:
-    brought.append([])
-    for number, batch in enumerate(loader):
-        if getattr(batch, "ndim", 0) != 1:
-            raise TypeError("a sample must stay what it was: a tensor with one number")
-        brought[-1].extend(batch.tolist())
-        if growth and number % _READ_EVERY == 0:
-            growth.read()
+def _names() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("*") if path.name[:6] != "torch_"}
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    with suppress(OSError):
+        found = os.stat(path)
+        return found.st_ino, found.st_size, found.st_mtime_ns
+    return ()
 
 
 class _Growth:
-    """By how many MB workers, main, other processes and files in `/dev/shm` grow from now on."""
+    """By how much workers, main, other processes and shared memory grow from now on.
+
+    A worker's growth counts from before its first sample, all else's from before the dataset.
+    """
 
     def __init__(self) -> None:
         gc.collect()
         gc.freeze()  # a later collection would copy what main shares with the kernel
-        self.files: set[int] = set(_files())
+        self.starts = torch.zeros(4).share_memory_()  # type: ignore[no-untyped-call]  # MB of each worker before its first sample
         self.others: set[int | None] = set()
+        self.files = set(_files([os.getpid()]))
         self.first = self._sizes()
         self.most: dict[str, float] = {}
 
@@ -105,6 +159,9 @@ class _Growth:
         self.others = {child.pid for child in multiprocessing.active_children()}
         self.read()
 
+    def note_start(self, worker: int) -> None:
+        self.starts[worker] = _held([os.getpid()])
+
     def read(self) -> None:
         for what, size in self._sizes().items():
             grown = size - self.first.setdefault(what, size)
@@ -112,58 +169,99 @@ class _Growth:
 
     def _sizes(self) -> dict[str, float]:
         workers = {child.pid for child in multiprocessing.active_children()} - self.others
-        files = _files()
+        others = processes.descendants(os.getpid()) - workers
+        every = [os.getpid(), *workers, *others]
+        files = _files(every)
         sizes = {
             "main": _held([os.getpid()]),
-            "others": _held(processes.descendants(os.getpid()) - workers),
-            "files": sum(files[inode] for inode in files.keys() - self.files),
+            "others": _held(others),
+            "shared": max(
+                _held(every, "Pss_Shmem"), sum(files[inode] for inode in files.keys() - self.files)
+            ),
         }
-        return {"worker": _held(workers) / len(workers), **sizes} if workers else sizes
+        if workers:
+            self.first["worker"] = float(self.starts.sum()) / len(workers)
+            sizes["worker"] = _held(workers) / len(workers)
+            sizes["pile"] = sum(map(_pile, every))
+        return sizes
 
 
-def _held(pids: Iterable[int | None]) -> float:
+def _held(pids: Iterable[int | None], field: str = "Private_Dirty") -> float:
     # MB that processes have written and share with nobody; files that they map are left out.
     held = 0
     for pid in pids:
         with suppress(OSError):  # it has ended
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-            held += sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
+            held += sum(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
     return held * 1024 / MB
 
 
-def _files() -> dict[int, float]:
-    # Inode -> MB of what has a name in /dev/shm; torch's own come and go.
+def _pile(pid: int | None) -> int:
+    with suppress(OSError):
+        return sum(len(os.listdir(f"/proc/{pid}/{kind}")) for kind in ("fd", "task"))
+    return 0
+
+
+def _files(pids: Iterable[int | None]) -> dict[int, float]:
+    # Inode -> MB of what lies in memory as a file, with a name in /dev/shm or only a descriptor;
+    # torch's own come and go.
+    opened = (path for pid in pids for path in Path(f"/proc/{pid}/fd").glob("*"))
     sizes = {}
-    for path in Path("/dev/shm").rglob("*"):
+    for path in chain(Path("/dev/shm").rglob("*"), opened):
         with suppress(OSError):
-            if path.is_file() and not path.name.startswith("torch_"):
-                sizes[path.stat().st_ino] = path.stat().st_blocks * 512 / MB
+            name = os.readlink(path) if path.is_symlink() else str(path)
+            if name.startswith(("/dev/shm/", "/memfd:")) and "/torch_" not in name:
+                found = path.stat()
+                if stat.S_ISREG(found.st_mode):
+                    sizes[found.st_ino] = found.st_blocks * 512 / MB
     return sizes
 
 
 _GREW: Final = {
     "main": "making your dataset took {mb} in main. That is fine where the archive fits into "
     "memory, since forked workers share it; this one does not.",
-    "worker": "each worker grew by {mb} in three epochs, as much as {recordings} of the 64 "
-    "recordings. Who still refers to a recording when its sample is done, and what bounds their "
+    "shared": "{mb} of shared memory are new: files in `/dev/shm`, a `memfd`, or a mapping that "
+    "processes share. What lies there lies in memory. What bounds it?",
+    "worker": "each worker grew by {mb} in three epochs, as much as {recordings} recordings (there "
+    "are 64). Who still refers to a recording when its sample is done, and what bounds their "
     "number?",
     "others": "the workers stay small, and what else your code started grew by {mb}. The "
     "recordings have moved to another process. What bounds them there?",
-    "files": "the workers stay small, and new files in `/dev/shm` take {mb}. What lies there lies "
-    "in memory. What bounds it?",
 }
 
 
 def judge(ran: Ran) -> Result:
     """Correct if all samples came, from any number of workers, and nothing grew."""
+    if ran.changed:
+        not_yet(
+            f"{ran.changed} of the {_RECORDINGS} files of the archive were changed or removed. "
+            "Others read them, too."
+        )
+    if ran.odd:
+        not_yet(
+            f"a batch is `{ran.odd}`. With the class above, a batch of four is `torch.float32, "
+            "(4,)`. What does `__getitem__` return?"
+        )
     for workers, end in ran.ends.items():
-        ended_well(end, where(workers), died="Which of your lines ends a process?")
+        ended_well(
+            end,
+            where(workers),
+            hung="What keeps your class there?",
+            died="Which of your lines ends a process?",
+        )
         for came in ran.epochs[workers]:
             _every_sample_came(came, ran.expected, where(workers))
     for what, text in _GREW.items():
         mb = ran.grew[what]
         if mb > LIMIT:
-            not_yet(text.format(mb=f"{mb:.0f} MB", recordings=f"{mb / _EACH:.0f}"))
+            left = f" `{ran.left[0]}` is still there, one of {len(ran.left)}." if ran.left else ""
+            told = text.format(mb=f"{mb:.0f} MB", recordings=f"{mb / _EACH:.0f}")
+            not_yet(told + left * (what == "shared"))
+    if ran.grew["pile"] > _PILE:
+        not_yet(
+            f"no memory piles up, but {ran.grew['pile']:.0f} descriptors and threads do in three "
+            "epochs. Who closes or joins them?"
+        )
     return correct(
         f"All {_RECORDINGS} samples are right in each of {EPOCHS} epochs with two workers, without "
         f"workers, and with four. No worker grew by more than {LIMIT} MB, and nothing else did."
@@ -173,11 +271,11 @@ def judge(ran: Ran) -> Result:
 def _every_sample_came(came: list[float], expected: list[float], where: str) -> None:
     if len(came) != len(expected):
         not_yet(f"{where}, {len(came)} of {len(expected)} samples came in an epoch.")
-    right = np.isclose(sorted(came), sorted(expected), rtol=1e-4)
-    if not right.all():
+    wrong = int((~np.isclose(came, expected, rtol=1e-4)).sum())
+    if wrong:
         not_yet(
-            f"{where}, {int((~right).sum())} of {len(expected)} samples are not the loudness of "
-            "their recording. What does `load` return for each index?"
+            f"{where}, {wrong} of {len(expected)} samples are not the loudness of their recording. "
+            "What does `__getitem__` return for each index?"
         )
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.gauge import MEGABYTE, Gauge
+from dltutor.display.stack import MB
 from dltutor.lessons.kit.endings import Ending, ended_well, ending
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_function, shown
@@ -21,7 +21,7 @@ from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.observation import observe
 
 _SIDE, _BATCH, _BATCHES = 64, 16, 16
-_MB: Final = _BATCH * 3 * _SIDE * _SIDE * 4 / MEGABYTE  # of the images of a batch
+_MB: Final = _BATCH * 3 * _SIDE * _SIDE * 4 / MB  # of the images of a batch
 _WITHIN: Final = 20  # seconds
 _SEED: Final = 41
 _FEW: Final = 4  # batches that may be alive: the one in the loop, and some on their way out
@@ -70,14 +70,14 @@ class Validated:
     Args:
         end: How it ended.
         graphs: Of how many batches a graph was alive, after the last, and after the return.
-        shared: MB of batches in shared memory, likewise.
+        kept: MB of all tensors that are alive in this process, likewise.
         wrong: What is wrong with the result, in a sentence, or nothing.
         harm: What of the model is not as before, likewise.
     """
 
     end: Ending
     graphs: tuple[float, ...] = ()
-    shared: tuple[float, ...] = ()
+    kept: tuple[float, ...] = ()
     wrong: str = ""
     harm: str = ""
 
@@ -91,7 +91,6 @@ class _Saved:
 class _Watched(DataLoader[Any]):
     """A loader that notes what is alive with its second batch, and after its last."""
 
-    gauge: Gauge
     saved: WeakSet[_Saved]
     notes: list[tuple[int, float]]
 
@@ -104,7 +103,7 @@ class _Watched(DataLoader[Any]):
         self.note()
 
     def note(self) -> None:
-        self.notes.append((len(self.saved), self.gauge.shared()))
+        self.notes.append((len(self.saved), _alive()))
 
     def pack(self, tensor: torch.Tensor) -> _Saved:
         saved = _Saved(tensor)
@@ -112,12 +111,28 @@ class _Watched(DataLoader[Any]):
         return saved
 
 
+def _alive() -> float:
+    # MB of the tensors made since `gc.freeze()`, a view with all that it keeps.
+    tensors = (each for each in gc.get_objects() if type(each) is torch.Tensor)
+    storages = {each.untyped_storage().data_ptr(): each.untyped_storage() for each in tensors}
+    return sum(storage.nbytes() for storage in storages.values()) / MB
+
+
+def _state(model: nn.Module) -> dict[str, Any]:
+    # What a validation may not change: settings, and how many hooks, modules and so on there are.
+    return {
+        f"{name}.{key}": len(value) if isinstance(value, dict) else value
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+    }
+
+
 def gather(answer: Any) -> Validated:
     """One validation of 16 batches, by two workers."""
     model = make_model()
     watched = _Watched(Scans(_SEED), _BATCH, num_workers=2, multiprocessing_context="fork")
-    watched.gauge, watched.saved, watched.notes = Gauge(), WeakSet(), []
-    before = [each.detach().clone() for each in model.state_dict().values()]
+    watched.saved, watched.notes = WeakSet(), []
+    before, state = [each.detach().clone() for each in model.parameters()], _state(model)
 
     def run(_: DataLoader[Any]) -> Any:
         with torch.autograd.graph.saved_tensors_hooks(watched.pack, lambda kept: kept.tensor):
@@ -129,12 +144,12 @@ def gather(answer: Any) -> Validated:
     gc.collect()
     gc.freeze()  # the answer's own collections are quick then
     seen = observe(watched, consume=run, deadline=_WITHIN)
-    if seen.end != "finished" or len(watched.notes) < 3:
+    if seen.end != "finished" or len(watched.notes) < 3 or watched.num_workers != 2:
         return Validated(ending(seen))
     (one, _), *_, last, left = watched.notes
-    graphs, shared = zip(last, left, strict=True)
+    graphs, kept = zip(last, left, strict=True)
     each = tuple(count / max(one, 1) for count in graphs)
-    return Validated(ending(seen), each, shared, _wrong(seen.result), _harm(model, before))
+    return Validated(ending(seen), each, kept, _wrong(seen.result), _harm(model, before, state))
 
 
 def _wrong(result: Any) -> str:
@@ -145,7 +160,7 @@ def _wrong(result: Any) -> str:
         right_mean, right = validate(make_model(), DataLoader(Scans(_SEED), _BATCH))
     scans = list(hardest) if isinstance(hardest, (Sequence, torch.Tensor)) else []  # torch.stack
     pairs = zip(scans, right, strict=False)
-    same = sum(isinstance(one, torch.Tensor) and torch.equal(one, other) for one, other in pairs)
+    same = sum(map(_same, *zip(*pairs, strict=True))) if scans else 0
     if same != len(right) or len(scans) != len(right):
         return f"{same} of {len(right)} hardest scans come back as the tensors they were."
     try:
@@ -155,7 +170,11 @@ def _wrong(result: Any) -> str:
     return "" if close else f"the mean loss is {shown(mean)} and should be {right_mean:.4f}."
 
 
-def _harm(model: nn.Module, before: list[torch.Tensor]) -> str:
+def _same(one: Any, other: torch.Tensor) -> bool:
+    return isinstance(one, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+
+
+def _harm(model: nn.Module, before: list[torch.Tensor], state: dict[str, Any]) -> str:
     mine = list(model.parameters())
     if not torch.is_grad_enabled():
         return "gradients are still switched off when your function has returned."
@@ -163,10 +182,12 @@ def _harm(model: nn.Module, before: list[torch.Tensor]) -> str:
         return "a parameter of the model does not require gradients any more."
     if not all(module.training for module in model.modules()):
         return "the model came in training mode, and is left in `eval()`."
-    if not all(map(torch.equal, model.state_dict().values(), before)):
+    if not all(map(_same, mine, before)):
         return "the parameters of the model are not what they were. A validation trains nothing."
     if any(each.grad is not None for each in mine):
         return "parameters of the model have a gradient now, which the next training step adds to."
+    if _state(model) != state:
+        return "the model has other settings, hooks or parts than before."
     return ""
 
 
@@ -180,31 +201,31 @@ def judge(seen: Validated) -> Result:
         )
     if seen.wrong:
         not_yet(seen.wrong)
-    (graphs, left_graphs), (shared, left_shared) = seen.graphs, seen.shared
+    (graphs, left_graphs), (kept, left) = seen.graphs, seen.kept
     if graphs > _FEW:
         not_yet(
             f"after the last batch the graphs of {graphs:.0f} batches are alive, with all that a "
             "backward pass would need. Which variable leads to them?"
         )
-    if shared > _FEW * _MB:
+    if kept > _FEW * _MB:
         not_yet(
-            f"after the last batch {shared:.0f} MB of batches are still in shared memory, and no "
-            "graph holds them. What of a batch do you keep, and what does it share with the rest?"
+            f"after the last batch {kept:.0f} MB of tensors are alive, {_MB:.1f} for each batch, "
+            "and no graph holds them. What of a batch do you keep, and what does that keep?"
         )
     if left_graphs:
         not_yet(
             "nothing piles up in the loop. But what your function returns still leads to a graph: "
             "that of the last batch. Is the mean loss a number, or a tensor that can go backward?"
         )
-    if left_shared > _MB / 2:
+    if left > 1.5 * _MB:
         not_yet(
-            f"nothing piles up in the loop. But what your function returns holds {left_shared:.1f} "
-            "MB of batches in shared memory. Which scan is not a copy?"
+            f"nothing piles up in the loop. But {left:.1f} MB of tensors are left when your "
+            f"function has returned, and the scans have {_MB:.1f}. Which is not a copy of its own?"
         )
     if seen.harm:
         not_yet(f"nothing is kept. But {seen.harm}")
     return correct(
-        f"{_BATCHES} batches went by, and none was kept: no graph, nothing in shared memory. The "
+        f"{_BATCHES} batches went by, and none was kept: no graph, no view, no copy. The "
         "mean loss and the hardest scans are right, and the model is as it was."
     )
 
