@@ -18,7 +18,7 @@ from dltutor.lessons.kit.checking import check, verdict
 from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.lesson_00 import fix
-from dltutor.lessons.lesson_00.fix import LEVELS, Epoch, Pairs
+from dltutor.lessons.lesson_00.fix import LEVELS, Pairs, Run
 from dltutor.observation import Observation, machine
 from notebooks import NOTEBOOKS, read
 
@@ -126,8 +126,8 @@ PAIRS = tuple(itertools.pairwise(LEVELS))
 
 
 def told(**differs: Any) -> Result:
-    epoch = Epoch(LEVELS, 2, len(PAIRS), PAIRS, Ending("finished", 6), 1, LEVELS)
-    return verdict(lambda: fix.judge((epoch, dataclasses.replace(epoch, **differs))))
+    run = Run(LEVELS, 2, 16, (PAIRS,), Ending("finished", 6), tuple(map(repr, LEVELS)))
+    return verdict(lambda: fix.judge((run, dataclasses.replace(run, **differs))))
 
 
 def test_all_pairs_once_and_in_order_are_correct() -> None:
@@ -138,20 +138,28 @@ def test_all_pairs_once_and_in_order_are_correct() -> None:
 @pytest.mark.parametrize(
     ("differs", "text"),
     [
-        ({"pairs": PAIRS[:-1]}, "15 of 16 pairs came from 17 levels. (49, 47) did not."),
-        ({"pairs": PAIRS[::-1]}, "in another order"),
-        ({"pairs": (*PAIRS, PAIRS[-1])}, "(49, 47) came once too often"),
-        ({"pairs": (*PAIRS, (47, 52))}, "as sample 16 came (47, 52), which are not"),
+        ({"epochs": (PAIRS[:-1],)}, "15 of 16 pairs came from 17 levels. (49, 47) did not."),
+        ({"epochs": (PAIRS[::-1],)}, "in another order"),
+        ({"epochs": ((*PAIRS, PAIRS[-1]),)}, "(49, 47) came once too often"),
+        ({"epochs": ((*PAIRS, (47, 52)),)}, "As sample 16 came (47, 52), which is not"),
         ({"promised": 17}, "StopIteration for its end"),
-        ({"left": LEVELS[1:]}, "it had 17 levels and has 16"),
-        ({"workers": 4, "pairs": PAIRS[1:]}, "With 4 workers, 15 of 16 pairs"),
-        ({"number": 2, "pairs": ()}, "in a second epoch, 0 of 16 pairs"),
+        ({"left": ("52", "55")}, "`levels[2]` was 61 and is nothing"),
+        ({"left": (*map(repr, LEVELS), "0")}, "`levels[17]` was nothing and is 0"),
+        ({"left": tuple(map(repr, map(float, LEVELS)))}, "`levels[0]` was 52 and is 52.0"),
+        ({"workers": 4, "epochs": (PAIRS[1:],)}, "With 4 workers, 15 of 16 pairs"),
+        ({"epochs": (PAIRS, PAIRS, (), PAIRS)}, "in epoch 3, 0 of 16 pairs"),
         (
-            {"run": Ending("raised", 6, kind="IndexError", error="`IndexError`."), "promised": 17},
-            "then `IndexError`. The loader asks for as many samples as `__len__` promises: 17.",
+            {
+                "ending": Ending("raised", 6, kind="IndexError", error="`IndexError`."),
+                "promised": 17,
+            },
+            "16 of 16 pairs came from 17 levels, then `IndexError`. `__len__` promises 17 samples.",
         ),
-        ({"run": Ending("worker died", 6, fates="W0 killed by SIGKILL")}, "W0 killed by SIGKILL"),
-        ({"run": Ending("hung", 6, stood="W0 stood at a.py.")}, "W0 stood at a.py."),
+        (
+            {"ending": Ending("worker died", 6, fates="W0 killed by SIGKILL")},
+            "W0 killed by SIGKILL",
+        ),
+        ({"ending": Ending("hung", 6, stood="W0 stood at a.py.")}, "W0 stood at a.py."),
     ],
 )
 def test_each_thing_that_can_go_wrong_is_told(differs: dict[str, Any], text: str) -> None:
@@ -160,7 +168,7 @@ def test_each_thing_that_can_go_wrong_is_told(differs: dict[str, Any], text: str
 
 
 def test_an_exception_of_the_answer_is_told_as_its_own() -> None:
-    result = told(run=Ending("raised", 6, kind="KeyError", error="`KeyError: 3` in `f`."))
+    result = told(ending=Ending("raised", 6, kind="KeyError", error="`KeyError: 3` in `f`."))
     assert result.outcome is Outcome.ERROR
     assert "`KeyError: 3` in `f`." in result.text
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from answers import RightAnswers, WrongFixes
 from dltutor.lessons.lesson_00.fix import Pairs
@@ -216,6 +216,99 @@ class Misspelt(Fixed):
         return self.level[index]  # type: ignore[attr-defined]
 
 
+class Streams(IterableDataset[Any]):
+    """Nothing was said of `__len__`; all comes from one worker."""
+
+    def __init__(self, levels: Any) -> None:
+        self.levels = levels
+
+    def __iter__(self) -> Any:
+        worker = get_worker_info()
+        return iter(()) if worker and worker.id else itertools.pairwise(self.levels)
+
+
+class TakesItsTime(Fixed):
+    def __init__(self, levels: Any) -> None:
+        time.sleep(2)
+        super().__init__(levels)
+
+
+class Narrow(Fixed):
+    def __init__(self, levels: Any) -> None:
+        super().__init__(np.array(levels).astype(np.int8))
+
+
+class Rounded(Fixed):
+    def __init__(self, levels: Any) -> None:
+        super().__init__(torch.tensor(levels, dtype=torch.bfloat16))
+
+
+class OnlyIfTrue(Fixed):
+    def __init__(self, levels: Any) -> None:
+        super().__init__([level for level in levels if level])
+
+
+class WithoutASign(Fixed):
+    def __init__(self, levels: Any) -> None:
+        super().__init__([abs(level) for level in levels])
+
+
+class TheFirstTwenty(Fixed):
+    def __init__(self, levels: Any) -> None:
+        super().__init__(levels[:20])
+
+
+class WearsOut(Fixed):
+    epoch = 0
+
+    def __getitem__(self, index: int) -> Any:
+        self.epoch += index == 0
+        return super().__getitem__(index) if self.epoch < 3 else (0, 0)
+
+
+class ShrinksByAsking(Pairs):
+    asked = 0
+
+    def __len__(self) -> int:
+        self.asked += 1
+        return len(self.levels) - 1 if self.asked < 12 else 0
+
+
+class EmptiesAtItsEnd(Fixed):
+    def __del__(self) -> None:
+        self.levels.clear()  # type: ignore[attr-defined]
+
+
+class MakesFloats(Fixed):
+    def __init__(self, levels: Any) -> None:
+        levels[:] = map(float, levels)
+        super().__init__(levels)
+
+
+class SortsInPlace(Fixed):
+    def __init__(self, levels: Any) -> None:
+        levels.sort()
+        super().__init__(levels)
+
+
+class LaterFirst(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        return self.levels[index + 1], self.levels[index]
+
+
+class ReturnsNothing(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        super().__getitem__(index)
+
+
+class ForgetsItsLength:
+    def __init__(self, levels: Any) -> None:
+        self.levels = levels
+
+    def __getitem__(self, index: int) -> Any:
+        return self.levels[index], self.levels[index + 1]
+
+
 RIGHT_ANSWERS: RightAnswers = {
     "00.predict": {"the letter": lambda: "b", "in capitals": lambda: " B) "},
     "00.read": {
@@ -231,6 +324,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "tensors": lambda: TensorPairs,
         "a tensor for each sample": lambda: TensorSamples,
         "slices of the list": lambda: Slices,
+        "a stream without a length": lambda: Streams,
+        "two seconds to make": lambda: TakesItsTime,
     },
 }
 
@@ -252,29 +347,45 @@ WRONG_FIXES: WrongFixes = {
     },
     "00.fix": {
         "an object instead of the class": (lambda: Pairs([1, 2]), "not an object of it"),
-        "round in a circle": (lambda: RoundInACircle, "as sample 16 came (47, 52), which are not"),
-        "the last level twice": (lambda: LastLevelTwice, "as sample 16 came (47, 47)"),
-        "zeros for what is not there": (lambda: ZerosForTheLast, "as sample 16 came (0, 0)"),
-        "None for what is not there": (lambda: NoneForTheLast, "a sample is None"),
+        "round in a circle": (lambda: RoundInACircle, "As sample 16 came (47, 52), which is"),
+        "the last level twice": (lambda: LastLevelTwice, "As sample 16 came (47, 47)"),
+        "zeros for what is not there": (lambda: ZerosForTheLast, "As sample 16 came (0, 0)"),
+        "None for what is not there": (
+            lambda: NoneForTheLast,
+            "`__getitem__` returned None. `__len__` promises 17",
+        ),
         "the last pair twice": (lambda: LastPairTwice, "(49, 47) came once too often"),
         "the epoch ended by hand": (lambda: EndsTheEpoch, "StopIteration"),
         "one level cut off": (lambda: CutsTheLevels, "14 of 16 pairs came from 17 levels, then `I"),
         "two less": (lambda: PromisesTooFew, "(49, 47) did not"),
-        "16 written down": (lambda: PromisesSixteen, "10 of 11 pairs came from 12 levels, then `I"),
+        "16 written down": (lambda: PromisesSixteen, "With 0 workers, 16 of 39 pairs"),
         "one level for a sample": (lambda: OneLevelOnly, "must be two numbers"),
         "from the end": (lambda: Backwards, "in another order"),
-        "right in a worker only": (lambda: OnlyInAWorker, "With 0 workers, 0 of 11 pairs"),
-        "right in two workers only": (lambda: OnlyForTwoWorkers, "With 4 workers, 8 of 16 pairs"),
-        "the next of each level": (lambda: NextOfEachLevel, "With 0 workers, 9 of 11 pairs"),
+        "right in a worker only": (lambda: OnlyInAWorker, "With 0 workers, 0 of 39 pairs"),
+        "right in two workers only": (lambda: OnlyForTwoWorkers, "With 4 workers, 20 of 39 pairs"),
+        "the next of each level": (lambda: NextOfEachLevel, "With 0 workers, "),
         "the first place of each level": (lambda: FindsTheLevel, "With 0 workers, "),
-        "an iterator, used up": (lambda: UsedUp, "in a second epoch, 0 of 11 pairs"),
-        "the list emptied": (lambda: TakesTheList, "it had 17 levels and has 0"),
+        "an iterator, used up": (lambda: UsedUp, "in epoch 2, 0 of 39 pairs"),
+        "the list emptied": (lambda: TakesTheList, "`levels[0]` was 52 and is nothing"),
         "an exit in a worker": (lambda: Exits, "ended with exit code 3"),
         "a kill in a worker": (lambda: KillsItsWorker, "killed by SIGKILL"),
         "a sleep": (lambda: Sleeps, "did not end within 6 s"),
         "takes nothing": (lambda: NeedsNoLevels, "takes 1 positional argument"),
         "half a length": (lambda: NoLength, "'float' object cannot be interpreted as an integer"),
         "a slip": (lambda: Misspelt, "has no attribute 'level'"),
-        "the hour before": (lambda: LooksBack, "as sample 0 came (47, 52)"),
+        "the hour before": (lambda: LooksBack, "As sample 0 came (47, 52)"),
+        "numbers of 8 bits": (lambda: Narrow, "With 0 workers, "),
+        "rounded numbers": (lambda: Rounded, "With 0 workers, "),
+        "no zeros": (lambda: OnlyIfTrue, "With 0 workers, "),
+        "no signs": (lambda: WithoutASign, "With 0 workers, "),
+        "the first twenty": (lambda: TheFirstTwenty, "With 0 workers, 19 of 39 pairs"),
+        "worn out in the third epoch": (lambda: WearsOut, "in epoch 3, 0 of 1 pairs"),
+        "shorter each time it is asked": (lambda: ShrinksByAsking, "0 of 1 pairs came from 2"),
+        "emptied at its end": (lambda: EmptiesAtItsEnd, "`levels[0]` was 52 and is nothing"),
+        "floats in the list": (lambda: MakesFloats, "`levels[0]` was 52 and is 52.0"),
+        "sorted in place": (lambda: SortsInPlace, "`levels[0]` was 52 and is 47"),
+        "the later one first": (lambda: LaterFirst, "As sample 0 came (55, 52)"),
+        "no return": (lambda: ReturnsNothing, "`__getitem__` returned None. `__len__` promises 16"),
+        "no length": (lambda: ForgetsItsLength, "has no len()"),
     },
 }

@@ -80,7 +80,7 @@ def choice(right: str, feedback: Mapping[str, str]) -> Grader[str]:
             not_attempted(f"set the variable to one of {options}.")
         chosen = letter(answer) or ""
         if chosen not in feedback:
-            not_yet(f"{shown(answer)} is none of the options. Choose one of {options}.")
+            not_yet(f"{shown(answer)} is none of the options. Choose the letter of one: {options}.")
         return chosen
 
     def judge(chosen: str) -> Result:
