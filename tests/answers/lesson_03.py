@@ -608,7 +608,7 @@ WRONG_FIXES: WrongFixes = {
         "one executor for all": (lambda: TriesInAnExecutor, "that can be decoded, and only"),
         "tried in the worker": (lambda: TriesInTheWorker, "may not start processes"),
         "until the first death": (lambda: StopsAtTheFirst, "Of 2 deadly frames, 1 were set aside"),
-        "signals only": (lambda: SignalsOnly, "Of 2 deadly frames, 0"),
+        "signals only": (lambda: SignalsOnly, "Of 1 deadly frames, 0"),
         "a blank frame": (
             lambda: Placeholder,
             "2 of 4 samples are no frame of the film. The first is `uint8 (64,)`",
@@ -656,7 +656,7 @@ WRONG_FIXES: WrongFixes = {
         "paths used up": (lambda: UsesUpThePaths, "pop index out of range"),
         "one epoch only": (
             lambda: OneEpochOnly,
-            "In the second epoch, 1 of 1 samples are no frame",
+            "In the second epoch, 2 of 2 samples are no frame",
         ),
         "nothing in W3": (lambda: NothingInTheFourth, "1 of 4 samples are no frame of the film"),
         "as bytes": (lambda: AsBytes, "The first is `bytes`; a frame is `uint8 (64,)`"),

@@ -28,9 +28,9 @@ from dltutor.observation.texts import fate
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
     ("segfault", 4, (0, 3), 2),  # what its decoder does, frames, the deadly ones, workers
-    ("exit", 6, (1, 5), 4),  # a frame for each worker
+    ("exit", 5, (1,), 4),  # a frame for each worker
     ("killed", 2, (0,), 2),
-    ("abort", 2, (1,), 0),
+    ("abort", 3, (1,), 0),
 )
 _SIGNALS: Final = {"killed": signal.SIGKILL, "segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
 _IN_WORDS: Final = {"SEGMENTATION FAULT": "SIGSEGV", "ABORTED": "SIGABRT"}
