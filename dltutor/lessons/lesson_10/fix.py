@@ -29,9 +29,8 @@ from dltutor.lessons.kit.running import made
 from dltutor.system import processes
 
 EPOCHS: Final = 3
-LIMIT: Final = (
-    26  # MB that anything may grow by: 16 recordings, and 7 MB that a worker needs anyway
-)
+# MB that anything may grow by: 16 recordings, and the 7 that a worker needs anyway.
+LIMIT: Final = 26
 _PILE: Final = 64  # descriptors and threads that may come, of all processes together
 _RECORDINGS: Final = 64
 _LENGTH: Final = 300_000  # numbers in each
@@ -148,7 +147,8 @@ class _Growth:
     def __init__(self) -> None:
         gc.collect()
         gc.freeze()  # a later collection would copy what main shares with the kernel
-        self.starts = torch.zeros(4).share_memory_()  # type: ignore[no-untyped-call]  # MB of each worker before its first sample
+        # MB of each worker before its first sample.
+        self.starts = torch.zeros(4).share_memory_()  # type: ignore[no-untyped-call]
         self.others: set[int | None] = set()
         self.files = set(_files([os.getpid()]))
         self.first = self._sizes()
