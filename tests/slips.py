@@ -19,7 +19,8 @@ def _worker() -> int | None:
 WHEN: dict[str, Callable[[int, int], bool]] = {
     "at the first index": lambda index, length: index == 0,
     "at the last index": lambda index, length: index == length - 1,
-    "without workers": lambda index, length: _worker() is None,
+    # Each second one: all of them together would only be another order, which may be right.
+    "without workers": lambda index, length: _worker() is None and index % 2 == 0,
     "in W0": lambda index, length: _worker() == 0,
     "in W3": lambda index, length: _worker() == 3,
 }
