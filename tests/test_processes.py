@@ -217,9 +217,9 @@ open(path, "w").close()
 """
 
 
-@pytest.mark.parametrize(("takes", "tidied"), [(0.2, True), (600, False)])
+@pytest.mark.parametrize(("takes", "tidied"), [(1.5, True), (600, False)])
 @pytest.mark.parametrize("name", ["multiprocessing.resource_tracker", "torch_shm_manager"])
-def test_those_that_tidy_up_get_a_second_and_no_more(
+def test_those_that_tidy_up_get_four_seconds_and_no_more(
     name: str, takes: float, tidied: bool, tmp_path: Path
 ) -> None:
     process, _ = start(TIDIER, str(tmp_path / "tidied"), str(takes), name)

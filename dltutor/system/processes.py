@@ -22,7 +22,7 @@ _SET_SUBREAPER: Final = 36
 _GET_SUBREAPER: Final = 37
 
 _PATIENCE: Final = 10.0  # seconds for killed processes to be gone
-_TIDY: Final = 1.0  # seconds for those that tidy up after others
+_TIDY: Final = 4.0  # seconds for those that tidy up after others: on a busy machine they need them
 # They end by themselves once nobody is left to serve, and unlink what was left in /dev/shm.
 _TIDIERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _SHM: Final = Path("/dev/shm")
@@ -75,7 +75,7 @@ def end(*pids: int, spare: Iterable[int] = ()) -> set[int]:
     """Kill processes and all that descend from them, and wait until they are gone, 10 s at most.
 
     Each is stopped before it is killed, so that none starts another meanwhile. Resource trackers
-    and torch's shared-memory managers get a second to end by themselves, as they do when nobody
+    and torch's shared-memory managers get four seconds to end by themselves, as they do when nobody
     is left to serve: they tidy up. Children of this process are reaped; those that
     multiprocessing started, by multiprocessing.
 
