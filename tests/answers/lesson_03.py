@@ -656,7 +656,7 @@ WRONG_FIXES: WrongFixes = {
         "paths used up": (lambda: UsesUpThePaths, "pop index out of range"),
         "one epoch only": (
             lambda: OneEpochOnly,
-            "In the second epoch, 2 of 2 samples are no frame",
+            "In the second epoch, 1 of 1 samples are no frame",
         ),
         "nothing in W3": (lambda: NothingInTheFourth, "1 of 4 samples are no frame of the film"),
         "as bytes": (lambda: AsBytes, "The first is `bytes`; a frame is `uint8 (64,)`"),
