@@ -27,7 +27,30 @@ from dltutor.lessons.lesson_01.transfer import Readings
 AXES, STEPS = 3, 128
 
 
-class Converting(Images):
+class SetsAside:
+    """What can be set aside has `listed` and `load`. A base for what follows."""
+
+    listed: list[tuple[str, str]]
+    quarantined: dict[str, Any]
+
+    def set_aside(self, *errors: type[BaseException]) -> None:
+        """Keep only what loads."""
+        self.quarantined = self.none_yet()
+        for path, label in self.listed:
+            try:
+                self.load(path)
+            except errors as error:
+                self.quarantined[path] = self.why(label, error)
+        self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
+
+    def none_yet(self) -> dict[str, Any]:
+        return {}
+
+    def why(self, label: str, error: BaseException) -> Any:
+        return f"{type(error).__name__}: {error}"
+
+
+class Converting(SetsAside, Images):
     """Three channels for every image that loads; the rest raises. A base for what follows."""
 
     quarantined: dict[str, str]
@@ -42,16 +65,6 @@ class Converting(Images):
     def __getitem__(self, index: int) -> Any:
         path, label = self.listed[index]
         return self.load(path), self.classes.index(label)
-
-    def set_aside(self, *errors: type[BaseException]) -> None:
-        """Keep only what loads."""
-        self.quarantined = {}
-        for path, _ in self.listed:
-            try:
-                self.load(path)
-            except errors as error:
-                self.quarantined[path] = f"{type(error).__name__}: {error}"
-        self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
 
 
 class Verified(Converting):
@@ -488,14 +501,8 @@ class QuarantineOfTheClass(Verified):
 
     kept: ClassVar[dict[str, str]] = {}
 
-    def set_aside(self, *errors: type[BaseException]) -> None:
-        self.quarantined = self.kept
-        for path, _ in self.listed:
-            try:
-                self.load(path)
-            except errors as error:
-                self.quarantined[path] = f"{type(error).__name__}: {error}"
-        self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
+    def none_yet(self) -> dict[str, str]:
+        return self.kept
 
 
 class CacheOfTheClass(Verified):
@@ -614,15 +621,8 @@ class MoreWordsForDamage(Verified):
 class WithATrace(Verified):
     """As much as there is to say, the class and a number of its own among it."""
 
-    def set_aside(self, *errors: type[BaseException]) -> None:
-        self.quarantined = {}
-        for path, label in self.listed:
-            try:
-                self.load(path)
-            except errors:
-                trace = f"{label}, {uuid.uuid4()}: {traceback.format_exc()}"
-                self.quarantined[path] = trace
-        self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
+    def why(self, label: str, error: BaseException) -> str:
+        return f"{label}, {uuid.uuid4()}: {traceback.format_exc()}"
 
 
 class TypesForReasons(Verified):
@@ -640,14 +640,8 @@ class OwnWords(Verified):
 
 
 class KeepsTheErrors(Verified):
-    def set_aside(self, *errors: type[BaseException]) -> None:
-        self.quarantined = {}
-        for path, _ in self.listed:
-            try:
-                self.load(path)
-            except errors as error:
-                self.quarantined[path] = error  # type: ignore[assignment]
-        self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
+    def why(self, label: str, error: BaseException) -> BaseException:
+        return error
 
 
 class LoadsEarly:
@@ -682,7 +676,7 @@ class LooksInParallel(Verified):
         return ""
 
 
-class Reading(Readings):
+class Reading(SetsAside, Readings):
     """Readings that load; the rest raises. A base for what follows."""
 
     quarantined: dict[str, str]
@@ -696,16 +690,6 @@ class Reading(Readings):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         path, label = self.listed[index]
         return self.load(path), self.classes.index(label)
-
-    def set_aside(self, *errors: type[BaseException]) -> None:
-        """Keep only what loads."""
-        self.quarantined = {}
-        for path, _ in self.listed:
-            try:
-                self.load(path)
-            except errors as error:
-                self.quarantined[path] = f"{type(error).__name__}: {error}"
-        self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
 
 
 class VerifiedReadings(Reading):
