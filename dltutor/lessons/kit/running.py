@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
 
@@ -80,6 +82,29 @@ def still_running(spare: Collection[int] = ()) -> str:
             return "a process" if len(left) == 1 else f"{len(left)} processes"
         time.sleep(0.02)
     return ""
+
+
+def contents(folder: Path) -> dict[str, tuple[int, str]]:
+    """What a folder holds: each file by its path in the folder, with its mode and a digest.
+
+    Two that differ tell what an answer did to the files that it was given: `changed`.
+    """
+    found = {}
+    for path in folder.rglob("*"):
+        readable = path.is_file() and os.access(path, os.R_OK)
+        digest = hashlib.sha256(path.read_bytes() if readable else b"").hexdigest()
+        found[path.relative_to(folder).as_posix()] = path.lstat().st_mode, digest
+    return found
+
+
+def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
+    """What is new in a folder, gone from it, or no longer as it was; sorted.
+
+    Args:
+        before: Its `contents` then.
+        folder: The folder.
+    """
+    return sorted(dict(before.items() ^ contents(folder).items()))
 
 
 def send_cells() -> None:

@@ -20,7 +20,7 @@ from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import whole_number
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.kit.running import failed_in_main, made, theirs
+from dltutor.lessons.kit.running import changed, contents, failed_in_main, made, theirs
 from dltutor.lessons.lesson_01.material import Folder, Kind
 from dltutor.observation.time_limits import deadline
 
@@ -38,7 +38,7 @@ class Evidence:
         error: The first exception among them, with its place, or "".
         samples: File and class number of each; in place of a file, what no usable one holds.
         runs: Workers -> how the loader's run ended, and whether it brought the same samples.
-        changed: What was listed and is no longer as it was; "labels.csv" too.
+        changed: The files of the folder that are gone or no longer as they were.
     """
 
     folder: Folder
@@ -75,7 +75,7 @@ def gather(answer: type, fresh: Callable[[Path, int], Folder]) -> list[Evidence]
 
 
 def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
-    before = _stamps(folder)
+    before = contents(folder.root)
     dataset = made(answer, folder.root, call=f"{answer.__name__}(root)", within=_SECONDS)
     quarantined = _quarantined(dataset, folder)
     # The workers first: what main had read by then, they would have too.
@@ -99,13 +99,8 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     if forked.end == "finished":
         here, came = _run(dataset, 0, 2, folder)
         runs[0] = here, came == samples * 2
-    changed = [path for path, stamp in _stamps(folder).items() if stamp != before[path]]
-    return Evidence(folder, quarantined, kinds, error, samples, runs, changed)
-
-
-def _stamps(folder: Folder) -> dict[str, object]:
-    files = {path: folder.root / path for path in ("labels.csv", *folder.listed)}
-    return {path: file.exists() and file.stat().st_ctime_ns for path, file in files.items()}
+    gone = [path for path in changed(before, folder.root) if path in before]
+    return Evidence(folder, quarantined, kinds, error, samples, runs, gone)
 
 
 def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:

@@ -22,8 +22,8 @@ from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Outcome, Rejected, Result, correct, not_yet
-from dltutor.lessons.kit.running import made, theirs
-from dltutor.lessons.lesson_03.material import Film, folder_of, form_and_pixels, fresh_film
+from dltutor.lessons.kit.running import changed, contents, made, theirs
+from dltutor.lessons.lesson_03.material import Film, form_and_pixels, fresh_film
 from dltutor.observation.texts import fate
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
@@ -111,7 +111,8 @@ def _in_a_fork(work: Callable[[], Any]) -> Any:
 
 def _read(answer: type, reading: Reading) -> Reading:
     film, workers = reading.film, reading.workers
-    before = folder_of(film.paths)
+    folder = film.paths[0].parent
+    before = contents(folder)
     name_of = {(_FORM, pixels): name for name, pixels in film.pixels.items()}
     came: list[list[str]] = []
 
@@ -139,8 +140,8 @@ def _read(answer: type, reading: Reading) -> Reading:
             reasons = {} if kind else {str(name): str(why) for name, why in kept.items()}
     except Rejected as rejected:
         return replace(reading, unmade=rejected.result)
-    changed = len(dict(before.items() ^ folder_of(film.paths).items()))
-    return replace(reading, run=run, came=came, quarantined=reasons, kind=kind, changed=changed)
+    gone = len(changed(before, folder))
+    return replace(reading, run=run, came=came, quarantined=reasons, kind=kind, changed=gone)
 
 
 def judge(seen: tuple[Reading, ...]) -> Result:

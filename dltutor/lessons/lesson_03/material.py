@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import struct
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from textwrap import fill
@@ -172,13 +171,3 @@ def form_and_pixels(sample: Any) -> tuple[str, bytes]:
         if array.dtype.kind in "biuf":
             return f"{array.dtype} {array.shape}", array.tobytes()
     return type(sample).__name__, b""
-
-
-def folder_of(paths: Iterable[Path]) -> dict[str, object]:
-    """The folder of these files: what there is, each with its mode and content."""
-    (folder,) = {path.parent for path in paths}
-    found: dict[str, object] = {}
-    for path in folder.rglob("*"):
-        readable = path.is_file() and os.access(path, os.R_OK)
-        found[path.name] = (path.stat().st_mode, path.read_bytes() if readable else b"")
-    return found

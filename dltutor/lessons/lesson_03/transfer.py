@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
@@ -18,8 +18,8 @@ from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import made
-from dltutor.lessons.lesson_03.material import folder_of, form_and_pixels, fresh_scans
+from dltutor.lessons.kit.running import changed, contents, made
+from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
 
 # Of each scan; a slice is 1 MB. Whoever keeps the wanted slices of each takes 48 MB.
 _SLICES: Final = (12, WANTED, 70, 5, *[8] * 8)
@@ -81,20 +81,19 @@ def _peak() -> int:
 def gather(answer: type) -> tuple[Reading, ...]:
     """Two epochs without workers, then one with 2 and with 4."""
     scans = fresh_scans(_SLICES)
-    before, began = folder_of(scans), _fresh_peak()
+    folder = next(iter(scans)).parent
+    before, began = contents(folder), _fresh_peak()
     dataset = made(answer, list(scans), call=f"{answer.__name__}(paths)", within=_MAKING)
     readings = []
     for workers in _EPOCHS:
-        seen = _read(_Gauged(dataset, None if workers else began), workers, scans, before)
-        readings.append(seen)
+        seen = _read(_Gauged(dataset, None if workers else began), workers, scans)
+        readings.append(replace(seen, changed=len(changed(before, folder))))
         if seen.run.end != "finished" or seen.wrong or seen.took > _MOST:
             break
     return tuple(readings)
 
 
-def _read(
-    dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray], before: dict[str, object]
-) -> Reading:
+def _read(dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray]) -> Reading:
     right = [(_FORM, thumbnails.tobytes()) for thumbnails in scans.values()]
     took, wrong = [], {}
 
@@ -107,8 +106,7 @@ def _read(
 
     epochs = _EPOCHS[workers]
     run = run_loader(dataset, collect, workers=workers, within=_RUN, epochs=epochs, collate_fn=list)
-    changed = len(dict(before.items() ^ folder_of(scans).items()))
-    return Reading(workers, run, len(took), wrong, max(took, default=0), changed)
+    return Reading(workers, run, len(took), wrong, max(took, default=0))
 
 
 def judge(readings: tuple[Reading, ...]) -> Result:

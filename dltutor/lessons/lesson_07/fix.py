@@ -25,7 +25,7 @@ from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import made
+from dltutor.lessons.kit.running import changed, contents, made
 
 _PAIRS: Final = 14
 _ORDER: Final = [(3 * place + 5) % _PAIRS for place in range(_PAIRS)]
@@ -81,15 +81,16 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     reads, runs = _Reads(), []
     for workers, epochs in _RUNS:
         came: list[bool] = []  # whether each pair is right
-        changed = 0
+        gone = 0
 
         def collect(loader: DataLoader[Any], came: list[bool] = came) -> None:
-            nonlocal changed
+            nonlocal gone
             held, numbers = files.write(), iter(_ORDER)
+            before = contents(files.folder)
             for batch in loader:
                 pairs = zip(torch.as_tensor(batch).long(), numbers, strict=False)
                 came.extend(torch.equal(pair, held[number]) for pair, number in pairs)
-            changed += files.changed(held)
+            gone += len(changed(before, files.folder))
 
         run = run_loader(
             dataset,
@@ -102,8 +103,8 @@ def gather(answer: type) -> tuple[Epochs, ...]:
             persistent_workers=workers > 0 and epochs > 1,
         )
         wrong = came.count(False)
-        runs.append(Epochs(workers, run, len(came), wrong, changed, *reads.taken(), started))
-        if run.end != "finished" or wrong or changed or runs[-1].apart:
+        runs.append(Epochs(workers, run, len(came), wrong, gone, *reads.taken(), started))
+        if run.end != "finished" or wrong or gone or runs[-1].apart:
             break
     return tuple(runs)
 
@@ -124,11 +125,6 @@ class _Files:
         for path, content in zip(self._paths, held.flatten(0, 1).tolist(), strict=True):
             path.write_bytes(bytes(content))
         return held
-
-    def changed(self, held: torch.Tensor) -> int:
-        """How many of the files do not hold this any more."""
-        contents = zip(self._paths, held.flatten(0, 1).tolist(), strict=True)
-        return sum(not path.exists() or list(path.read_bytes()) != each for path, each in contents)
 
 
 class _Reads:

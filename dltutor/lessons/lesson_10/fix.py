@@ -25,7 +25,7 @@ from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import made
+from dltutor.lessons.kit.running import changed, contents, made
 from dltutor.system import processes
 
 EPOCHS: Final = 3
@@ -86,7 +86,7 @@ def gather(answer: Any) -> Ran:
     for loudness, path in enumerate(paths, start=1):
         np.save(path, loudness * numbers)
     expected = [float(np.abs(np.load(path).astype(np.float32)).mean()) for path in paths]
-    archive, shm = [*map(_stamp, paths)], _names()
+    archive, shm = contents(Path(folder)), _names()
     growth, ends, brought = _Growth(), dict[int, Ending](), dict[int, list[list[float]]]()
     odd: list[str] = []
     dataset = made(answer, paths, call=f"{answer.__name__}(paths)", within=_MAKING)
@@ -122,20 +122,13 @@ def gather(answer: Any) -> Ran:
         )
         if odd or ends[workers].end != "finished" or max(growth.most.values()) > LIMIT:
             break
-    changed = sum(_stamp(path) != was for path, was in zip(paths, archive, strict=True))
+    gone = sum(path in archive for path in changed(archive, Path(folder)))
     left = tuple(sorted(_names() - shm))
-    return Ran(ends, brought, expected, growth.most, "".join(odd[:1]), changed, left)
+    return Ran(ends, brought, expected, growth.most, "".join(odd[:1]), gone, left)
 
 
 def _names() -> set[str]:
     return {path.name for path in Path("/dev/shm").glob("*") if path.name[:6] != "torch_"}
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    with suppress(OSError):
-        found = os.stat(path)
-        return found.st_ino, found.st_size, found.st_mtime_ns
-    return ()
 
 
 class _Growth:
