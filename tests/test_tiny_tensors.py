@@ -20,16 +20,23 @@ def cost(case: Case) -> float:
 
 
 def shared_memory_held(case: Case) -> Any:
-    """How many descriptors of torch's shared memory main holds together with a batch."""
+    """How many descriptors of torch's shared memory main holds for a batch."""
 
     def hold(loader: DataLoader[Any]) -> int:
+        before = segments()  # those of tests that ran here before
         batch = next(iter(loader))
-        links = [f"/dev/fd/{number}" for number in os.listdir("/dev/fd")]
-        held = sum("/torch_" in os.readlink(link) for link in links if os.path.islink(link))
+        held = segments() - before
         del batch
-        return held
+        return len(held)
 
     return observe(case.loader, consume=hold).result
+
+
+def segments() -> set[str]:
+    """The links of main's descriptors of torch's shared memory, each with another name."""
+    links = [f"/dev/fd/{number}" for number in os.listdir("/dev/fd")]
+    targets = (os.readlink(link) for link in links if os.path.islink(link))
+    return {target for target in targets if "/torch_" in target}
 
 
 def test_each_tensor_of_a_batch_is_a_descriptor() -> None:
