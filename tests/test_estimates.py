@@ -131,11 +131,11 @@ def line(row: int) -> dict[str, Any]:
     return {
         "seconds": row / 4,
         "processes": {
-            str(pid): {"rss": 400 * MB, "faults": int(copied(pid) * PAGES), "threads": 1, "fds": 9}
+            pid: {"rss": 400 * MB, "faults": int(copied(pid) * PAGES), "threads": 1, "fds": 9}
             for pid in living
         },
         "memory": {
-            str(pid): {
+            pid: {
                 "uss": int((30 + copied(pid)) * MB),
                 "pss": int((30 + copied(pid) + shares) * MB),
                 "pss_shm": 0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import select
 import signal
@@ -333,12 +333,12 @@ class Program:
             "path": sys.path,
             **options,
         }
-        command = [sys.executable, "-I", "-S", sampler.__file__, json.dumps(given)]
+        command = [sys.executable, "-I", "-S", sampler.__file__, marshal.dumps(given).hex()]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def line(self) -> dict[str, Any]:
         assert self.process.stdout is not None
-        line: dict[str, Any] = json.loads(self.process.stdout.readline())
+        line: dict[str, Any] = marshal.loads(bytes.fromhex(self.process.stdout.readline().decode()))
         return line
 
     def say(self, word: str) -> None:
@@ -370,8 +370,8 @@ def test_the_program_samples_until_it_is_told_to_end_and_never_itself() -> None:
             lines.append(program.line())
         assert program.process.wait(5) == 0
         assert lines[0]["memory"] and lines[-1]["memory"]
-        assert all(str(os.getpid()) in line["processes"] for line in lines)
-        assert not any(str(program.process.pid) in line["processes"] for line in lines)
+        assert all(os.getpid() in line["processes"] for line in lines)
+        assert not any(program.process.pid in line["processes"] for line in lines)
 
 
 def test_the_program_ends_when_its_input_is_closed() -> None:
@@ -410,7 +410,7 @@ def test_without_proc_the_program_asks_psutil_for_rss_and_uss() -> None:
     with Program(proc="/nowhere") as program:
         assert program.line()["source"] == "psutil"
         line = program.line()
-        cheap, full = (line[part][str(os.getpid())] for part in ("processes", "memory"))
+        cheap, full = (line[part][os.getpid()] for part in ("processes", "memory"))
         assert cheap["rss"] > 0 and cheap["threads"] > 0 and cheap["fds"] > 0
         assert 0 < full["uss"] <= cheap["rss"]
         assert full["pss"] is None

@@ -84,7 +84,7 @@ class Collector:
         if memory:
             self._read_at.append(line["seconds"])
         readings: dict[int, Reading] = {}
-        for pid, cheap in ((int(key), figures) for key, figures in line["processes"].items()):
+        for pid, cheap in line["processes"].items():
             if pid in self.hidden:
                 continue
             if pid not in self._living:
@@ -92,8 +92,8 @@ class Collector:
                 self._lives.append((pid, self._living[pid]))
             if self._roles and pid not in self.names and (found := self._roles(pid)):
                 self.names[pid] = found
-            readings[pid] = Reading(**cheap, **memory.get(str(pid), {}))
-        self._denied.update(int(pid) for pid, figures in memory.items() if figures["uss"] is None)
+            readings[pid] = Reading(**cheap, **memory.get(pid, {}))
+        self._denied.update(pid for pid, figures in memory.items() if figures["uss"] is None)
         living = {self._living[pid]: pid for pid in readings}
         figures = {process: process.add(readings[pid]) for process, pid in living.items()}
         changed = self._estimates.add(line["seconds"], figures)
@@ -151,7 +151,7 @@ class Collector:
     @property
     def pids(self) -> set[int]:
         """The processes that were sampled so far."""
-        return {pid for pid, _ in self._lives.copy()}
+        return {pid for pid, _ in self._lives.copy()} - self.hidden
 
     def _role(self, pid: int) -> str:
         return self.names.get(pid, "other")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 import math
 import os
 import subprocess
@@ -150,7 +150,7 @@ class Recorder:
             options = {**self._options, "parent": self._owner, "origin": self._started}
             # Its own session: Stop, which interrupts the whole process group, does not reach it.
             self._helper = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_SAMPLER), json.dumps(options)],
+                [sys.executable, "-I", "-S", str(_SAMPLER), marshal.dumps(options).hex()],
                 stdin=theirs_in,
                 stdout=theirs_out,
                 stderr=subprocess.DEVNULL,
@@ -185,7 +185,7 @@ class Recorder:
         try:
             while chunk := os.read(self._from_helper, 1 << 16):
                 *lines, unread = (unread + chunk).split(b"\n")
-                if any([self._take(json.loads(line)) for line in lines]):
+                if any([self._take(marshal.loads(bytes.fromhex(line.decode()))) for line in lines]):
                     return
             if not self._ended:
                 seconds = time.monotonic() - self._started
