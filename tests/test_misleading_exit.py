@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from multiprocessing import active_children
+from multiprocessing.connection import wait
+from typing import Any
+
 import pytest
+from torch.utils.data import DataLoader
 
 from dltutor.failures import misleading_exit
 from dltutor.observation import observe
@@ -16,12 +21,28 @@ pytestmark = [
 ]
 
 
+UNFETCHED = ("FileNotFoundError", "ConnectionResetError", "ConnectionRefusedError", "EOFError")
+
+
+def busy_until_a_worker_is_gone(loader: DataLoader[Any]) -> None:
+    others = set(active_children())
+    for step, _batch in enumerate(loader):
+        if step == 0:
+            wait([worker.sentinel for worker in set(active_children()) - others], timeout=15)
+
+
+def test_a_batch_that_was_on_its_way_is_a_missing_file() -> None:
+    loader = misleading_exit.broken(start_method="forkserver").loader  # no handler tells the death
+    observation = observe(loader, consume=busy_until_a_worker_is_gone)
+    assert observation.chain[-1][0] in UNFETCHED
+    assert "multiprocessing/" in observation.raw
+
+
 def test_the_error_names_no_file_and_the_last_words_do() -> None:
     observation = observe(misleading_exit.broken().loader)
     assert observation.end == "worker died"
     assert [worker.exitcode for worker in observation.workers] == [1, None]
     assert "009.json" not in observation.raw
-    assert "multiprocessing/" in observation.raw
     assert observation.stderr.startswith("009.json: Expecting ',' delimiter")
 
 

@@ -12,7 +12,8 @@ A worker catches `Exception`. SystemExit, which `sys.exit` and `argparse` raise,
 fetches through this socket when it unpickles the batch. Batches that the worker finished earlier
 are still on their way, so main asks a socket that is gone. This is the file. How far the clean-up
 has come decides which of the errors you see; once the worker is dead, torch says
-`exited unexpectedly`, and that error is its cause.
+`exited unexpectedly`, and that error is its cause. A forked worker's death may be told before
+anything is fetched: then this is all that is said.
 
 How to tell it from a file that is missing: there is no "Caught FileNotFoundError in DataLoader
 worker process", `error.filename` is None, and the traceback ends in `multiprocessing`.
@@ -109,7 +110,7 @@ def _paths() -> Sequence[Path]:
 def _loader(
     dataset: Dataset[Any], workers: int, start_method: str, collate_fn: Any
 ) -> DataLoader[Any]:
-    return load(dataset, workers, start_method, batch_size=4, collate_fn=collate_fn)
+    return load(dataset, workers, start_method, batch_size=2, collate_fn=collate_fn)
 
 
 FAILURE = Failure(
@@ -135,6 +136,7 @@ FAILURE = Failure(
             "ConnectionResetError: ",
             "ConnectionRefusedError: ",
             "EOFError: ",
+            "exited unexpectedly",
         ),
     ),
 )

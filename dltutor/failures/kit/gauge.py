@@ -5,17 +5,21 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import re
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing import context
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psutil
 from torch.utils.data import DataLoader
 
 MEGABYTE: Final = 1e6
 _BUSY: Final = 1.0  # seconds that a reading waits for a worker to rest
+_Reading = TypeVar("_Reading")
 
 
 class _Starting:
@@ -51,12 +55,17 @@ class Gauge:
         A worker is read when it rests between two batches: in the middle of one it has some
         megabytes more or less, as luck has it. Nobody takes a batch meanwhile, so it soon rests.
         """
-        sizes = [*map(_at_rest, self._workers())] or [_uss(os.getpid())]
+        sizes = [_at_rest([worker], partial(_uss, worker)) for worker in self._workers()]
+        sizes = sizes or [_uss(os.getpid())]
         return sum(sizes) / len(sizes) / MEGABYTE
 
     def shared(self) -> float:
-        """MB of tensors in shared memory: sent and not fetched yet, or fetched and kept."""
-        new = self._held()
+        """MB of tensors in shared memory: sent and not fetched yet, or fetched and kept.
+
+        Read when all workers rest. One that is busy may not have come to letting go of a batch that
+        main has had already.
+        """
+        new = _at_rest(self._workers(), self._held)
         return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MEGABYTE
 
     def _workers(self) -> list[int]:
@@ -79,19 +88,24 @@ class Gauge:
         return sizes
 
 
-def _at_rest(pid: int) -> int:
+def _at_rest(workers: Sequence[int], read: Callable[[], _Reading]) -> _Reading:
     until = time.monotonic() + _BUSY
     while True:
-        before, size = _asleep(pid), _uss(pid)
-        if (before and before == _asleep(pid)) or time.monotonic() > until:
-            return size
+        before = [_asleep(worker) for worker in workers]
+        reading = read()
+        rested = None not in before and before == [_asleep(worker) for worker in workers]
+        if rested or time.monotonic() > until:
+            return reading
         time.sleep(0.002)
 
 
-def _asleep(pid: int) -> list[str]:
-    # What a process's threads have done so far, as the kernel counts it, where all of them sleep.
-    threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
-    return threads if all("State:\tS" in thread for thread in threads) else []
+def _asleep(pid: int) -> list[str] | None:
+    # What a process's threads have done so far, as the kernel counts it; None if one is at work.
+    try:
+        threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    except OSError:  # a thread ended meanwhile
+        return None
+    return None if any(re.search("State:\t[RD]", thread) for thread in threads) else threads
 
 
 def _uss(pid: int) -> int:
