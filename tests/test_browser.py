@@ -380,7 +380,7 @@ WATCH = """() => {
     const last = window.seen[i].at(-1);
     if (drawing && last?.drawing !== drawing)
       window.seen[i].push({drawing, prompt, ...chart.dataset});
-  }), 20);
+  }), 100);
 }"""
 """From now on, note every new drawing of each chart and whether its cell is still busy."""
 

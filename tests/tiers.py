@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # it brings torch
 ANSWERS: Final = 2
 """Wrong answers of each exercise that the default tier runs: the first that are listed."""
 
-UNTOUCHED: Final = ("00-start-here", "01-corrupt-images")
+UNTOUCHED: Final = ("00-start-here",)
 """Learner's files that the default tier runs."""
 
 
@@ -51,12 +51,35 @@ def again(failure: Failure, start_method: str) -> bool:
     return start_method != next(each for each in cheapest if each in failure.start_methods)
 
 
-def beyond_the_first(exercise: str, name: str) -> bool:
-    """Not among the first answers of its kind that are listed for its exercise."""
-    from test_answers import RIGHT_ANSWERS, WRONG_FIXES
+def in_the_twin(exercise: str, name: str) -> bool:
+    """A right answer that the check runs; each solved twin has one checked, at no other cost."""
+    from dltutor.lessons.kit.checking import exercises
 
-    right, wrong = (list(each.get(exercise, ())) for each in (RIGHT_ANSWERS, WRONG_FIXES))
-    return name not in right[:1] + wrong[:ANSWERS]
+    return bool(exercises()[exercise].grader.runs)
+
+
+def beyond_the_first(exercise: str, name: str) -> bool:
+    """Not among the first wrong answers that are listed for its exercise."""
+    from test_answers import WRONG_FIXES
+
+    return name not in list(WRONG_FIXES[exercise])[:ANSWERS]
+
+
+def beyond_the_first_outcome(exercise: str, name: str) -> bool:
+    """Not the first answer with another outcome that is listed for its exercise."""
+    from test_answers import OTHER_OUTCOMES
+
+    return name != next(iter(OTHER_OUTCOMES[exercise]))
+
+
+def three_of_four(name: str, answer: Any) -> bool:
+    """Three quarters of the pairs; each exercise, and each odd answer, is among the rest."""
+    from test_checking import ODD
+
+    from dltutor.lessons.kit.checking import exercises
+
+    [position] = [place for place, each in enumerate(ODD) if each is answer]
+    return (sorted(exercises()).index(name) + position) % 4 != 0
 
 
 def harm_after_the_first(exercise: str, place: str, harm: str) -> bool:
@@ -75,8 +98,8 @@ def untouched(path: Path) -> bool:
 
 
 def long(runs: int) -> bool:
-    """Two hundred runs; forty show a leak of one thing in each as well."""
-    return runs > 40
+    """Two hundred runs; twenty show a leak of one thing in each as well."""
+    return runs > 20
 
 
 def large(settings: dict[str, int]) -> bool:
@@ -107,6 +130,8 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_observe.py::test_an_exception_is_told_under_every_start_method": spawned,
     "test_observe.py::test_a_killed_worker_is_told_under_every_start_method": spawned,
     "test_observe.py::test_a_hang_is_told_under_every_start_method": spawned,
+    "test_observe.py::"
+    "test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_reason": spawned,
     "test_gauge.py::test_what_workers_keep_is_read_under_every_start_method": spawned,
     "test_budget.py::test_a_run_whose_process_is_killed_says_so": spawned,
     "test_budget.py::test_a_run_ends_with_the_kernel_that_started_it": not_forked,
@@ -133,7 +158,10 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_leftovers.py::test_many_runs_of_mixed_endings_leave_nothing": long,
     "test_figure.py::test_a_notebook_shows_the_picture": after_pyplot,
     "test_answers.py::test_a_wrong_fix_is_not_correct_and_is_answered_by_name": beyond_the_first,
-    "test_answers.py::test_a_right_answer_is_correct": beyond_the_first,
+    "test_answers.py::test_a_right_answer_is_correct": in_the_twin,
+    "test_answers.py::test_an_answer_with_another_outcome_gets_that": beyond_the_first_outcome,
+    "test_checking.py::"
+    "test_whatever_is_handed_in_is_told_something_and_is_no_mistake_of_ours": three_of_four,
     "test_harm.py::test_no_answer_to_any_exercise_harms_the_kernel": harm_after_the_first,
     "test_slips.py::test_a_right_dataset_with_a_slip_is_not_correct": slip_after_the_first,
     "test_notebooks.py::test_a_solved_twin_keeps_within_what_binder_gives": always,
