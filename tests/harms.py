@@ -72,7 +72,7 @@ def change_everything() -> None:
     sys.modules["dltutor_touched"] = sys
     Image.MAX_IMAGE_PIXELS = 1
     multiprocessing.set_start_method("spawn", force=True)
-    torch.multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
+    torch.multiprocessing.set_sharing_strategy("file_system")
     torch.set_num_threads(1)
     torch.manual_seed(1)
     gc.disable()
@@ -189,7 +189,7 @@ def state() -> list[object]:
         "dltutor_touched" in sys.modules,
         Image.MAX_IMAGE_PIXELS,
         multiprocessing.get_start_method(allow_none=True),
-        torch.multiprocessing.get_sharing_strategy(),  # type: ignore[no-untyped-call]
+        torch.multiprocessing.get_sharing_strategy(),
         torch.get_num_threads(),
         torch.initial_seed(),
         gc.isenabled(),

@@ -69,7 +69,7 @@ def on_a_page() -> bool:
 def _display(thing: object) -> None:
     from IPython.display import display
 
-    display(thing)  # type: ignore[no-untyped-call]  # as IPython has it
+    display(thing)  # as IPython has it
 
 
 def _limits() -> dict[str, int]:

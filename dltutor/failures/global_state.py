@@ -62,7 +62,7 @@ class ReadingsWithSlots(Readings):
     def __init__(self, workers: int) -> None:
         super().__init__()
         self.replaced = torch.zeros(max(workers, 1), dtype=torch.int64)
-        self.replaced.share_memory_()  # type: ignore[no-untyped-call]
+        self.replaced.share_memory_()
 
     def count(self) -> None:
         worker = get_worker_info()

@@ -63,7 +63,7 @@ class Numbers(Dataset[torch.Tensor]):
 
 def share_by_name(worker: int) -> None:
     """What stops "Too many open files", as its message advises. Every process needs it."""
-    torch.multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
+    torch.multiprocessing.set_sharing_strategy("file_system")
 
 
 def make_loader(workers: int, start_method: str, init: Init | None) -> DataLoader[torch.Tensor]:

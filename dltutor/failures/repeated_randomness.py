@@ -62,7 +62,7 @@ class SeededSignals(NoisySignals):
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         self.seed = seed
-        self.epoch = torch.tensor(0).share_memory_()  # type: ignore[no-untyped-call]
+        self.epoch = torch.tensor(0).share_memory_()
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch.fill_(epoch)

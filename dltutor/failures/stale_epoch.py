@@ -52,7 +52,7 @@ class SharedEpochClips(Clips):
 
     def __init__(self) -> None:
         super().__init__()
-        self.epoch.share_memory_()  # type: ignore[no-untyped-call]
+        self.epoch.share_memory_()
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch.fill_(epoch)

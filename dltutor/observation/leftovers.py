@@ -54,7 +54,7 @@ def nothing_left() -> Iterator[Started]:
     """
     before = descendants(os.getpid())
     sigchld = torch_internals.sigchld()
-    strategy = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
+    strategy = torch.multiprocessing.get_sharing_strategy()
     server, tracker = _forkserver(), _tracker()
     had_server, had_tracker = server._forkserver_pid is not None, tracker._pid is not None
     subreaper = adopt_orphans(True)
@@ -76,7 +76,7 @@ def nothing_left() -> Iterator[Started]:
             tracker._stop()
         unlink_segments(pids - before - {os.getpid()})
         adopt_orphans(subreaper)
-        torch.multiprocessing.set_sharing_strategy(strategy)  # type: ignore[no-untyped-call]
+        torch.multiprocessing.set_sharing_strategy(strategy)
         torch_internals.restore_sigchld(sigchld)
 
 

@@ -35,7 +35,7 @@ class SharedEpoch(CountedClips):
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
-        self.epoch: Any = torch.tensor(0).share_memory_()  # type: ignore[no-untyped-call]
+        self.epoch: Any = torch.tensor(0).share_memory_()
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch.fill_(epoch)
@@ -155,7 +155,7 @@ class WithoutItsLock(Fixed):
 class CountInATensor(SharedEpoch):
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
-        self.count: Any = torch.tensor(0).share_memory_()  # type: ignore[no-untyped-call]
+        self.count: Any = torch.tensor(0).share_memory_()
 
     def silent(self) -> int:
         return int(self.count)
@@ -163,7 +163,7 @@ class CountInATensor(SharedEpoch):
 
 class AnotherTensor(Fixed):
     def set_epoch(self, epoch: int) -> None:
-        self.epoch = torch.tensor(epoch).share_memory_()  # type: ignore[no-untyped-call]
+        self.epoch = torch.tensor(epoch).share_memory_()
 
 
 class OfFork(Fixed):
@@ -387,7 +387,7 @@ class CountedInTheSamples(Fixed):
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
-        self.heard = torch.zeros(512, len(clips), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self.heard = torch.zeros(512, len(clips), dtype=torch.int64).share_memory_()
 
     def __getitem__(self, index: int) -> torch.Tensor:
         stretch = self.stretch(index, int(self.epoch))
@@ -416,7 +416,7 @@ class Counter:
     """A count with its lock, in an object of its own."""
 
     def __init__(self) -> None:
-        self.number = torch.tensor(0).share_memory_()  # type: ignore[no-untyped-call]
+        self.number = torch.tensor(0).share_memory_()
         self.lock = multiprocessing.get_context("spawn").Lock()
 
     def add(self) -> None:
@@ -820,7 +820,7 @@ WRONG_FIXES: WrongFixes = {
                 "fix-solved",
                 ("self.epoch.fill_", "EPOCH.fill_"),
                 ("int(self.epoch)", "int(EPOCH)"),
-                EPOCH=torch.tensor(0).share_memory_(),  # type: ignore[no-untyped-call]
+                EPOCH=torch.tensor(0).share_memory_(),
             ),
             "with its globals. What of yours does not travel",
         ),

@@ -123,7 +123,7 @@ class _Told(IterableDataset[dict[str, int]]):
     def __init__(self) -> None:
         self.attribute = 0
         self.plain = torch.tensor(0)
-        self.shared = torch.tensor(0).share_memory_()  # type: ignore[no-untyped-call]
+        self.shared = torch.tensor(0).share_memory_()
 
     def set_all(self, number: int) -> None:
         global _of_module

@@ -141,7 +141,7 @@ class _Growth:
         gc.collect()
         gc.freeze()  # a later collection would copy what main shares with the kernel
         # MB of each worker before its first sample.
-        self.starts = torch.zeros(4).share_memory_()  # type: ignore[no-untyped-call]
+        self.starts = torch.zeros(4).share_memory_()
         self.others: set[int | None] = set()
         self.files = set(_files([os.getpid()]))
         self.first = self._sizes()

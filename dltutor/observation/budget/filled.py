@@ -51,7 +51,7 @@ class Synthetic(Dataset[torch.Tensor]):
         self.samples = samples
         self.sample_bytes = sample_bytes
         # One place for each worker: no two write to the same.
-        self._made = torch.zeros(workers, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._made = torch.zeros(workers, dtype=torch.int64).share_memory_()
 
     def __len__(self) -> int:
         return self.samples
