@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
+import no_address_grammars  # noqa: F401  # before anything imports nbformat
 import psutil
 import pytest
 import tiers

@@ -30,7 +30,8 @@ def validate(notebook: Path, *, solved: bool, limited: bool = False) -> list[str
     command += [f"--nbval-sanitize-with={TESTS / 'nbval_sanitize.cfg'}"]
     # None of the project's own pytest settings, none of the machine's plugins.
     command += ["-c", "/dev/null", f"--rootdir={notebook.parent}", "--noconftest"]
-    command += ["-p", "nbval.plugin", "-p", "nbval_kernels", "-p", "no:cacheprovider"]
+    command += ["-p", "no_address_grammars", "-p", "nbval.plugin", "-p", "nbval_kernels"]
+    command += ["-p", "no:cacheprovider"]
     command += ["-v", "--color=no", "--no-header", "--tb=short", "-rN"]
     before = set(notebook.parent.iterdir())
     with kernel_environment(strict=solved) as environment:
