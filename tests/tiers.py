@@ -157,6 +157,7 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_missing_main_guard.py::test_the_script_with_a_guard_gives_its_four_batches": always,
     "test_leftovers.py::test_many_runs_of_mixed_endings_leave_nothing": long,
     "test_figure.py::test_a_notebook_shows_the_picture": after_pyplot,
+    "test_lesson_09.py::test_the_claims_table_says_which_datasets_grow": always,
     "test_answers.py::test_a_wrong_fix_is_not_correct_and_is_answered_by_name": beyond_the_first,
     "test_answers.py::test_a_right_answer_is_correct": in_the_twin,
     "test_answers.py::test_an_answer_with_another_outcome_gets_that": beyond_the_first_outcome,
