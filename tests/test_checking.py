@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,12 @@ def test_an_exception_without_one_is_a_mistake_of_ours_and_is_told_in_full() -> 
     assert result.outcome is Outcome.COULD_NOT_CHECK
     assert "a mistake in dltutor and not in your answer" in result.text
     assert "Traceback (most recent call last)" in result.text and "KeyError" in result.text
+
+
+def test_a_stop_in_a_check_is_the_answers_for_nobody_can_press_it() -> None:
+    interrupt = functools.partial(signal.raise_signal, signal.SIGINT)
+    result = verdict(interrupt)  # type: ignore[arg-type]
+    assert (result.outcome, result.text) == (Outcome.ERROR, "`KeyboardInterrupt`.")
 
 
 def test_a_deadline_that_nobody_told_of_is_told() -> None:

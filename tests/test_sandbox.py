@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -218,6 +219,39 @@ def test_an_answer_starts_processes_by_any_method(
 
     at_most(60, monkeypatch)
     assert check("00.own", answer) == correct("yes")
+
+
+def test_what_an_answer_removes_by_a_bare_name_is_not_the_learners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "lessons"
+    folder.mkdir()
+    notebook, module = folder / "04-global-state.ipynb", folder / "module_of_mine.py"
+    notebook.touch()
+    module.touch()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend("")
+
+    def remove() -> None:
+        assert not os.listdir()
+        Path(notebook.name).unlink(missing_ok=True)
+        Path("breadcrumb.txt").touch()
+        importlib.import_module("module_of_mine")
+
+    assert check("00.own", remove).outcome is Outcome.CORRECT
+    assert set(folder.iterdir()) == {notebook, module}
+
+
+def test_a_semaphore_that_an_answer_leaves_is_not_said_to_be_printed_by_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def leave_one() -> None:
+        global kept
+        kept = multiprocessing.get_context("spawn").Lock()
+        raise ValueError("left one")
+
+    check("00.own", leave_one)
+    assert "leaked" not in "".join(capfd.readouterr())
 
 
 def test_what_an_answer_prints_is_shown_where_it_is_not_correct(

@@ -35,7 +35,7 @@ def answer_process(
     Args:
         grade: As `sandbox.run` takes it.
         guard: The pid of the parent.
-        folder: For temporary files.
+        folder: For its files.
         say: The descriptor to say things on, one line of JSON each.
         words: The descriptor that stdout and stderr go to.
     """
@@ -44,7 +44,7 @@ def answer_process(
     _streams(words)
     _limits()
     _own_multiprocessing()
-    _own_temporary_files(folder)
+    _own_folders(folder)
     torch.set_num_threads(1)  # OpenMP's other threads are not in a fork, and it would wait for them
     # A grader asks for as many workers as it needs, whatever this machine has.
     warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
@@ -100,6 +100,10 @@ def _own_multiprocessing() -> None:
     tracker._fd = tracker._pid = None
 
 
-def _own_temporary_files(folder: str) -> None:
+def _own_folders(folder: str) -> None:
+    # Temporary files, and the folder where an answer finds itself: an empty one. What it removes or
+    # writes by a bare name is not the learner's, whose modules can still be imported.
     tempfile.tempdir = folder
     os.environ["TMPDIR"] = folder
+    sys.path[:] = [os.path.abspath(path) for path in sys.path]
+    os.chdir(tempfile.mkdtemp())
