@@ -209,7 +209,7 @@ def test_stop_ends_a_run_and_leaves_nothing() -> None:
     stopper.join()
 
 
-@pytest.mark.parametrize("deadline", [0, -3, True, "5", float("nan"), float("inf")])
+@pytest.mark.parametrize("deadline", [0, -3, True, "5", float("nan"), float("inf"), 1e10])
 def test_a_deadline_must_be_positive(deadline: Any) -> None:
     with pytest.raises(ValueError, match="deadline must be a positive number of seconds, got"):
         trial(tried(), deadline=deadline)

@@ -405,6 +405,7 @@ at_home.__module__ = "__main__"
         ({"open_files": "64"}, "open_files must be a whole number of 16 or more, got '64'"),
         ({"open_files": 3}, "open_files must be a whole number of 16 or more, got 3"),
         ({"deadline": 0}, "deadline must be a positive number of seconds, got 0"),
+        ({"deadline": 1e10}, "deadline must be a positive number of seconds, got 1"),
         ({"deadline": "soon"}, "deadline must be a positive number of seconds, got 'soon'"),
     ],
 )

@@ -19,7 +19,7 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Observation
 from dltutor.observation.run import Run
-from dltutor.observation.time_limits import DeadlinePassed
+from dltutor.observation.time_limits import DeadlinePassed, check_deadline
 from dltutor.observation.time_limits import deadline as time_limit
 
 
@@ -152,12 +152,7 @@ def _write_down(
 def check_arguments(loader: object, deadline: object, consume: object, epochs: object) -> None:
     """Raise what `observe` raises for wrong arguments."""
     check_loader(loader)
-    if (
-        isinstance(deadline, bool)
-        or not isinstance(deadline, (int, float))
-        or not (0 < deadline <= threading.TIMEOUT_MAX)
-    ):
-        raise ValueError(f"deadline must be a positive number of seconds, got {deadline!r}")
+    check_deadline(deadline)
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise ValueError(f"epochs must be a whole number of 1 or more, got {epochs!r}")
     if consume is not None and not callable(consume):

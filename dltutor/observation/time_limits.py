@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from types import FrameType
 
@@ -18,6 +19,13 @@ class DeadlinePassed(BaseException):
 
     Not an Exception: torch and most training loops catch those.
     """
+
+
+def check_deadline(seconds: object) -> None:
+    """Raise ValueError unless it is a number of seconds that a wait can be given."""
+    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not (number and 0 < seconds <= threading.TIMEOUT_MAX):  # type: ignore[operator]
+        raise ValueError(f"deadline must be a positive number of seconds, got {seconds!r}")
 
 
 class deadline:  # a block, in the manner of contextlib.suppress

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from dltutor.observation.budget.usage import Usage
 from dltutor.observation.confinement.supervisor import argv_of, supervised, workspace
 from dltutor.observation.confinement.task import Task
 from dltutor.observation.texts import without_colors
+from dltutor.observation.time_limits import check_deadline
 
 _START: Final = 60.0  # seconds for the child to import torch, and to tidy up
 _FOOTPRINT: Final = 60.0  # seconds for a worker with nothing to do
@@ -97,9 +97,7 @@ def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
         RuntimeError: The run did not finish.
         KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
     """
-    number = isinstance(deadline, (int, float)) and not isinstance(deadline, bool)
-    if not (number and 0 < deadline <= threading.TIMEOUT_MAX):
-        raise ValueError(f"deadline must be a positive number of seconds, got {deadline!r}")
+    check_deadline(deadline)
     if refusal := prediction.refusal(room()):
         raise ValueError(refusal)
     return Trial(prediction, _in_child(prediction.settings, deadline))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from dltutor.observation.confinement.supervisor import argv_of, supervised, work
 from dltutor.observation.confinement.targets import Function, Script, read_target
 from dltutor.observation.confinement.task import Task
 from dltutor.observation.report import Observation
+from dltutor.observation.time_limits import check_deadline
 
 _CHILD: Final = "dltutor.observation.confinement.child_main"
 _START: Final = 60.0  # seconds, at least, for the child to import torch and to build the loader
@@ -100,9 +100,7 @@ def confine(
 
 
 def _check(deadline: object) -> None:
-    number = isinstance(deadline, (int, float)) and not isinstance(deadline, bool)
-    if not (number and 0 < deadline < math.inf):  # type: ignore[operator]
-        raise ValueError(f"deadline must be a positive number of seconds, got {deadline!r}")
+    check_deadline(deadline)
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
             "confine() must be called in the main thread: only there can Stop end it. "
