@@ -32,9 +32,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure
+from dltutor.failures.kit.contract import Case, Failure, load
 from dltutor.failures.kit.sign import Says
 from dltutor.failures.material.images import SIDE, make_images
 
@@ -107,21 +107,12 @@ def shared_images() -> Path:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Load the spoilt images as they are."""
-    return Case(_loader(Images(shared_images()), workers, start_method))
+    return Case(load(Images(shared_images()), workers, start_method, batch_size=8))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Load those that can be used, after one look at each."""
-    return Case(_loader(VerifiedImages(shared_images()), workers, start_method))
-
-
-def _loader(dataset: Images, workers: int, start_method: str) -> DataLoader[Sample]:
-    return DataLoader(
-        dataset,
-        batch_size=8,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    return Case(load(VerifiedImages(shared_images()), workers, start_method, batch_size=8))
 
 
 FAILURE = Failure(

@@ -89,23 +89,17 @@ def _alive(others: set[Any], of: int) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Catch what a worker raised, and go on."""
-    return Case(_loader(Readings(_paths()), workers, start_method), train)
+    return Case(load(Readings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Catch it in the worker."""
     dataset = Tolerant(Readings(_paths()), ValueError)
-    return Case(_loader(dataset, workers, start_method, collate_tolerant), train_and_let_go)
+    return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train_and_let_go)
 
 
 def _paths() -> Sequence[Path]:
     return make_readings('{"values": ["2.25", "n/a", "9.0"], "label": 0}')
-
-
-def _loader(
-    dataset: Dataset[Any], workers: int, start_method: str, collate_fn: Any = None
-) -> DataLoader[Any]:
-    return load(dataset, workers, start_method, batch_size=4, collate_fn=collate_fn)
 
 
 FAILURE = Failure(

@@ -105,25 +105,19 @@ def broken(
     *, workers: int = 2, start_method: str = "fork", error: type[BadReading] = BadReading
 ) -> Case:
     """Raise an exception of two arguments in a worker; the loop is ready for it."""
-    return Case(_loader(Readings(_paths(), error), workers, start_method), train)
+    return Case(load(Readings(_paths(), error), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", arrives: bool = False) -> Case:
     """Catch it in the worker and hand over the reason; or let it arrive, with one argument."""
     if arrives:
-        return Case(_loader(TellingReadings(_paths()), workers, start_method), train)
+        return Case(load(TellingReadings(_paths()), workers, start_method), train)
     dataset = Tolerant(Readings(_paths()), BadReading)
-    return Case(_loader(dataset, workers, start_method, collate_tolerant), train)
+    return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train)
 
 
 def _paths() -> Sequence[Path]:
     return make_readings('{"values": [2.25, 4.5, 9.0]}')
-
-
-def _loader(
-    dataset: Dataset[Any], workers: int, start_method: str, collate_fn: Any = None
-) -> DataLoader[Any]:
-    return load(dataset, workers, start_method, batch_size=4, collate_fn=collate_fn)
 
 
 FAILURE = Failure(

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
 from dltutor.failures.kit.sign import Says
@@ -91,26 +91,20 @@ def keep(samples: list[Sample]) -> list[Sample]:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Use a function that exits."""
-    return Case(_loader(Readings(_paths()), workers, start_method, keep))
+    return Case(load(Readings(_paths()), workers, start_method, batch_size=2, collate_fn=keep))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", arrives: bool = False) -> Case:
     """Turn the exit into a reason that comes with the batch; or into an error that arrives."""
     dataset = RaisingReadings(_paths())
     if arrives:
-        return Case(_loader(dataset, workers, start_method, keep))
+        return Case(load(dataset, workers, start_method, batch_size=2, collate_fn=keep))
     tolerant = Tolerant(dataset, UnreadableReading)
-    return Case(_loader(tolerant, workers, start_method, collate_tolerant))
+    return Case(load(tolerant, workers, start_method, batch_size=2, collate_fn=collate_tolerant))
 
 
 def _paths() -> Sequence[Path]:
     return make_readings('{"values": [2.25, 4.5')
-
-
-def _loader(
-    dataset: Dataset[Any], workers: int, start_method: str, collate_fn: Any
-) -> DataLoader[Any]:
-    return load(dataset, workers, start_method, batch_size=2, collate_fn=collate_fn)
 
 
 FAILURE = Failure(

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import default_collate
 
 from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
-from dltutor.failures.kit.contract import Case, Failure
+from dltutor.failures.kit.contract import Case, Failure, load
 from dltutor.failures.kit.sign import Says
 
 
@@ -64,25 +64,13 @@ def collate_present(samples: list[Any]) -> tuple[Any, int]:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Return None for a bad image and leave the rest to the loop."""
-    return Case(_loader(SkippingImages(shared_images()), workers, start_method))
+    return Case(load(SkippingImages(shared_images()), workers, start_method, batch_size=8))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Drop what is missing where the batch is made, and count it."""
     dataset = ImagesOrNone(shared_images())
-    return Case(_loader(dataset, workers, start_method, collate_fn=collate_present))
-
-
-def _loader(
-    dataset: Images, workers: int, start_method: str, collate_fn: Any = None
-) -> DataLoader[Any]:
-    return DataLoader(
-        dataset,
-        batch_size=8,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-        collate_fn=collate_fn,
-    )
+    return Case(load(dataset, workers, start_method, batch_size=8, collate_fn=collate_present))
 
 
 FAILURE = Failure(

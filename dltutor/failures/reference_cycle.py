@@ -99,20 +99,16 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Channels that know their recording."""
-    return Case(_loader(Recordings(_paths()), workers, start_method), train)
+    return Case(load(Recordings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Channels that know the bytes."""
-    return Case(_loader(RecordingsWithoutCycles(_paths()), workers, start_method), train)
+    return Case(load(RecordingsWithoutCycles(_paths()), workers, start_method), train)
 
 
 def _paths() -> tuple[str, ...]:
     return shared_recordings(120, 200_000)
-
-
-def _loader(dataset: Recordings, workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    return load(dataset, workers, start_method, batch_size=4)
 
 
 FAILURE = Failure(

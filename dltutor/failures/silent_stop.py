@@ -82,12 +82,12 @@ def count_missed(loader: DataLoader[Any]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Look for a label that is not there with next()."""
-    return Case(_loader(LabeledReadings(_paths()), workers, start_method), count_missed)
+    return Case(load(LabeledReadings(_paths()), workers, start_method, batch_size=2), count_missed)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Set aside, before the epoch, what has no label."""
-    return Case(_loader(VerifiedReadings(_paths()), workers, start_method), count_missed)
+    return Case(load(VerifiedReadings(_paths()), workers, start_method, batch_size=2), count_missed)
 
 
 @cache
@@ -97,10 +97,6 @@ def _paths() -> Sequence[Path]:
     with (paths[0].parent / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows((path.name, f"kind {i % 3}") for i, path in enumerate(labeled))
     return paths
-
-
-def _loader(dataset: LabeledReadings, workers: int, start_method: str) -> DataLoader[Sample]:
-    return load(dataset, workers, start_method, batch_size=2)
 
 
 FAILURE = Failure(

@@ -22,10 +22,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
 from dltutor.failures.kit.sign import Says
@@ -77,26 +76,20 @@ class NamedReadings(Readings):
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Raise an exception whose class lives inside a function."""
-    return Case(_loader(Readings(_paths()), workers, start_method))
+    return Case(load(Readings(_paths()), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", arrives: bool = False) -> Case:
     """Hand over the reason with the batch; or let the exception arrive, from module level."""
     dataset = NamedReadings(_paths())
     if arrives:
-        return Case(_loader(dataset, workers, start_method))
+        return Case(load(dataset, workers, start_method))
     tolerant = Tolerant(dataset, UnreadableReading)
-    return Case(_loader(tolerant, workers, start_method, collate_tolerant))
+    return Case(load(tolerant, workers, start_method, collate_fn=collate_tolerant))
 
 
 def _paths() -> Sequence[Path]:
     return make_readings("<html>404 Not Found</html>\n")
-
-
-def _loader(
-    dataset: Dataset[Any], workers: int, start_method: str, collate_fn: Any = None
-) -> DataLoader[Any]:
-    return load(dataset, workers, start_method, batch_size=4, collate_fn=collate_fn)
 
 
 FAILURE = Failure(

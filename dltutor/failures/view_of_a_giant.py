@@ -66,20 +66,16 @@ def collect(loader: DataLoader[torch.Tensor]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Return a slice."""
-    return Case(_loader(Excerpts(_paths()), workers, start_method), collect)
+    return Case(load(Excerpts(_paths()), workers, start_method, batch_size=None), collect)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Return a copy of the slice."""
-    return Case(_loader(CopiedExcerpts(_paths()), workers, start_method), collect)
+    return Case(load(CopiedExcerpts(_paths()), workers, start_method, batch_size=None), collect)
 
 
 def _paths() -> tuple[str, ...]:
     return shared_recordings(24, 500_000)
-
-
-def _loader(dataset: Excerpts, workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    return load(dataset, workers, start_method, batch_size=None)
 
 
 FAILURE = Failure(
