@@ -221,6 +221,19 @@ def test_an_answer_starts_processes_by_any_method(
     assert check("00.own", answer) == correct("yes")
 
 
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_an_answer_starts_processes_after_a_reset_of_the_notebook(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer() -> None:
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            assert pool.apply(abs, [-1]) == 1
+
+    at_most(60, monkeypatch)
+    monkeypatch.delattr(sys.modules["__main__"], "__spec__")  # as `%reset -f` leaves it
+    assert check("00.own", answer) == correct("yes")
+
+
 def test_what_an_answer_removes_by_a_bare_name_is_not_the_learners(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,9 @@ def _own_multiprocessing() -> None:
     server._forkserver_address = server._forkserver_alive_fd = server._forkserver_pid = None
     tracker: Any = resource_tracker._resource_tracker
     tracker._fd = tracker._pid = None
+    # `%reset -f` takes it from a notebook, and to start a process by spawn one reads it.
+    main: Any = sys.modules["__main__"]
+    main.__spec__ = getattr(main, "__spec__", None)
 
 
 def _own_folders(folder: str) -> None:
