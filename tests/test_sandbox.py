@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from fresh_interpreter import run_fresh
 from harms import (
     change_everything,
     keep_allocating,
@@ -253,6 +254,20 @@ def test_what_an_answer_removes_by_a_bare_name_is_not_the_learners(
 
     assert check("00.own", remove).outcome is Outcome.CORRECT
     assert set(folder.iterdir()) == {notebook, module}
+
+
+def test_a_handler_that_waits_at_every_fork_is_told_and_the_kernel_goes_on() -> None:
+    script = """
+        import os, threading
+        from dltutor import check
+        lock = threading.Lock()
+        os.register_at_fork(before=lock.acquire, after_in_child=lock.release)
+        assert check("00.predict", "b").outcome.value == "Correct"  # it holds the lock from now on
+        result = check("00.predict", "b")
+        assert result.outcome.value == "Could not check here", result
+        assert "`os.register_at_fork` waits for ever" in result.text
+        """
+    run_fresh(script)
 
 
 def test_a_semaphore_that_an_answer_leaves_is_not_said_to_be_printed_by_it(

@@ -32,11 +32,17 @@ class deadline:  # a block, in the manner of contextlib.suppress
     """Raise DeadlinePassed in the block after `seconds`; give back the timer that was there.
 
     Whoever else uses SIGALRM (an outer deadline) finds its handler and the rest of its time.
-    It interrupts Python code, locks, sleeps and waits; not a call stuck inside C.
+    It interrupts Python code, locks, sleeps and waits; not a call stuck inside C. `passed` is True
+    once it has raised.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._on = False
+        self.passed = False
+
+    def stop(self) -> None:
+        """Raise no more, though the block goes on."""
         self._on = False
 
     def __enter__(self) -> None:
@@ -60,4 +66,5 @@ class deadline:  # a block, in the manner of contextlib.suppress
         ours = frame is not None and frame.f_code.co_filename == __file__
         late = time.monotonic() > self._started + self._seconds + PUT_OFF_AT_MOST
         if self._on and not ours and (late or not in_plumbing(frame)):
+            self.passed = True
             raise DeadlinePassed

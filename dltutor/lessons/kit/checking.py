@@ -214,6 +214,11 @@ def _without_result(ended: sandbox.Ended, grader: Grader[Any]) -> Result:
             f"your answer had started more than {sandbox.PROCESSES} processes, and was stopped "
             "with all of them. Which of your lines starts one each time it runs?"
         )
+    if ended.stopped == "handlers":
+        could_not_check(
+            "a check is a fork of this process, and what an earlier cell registered with "
+            "`os.register_at_fork` waits for ever. Nothing can remove it: restart the kernel."
+        )
     if ended.guard is not None:
         error_in_your_code(
             f"the process that had started yours {_ended(ended.guard)}. Which of your lines sends "

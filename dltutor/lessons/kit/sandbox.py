@@ -27,6 +27,7 @@ from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.kit.sandboxed import answer_process
 from dltutor.observation import stacks
 from dltutor.observation.interrupts import interrupts_held
+from dltutor.observation.time_limits import deadline
 from dltutor.system import processes
 from dltutor.system.process_memory import pss, reader
 
@@ -36,6 +37,11 @@ PROCESSES: Final = 256  # of a check together
 _TICK: Final = 0.05  # seconds between two looks
 _STEP: Final = 50e6  # bytes (RSS) that they may grow by before PSS, which is dear, is read again
 _KEPT: Final = 20_000  # characters of what an answer prints, the last ones
+_HANDLERS: Final = 2.0  # seconds for what was registered to be called at a fork
+
+_at_fork = deadline(_HANDLERS)
+# Called last of all: they are called in reverse, and a learner's cells register later.
+os.register_at_fork(before=lambda: _at_fork.stop())
 
 
 @dataclass
@@ -47,7 +53,8 @@ class Ended:
         status: The exit code of the answer's process, negative for a signal; None if it was ended
             here.
         guard: The same of its parent, if that died first.
-        stopped: Why it was ended here: "limit", "memory", "processes" or nothing.
+        stopped: Why it was ended here: "limit", "memory", "processes", "handlers" (of a fork, which
+            did not return) or nothing.
         stood: Where it stood at the limit, in words.
         printed: The end of what it and its workers wrote to stdout and stderr.
     """
@@ -101,20 +108,29 @@ def _start(
     hear, say = os.pipe()
     fate_in, fate_out = os.pipe()
     read, write = os.pipe()
-    with warnings.catch_warnings():
-        # Python 3.12 and later warn of threads. The fork keeps none, and takes no lock of theirs.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        guard = os.fork()
+    guard = _fork()
     if guard == 0:
         try:
             for end in (hear, fate_in, read):
                 os.close(end)
-            _guard(grade, folder, say, fate_out, write)
+            if not _at_fork.passed:
+                _guard(grade, folder, say, fate_out, write)
         finally:
             os._exit(1)
     for end in (say, fate_out, write):
         os.close(end)
     return _Watch(guard, folder, at_most, announce, hear, fate_in, read)
+
+
+def _fork() -> int:
+    # What was registered for forks is anybody's code, and may wait for ever. When it is told to
+    # stop, Python goes on with the fork.
+    global _at_fork
+    _at_fork = deadline(_HANDLERS)
+    with warnings.catch_warnings(), _at_fork:
+        # Python 3.12 and later warn of threads. The fork keeps none, and takes no lock of theirs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def _guard(
@@ -159,6 +175,9 @@ class _Watch:
     def wait(self) -> None:
         """Read what they say until there is a result, an end, or no time left."""
         heard = fates = b""
+        if _at_fork.passed:
+            self.ended.stopped = "handlers"
+            return
         self.until = time.monotonic() + LOOKING
         with selectors.DefaultSelector() as ready:
             for end in (self.hear, self.fate, self.words):
