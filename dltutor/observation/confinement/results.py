@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import pickle
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -22,10 +20,8 @@ from dltutor.observation.memory.process_curves import Limits
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Frame, Observation
 from dltutor.observation.stacks import main_thread
-from dltutor.observation.texts import without_colors
+from dltutor.observation.texts import end_of_file
 from dltutor.system.process_memory import reader
-
-_KEPT: Final = 64_000  # bytes, the last ones
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ def _from_outside(run: Ended) -> Observation:
         seconds=run.report.seconds,
         timeline=_timeline(run),
         traceback=_stood_at(run),
-        stderr=_output(run.folder),
+        stderr=end_of_file(run.folder / "output"),
     )
 
 
@@ -138,23 +134,10 @@ def _moments(folder: Path) -> Iterator[Moment]:
 def _stood_at(run: Ended) -> tuple[Frame, ...]:
     # Asked at its deadline it answers in a file; when it crashes, faulthandler writes to 2.
     answer = run.folder / f"stack-{run.report.pid}"
-    for dump in (_tail(answer), _output(run.folder)):
-        if "(most recent call first):" in dump:
+    for file in (answer, run.folder / "output"):
+        if "(most recent call first):" in (dump := end_of_file(file)):
             return main_thread(dump)[::-1]
     return ()
-
-
-def _output(folder: Path) -> str:
-    return without_colors(_tail(folder / "output").replace("\0", ""))
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _KEPT))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _name(line: str, roles: dict[int, str]) -> str:
