@@ -14,8 +14,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.observation import torch_internals
 from dltutor.observation.counting import Counted, count_samples, counting
-from dltutor.observation.deaths import delay_in_plumbing
-from dltutor.observation.interrupts import Interrupts
+from dltutor.observation.interrupts import Interrupts, delay_in_plumbing
 from dltutor.observation.leftovers import Started
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.memory.recorder import Recorder
