@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dltutor.display.areas import areas
 from dltutor.display.chart import Chart
-from dltutor.display.stack import stack
 from dltutor.observation.memory.collector import Collector
 from dltutor.observation.memory.estimates import Estimates, Known
 from dltutor.observation.memory.moments import Moment
@@ -156,7 +156,7 @@ def test_chart_figure_and_table_show_the_same_numbers_of_one_run() -> None:
     chart = Chart("recorded", limits={}, counted=True)
     for moment in moments:
         chart.add(moment)
-    drawn = stack(timeline)
+    drawn = areas(timeline)
     assert len(chart.history) == len(drawn.seconds) == 24
     for role in ("main", "W0", "W1"):
         figure = dict(zip(drawn.seconds.tolist(), drawn.layers[role].tolist(), strict=True))
