@@ -202,10 +202,10 @@ class Recorder:
         if "error" in line:
             self._notes.append(f"the memory sampler stopped: {line['error']}")
             return True
-        sample = self._collector.add(line, self.batches)
+        moment = self._collector.add(line, self.batches)
         for listener in tuple(self._listeners):
             try:
-                listener(sample)
+                listener(moment)
             except Exception as error:  # theirs, and no reason to stop recording
                 self._listeners.remove(listener)
                 self._notes.append(f"a listener raised {type(error).__name__}: {error}")
