@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final, Literal
 
-MB: Final = 1 << 20  # bytes, wherever the course says MB; its kB and GB are powers of 1024 too
+MB: Final = 1 << 20  # bytes, wherever the course says MB (see the glossary)
 
 Tone = Literal["plain", "good", "bad", "warn"]
 

@@ -13,7 +13,8 @@ import torch
 from datasets import Numbers, load
 from torch.utils.data import get_worker_info
 
-from dltutor.failures.kit.gauge import MEGABYTE, Gauge, growth, no_proc
+from dltutor.failures.kit.gauge import Gauge, growth, no_proc
+from dltutor.tables import MB
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
@@ -75,7 +76,7 @@ def test_without_workers_main_is_read() -> None:
     kept = mmap.mmap(-1, 10_000_000)  # not from the heap, which may have that much to spare
     for page in range(0, len(kept), mmap.PAGESIZE):
         kept[page] = 1
-    assert gauge.private() - before == pytest.approx(len(kept) / MEGABYTE, abs=2)
+    assert gauge.private() - before == pytest.approx(len(kept) / MB, abs=2)
 
 
 def test_batches_on_their_way_and_batches_kept_are_counted_once() -> None:

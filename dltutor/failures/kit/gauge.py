@@ -17,7 +17,8 @@ from typing import Any, Final, TypeVar
 import psutil
 from torch.utils.data import DataLoader
 
-MEGABYTE: Final = 1e6
+from dltutor.tables import MB
+
 _BUSY: Final = 1.0  # seconds that a reading waits for a worker to rest
 _Reading = TypeVar("_Reading")
 
@@ -57,7 +58,7 @@ class Gauge:
         """
         sizes = [_at_rest([worker], partial(_uss, worker)) for worker in self._workers()]
         sizes = sizes or [_uss(os.getpid())]
-        return sum(sizes) / len(sizes) / MEGABYTE
+        return sum(sizes) / len(sizes) / MB
 
     def shared(self) -> float:
         """MB of tensors in shared memory: sent and not fetched yet, or fetched and kept.
@@ -66,7 +67,7 @@ class Gauge:
         main has had already.
         """
         new = _at_rest(self._workers(), self._held)
-        return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MEGABYTE
+        return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MB
 
     def _workers(self) -> list[int]:
         # Also under forkserver, where the workers are no children of this process.
