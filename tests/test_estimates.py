@@ -13,7 +13,7 @@ from dltutor.display.chart import Chart
 from dltutor.observation.memory.collector import Collector
 from dltutor.observation.memory.estimates import Estimates, Known
 from dltutor.observation.memory.moments import Moment
-from dltutor.observation.memory.process_curves import Limits
+from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.memory.timeline import Timeline
 
 MB = 1 << 20
@@ -114,7 +114,7 @@ def recorded() -> tuple[list[Moment], Timeline]:
     """Four lines a second; USS and PSS are read in every third one and in the last."""
     collector = Collector(10, memory_period=0.5)
     collector.names.update({11: "W0", 12: "W1"})
-    collector.limits = Limits(1 << 33, None, 1 << 26)
+    collector.limits = Bounds(1 << 33, None, 1 << 26)
     moments = [collector.add(line(row), batches=row) for row in range(24)]
     return moments, collector.timeline()
 

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from dltutor.observation import errors
 from dltutor.observation.confinement.unobserved import timeline_of, unobserved
 from dltutor.observation.memory.moments import Moment
-from dltutor.observation.memory.process_curves import Limits
+from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.report import Observation
 from dltutor.observation.stacks import answer_when_asked
@@ -90,7 +90,7 @@ def _observe(
             "raised",
             deadline=deadline,
             seconds=time.perf_counter() - started,
-            timeline=timeline_of([], Limits(), "the loader could not be built"),
+            timeline=timeline_of([], Bounds(), "the loader could not be built"),
             failed=errors.read(error),
         )
     loader, consume = getattr(made, "loader", made), getattr(made, "consume", None)

@@ -19,7 +19,7 @@ from dltutor.observation.confinement.asked_limits import ResourceLimits
 from dltutor.observation.confinement.task import Report, worker_numbers
 from dltutor.observation.confinement.unobserved import timeline_of, unobserved
 from dltutor.observation.memory.moments import Moment
-from dltutor.observation.memory.process_curves import Limits
+from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Frame, Observation
 from dltutor.observation.stacks import main_thread
@@ -156,7 +156,7 @@ def _end(run: Ended) -> End:
 def _timeline(run: Ended) -> Timeline:
     shm, recorded = run.limits.shm, run.recorded
     if recorded is None:
-        limits = Limits(reader().total(), shm=shm)
+        limits = Bounds(reader().total(), shm=shm)
         if run.report.cgroup is not None:
             limits = replace(limits, cgroup=run.limits.memory)
         note = "main's last moments were not sampled"

@@ -9,7 +9,7 @@ import numpy as np
 
 from dltutor.observation import errors
 from dltutor.observation.memory.moments import Moment, Reading
-from dltutor.observation.memory.process_curves import FIELDS, Limits, ProcessCurves
+from dltutor.observation.memory.process_curves import FIELDS, Bounds, ProcessCurves
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Frame, Observation
 
@@ -55,7 +55,7 @@ def unobserved(
     )
 
 
-def timeline_of(moments: Sequence[Moment], limits: Limits, *notes: str) -> Timeline:
+def timeline_of(moments: Sequence[Moment], limits: Bounds, *notes: str) -> Timeline:
     """The Timeline of moments as a listener got them.
 
     Args:

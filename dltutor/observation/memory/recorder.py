@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from dltutor.observation.memory.collector import Collector
 from dltutor.observation.memory.moments import Moment
-from dltutor.observation.memory.process_curves import Limits
+from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.memory.timeline import Timeline
 
 _SAMPLER: Final = Path(__file__).with_name("sampler.py")
@@ -197,7 +197,7 @@ class Recorder:
         """Whether this was the last line."""
         if "limits" in line:
             self._collector.source = line["source"]
-            self._collector.limits = Limits(**line["limits"])
+            self._collector.limits = Bounds(**line["limits"])
             return False
         if "error" in line:
             self._notes.append(f"the memory sampler stopped: {line['error']}")
