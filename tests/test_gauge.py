@@ -20,24 +20,24 @@ pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
 
 class Megabytes(Numbers):
-    """Tensors of a million bytes."""
+    """Tensors of a megabyte."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.full((1_000_000,), index, dtype=torch.uint8)
+        return torch.full((MB,), index, dtype=torch.uint8)
 
 
 class Hoard(Numbers):
-    """Each worker keeps fifty million bytes more from its first sample on."""
+    """Each worker keeps fifty megabytes more from its first sample on."""
 
     hoard = b""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        self.hoard = self.hoard or bytes(range(250)) * 200_000
+        self.hoard = self.hoard or bytes(range(256)) * 204_800
         return super().__getitem__(index)
 
 
 class Scratch(Numbers):
-    """Each sample takes fifty million bytes while it is made, and gives them back."""
+    """Each sample takes fifty megabytes while it is made, and gives them back."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         with mmap.mmap(-1, 50_000_000) as scratch:
@@ -107,4 +107,4 @@ def test_what_a_worker_takes_to_start_is_no_growth(monkeypatch: pytest.MonkeyPat
 def _start_late(first_was_read: Event, worker: int) -> None:
     if worker == 1:
         assert first_was_read.wait(20)
-        get_worker_info().dataset.hoard = bytes(range(250)) * 200_000
+        get_worker_info().dataset.hoard = bytes(range(256)) * 204_800
