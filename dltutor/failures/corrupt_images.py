@@ -55,7 +55,7 @@ class Images(Dataset[Sample]):
 
     def __getitem__(self, index: int) -> Sample:
         path, label = self.listed[index]
-        image = Image.open(self.root / path).resize((SIDE, SIDE))
+        image = Image.open(self.root / path).resize((64, 64))
         pixels = torch.from_numpy(np.array(image))
         return pixels.permute(2, 0, 1) / 255, self.classes.index(label)
 

@@ -10,7 +10,8 @@ import sys
 import time
 import traceback
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -676,6 +677,84 @@ class LooksInParallel(Verified):
         return ""
 
 
+class WhiteBehindFourModes(Verified):
+    """A transparent color is a fifth way to be transparent."""
+
+    def load(self, path: str) -> torch.Tensor:
+        with Image.open(self.root / path) as image:
+            if image.mode in ("RGBA", "LA", "PA", "P"):
+                return super().load(path)
+            small = image.convert("RGB").resize((64, 64))
+        return torch.from_numpy(np.array(small)).permute(2, 0, 1) / 255
+
+
+class WhiteBehindAlphaOrPalette(Images):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.quarantined: dict[str, str] = {}
+        self.samples: list[Any] = []
+        for path, label in self.listed:
+            try:
+                image = Image.open(self.root / path)
+                image.load()
+            except Exception as error:
+                self.quarantined[path] = f"{type(error).__name__}: {error}"
+                continue
+            if image.mode == "P":
+                image = image.convert("RGBA" if "transparency" in image.info else "RGB")
+            if image.mode in ("LA", "RGBA", "PA", "La", "RGBa"):
+                image = image.convert("RGBA")
+                white = Image.new("RGB", image.size, (255,) * 3)
+                white.paste(image, (0, 0), image)
+                image = white
+            small = image.convert("RGB").resize((64, 64), Image.Resampling.BICUBIC)
+            self.samples.append((np.asarray(small), self.classes.index(label)))
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = self.samples[index]
+        return torch.from_numpy(pixels.transpose(2, 0, 1) / np.float32(255)), number
+
+
+class ClassesOfWhatIsLeft(Verified):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.classes = sorted({label for _, label in self.listed})
+
+
+class TupleForAReason(Verified):
+    def why(self, label: str, error: BaseException) -> Any:
+        return type(error).__name__, str(error)
+
+
+class DictForAReason(Verified):
+    def why(self, label: str, error: BaseException) -> Any:
+        return {"why": repr(error)}
+
+
+class KeepsAnExecutor(Verified):
+    """Its processes end with the dataset, as those of a pool."""
+
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.executor = ProcessPoolExecutor(2, mp_context=get_context("fork"))
+        list(self.executor.map(len, ["a", "b"]))
+
+
+class KeepsALoader(Verified):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.look: DataLoader[Any] = DataLoader(
+            range(len(self.listed)),  # type: ignore[arg-type]
+            num_workers=2,
+            persistent_workers=True,
+            multiprocessing_context="fork",
+        )
+        list(self.look)
+
+
 class Reading(SetsAside, Readings):
     """Readings that load; the rest raises. A base for what follows."""
 
@@ -728,7 +807,7 @@ class AverageForAll(Reading):
         try:
             return super().__getitem__(index)
         except Exception:
-            return (super().__getitem__(0)[0] + super().__getitem__(1)[0]) / 2, 0
+            return (super().__getitem__(2)[0] + super().__getitem__(5)[0]) / 2, 0
 
 
 class Padded(VerifiedReadings):
@@ -797,6 +876,46 @@ class StillReshaped(VerifiedReadings):
         return torch.from_numpy(np.load(self.root / path).reshape(AXES, STEPS)).float()
 
 
+class AllowsPickles(VerifiedReadings):
+    def load(self, path: str) -> torch.Tensor:
+        reading = np.load(self.root / path, allow_pickle=True)
+        if reading.shape != (AXES, STEPS):
+            raise ValueError(f"shape {reading.shape}")
+        return torch.from_numpy(reading).float()
+
+    def set_aside(self, *errors: type[BaseException]) -> None:
+        super().set_aside(Exception)
+
+
+class Squeezes(VerifiedReadings):
+    def load(self, path: str) -> torch.Tensor:
+        reading = np.squeeze(np.load(self.root / path))
+        if reading.shape != (AXES, STEPS):
+            raise ValueError(f"shape {reading.shape}")
+        return torch.from_numpy(reading).float()
+
+
+class CutsToSize(VerifiedReadings):
+    def load(self, path: str) -> torch.Tensor:
+        reading = np.load(self.root / path)[:AXES, :STEPS]
+        if reading.shape != (AXES, STEPS):
+            raise ValueError(f"shape {reading.shape}")
+        return torch.from_numpy(reading).float()
+
+
+class ReadingClassesOfWhatIsLeft(VerifiedReadings):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.classes = sorted({label for _, label in self.listed})
+
+
+class KeepsAnExecutorForReadings(VerifiedReadings):
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.executor = ProcessPoolExecutor(2, mp_context=get_context("fork"))
+        list(self.executor.map(len, ["a", "b"]))
+
+
 class ReadingsRightTwice(VerifiedReadings):
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -817,26 +936,27 @@ WRONG_FIXES: WrongFixes = {
     "01.diagnose": {
         "the number of the batch": (lambda: 2, "Sample 2 loads"),
         "the place within the batch": (lambda: 5, "Sample 5 loads"),
-        "counted from 1": (lambda: 22, "Sample 22 loads"),
-        "another bad sample": (lambda: 28, "not the first"),
+        "counted from 1": (lambda: 22, "A sample before 22 fails"),
+        "another bad sample": (lambda: 28, "A sample before 28 fails"),
         "a healthy sample": (lambda: 17, "Sample 17 loads"),
-        "a file name": (lambda: "circle/cut-short.jpg", "An index is a whole number, got 'circle"),
-        "out of range": (lambda: 57, "run from 0 to 56"),
+        "a file name": (lambda: "circle/cut-short.jpg", "counted from 0, got 'circle"),
+        "out of range": (lambda: 57, "A sample before 57 fails"),
         "half of one": (lambda: 21.5, "whole number"),
+        "from the end": (lambda: -36, "counted from 0, got -36"),
     },
     "01.fix": {
         "None for a bad image": (lambda: ReturnsNone, "8 x (NoneType, NoneType)"),
         "a black image": (
             lambda: ReturnsZeros,
-            "8 of 25 samples hold what no usable file does, such as values from 0 to 0.",
+            "8 of 27 samples match no usable file, such as one with values from 0 to 0.",
         ),
         "noise": (
             lambda: ReturnsNoise,
-            "8 of 25 samples hold what no usable file does, such as values from 9.13e-05 to 1.",
+            "8 of 27 samples match no usable file, such as one with values from 9.13e-05 to 1.",
         ),
         "the next image": (lambda: ReturnsTheNext, "came 3 times"),
         "the first image": (lambda: ReturnsTheFirst, "came 9 times"),
-        "a random image": (lambda: ReturnsARandomOne, "only 17 different ones"),
+        "a random image": (lambda: ReturnsARandomOne, "only 19 different ones"),
         "LOAD_TRUNCATED_IMAGES": (
             lambda: LoadsTruncated,
             "(`ImageFile.LOAD_TRUNCATED_IMAGES` is on).",
@@ -858,11 +978,11 @@ WRONG_FIXES: WrongFixes = {
         ),
         "nothing converted": (
             lambda: ConvertsNothing,
-            "3 x (floats (1, 64, 64), int), 1 x (floats (4, 64, 64), int)",
+            "4 x (floats (1, 64, 64), int), 1 x (floats (4, 64, 64), int)",
         ),
         "the class from the lesson": (
             lambda: Images,
-            "3 x RuntimeError raised, 2 x UnidentifiedImage",
+            "4 x RuntimeError raised, 2 x UnidentifiedImage",
         ),
         "OSError and SyntaxError caught": (
             lambda: CatchesOSErrorAndSyntaxError,
@@ -879,11 +999,11 @@ WRONG_FIXES: WrongFixes = {
             "`quarantined` when the dataset is made",
         ),
         "__len__ too large": (lambda: CountsTooMany, "8 x IndexError raised"),
-        "an empty dataset": (lambda: Empty, "17 of the 25 files in `quarantined` can be used"),
-        "bytes": (lambda: Bytes, "Yours: 17 x (uint8 (3, 64, 64), int)"),
+        "an empty dataset": (lambda: Empty, "19 of the 27 files in `quarantined` can be used"),
+        "bytes": (lambda: Bytes, "Yours: 19 x (uint8 (3, 64, 64), int)"),
         "0 to 255": (lambda: NotScaled, "values from 0 to 2"),
-        "no classes": (lambda: ImagesAlone, "Yours: 17 x floats (3, 64, 64)"),
-        "names of classes": (lambda: ClassNames, "Yours: 17 x (floats (3, 64, 64), str)"),
+        "no classes": (lambda: ImagesAlone, "Yours: 19 x floats (3, 64, 64)"),
+        "names of classes": (lambda: ClassNames, "Yours: 19 x (floats (3, 64, 64), str)"),
         "classes in order of appearance": (lambda: ClassesAsTheyCome, "another class number"),
         "no __len__": (lambda: NoLength, "`NoLength` has no `__len__`"),
         "an error in __init__": (lambda: FailsAtOnce, "name 'rout' is not defined"),
@@ -895,7 +1015,7 @@ WRONG_FIXES: WrongFixes = {
             lambda: PaletteIndicesAsGray,
             "of a palette image with transparency or an image with a palette",
         ),
-        "all in gray": (lambda: AllInGray, "11 of 17 samples hold what"),
+        "all in gray": (lambda: AllInGray, "11 of 19 samples match no"),
         "the bad files deleted": (lambda: DeletesTheFiles, "is no longer as it was"),
         "the list rewritten": (lambda: RewritesTheList, "`labels.csv` is no longer as it was"),
         "processes left behind": (lambda: LeavesProcesses, "4 processes that your code started"),
@@ -930,7 +1050,6 @@ WRONG_FIXES: WrongFixes = {
             lambda: WrongInTheFourthWorker,
             "With 4 workers under fork, the loader brings other samples",
         ),
-        "the package's own": (lambda: VerifiedImages, "`VerifiedImages` is the package's own"),
         "an exit in __init__": (lambda: ExitsInInit, "SystemExit"),
         "an end of main": (lambda: EndsMain, "the process that ran it ended with exit code 7"),
         "a worker killed": (lambda: KillsItsWorker, "killed by SIGKILL"),
@@ -939,11 +1058,11 @@ WRONG_FIXES: WrongFixes = {
         "on gray": (lambda: GrayBackground, "an image with transparency"),
         "white behind RGBA alone": (
             lambda: WhiteBehindRGBAOnly,
-            "those of a gray image with transparency or a palette image with transparency",
+            "those of a gray image with a transparent color or a gray image with transparency or",
         ),
         "white behind what has an alpha channel": (
             lambda: WhiteBehindModesWithAlpha,
-            "No sample has those of a palette image with transparency.",
+            "those of a gray image with a transparent color or a palette image with",
         ),
         "transparent or not": (
             lambda: WhiteOrNot,
@@ -953,41 +1072,54 @@ WRONG_FIXES: WrongFixes = {
             lambda: CatchesOSErrorAndBombs,
             "`SyntaxError: broken PNG file",
         ),
-        "class from the folder": (lambda: ClassFromTheFolder, "17 x ValueError raised"),
-        "labels as floats": (lambda: FloatLabels, "Yours: 17 x (floats (3, 64, 64), float)"),
+        "class from the folder": (lambda: ClassFromTheFolder, "19 x ValueError raised"),
+        "labels as floats": (lambda: FloatLabels, "Yours: 19 x (floats (3, 64, 64), float)"),
         "labels as tensors of floats": (lambda: FloatTensorLabels, "64, 64), floats ())"),
-        "labels in lists": (lambda: LabelsInLists, "17 x (floats (3, 64, 64), int64 (1,))"),
+        "labels in lists": (lambda: LabelsInLists, "19 x (floats (3, 64, 64), int64 (1,))"),
         "right twice": (lambda: RightTwice, "Without workers, the loader brings other samples"),
         "None for reasons": (lambda: NoReasons, "is missing. What did loading it say?"),
         "right once": (lambda: RightOnce, "Without workers, the loader"),
-        "right in workers only": (lambda: WrongWithoutWorkers, "17 of 17 samples hold what"),
+        "right in workers only": (lambda: WrongWithoutWorkers, "19 of 19 samples match no"),
         "an object": (lambda: Verified(shared_images()), "the class itself, `Verified`, not an"),
+        "white behind four modes": (
+            lambda: WhiteBehindFourModes,
+            "those of a gray image with a transparent color or one with a transparent color.",
+        ),
+        "white behind alpha or a palette, kept": (
+            lambda: WhiteBehindAlphaOrPalette,
+            "those of a gray image with a transparent color or one with a transparent color.",
+        ),
+        "classes of what is left": (lambda: ClassesOfWhatIsLeft, "another class number"),
     },
     "01.transfer": {
-        "None for a bad reading": (lambda: ReadingOrNone, "7 x (NoneType, NoneType)"),
+        "None for a bad reading": (lambda: ReadingOrNone, "10 x (NoneType, NoneType)"),
         "print, and zeros": (
             lambda: PrintsAndReturnsZeros,
-            "a reading of zeros, came 8 times",
+            "a reading of zeros, came 11 times",
         ),
-        "an average": (lambda: AverageForAll, "such as values from -2.54 to 2.79"),
-        "padded": (lambda: Padded, "2 of 19 samples hold what"),
-        "the next reading": (lambda: NextReading, "came 4 times"),
-        "no try": (lambda: Reading, "5 x ValueError raised"),
+        "an average": (lambda: AverageForAll, "10 of 27 samples match no usable file"),
+        "padded": (lambda: Padded, "2 of 19 samples match no"),
+        "the next reading": (lambda: NextReading, "healthy file, came 3 times"),
+        "no try": (lambda: Reading, "8 x ValueError raised"),
         "any shape": (lambda: AnyShape, "1 x (floats (3, 90), int)"),
         "only OSError caught": (
             lambda: CatchesOSErrorOnly,
-            "`ValueError: This file contains pickled",
+            "`ValueError: shape (4, 200)` in `load`",
         ),
         "double precision set aside": (lambda: SinglePrecisionOnly, "double precision"),
         "dropped without a word": (
             lambda: LosesReadings,
-            "7 neither arrive nor are in the dict `quarantined`",
+            "10 neither arrive nor are in the dict `quarantined`",
         ),
         "zeros set aside": (lambda: ZerosSetAside, "a reading of zeros. Your class"),
-        "still reshaped": (lambda: StillReshaped, "1 of 18 samples hold what no usable"),
+        "still reshaped": (lambda: StillReshaped, "2 of 19 samples match no usable"),
         "right twice": (lambda: ReadingsRightTwice, "Without workers, the loader brings other"),
         "the bad files deleted": (lambda: DeletesReadings, "is no longer as it was"),
         "the file's name for a reason": (lambda: BadReading, "is bad`. Numbers and paths aside"),
+        "pickles allowed": (lambda: AllowsPickles, "a pickle that deletes its own file when it is"),
+        "squeezed": (lambda: Squeezes, "samples match no usable file"),
+        "cut to size": (lambda: CutsToSize, "samples match no usable file"),
+        "classes of what is left": (lambda: ReadingClassesOfWhatIsLeft, "another class number"),
     },
 }
 
@@ -1013,10 +1145,16 @@ RIGHT_ANSWERS: RightAnswers = {
         "labels as tensors": lambda: TensorLabels,
         "all loaded early": lambda: LoadsEarly,
         "looked at in parallel": lambda: LooksInParallel,
+        "the package's own": lambda: VerifiedImages,
+        "a tuple for a reason": lambda: TupleForAReason,
+        "a dict for a reason": lambda: DictForAReason,
+        "an executor as long as the dataset": lambda: KeepsAnExecutor,
+        "persistent workers as long as the dataset": lambda: KeepsALoader,
     },
     "01.transfer": {
         "looked at once": lambda: VerifiedReadings,
         "in double precision": lambda: EachKindByName,
+        "an executor as long as the dataset": lambda: KeepsAnExecutorForReadings,
     },
 }
 

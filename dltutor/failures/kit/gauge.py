@@ -17,8 +17,7 @@ from typing import Any, Final, TypeVar
 import psutil
 from torch.utils.data import DataLoader
 
-from dltutor.tables import MB
-
+MEGABYTE: Final = 1e6
 _BUSY: Final = 1.0  # seconds that a reading waits for a worker to rest
 _Reading = TypeVar("_Reading")
 
@@ -58,7 +57,7 @@ class Gauge:
         """
         sizes = [_at_rest([worker], partial(_uss, worker)) for worker in self._workers()]
         sizes = sizes or [_uss(os.getpid())]
-        return sum(sizes) / len(sizes) / MB
+        return sum(sizes) / len(sizes) / MEGABYTE
 
     def shared(self) -> float:
         """MB of tensors in shared memory: sent and not fetched yet, or fetched and kept.
@@ -67,7 +66,7 @@ class Gauge:
         main has had already.
         """
         new = _at_rest(self._workers(), self._held)
-        return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MB
+        return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MEGABYTE
 
     def _workers(self) -> list[int]:
         # Also under forkserver, where the workers are no children of this process.

@@ -1,7 +1,6 @@
 """Lesson 01: corrupt images. What its notebook imports."""
 
 from dltutor.failures.corrupt_images import Images as Images
-from dltutor.failures.material.images import SIDE as SIDE
 from dltutor.failures.none_in_batch import ImagesOrNone as ImagesOrNone
 from dltutor.lessons.kit.sources import show_source as show_source
 from dltutor.lessons.lesson_01.material import in_a_row as in_a_row

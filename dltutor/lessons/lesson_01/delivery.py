@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from PIL import Image
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import whole_number
+from dltutor.lessons.kit.forms import a_fixed_class, whole_number
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import changed, contents, failed_in_main, made, theirs
 from dltutor.lessons.lesson_01.material import Folder, Kind
@@ -50,12 +51,12 @@ class Evidence:
     changed: Sequence[str]
 
 
-def grader(fresh: Callable[[Path, int], Folder], look: Callable[[Any], type]) -> Grader[Any]:
-    """Grade what `look` lets pass, on two folders that `fresh` fills with a seed each."""
+def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
+    """Grade a class that is no longer the starter, on two folders that `fresh` fills."""
     return Grader(
         gather=partial(gather, fresh=fresh),
         judge=judge,
-        look=look,
+        look=lambda answer: a_fixed_class(answer, starter),
         runs="makes your class on two fresh folders and runs it with 0, 2 and 4 workers, "
         f"{_SECONDS} s for each step",
         at_most=8 * _SECONDS + 2,
@@ -65,6 +66,7 @@ def grader(fresh: Callable[[Path, int], Folder], look: Callable[[Any], type]) ->
 def gather(answer: type, fresh: Callable[[Path, int], Folder]) -> list[Evidence]:
     """Make the dataset on two folders, run it in loaders, and take its samples one by one."""
     found: list[Evidence] = []
+    Image.MAX_IMAGE_PIXELS = 1024**3 // 12  # Pillow's own: a cell may have set another
     for seed, workers in ((52, 2), (53, 4)):
         found.append(_delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers))
         try:
@@ -160,7 +162,8 @@ def judge(found: Sequence[Evidence]) -> Result:
 def _folder_is_right(evidence: Evidence) -> None:
     folder, samples, named = evidence.folder, evidence.samples, evidence.quarantined
     for path in evidence.changed:
-        not_yet(f"`{path}` is no longer as it was. Who looks into it later needs the files.")
+        odd = f", {folder.kinds[path].odd}," if path in folder.kinds else ""
+        not_yet(f"`{path}`{odd} is no longer as it was. Whoever looks into it later needs it.")
     if evidence.kinds.keys() - {right := folder.right}:
         tell = error_in_your_code if evidence.error and len(evidence.kinds) == 1 else not_yet
         kinds = ", ".join(f"{count} x {kind}" for kind, count in evidence.kinds.most_common())
@@ -178,7 +181,7 @@ def _folder_is_right(evidence: Evidence) -> None:
         absent = {folder.kinds[path].odd for path in folder.contents.keys() - count.keys()}
         kinds = " or ".join(sorted(absent - {Kind._field_defaults["odd"]}))
         not_yet(
-            f"{len(strays)} of {len(samples)} samples hold what no usable file does, such as "
+            f"{len(strays)} of {len(samples)} samples match no usable file, such as one with "
             f"values {strays[0]}."
             + (f" No sample has those of {kinds}." if kinds else "")
             + " Where do they come from?"
@@ -192,7 +195,8 @@ def _folder_is_right(evidence: Evidence) -> None:
     if wrong := sum(classes.index(folder.listed[file]) != number for file, number in samples):
         not_yet(
             f"{wrong} of {len(samples)} samples arrive with another class number than `labels.csv` "
-            "gives them. Numbers follow the sorted names of the classes."
+            "gives them. Numbers follow the sorted names of all classes that it lists, also of one "
+            "that has no usable file."
         )
     if unknown := sorted(named.keys() - folder.listed.keys()):
         not_yet(
@@ -225,7 +229,7 @@ def _reasons_tell(first: Evidence, second: Evidence) -> None:
             not_yet(
                 f"`quarantined` says of {kind.odd}: `{why:.80}`. Numbers and paths aside, that "
                 f"reads most like what it says of {its.odd}: `{first.quarantined[like]:.80}`. "
-                f"Whoever reads that takes the file for {its.cause}, and it is {kind.cause}."
+                f"Which word tells a file that is {kind.cause} from one that is {its.cause}?"
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Final
 
 from PIL import ImageFile
@@ -19,34 +18,31 @@ def _index(answer: Any) -> int:
     if blank(answer):
         not_attempted("set `first_bad` to the index of the first sample that fails.")
     number = whole_number(answer)
-    if number is None:
-        not_yet(f"an index is a whole number, got {shown(answer)}.")
+    if number is None or number < 0:
+        not_yet(f"an index is a whole number, counted from 0, got {shown(answer)}.")
     return number
 
 
-def _try_each(answer: int) -> tuple[int, list[str]]:
-    images, errors = Images(lesson_images()), []
+def _first_bad(answer: int) -> tuple[int, int, str]:
+    images = Images(lesson_images())
     ImageFile.LOAD_TRUNCATED_IMAGES = False  # cure 1 may have been left on
-    warnings.simplefilter("ignore", ResourceWarning)  # a file that does not load stays open
-    for index, (path, _) in enumerate(images.listed):
+    index, error = -1, ""
+    while not error:
+        index += 1
         try:
             images[index]
-            errors.append("")
-        except Exception as error:
-            text = f"`{type(error).__name__}: {error}`".replace(f"{images.root}/", "")
-            errors.append(f"`{path}`, is the first that fails: {text}")
-    return answer, errors
+        except Exception as raised:
+            error = f"`{images.listed[index][0]}`: `{type(raised).__name__}: {raised}`"
+    return answer, index, error
 
 
-def _first(evidence: tuple[int, list[str]]) -> Result:
-    answer, errors = evidence
-    if answer not in range(len(errors)):
-        not_yet(f"there is no sample {answer}: they run from 0 to {len(errors) - 1}.")
-    if not errors[answer]:
+def _judge(evidence: tuple[int, int, str]) -> Result:
+    answer, first, error = evidence
+    if answer > first:
+        not_yet(f"a sample before {answer} fails already.")
+    if answer < first:
         not_yet(f"sample {answer} loads. Which samples are in the batch that failed?")
-    if any(errors[:answer]):
-        not_yet(f"sample {answer} does fail, and it is not the first that does.")
-    return correct(f"Sample {answer}, {errors[answer]}.")
+    return correct(f"Sample {answer} is the first that fails, {error}.")
 
 
 EXERCISES: Final = (
@@ -73,7 +69,7 @@ EXERCISES: Final = (
     Exercise(
         name="01.diagnose",
         title="Which sample fails first?",
-        grader=Grader(_try_each, _first, _index, runs="loads each image once", at_most=10),
+        grader=Grader(_first_bad, _judge, _index, runs="loads image after image", at_most=10),
         hints=(
             "The loader does not shuffle. How many batches came before the error?",
             "In order, batch b holds the samples from 8 * b on, eight of them.",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from multiprocessing import current_process
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,7 +27,6 @@ TOLERANCE: Final = 0.04
 
 Values = NDArray[np.float32]
 Draw = Callable[[str, np.random.Generator], Any]  # from a class to an image, or a reading
-Load = Callable[[Path], Any]
 
 
 class Kind(NamedTuple):
@@ -63,17 +65,17 @@ class Folder:
 
 
 def fill(
-    root: Path, seed: int, kinds: Sequence[Kind], classes: Sequence[str], draw: Draw, load: Load
+    root: Path, seed: int, kinds: Sequence[Kind], classes: Sequence[str], draw: Draw, load: Any
 ) -> Folder:
     """Write a file of each kind, in an order of the seed's. No name says what is in it."""
     rng = np.random.default_rng(seed)
     folder = Folder(root)
     for i, k in enumerate(rng.permutation(len(kinds))):
         kind = kinds[k]
-        path, label = f"set{i % 2}/{i:03}.{kind.suffix}", kind.label or classes[(i + 1) % 3]
+        path, drawn = f"set{i % 2}/{i:03}.{kind.suffix}", classes[(i + 1) % 3]
         (root / path).parent.mkdir(exist_ok=True)
-        kind.write(root / path, draw(label, rng))
-        folder.listed[path], folder.kinds[path] = label, kind
+        kind.write(root / path, draw(drawn, rng))
+        folder.listed[path], folder.kinds[path] = kind.label or drawn, kind
         if not kind.cause:
             folder.contents[path] = np.asarray(load(root / path))
     write_list(root, folder.listed.items())
@@ -83,9 +85,6 @@ def fill(
 def write_list(root: Path, listed: Iterable[tuple[str, str]]) -> None:
     """Write `labels.csv`."""
     (root / "labels.csv").write_text("".join(f"{path},{label}\n" for path, label in listed))
-
-
-# The images
 
 
 @cache
@@ -105,9 +104,6 @@ class StartImages(Images):
         self.quarantined: dict[str, str] = {}
 
     __getitem__ = Images.__getitem__
-
-
-# What the notebook shows
 
 
 def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
@@ -133,34 +129,38 @@ def in_a_row(*images: Image.Image, side: int = 128) -> Image.Image:
 
 
 def looks(root: Path) -> Table:
-    """Every odd file, looked at in four ways: opened, verified, loaded, taken as a sample."""
-    images = Images(root)
-    ways: dict[str, Callable[[int, Path], Any]] = {
-        "open": lambda i, file: Image.open(file) and None,
-        "verify()": lambda i, file: Image.open(file).verify(),
-        "load()": lambda i, file: Image.open(file).load() and None,
-        "as a sample": lambda i, file: tuple(images[i][0].shape),
-    }
+    """Every odd file, looked at in three ways: opened, verified, loaded."""
+    ways = {"open": "tell", "verify()": "verify", "load()": "load"}  # methods of what is opened
 
-    def outcome(way: str, index: int, path: str) -> str:
+    def outcome(path: str, way: str) -> str:
         try:
-            return str(ways[way](index, root / path) or "ok")
+            getattr(Image.open(root / path), ways[way])()
+            return "ok"
         except Exception as error:
             return type(error).__name__
 
-    odd = {path: i for i, (path, _) in enumerate(images.listed) if Path(path).name in SPOILERS}
-    rows = [(path, *(outcome(way, odd[path], path) for way in ways)) for path in sorted(odd)]
+    odd = sorted(path for path, _ in Images(root).listed if Path(path).name in SPOILERS)
+    rows = [(path, *(outcome(path, way) for way in ways)) for path in odd]
     return Table("Odd files", tuple(rows), ("file", *ways))
 
 
-def side_by_side(broken: Any, yours: Any) -> Table:
-    """How an epoch of each ends with two workers, and which samples each class lost."""
-    listed = Counter(label for _, label in broken.listed)
-    columns = []
-    for dataset in (broken, yours):
-        seen = observe(loader_of(dataset, 2))
-        kept = Counter(label for _, label in dataset.listed)
-        lost = ", ".join(f"{name} {listed[name] - kept[name]}" for name in sorted(listed))
-        columns.append((seen.end, f"{seen.samples} of {len(broken)}", lost))
-    rows = zip(("end", "samples", "set aside"), *columns, strict=True)
-    return Table("An epoch with two workers", tuple(rows), ("", "broken", "yours"))
+def side_by_side(*kinds: type) -> Table:
+    """How many images of each class arrive with each dataset."""
+    listed = sorted(Counter(label for _, label in Images(lesson_images()).listed).items())
+    rows = []
+    for kind in kinds:
+        with TemporaryDirectory() as copy:  # a worker makes it, where it can do no harm
+            shutil.copytree(lesson_images(), copy, dirs_exist_ok=True)
+            loader = loader_of([(kind, Path(copy))], 1, batch_size=None, collate_fn=_epoch)
+            seen = observe(loader, deadline=10, consume=lambda loader: next(iter(loader)))
+        came: Any = seen.result
+        arrived = (f"{came[i]} of {n}" if came else "-" for i, (_, n) in enumerate(listed))
+        rows.append((kind.__name__, seen.end, *arrived))
+    return Table("An epoch", tuple(rows), ("", "end", *(name for name, _ in listed)))
+
+
+def _epoch(made_of: tuple[type, Path]) -> Counter[int]:
+    current_process()._config["daemon"] = False  # type: ignore[attr-defined] # may look in parallel
+    kind, root = made_of
+    dataset = kind(root)
+    return Counter(int(dataset[index][1]) for index in range(len(dataset)))

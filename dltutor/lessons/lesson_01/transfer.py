@@ -11,7 +11,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.handles import own_folder
-from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.lesson_01.delivery import grader
 from dltutor.lessons.lesson_01.material import Folder, Kind, Values, fill
 
@@ -52,6 +51,11 @@ def _cut(path: Path, reading: Values) -> None:
     path.write_bytes(path.read_bytes()[:700])
 
 
+def _pickle(path: Path, reading: Values) -> None:
+    np.save(path, reading.astype(object))
+    path.write_bytes(path.read_bytes()[:128] + b"cos\nunlink\n(V%b\ntR." % bytes(path))
+
+
 # The recorder of the worn machines ran out of disk: all that cannot be used is theirs.
 SPOILT_READINGS: Final = (
     Kind(_cut, "a file cut short", "damaged", label="worn"),
@@ -60,7 +64,7 @@ SPOILT_READINGS: Final = (
     Kind(lambda path, x: np.save(path, x[:, :90]), "a short recording", "damaged", label="worn"),
     Kind(lambda path, x: np.save(path, x[:2]), "a recording of two axes", "damaged", label="worn"),
     Kind(lambda path, _: None, "a deleted file", "missing", label="worn"),
-    Kind(lambda path, x: np.save(path, x.astype(float)), "double precision", label="worn"),
+    Kind(lambda path, x: np.save(path, x.astype(float)), "double precision"),
 )
 
 
@@ -75,11 +79,14 @@ def fresh_readings(root: Path, seed: int) -> Folder:
     """Fill an empty folder with readings of other contents and order than the lesson's."""
     kinds = (
         *SPOILT_READINGS,
-        Kind(lambda path, reading: np.save(path, reading.T), "128 steps x 3 axes", "damaged"),
-        Kind(lambda path, reading: np.save(path, reading * 0), "a reading of zeros"),
+        Kind(lambda to, x: np.save(to, x.T), "128 steps x 3 axes", "damaged", label="broken"),
+        Kind(lambda to, x: np.save(to, np.pad(x, ((0, 1), (0, 72)))), "4 axes x 200", "damaged"),
+        Kind(lambda to, x: np.save(to, x[None]), "a recording of shape (1, 3, 128)", "damaged"),
+        Kind(_pickle, "a pickle that deletes its own file when it is loaded", "damaged"),
+        Kind(lambda to, x: np.save(to, x * 0), "a reading of zeros"),
         *[Kind(np.save)] * 15,
     )
     return fill(root, seed, kinds, STATES, record, np.load)
 
 
-GRADER: Final = grader(fresh_readings, lambda answer: a_fixed_class(answer, Readings))
+GRADER: Final = grader(fresh_readings, Readings)
