@@ -27,6 +27,7 @@ from harms import (
     state,
     swallow_everything,
 )
+from torch.utils.data import DataLoader
 
 from dltutor.lessons.kit import sandbox
 from dltutor.lessons.kit.checking import check, exercises
@@ -280,6 +281,18 @@ def test_a_semaphore_that_an_answer_leaves_is_not_said_to_be_printed_by_it(
 
     check("00.own", leave_one)
     assert "leaked" not in "".join(capfd.readouterr())
+
+
+def test_torchs_advice_on_start_methods_is_not_said_to_be_printed_by_an_answer(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def send_a_lock() -> None:
+        print("  mine")
+        unsendable: Any = [threading.Lock()]
+        iter(DataLoader(unsendable, num_workers=1, multiprocessing_context="spawn"))
+
+    check("00.own", send_a_lock)
+    assert capfd.readouterr().out.splitlines()[1:] == ["Your code printed:", "    mine"]
 
 
 def test_what_an_answer_prints_is_shown_where_it_is_not_correct(

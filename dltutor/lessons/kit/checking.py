@@ -33,7 +33,11 @@ _LESSONS: Final = Path(__file__).parents[1]
 _SHOWN: Final = 20  # lines of what an answer printed
 _WIDTH: Final = 200  # characters of each
 # What is said of locks and queues that were alive at the end: a check ends the process with them.
-_OURS: Final = re.compile(r".*: There appear to be \d+ leaked .*\n(?:  warnings\.warn\(.*\n)?")
+# And torch's advice to use another start method, before it raises what the result tells.
+_OURS: Final = re.compile(
+    r".*: (?:There appear to be \d+ leaked|Got pickle error when) .*\n"
+    r"(?:  (?:warnings\.warn|return _MultiProcessingDataLoaderIter)\(.*\n)?"
+)
 
 _hints_given: Counter[str] = Counter()
 
