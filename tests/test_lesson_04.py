@@ -172,6 +172,7 @@ def test_stretches_heard_and_silence_counted_in_all_runs_are_correct() -> None:
 
 
 LAST, COUNTED = FAST.epochs[-1][0][0], FAST.epochs[-1][1]
+SENT, _ = SPAWNED.epochs[-1]
 OF_EPOCH_0, OF_EPOCH_3 = (stretches(FAST.plan.given, epoch) for epoch in (0, 3))
 
 
@@ -187,14 +188,15 @@ OF_EPOCH_0, OF_EPOCH_3 = (stretches(FAST.plan.given, epoch) for epoch in (0, 3))
         (with_last(FAST, [LAST[:15]], COUNTED), "15 samples came in an epoch, of 16"),
         (with_last(FAST, [LAST], "NoneType"), "`silent()` returned a NoneType"),
         (with_last(FAST, [LAST], 0), "`silent()` says 0. Who counted, and in which copy?"),
+        (with_last(FAST, [LAST], COUNTED - 1), "Counts get lost"),
         (with_last(FAST, [LAST], COUNTED - 1), "each as often as it was"),
-        (with_last(SLOW, SLOW.epochs[-1][0], 3), "16 silent stretches were drawn, and"),
+        (with_last(SLOW, SLOW.epochs[-1][0], 3), "24 silent stretches were drawn, and"),
         (with_last(SLOW, SLOW.epochs[-1][0], 3), "Counts get lost"),
-        (with_last(SPAWNED, [OF_EPOCH_0], COUNTED), "What of yours does not travel?"),
-        (with_last(SPAWNED, [LAST], 0), "What of yours does not travel?"),
+        (with_last(SPAWNED, [SENT[0] + 1], COUNTED), "What of yours does not travel?"),
+        (with_last(SPAWNED, SENT, 0), "What of yours does not travel?"),
         (
             replace(SPAWNED, epochs=(), end=Ending("raised", 40, message="TypeError: no")),
-            "Under spawn, `TypeError: no`.",
+            "With 2 spawned workers, `TypeError: no`.",
         ),
         (
             replace(FAST, epochs=(), end=Ending("worker died", 6, fates="W0 killed by SIGKILL")),

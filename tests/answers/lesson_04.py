@@ -8,6 +8,7 @@ import random
 import tempfile
 import threading
 from contextlib import nullcontext
+from queue import Empty
 from typing import Any
 
 import numpy as np
@@ -412,6 +413,25 @@ class TensorUnderItsLock(TensorAndLock):
             self.count.add_(1)
 
 
+class LockOfTheClass(CountInATensor):
+    """Each spawned worker imports the class, and makes a lock of its own."""
+
+    lock = multiprocessing.get_context("spawn").Lock()
+
+    def count_one(self) -> None:
+        with self.lock:
+            self.count.add_(1)
+
+
+class LockMadeOnArrival(TensorUnderItsLock):
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.lock = multiprocessing.get_context("spawn").Lock()
+
+
 class Counter:
     """A count with its lock, in an object of its own."""
 
@@ -499,6 +519,29 @@ class EmptiedByMain(SharedEpoch):
         while not self.messages.empty():
             self.count += self.messages.get()
         return self.count
+
+
+class DrainedAtOnce(SharedEpoch):
+    """What the queue's thread has not sent yet is not counted."""
+
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.messages = multiprocessing.get_context("spawn").Queue()
+
+    def count_one(self) -> None:
+        self.messages.put(1)
+
+    def silent(self) -> int:
+        try:
+            while True:
+                self.count += self.messages.get_nowait()
+        except Empty:
+            return self.count
+
+
+class SaysText(Fixed):
+    def silent(self) -> Any:
+        return str(self.count.value)
 
 
 class EpochInAValue(Fixed):
@@ -618,6 +661,12 @@ class EmptiesTheList(Numbered):
         super().__init__([*headlines])
         super().__init__(self.headlines)
         headlines.clear()
+
+
+class SortsTheList(Numbered):
+    def __init__(self, headlines: list[str]) -> None:
+        headlines.sort()
+        super().__init__(headlines)
 
 
 class SortedNumbers(Numbered):
@@ -798,7 +847,7 @@ WRONG_FIXES: WrongFixes = {
         "a sum of 0 is silence": (lambda: SilentInSum, "a stretch of 32 zeros"),
         "nothing above 0 is silence": (lambda: SilentAtMost, "a stretch of 32 zeros"),
         "every second number": (lambda: EverySecondNumber, "a stretch of 32 zeros"),
-        "counted in workers only": (lambda: NotInMain, "`silent()` says 0. Who counts in main?"),
+        "counted in workers only": (lambda: NotInMain, "`silent()` says 0. Who counts, and when?"),
         "room for two workers": (
             lambda: RoomForTwo,
             "with 4 workers in slow motion, `IndexError",
@@ -822,7 +871,7 @@ WRONG_FIXES: WrongFixes = {
                 ("int(self.epoch)", "int(EPOCH)"),
                 EPOCH=torch.tensor(0).share_memory_(),
             ),
-            "with its globals. What of yours does not travel",
+            "class attributes, locks too. What of yours does not travel",
         ),
         "a global Value": (
             lambda: typed(
@@ -833,6 +882,21 @@ WRONG_FIXES: WrongFixes = {
             "It counts all that were drawn since the dataset",
         ),
         "another sample": (lambda: CountWithTheSample, "has to stay so. A batch: a list"),
+        "a lock of the class": (lambda: LockOfTheClass, "With 2 spawned workers, 8 silent"),
+        "a lock made on arrival": (lambda: LockMadeOnArrival, "class attributes, locks too"),
+        "a global lock, from a cell": (
+            lambda: typed(
+                "fix-solved",
+                ('get_context("spawn").Value("q", 0)', "torch.tensor(0).share_memory_()"),
+                ("self.count.get_lock()", "LOCK"),
+                ("self.count.value", "self.count"),
+                ("return self.count", "return int(self.count)"),
+                LOCK=multiprocessing.get_context("spawn").Lock(),
+            ),
+            "With 2 spawned workers, 8 silent",
+        ),
+        "a queue drained at once": (lambda: DrainedAtOnce, "Who counts, and when?"),
+        "a number as text": (lambda: SaysText, "returned a str"),
     },
     "04.transfer": {
         "num_workers=0": (
@@ -871,6 +935,7 @@ WRONG_FIXES: WrongFixes = {
         "numbers with gaps": (lambda: NumbersWithGaps, "without gaps"),
         "the words": (lambda: WordsThemselves, "A batch: a list"),
         "an empty vocabulary": (lambda: FailsAtTheFirstWord, "KeyError"),
+        "a sorted list": (lambda: SortsTheList, "was given is another one"),
     },
 }
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
 from multiprocessing.reduction import ForkingPickler
+from multiprocessing.synchronize import SemLock
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
@@ -107,6 +110,14 @@ def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
     return sorted(dict(before.items() ^ contents(folder).items()))
 
 
+class _Copier(cloudpickle.Pickler):  # type: ignore[misc]
+    # A lock in a global or a class is made anew, as the import of its module would make it.
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, SemLock):
+            return getattr(get_context("spawn"), type(thing).__name__), ()
+        return super().reducer_override(thing)
+
+
 def send_cells() -> None:
     """Let what was typed into cells reach new interpreters from now on, in this process.
 
@@ -118,7 +129,8 @@ def send_cells() -> None:
         typed = isinstance(thing, (type, FunctionType)) and thing.__module__ == "__main__"
         if not typed or "<" in thing.__qualname__:  # what a file defines inside a function
             return NotImplemented  # cannot travel either
-        return cloudpickle.loads, (cloudpickle.dumps(thing),)
+        _Copier(copy := io.BytesIO()).dump(thing)
+        return cloudpickle.loads, (copy.getvalue(),)
 
     ForkingPickler.reducer_override = by_value  # type: ignore[method-assign, assignment]
 

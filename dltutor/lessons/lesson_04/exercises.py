@@ -19,8 +19,8 @@ EXERCISES: Final = (
                 "main's variable that main prints.",
                 "b": "`b`: 0, on every run. The variable that main prints is one that no worker "
                 "can reach.",
-                "c": "`c`: run the cell again, as often as you like: it is 0 each time. To get "
-                "in each other's way, the workers would need one variable that both write to.",
+                "c": "`c`: run the cell again: it is 0 each time. Workers only race for a variable "
+                "that both write to.",
                 "d": "`d`: half of them would mean that one worker's number came back, and not the "
                 "other's. None came back.",
             },
@@ -64,7 +64,7 @@ EXERCISES: Final = (
             "workers write. Section 6 has memory for both.",
             "`epoch` has one writer: a shared tensor that is changed in place will do. `count` has "
             "several: they need a lock around reading and writing back, and a lock that can be "
-            "handed to any worker.",
+            "handed to any worker, made in `__init__`.",
             "`self.epoch = torch.tensor(0).share_memory_()` and `self.epoch.fill_(epoch)`; "
             '`self.count = get_context("spawn").Value("q", 0)` and '
             "`with self.count.get_lock(): self.count.value += 1`.",

@@ -11,7 +11,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from multiprocessing import get_context
-from threading import BrokenBarrierError
+from threading import BrokenBarrierError, settrace
 from types import CodeType, FrameType
 from typing import Any, Final, TypeAlias
 
@@ -81,6 +81,8 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
         came = [each.clone() if isinstance(each, torch.Tensor) else each for each in loader]
         epochs.append((came, ask(dataset, given)))
 
+    if not plan.workers:  # what a thread of main has to do, such as a queue's, it does late
+        settrace(lambda *_: time.sleep(0.001))
     end = run_loader(
         dataset,
         train,
@@ -93,6 +95,7 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
         persistent_workers=plan.persistent,
         worker_init_fn=SlowMotion(plan.workers) if plan.slow else None,
     )
+    settrace(None)
     return Run(plan, length, tuple(epochs), end)
 
 
@@ -128,11 +131,11 @@ class SlowMotion(TorchFunctionMode):
 
     def __init__(self, workers: int) -> None:
         super().__init__()
-        self._together = get_context("fork").Barrier(workers)
+        self._together = get_context("spawn").Barrier(workers)
         self._taken: Counter[tuple[CodeType, int]] = Counter()
 
     def __call__(self, worker_id: int) -> None:
-        self._wait_for_the_others()
+        self._wait_for_the_others(30)  # spawned ones import torch first
         sys.settrace(self._enter)
         self.__enter__()  # type: ignore[no-untyped-call]  # to the end of the worker's life
 
@@ -144,9 +147,9 @@ class SlowMotion(TorchFunctionMode):
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         return self._step
 
-    def _wait_for_the_others(self) -> None:
+    def _wait_for_the_others(self, seconds: float = 2) -> None:
         with suppress(BrokenBarrierError):  # one that has died, or waits for a lock, does not come
-            self._together.wait(timeout=2)
+            self._together.wait(seconds)
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
         here = frame.f_code, frame.f_lasti
