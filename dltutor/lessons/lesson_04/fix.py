@@ -26,7 +26,7 @@ PLANS: Final = (
     Plan("with 4 workers in slow motion", _CLIPS, _AT_ONCE, 4, within=12, slow=True),
     Plan("with 2 fresh workers under fork", _CLIPS, _EPOCHS, persistent=False),
     Plan("with 0 workers", _CLIPS, (*_EPOCHS, (1, 99 * _ALL)), 0, persistent=False),
-    Plan("with 2 spawned workers", _CLIPS, _AT_ONCE, method="spawn", within=40, slow=True),
+    Plan("with 2 spawned workers", _CLIPS, _AT_ONCE, method="spawn", within=60, slow=True),
 )
 _SPAWN: Final = (
     " Under fork it is right. A spawned worker gets your dataset by pickle, with its attributes, "

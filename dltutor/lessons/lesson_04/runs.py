@@ -135,7 +135,7 @@ class SlowMotion(TorchFunctionMode):
         self._taken: Counter[tuple[CodeType, int]] = Counter()
 
     def __call__(self, worker_id: int) -> None:
-        self._wait_for_the_others(30)  # spawned ones import torch first
+        self._wait_for_the_others(50)  # spawned ones import torch first
         sys.settrace(self._enter)
         self.__enter__()  # type: ignore[no-untyped-call]  # to the end of the worker's life
 
