@@ -252,7 +252,9 @@ class PackedStrings:
         return len(self.ends)
 
     def __getitem__(self, index: int) -> str:
-        return self.data[self.ends[index - 1] if index else 0 : self.ends[index]].decode()
+        index = range(len(self))[index]
+        start = self.ends[index - 1] if index else 0
+        return self.data[start : self.ends[index]].decode()
 
 
 class FromTheNotebook(Dataset[str]):
@@ -369,6 +371,75 @@ class KeepsTheListToo(PackedCaptions):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
         self.captions = Path(path).read_text().splitlines()
+
+
+class ReadAsBytesInTheWorker(FromTheFile):
+    content: bytes | None = None
+
+    def __getitem__(self, index: int) -> str:
+        if self.content is None:
+            self.content = Path(self.path).read_bytes()
+        start, stop = self.starts[index : index + 2].tolist()
+        return self.content[start : stop - 1].decode()
+
+
+class PackedBytesCopiedInTheWorker(FromTheNotebook):
+    copied = False
+
+    def __getitem__(self, index: int) -> str:
+        if not self.copied:
+            self.captions.data, self.copied = bytearray(self.captions.data), True
+        return super().__getitem__(index)
+
+
+class ListInW1(KeepsTheListToo):
+    def __getitem__(self, index: int) -> str:
+        worker = get_worker_info()
+        return self.captions[index] if worker and worker.id == 1 else super().__getitem__(index)
+
+
+class KeepsInW1(FromTheNotebook):
+    who, most = 1, 10_000
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.kept: list[str] = []
+
+    def __getitem__(self, index: int) -> str:
+        worker = get_worker_info()
+        if worker and worker.id == self.who and len(self.kept) < self.most:
+            self.kept.append(super().__getitem__(index))
+        return super().__getitem__(index)
+
+
+class KeepsInW0(KeepsInW1):
+    who, most = 0, 12_500
+
+
+class Stops(PackedCaptions):
+    def __getitem__(self, index: int) -> str:
+        if index == 5:
+            raise KeyboardInterrupt
+        return super().__getitem__(index)
+
+
+class CutAt64(FixedWidthCaptions):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.captions = self.captions.astype("S64")
+
+    def __getitem__(self, index: int) -> str:
+        return bytes(self.captions[index]).decode(errors="ignore")
+
+
+class CollectingPacked(PackedCaptions):
+    asked = 0
+
+    def __getitem__(self, index: int) -> str:
+        self.asked += 1
+        if self.asked % 5000 == 0:
+            gc.collect()
+        return super().__getitem__(index)
 
 
 class PackedBoxes(Dataset[Any]):
@@ -542,6 +613,52 @@ class EndsInAList(Dataset[Any]):
         return self.rows[self.ends[index] : self.ends[index + 1]]
 
 
+class LoadedInTheWorker(PackedBoxes):
+    mapped: str | None = None
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.file = f"{path}.npy"
+        np.save(self.file, self.rows)
+        self.rows = None
+
+    def __getitem__(self, index: int) -> Any:
+        if self.rows is None:
+            self.rows = np.load(self.file, mmap_mode=self.mapped)
+        return np.array(super().__getitem__(index))
+
+
+class MappedInTheWorker(LoadedInTheWorker):
+    mapped = "r"
+
+
+class RowsCopiedInTheWorker(PackedBoxes):
+    mine: Any = None
+
+    def __getitem__(self, index: int) -> Any:
+        if self.mine is None:
+            self.mine = self.rows.copy()
+        return self.mine[self.starts[index] : self.starts[index + 1]]
+
+
+class SixthRowLost(PackedBoxes):
+    def __getitem__(self, index: int) -> Any:
+        rows = super().__getitem__(index).copy()
+        rows[5:6] = 0
+        return rows
+
+
+class PackedAsText(Dataset[Any]):
+    def __init__(self, path: str | Path) -> None:
+        self.boxes = PackedStrings(map(json.dumps, json.loads(Path(path).read_text())))
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def __getitem__(self, index: int) -> Any:
+        return np.array(json.loads(self.boxes[index]), dtype=np.float32).reshape(-1, 4)
+
+
 WRONG_FIXES: WrongFixes = {
     "09.predict": {
         "nobody writes": (lambda: "a", "Somebody writes for you"),
@@ -567,7 +684,7 @@ WRONG_FIXES: WrongFixes = {
         "a dict": (lambda: ByNumber, "`captions` (dict)"),
         "copy.deepcopy in the worker": (
             lambda: CopiedInTheWorker,
-            "When it had read 50 captions, each",
+            "A worker that had read nothing but 50 captions had ",
         ),
         "read in the worker": (
             lambda: ReadInTheWorker,
@@ -578,13 +695,13 @@ WRONG_FIXES: WrongFixes = {
         "gc.collect() for each sample": (lambda: Collecting, "gc.collect(). What takes so long"),
         "places in a list": (lambda: StartsInAList, "`starts` (list)"),
         "lru_cache": (lambda: Cached, "workers grew by"),
-        "what it made, kept": (lambda: KeepsWhatItMade, "does the worker keep something of each"),
-        "a list with four workers": (lambda: ListWithFourWorkers, "Each of 4 workers grew by"),
+        "what it made, kept": (lambda: KeepsWhatItMade, "Does the worker keep something of each"),
+        "a list with four workers": (lambda: ListWithFourWorkers, "of 4 workers grew by"),
         "the first file for each path": (
             lambda: KeepsTheFirstFile,
-            "With 2 workers, 99998 of 100000 captions of the second file",
+            "With 2 workers, 49999 of 50000 captions of the second file",
         ),
-        "right for one epoch": (lambda: RightForOneEpoch, "is 'again' in epoch 2"),
+        "right for one epoch": (lambda: RightForOneEpoch, "in epoch 2 is 'again'"),
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
         "cut to a width": (lambda: Forgets, "first file are not as before"),
         "no accents": (lambda: InAscii, "at the Café"),
@@ -592,7 +709,7 @@ WRONG_FIXES: WrongFixes = {
         "one too few": (lambda: WithoutTheLast, "the first file holds 50000 captions"),
         "wrong in workers only": (
             lambda: WrongInWorkers,
-            "With 2 workers, 99998 of 100000 captions",
+            "With 2 workers, 49999 of 50000 captions",
         ),
         "the edges stripped": (lambda: Stripped, "should be ' 0"),
         "it raises at one caption": (lambda: RaisesAtOne, "no caption 40001"),
@@ -609,6 +726,23 @@ WRONG_FIXES: WrongFixes = {
         "a sleep": (lambda: Slow, "time.sleep(0.01). What takes so long"),
         "an object": (lambda: [1, 2], "a class, got"),
         "a slip": (lambda: Misspelt, "name 'pth' is not defined"),
+        "the file read whole in each worker": (
+            lambda: ReadAsBytesInTheWorker,
+            "A worker that had read nothing but 50 captions had ",
+        ),
+        "packed bytes copied in each worker": (
+            lambda: PackedBytesCopiedInTheWorker,
+            "for itself than one of the broken class. Your dataset keeps `captions`",
+        ),
+        "the list in W1": (lambda: ListInW1, "W1 of 2 workers grew by 6."),
+        "10,000 kept by W1": (lambda: KeepsInW1, "W1 of 2 workers grew by"),
+        "12,500 kept by W0": (lambda: KeepsInW0, "W0 of 2 workers grew by"),
+        "a stop": (lambda: Stops, "`KeyboardInterrupt`"),
+        "cut at 64 bytes": (
+            lambda: CutAt64,
+            "shows 1 boats', and should be ... 000031.png shows 1 boats at the Café and",
+        ),
+        "gc.collect() now and then": (lambda: CollectingPacked, "or collect garbage?"),
     },
     "09.transfer": {
         "a numpy object array": (lambda: BoxObjects, "`boxes` (ndarray of object)"),
@@ -617,17 +751,26 @@ WRONG_FIXES: WrongFixes = {
         "offsets in a list": (lambda: EndsInAList, "`ends` (list), `rows`"),
         "padded to ten boxes": (
             lambda: PaddedToTen,
-            "Sample 14000 is an array of float32 with the shape (10, 4), ",
+            "Sample 14000 in epoch 1 is an array of float32 with the shape (10, 4), ",
         ),
         "it ends its process at one image": (lambda: EndsAtOne, "exit code 3"),
         "the last box lost": (lambda: OneOff, "first file are not as before"),
         "whole numbers": (lambda: WholeNumbers, "images of the first file"),
         "counts of one byte": (lambda: CountedInBytes, "first file are not as before"),
         "starts of two bytes": (lambda: StartsInTwoBytes, "are not as before"),
-        "written where it is kept": (lambda: WritesWhereItIsKept, "or write into main's data"),
+        "written where it is kept": (lambda: WritesWhereItIsKept, "write into main's data"),
         "flat": (lambda: OfAllSizes, "an array of float32 with the shape ("),
         "tensors": (lambda: AsTensors, "of the type `Tensor`"),
         "images without boxes lost": (lambda: OnlyWithBoxes, "the first file holds 28000 images"),
+        "an array loaded in each worker": (
+            lambda: LoadedInTheWorker,
+            "A worker that had read nothing but 25 images had ",
+        ),
+        "rows copied in each worker": (
+            lambda: RowsCopiedInTheWorker,
+            "What does each worker make for itself?",
+        ),
+        "the sixth row lost": (lambda: SixthRowLost, "[0.0, 0.0, 0.0, 0.0]"),
     },
 }
 
@@ -662,6 +805,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "a list of few numbers": lambda: FewNumbers,
         "a nested tensor": lambda: Nested,
         "padded to the crowd": lambda: Padded,
+        "an array mapped in each worker": lambda: MappedInTheWorker,
+        "each packed as JSON": lambda: PackedAsText,
     },
 }
 

@@ -50,14 +50,18 @@ class Gauge:
         self._segments = self._held()
 
     def private(self) -> float:
-        """MB that belong to one worker alone (USS), on average; without workers: to main.
+        """MB that belong to one worker alone (USS), on average; without workers: to main."""
+        sizes = self.each() or [_uss(os.getpid()) / MEGABYTE]
+        return sum(sizes) / len(sizes)
+
+    def each(self) -> list[float]:
+        """MB that belong to each worker alone, W0 first.
 
         A worker is read when it rests between two batches: in the middle of one it has some
         megabytes more or less, as luck has it. Nobody takes a batch meanwhile, so it soon rests.
         """
-        sizes = [_at_rest([worker], partial(_uss, worker)) for worker in self._workers()]
-        sizes = sizes or [_uss(os.getpid())]
-        return sum(sizes) / len(sizes) / MEGABYTE
+        workers = sorted(self._workers())
+        return [_at_rest([worker], partial(_uss, worker)) / MEGABYTE for worker in workers]
 
     def shared(self) -> float:
         """MB of tensors in shared memory: sent and not fetched yet, or fetched and kept.

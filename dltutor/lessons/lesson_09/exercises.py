@@ -61,20 +61,20 @@ EXERCISES: Final = (
             {
                 "a": "`a`: nobody writes to the list, and yet both workers have grown. Somebody "
                 "writes for you. Read on.",
-                "b": "`b`: each worker has read one caption in seventeen, but memory is not copied "
+                "b": "`b`: each worker has read one caption in twenty, but memory is not copied "
                 f"by captions. It is copied {_PAGES}.",
-                "c": "`c`: nearly the whole list, in each worker, for one caption in seventeen. "
+                "c": "`c`: nearly the whole list, in each worker, for one caption in twenty. "
                 f"Memory is copied {_PAGES}: nearly every page has been read somewhere. Now find "
                 "out who writes.",
-                "d": "`d`: look at the column of the first batch: by then each worker had a few MB "
-                "of its own, far less than the list. Under fork nothing is copied at the start.",
+                "d": "`d`: look at the column of the first batch: each worker had some 13 MB of "
+                "its own, as any worker has; no list. Under fork nothing is copied at the start.",
             },
         ),
         hints=(
             "You need no certainty here: choose, run the next cells, and compare.",
             "A forked worker shares main's memory until one of them writes to it. The unit is a "
             "page of 4096 bytes.",
-            "In the table, look at the row of W0: with the first batch, and 60,000 captions later.",
+            "In the table, look at the row of W0: with the first batch, and 30,000 captions later.",
         ),
     ),
     Exercise(

@@ -1,7 +1,7 @@
 """Grade "09.fix": captions that are kept so that no worker grows. "09.transfer" is graded alike.
 
 The answer is made of two files, and read: of the first without workers, of the other with 2 and
-with 4. Then the broken class, with 2: it shows how much growth there is to be saved, here and now.
+with 4. Then the broken class, with 2: it shows what a worker has, and grows by, here and now.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import gc
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from os import getpid
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,13 +32,13 @@ from dltutor.lessons.lesson_09.material import write_captions
 from dltutor.system.processes import descendants
 
 # For each file: how many workers read it, and for how many epochs.
-_FILES: Final = {"first": {0: 2}, "second": {2: 2, 4: 1}}
+_FILES: Final = {"first": {0: 2}, "second": {2: 1, 4: 1}}
 _MAKING: Final = 4  # seconds for making the dataset, and
 _READING: Final = 15  # for each reading of it, as the task says
-_BEFORE: Final = 12  # batches of the same samples for each worker: its heap is as large as it gets
+_BEFORE: Final = 60  # batches of the same samples for each worker: its heap is as large as it gets
 _LEAST: Final = 4.0  # MB that the broken dataset must grow by, for a comparison to mean something
 _MOST: Final = 0.8  # MB that a worker may grow by while it reads
-_MORE: Final = 2.5  # MB that it may have more than the broken class's, before it has read
+_MORE: Final = 1.2  # MB that it may have more than the broken class's, before it has read
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Task:
     Args:
         noun: What the lesson calls a sample, such as "caption".
         same: Whether a sample is what the second one says.
-        told: A sample, for a message.
+        told: A sample in words, all of it.
         batch: How many are in a batch: of arrays few, or what a worker sends makes it grow as well.
         broken: The starter: a dataset made as `broken(path)`.
         write: Writes a file for it, and returns the samples, kept without Python objects; another
@@ -69,7 +70,7 @@ class Run:
     Args:
         workers: How many there were.
         end: How it ended.
-        first: MB private to each worker when it had read some samples again and again.
+        first: MB private to each worker when it had read some samples again and again, W0 first.
         last: The same when all samples had been read.
         number: How many samples came.
         different: How many of them were something else.
@@ -79,17 +80,18 @@ class Run:
 
     workers: int
     end: Ending
-    first: float = 0.0
-    last: float = 0.0
+    first: Sequence[float] = ()
+    last: Sequence[float] = ()
     number: int = 0
     different: int = 0
     example: str = ""
     left: str = ""
 
     @property
-    def grown(self) -> float:
-        """MB that each worker grew by while it read."""
-        return max(0.0, self.last - self.first) if self.workers else 0.0
+    def grown(self) -> tuple[float, str]:
+        """MB that a worker grew by at the most while it read, and which one that was."""
+        grown = [last - first for first, last in zip(self.first, self.last, strict=True)]
+        return max(((max(0.0, by), f"W{n}") for n, by in enumerate(grown)), default=(0.0, ""))
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def gather(task: Task, answer: type) -> Rewritten:
             seen = Rewritten(length, tuple(runs))
             if run.end.end != "finished" or run.different or run.left:
                 return seen
-            if run.grown > _MOST:
+            if run.grown[0] > _MOST:
                 break
     keeps = _in_words(dataset)
     del dataset
@@ -172,18 +174,17 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) 
         gauge, others = Gauge(), descendants(getpid())
         for number, (batch, indices) in enumerate(zip(loader, batches, strict=True), start=1):
             if number == before - 2 * workers:  # it is two batches ahead
-                run.first = gauge.private()
-            if number == len(batches) and workers:
-                run.last = gauge.private()
+                run.first = gauge.each()
+            if number == len(batches):
+                run.last = gauge.each()
             for index, sample in zip(indices, batch, strict=True) if number > before else ():
                 # The truth has no Python objects: main reads it while the workers share its pages.
                 run.number += 1
                 if not task.same(sample, truth[index]):
                     run.different += 1
                     run.example = run.example or (
-                        f"Sample {index} is {task.told(sample)} in epoch "
-                        f"{math.ceil(run.number / samples)}, and should be "
-                        f"{task.told(truth[index])}."
+                        f"Sample {index} in epoch {math.ceil(run.number / samples)} is "
+                        f"{where_unlike(task.told(sample), task.told(truth[index]))}."
                     )
         run.left = still_running(others)
 
@@ -191,6 +192,17 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) 
         dataset, read, workers=workers, within=_READING, batch_sampler=batches, collate_fn=list
     )
     return run
+
+
+def where_unlike(found: str, right: str) -> str:
+    """Two texts in one sentence, of each only what is near the first difference."""
+    same = len(commonprefix([found, right]))  # noqa: RUF071 - of characters, not of paths
+    start = same - 25 if same > 50 else 0
+    cut = [
+        f"{'...' if start else ''}{text[start : start + 60]}{'...' if text[start + 60 :] else ''}"
+        for text in (found, right)
+    ]
+    return ", and should be ".join(cut)
 
 
 def judge(task: Task, seen: Rewritten) -> Result:
@@ -209,29 +221,32 @@ def judge(task: Task, seen: Rewritten) -> Result:
                 "Who ends what it starts?"
             )
     assert seen.broken, "a run that is not right was not told"
-    run, broken = max(seen.runs, key=lambda run: run.grown), seen.broken
-    if not broken.grown > _LEAST:
+    broken, (broken_by, _) = seen.broken, seen.broken.grown
+    if not broken_by > _LEAST:
         could_not_check(
-            f"the broken dataset grew by {broken.grown:.0f} MB in each worker on this machine, too "
+            f"the broken dataset grew by {broken_by:.0f} MB in a worker on this machine, too "
             "little to compare yours with."
         )
-    most = f"with the broken class by {broken.grown:.1f} MB. {seen.keeps}"
-    more = max(run.first for run in seen.runs) - broken.first
+    more = max(mb for run in seen.runs for mb in run.first) - max(broken.first)
     if more > _MORE:
         not_yet(
-            f"when it had read {task.batch} {task.noun}s, each worker had grown by {more:.1f} MB; "
-            f"when it had read them all, {most} What does each worker make for itself?"
+            f"a worker that had read nothing but {task.batch} {task.noun}s had {more:.1f} MB more "
+            f"for itself than one of the broken class. {seen.keeps} What does each worker make for "
+            "itself?"
         )
-    if run.grown > _MOST:
+    worst = max(seen.runs, key=lambda run: run.grown)
+    by, name = worst.grown
+    if by > _MOST:
         not_yet(
-            f"each of {run.workers} workers grew by {run.grown:.1f} MB while it read; {most} Does "
-            "a sample touch Python objects that main has made, or write into main's data, or does "
-            "the worker keep something of each?"
+            f"{name} of {worst.workers} workers grew by {by:.1f} MB while it read; with the broken "
+            f"class by {broken_by:.1f} MB. {seen.keeps} Does a sample touch Python objects that "
+            "main has made, write into main's data, or collect garbage? Does the worker keep "
+            "something of each?"
         )
     return correct(
         f"{seen.samples} {task.noun}s of two files are as before, with 0, 2 and 4 workers, which "
-        f"read in random order. Each worker grew by {run.grown:.1f} MB at the most; with the "
-        f"broken class by {broken.grown:.1f} MB."
+        f"read in random order. No worker grew by more than {by:.1f} MB; with the broken class "
+        f"by {broken_by:.1f} MB."
     )
 
 
@@ -249,7 +264,7 @@ def _in_words(dataset: Any) -> str:
 CAPTIONS: Final = Task(
     noun="caption",
     same=lambda sample, truth: isinstance(sample, str) and bool(sample == truth),
-    told=lambda sample: f"{sample!r:.60}",
+    told=repr,
     batch=50,
     broken=Captions,
     write=write_captions,

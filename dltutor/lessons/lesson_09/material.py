@@ -23,7 +23,7 @@ from dltutor.failures.material import captions
 from dltutor.observation import observe
 from dltutor.tables import Table, size
 
-_MARK: Final = 60_000  # captions after which a reading has a column of its own
+_MARK: Final = 30_000  # captions after which a reading has a column of its own
 _MB: Final = 1 << 20
 _PLACES: Final = ("a lake", "the Café", "\N{GREEK SMALL LETTER OMEGA} Square", "a very long wall")
 
@@ -124,7 +124,7 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
                 elif epoch == 1 and samples - len(batch) < _MARK <= samples:
                     heading = f"{_MARK:,} samples"
                 # Often at first, when a worker grows fast.
-                if heading or (number > started and not number & number - 1) or not number % 100:
+                if heading or (number > started and not number & number - 1) or not number % 200:
                     curve.append(_read(samples, set(active_children()) - others))
                     if heading:
                         columns[heading] = curve[-1]
@@ -139,19 +139,22 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
 
 
 def _read(samples: int, workers: set[Any]) -> Reading:
-    pids = sorted(worker.pid for worker in workers)
-    own = [psutil.Process(pid).memory_full_info() for pid in pids or (getpid(),)]
-    together = sum(map(_share_of, (getpid(), *pids)))
-    return Reading(samples, tuple(each.uss for each in own), own[0].rss, together)
+    read = [_sizes(pid) for pid in (getpid(), *sorted(worker.pid for worker in workers))]
+    own = read[1:] or read
+    together = sum(pss for _uss, _rss, pss in read)
+    return Reading(samples, tuple(uss for uss, _rss, _pss in own), own[0][1], together)
 
 
-def _share_of(pid: int) -> float:
+def _sizes(pid: int) -> tuple[int, int, float]:
+    # USS, RSS, and PSS without files. To read them is dear: once for all three.
     try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     except OSError:
-        lines = []
-    kb = [int(line.split()[1]) for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:"))]
-    return 1024 * sum(kb) if kb else float("nan")
+        full = psutil.Process(pid).memory_full_info()
+        return full.uss, full.rss, float("nan")
+    sizes = {line.split()[0]: 1024 * int(line.split()[1]) for line in lines}
+    uss = sizes["Private_Clean:"] + sizes["Private_Dirty:"]
+    return uss, sizes["Rss:"], sizes["Pss_Anon:"] + sizes["Pss_Shmem:"]
 
 
 def draw(listed: int, **runs: Memory) -> MemoryFigure:
@@ -209,7 +212,7 @@ KEPT: Final = {
 
 def growth_of_each() -> Table:
     """What a forked worker grows by with each of `KEPT`, and what a spawned one is sent."""
-    path = captions.shared_captions(200_000)
+    path = captions.shared_captions(100_000)
     listed = size_of(captions.Captions(path).captions)
     rows = []
     for name, kind in KEPT.items():
@@ -217,11 +220,11 @@ def growth_of_each() -> Table:
         loader = DataLoader(
             dataset, batch_size=100, shuffle=True, num_workers=1, multiprocessing_context="fork"
         )
-        grows = memory_of(loader, until=20_000).part_of(listed)
+        grows = memory_of(loader, until=10_000).part_of(listed)
         sent = sent_to_spawned(dataset)
         rows.append((name, grows, size(sent) if sent > 1024 else "a descriptor"))
     header = ("kept as", "a forked worker grows by", "a spawned worker is sent")
-    return Table("One worker, 20,000 of 200,000 captions", tuple(rows), header)
+    return Table("One worker, 10,000 of 100,000 captions", tuple(rows), header)
 
 
 def write_captions(path: Path, first: int = 0, count: int = 50_000) -> captions.PackedCaptions:
