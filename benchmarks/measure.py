@@ -114,10 +114,11 @@ def machine() -> str:
     import torch
 
     import dltutor
+    from dltutor.tables import size
 
     here = dltutor.machine()
     return (
-        f"{here.cores:g} cores ({_processor()}), {here.memory / 1e9:.0f} GB, "
+        f"{here.cores:g} cores ({_processor()}), {size(here.memory)}, "
         f"Linux {platform.release()}, {' '.join(platform.libc_ver())}.\n"
         f"Python {platform.python_version()}, torch {torch.__version__}, "
         f"dltutor {dltutor.__version__}."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dltutor.diagnosis.messages import explain as explain
     from dltutor.diagnosis.reproduction import reproduce as reproduce
-    from dltutor.display.budgeting import budget as budget
+    from dltutor.display.budget import budget as budget
     from dltutor.display.figure import compare as compare
     from dltutor.display.instruments import monitor as monitor
     from dltutor.display.instruments import observe as observe
@@ -34,7 +34,7 @@ _HOMES = {
     "Case": "dltutor.failures.kit.contract",
     "Observation": "dltutor.observation",
     "Timeline": "dltutor.observation",
-    "budget": "dltutor.display.budgeting",
+    "budget": "dltutor.display.budget",
     "check": "dltutor.lessons.kit.checking",
     "compare": "dltutor.display.figure",
     "confine": "dltutor.observation",

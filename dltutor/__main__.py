@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dltutor import __version__
 from dltutor.failures import FACTS, NAMES, START_METHODS, Facts
-from dltutor.lessons import lab
+from dltutor.lab.command import add_lab
 
 # torch takes two seconds to import, and only `show` needs it.
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dltutor {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     # Each adds a command, and sets the function of the chosen words that runs it as `run`.
-    for add in (_add_list, _add_show, _add_explain, lab.add_command):
+    for add in (_add_list, _add_show, _add_explain, add_lab):
         add(commands)
     return parser
 

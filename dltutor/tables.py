@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final, Literal
 
+MB: Final = 1 << 20  # bytes, wherever the course says MB (see the glossary)
+
 Tone = Literal["plain", "good", "bad", "warn"]
 
 # Mid-tones that keep a contrast of 3:1 or more on white and on JupyterLab's dark gray.

@@ -22,6 +22,7 @@ from typing import Final
 
 import dltutor
 from dltutor.observation.confinement.confining import CannotConfine
+from dltutor.tables import MB
 from notebooks import CELL_TIMEOUT, kernel_environment, twins
 
 HERE: Final = Path(__file__).resolve().parent
@@ -118,8 +119,8 @@ def run(
         ended=seen.end,
         output=seen.stderr,
         seconds=found["seconds"],
-        pss=found["pss"] / 1e6,
-        shm=found["shm"] / 1e6,
+        pss=found["pss"] / MB,
+        shm=found["shm"] / MB,
         left=tuple(found["left"]),
         limits=(*cores, *(seen.confinement.limits if seen.confinement else ())),
     )

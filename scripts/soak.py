@@ -68,7 +68,7 @@ SETUP = """
 SOAK = """
     began = time.perf_counter()
     ends = Counter(run(i) for i in range({runs}))
-    after, grown = belongings(), (this.memory_full_info().uss - private) / 1e6
+    after, grown = belongings(), (this.memory_full_info().uss - private) / 2**20
     clear_output()
     for end, count in sorted(ends.items()):
         print(f"{{count:5}} {{end}}")

@@ -28,7 +28,7 @@ def test_pages_that_two_processes_share_count_once(tmp_path: Path) -> None:
         tmp_path,
         """
         import os, time
-        held = b"x" * 200_000_000
+        held = b"x" * 200 * 2**20
         child = os.fork()
         time.sleep(3)
         if child:
@@ -45,7 +45,7 @@ def test_what_a_process_takes_for_a_short_time_only_counts_in_full(tmp_path: Pat
         """
         import time
         time.sleep(3)
-        held = b"x" * 200_000_000
+        held = b"x" * 200 * 2**20
         time.sleep(2)
         del held
         time.sleep(3)

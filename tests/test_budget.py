@@ -21,9 +21,9 @@ import psutil
 import pytest
 
 import dltutor
-from dltutor.display import budget_panel as budget_module
+from dltutor.display import budget as budget_module
 from dltutor.display.bars import Bar, Part, draw_bars, scale_for
-from dltutor.display.budget_panel import Budget
+from dltutor.display.budget import Budget
 from dltutor.observation.budget import trial as trial_module
 from dltutor.observation.budget.prediction import Prediction, predict
 from dltutor.observation.budget.room import Room

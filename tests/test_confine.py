@@ -24,8 +24,8 @@ import pytest
 import unprivileged
 
 from dltutor.observation.confinement import supervisor
+from dltutor.observation.confinement.asked_limits import ResourceLimits
 from dltutor.observation.confinement.confining import CannotConfine, confine
-from dltutor.observation.confinement.limits import ResourceLimits
 from dltutor.system import cgroups
 
 confine_module = sys.modules["dltutor.observation.confinement.confining"]

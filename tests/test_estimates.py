@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dltutor.display.areas import areas
 from dltutor.display.chart import Chart
-from dltutor.display.stack import stack
 from dltutor.observation.memory.collector import Collector
 from dltutor.observation.memory.estimates import Estimates, Known
 from dltutor.observation.memory.moments import Moment
-from dltutor.observation.memory.process_curves import Limits
+from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.memory.timeline import Timeline
 
 MB = 1 << 20
@@ -114,7 +114,7 @@ def recorded() -> tuple[list[Moment], Timeline]:
     """Four lines a second; USS and PSS are read in every third one and in the last."""
     collector = Collector(10, memory_period=0.5)
     collector.names.update({11: "W0", 12: "W1"})
-    collector.limits = Limits(1 << 33, None, 1 << 26)
+    collector.limits = Bounds(1 << 33, None, 1 << 26)
     moments = [collector.add(line(row), batches=row) for row in range(24)]
     return moments, collector.timeline()
 
@@ -156,7 +156,7 @@ def test_chart_figure_and_table_show_the_same_numbers_of_one_run() -> None:
     chart = Chart("recorded", limits={}, counted=True)
     for moment in moments:
         chart.add(moment)
-    drawn = stack(timeline)
+    drawn = areas(timeline)
     assert len(chart.history) == len(drawn.seconds) == 24
     for role in ("main", "W0", "W1"):
         figure = dict(zip(drawn.seconds.tolist(), drawn.layers[role].tolist(), strict=True))

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 
 from dltutor.display.figure import compare, draw, draw_growth
 from dltutor.display.style import WORKERS, color_of
-from dltutor.observation.memory.process_curves import FIELDS, Limits, ProcessCurves
+from dltutor.observation.memory.process_curves import FIELDS, Bounds, ProcessCurves
 from dltutor.observation.memory.timeline import Timeline
 
 ROOT = Path(__file__).parent.parent
@@ -48,7 +48,7 @@ def run(
     seconds = np.arange(length) / 4
     shm, unknown = np.full(length, 3.0 * MB), np.full(length, math.nan)
     batches = np.arange(length, dtype=np.int64)
-    limits = Limits(1 << 40, limit, 64 * MB)
+    limits = Bounds(1 << 40, limit, 64 * MB)
     return Timeline(seconds, batches, shm, unknown, unknown, tuple(lives), limits)
 
 

@@ -13,30 +13,31 @@ import torch
 from datasets import Numbers, load
 from torch.utils.data import get_worker_info
 
-from dltutor.failures.kit.gauge import MEGABYTE, Gauge, growth, no_proc
+from dltutor.failures.kit.gauge import Gauge, growth, no_proc
+from dltutor.tables import MB
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
 
 class Megabytes(Numbers):
-    """Tensors of a million bytes."""
+    """Tensors of a megabyte."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.full((1_000_000,), index, dtype=torch.uint8)
+        return torch.full((MB,), index, dtype=torch.uint8)
 
 
 class Hoard(Numbers):
-    """Each worker keeps fifty million bytes more from its first sample on."""
+    """Each worker keeps fifty megabytes more from its first sample on."""
 
     hoard = b""
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        self.hoard = self.hoard or bytes(range(250)) * 200_000
+        self.hoard = self.hoard or bytes(range(256)) * 204_800
         return super().__getitem__(index)
 
 
 class Scratch(Numbers):
-    """Each sample takes fifty million bytes while it is made, and gives them back."""
+    """Each sample takes fifty megabytes while it is made, and gives them back."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         with mmap.mmap(-1, 50_000_000) as scratch:
@@ -75,7 +76,7 @@ def test_without_workers_main_is_read() -> None:
     kept = mmap.mmap(-1, 10_000_000)  # not from the heap, which may have that much to spare
     for page in range(0, len(kept), mmap.PAGESIZE):
         kept[page] = 1
-    assert gauge.private() - before == pytest.approx(len(kept) / MEGABYTE, abs=2)
+    assert gauge.private() - before == pytest.approx(len(kept) / MB, abs=2)
 
 
 def test_batches_on_their_way_and_batches_kept_are_counted_once() -> None:
@@ -106,4 +107,4 @@ def test_what_a_worker_takes_to_start_is_no_growth(monkeypatch: pytest.MonkeyPat
 def _start_late(first_was_read: Event, worker: int) -> None:
     if worker == 1:
         assert first_was_read.wait(20)
-        get_worker_info().dataset.hoard = bytes(range(250)) * 200_000
+        get_worker_info().dataset.hoard = bytes(range(256)) * 204_800

@@ -24,9 +24,11 @@ MAY_IMPORT = {
     "display": {"system", "observation"},
     "diagnosis": {"system", "failures", "observation", "display"},
     "lessons": {"system", "failures", "observation", "display"},
+    "lab": set(),
 }
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
+LESSONS = sorted(PACKAGE.glob("lessons/lesson_*"))
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -72,6 +74,15 @@ def test_the_grader_of_an_exercise_is_found_by_its_name(name: str) -> None:
     ):
         module = import_module(f"dltutor.lessons.lesson_{lesson}.{word}")
         assert module.GRADER is exercises()[name].grader
+
+
+@pytest.mark.parametrize("folder", LESSONS, ids=lambda path: path.name)
+def test_a_lesson_has_at_most_six_modules(folder: Path) -> None:
+    named = {"__init__", "exercises", "material", *(name.partition(".")[2] for name in exercises())}
+    modules = {path.stem for path in folder.glob("*.py")}
+    assert {"__init__", "exercises"} <= modules
+    assert len(modules - named) <= 1, "one that the modules of the exercises share"
+    assert len(modules) <= 6
 
 
 @pytest.mark.parametrize("twin", twins(), ids=lambda path: path.stem)

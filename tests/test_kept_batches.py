@@ -12,6 +12,7 @@ from datasets import load
 
 from dltutor.failures.kept_batches import Images
 from dltutor.failures.kit.gauge import Gauge, no_proc
+from dltutor.tables import MB
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
@@ -40,7 +41,7 @@ def test_what_is_kept_of_a_batch(
     for images, labels in load(Images(), batch_size=16):
         examples.append(keep(images, labels))
     del images, labels
-    assert gauge.shared() == pytest.approx(len(examples) * kept / 1e6, rel=0.01)
+    assert gauge.shared() == pytest.approx(len(examples) * kept / MB, rel=0.01)
 
 
 def test_every_tensor_kept_costs_a_descriptor() -> None:

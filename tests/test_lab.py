@@ -23,8 +23,9 @@ import unprivileged
 
 import dltutor
 from dltutor.__main__ import main
-from dltutor.lessons import course_folder, lab
-from dltutor.lessons.course_folder import RECORD, LaidOut, lay_out
+from dltutor.lab import command as lab
+from dltutor.lab import course_folder
+from dltutor.lab.course_folder import RECORD, LaidOut, lay_out
 
 ROOT = Path(__file__).parent.parent
 

@@ -14,7 +14,7 @@ from datasets import Numbers, load
 from torch.utils.data import DataLoader, Dataset
 
 import dltutor
-from dltutor.display import budgeting
+from dltutor.display import budget as budget_module
 from dltutor.observation.budget.own_loader import (
     Batch,
     measure_batch,
@@ -134,7 +134,7 @@ def test_a_loader_without_batches_and_one_without_tensors_are_told() -> None:
 def test_what_is_wrong_with_the_settings_is_told_before_anything_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(budgeting, "measure_batch", None)
+    monkeypatch.setattr(budget_module, "measure_batch", None)
     with pytest.raises(ValueError, match=r"num_workers .* got 0: with 0 workers nothing is pref"):
         dltutor.budget(DataLoader(Images(), 4))
     with pytest.raises(ValueError, match=r"prefetch_factor must be a whole number .* got -1"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dltutor.failures import prefetch_budget
-from dltutor.failures.kit.gauge import MEGABYTE, no_proc
+from dltutor.failures.kit.gauge import no_proc
 from dltutor.failures.prefetch_budget import budget
+from dltutor.tables import MB
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
@@ -18,7 +19,7 @@ def test_the_most_that_is_held_is_the_budget(workers: int, prefetch_factor: int)
     assert bound == (workers * prefetch_factor + 1) * 960_000
     assert case.consume is not None
     found = case.consume(case.loader)
-    assert found.value == pytest.approx(bound / MEGABYTE, rel=0.01)
+    assert found.value == pytest.approx(bound / MB, rel=0.01)
 
 
 def test_there_are_more_batches_than_may_be_loaded_ahead() -> None:

@@ -35,6 +35,7 @@ from dltutor.lessons.kit.exercise import Exercise, Grader
 from dltutor.lessons.kit.outcomes import Outcome, Result, correct, not_yet
 from dltutor.lessons.kit.running import theirs
 from dltutor.system.processes import segments
+from dltutor.tables import MB
 
 LIMIT = 8  # seconds that the exercise of these tests announces
 CLEANING = 4  # seconds more, on a busy machine, for all that was started to be gone
@@ -153,11 +154,11 @@ def in_a_fork(value: Callable[[], int]) -> int:
 def test_an_answer_that_fills_memory_is_stopped_before_its_time(
     monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(sandbox, "MEMORY", 0.6e9)
+    monkeypatch.setattr(sandbox, "MEMORY", 600 * MB)
     at_most(60, monkeypatch)
     result = check("00.own", keep_allocating)
     assert result.outcome is Outcome.NOT_YET
-    assert "more than 0.6 GB together" in result.text
+    assert "more than 600 MB together" in result.text
 
 
 def at_most(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dltutor.observation.memory.process_curves import FIELDS, Limits, ProcessCurves
+from dltutor.observation.memory.process_curves import FIELDS, Bounds, ProcessCurves
 from dltutor.observation.memory.timeline import Timeline
 
 PAGE = 4096
@@ -29,7 +29,7 @@ def timeline(*found: ProcessCurves, batches: list[int] | None = None, length: in
     seconds = np.arange(length) / 4
     counted = np.array(batches if batches is not None else [0] * length, np.int64)
     known = np.full(length, 10.0)
-    return Timeline(seconds, counted, known, known, known, found, Limits(900, 500, 64))
+    return Timeline(seconds, counted, known, known, known, found, Bounds(900, 500, 64))
 
 
 def test_series_are_nan_where_nothing_was_sampled() -> None:
@@ -189,9 +189,9 @@ def test_growth_of_a_flat_curve_is_zero_and_of_too_short_a_one_is_not_known() ->
 
 
 def test_the_memory_limit_is_the_lower_one() -> None:
-    assert Limits(900, 500).memory == 500
-    assert Limits(900, None).memory == 900
-    assert Limits().memory is None
+    assert Bounds(900, 500).memory == 500
+    assert Bounds(900, None).memory == 900
+    assert Bounds().memory is None
 
 
 def test_a_dict_of_it_can_be_written_as_json() -> None:

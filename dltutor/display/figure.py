@@ -16,11 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dltutor.display.stack import MB, Stack, color_of_layer, draw_stack, label_stack, stack
+from dltutor.display.areas import Areas, areas, color_of_layer, draw_areas, label_areas
 from dltutor.display.style import OTHER, STYLE, color_of
 from dltutor.observation.memory.process_curves import Field, Floats
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.tables import size
+from dltutor.tables import MB, size
 
 _WIDTH: Final = 7.2  # inches, of 100 pixels
 _GROWTH: Final[tuple[tuple[Field, float, float, str], ...]] = (
@@ -57,9 +57,9 @@ def draw(timeline: Timeline, *, title: str | None = None) -> MemoryFigure:
     with rc_context(STYLE):
         figure = MemoryFigure(figsize=(_WIDTH, 4.2))
         memory, shm, files = figure.subplots(3, 1, sharex=True, height_ratios=[6, 1, 1])
-        drawn = stack(timeline)
-        draw_stack(memory, drawn, timeline, drawn.peak)
-        label_stack(memory, drawn)
+        drawn = areas(timeline)
+        draw_areas(memory, drawn, timeline, drawn.peak)
+        label_areas(memory, drawn)
         memory.set_title(title or "Memory by process")
         _draw_strip(shm, "/dev/shm", timeline.seconds, [(OTHER, timeline.shm)], size)
         fds = [(color_of(role), timeline.series(role, "fds")) for role in timeline.roles]
@@ -83,17 +83,17 @@ def compare(
         private memory.
     """
     timelines = (before, after)
-    stacks = (stack(before), stack(after))
-    top = max(drawn.peak for drawn in stacks)
+    both = (areas(before), areas(after))
+    top = max(drawn.peak for drawn in both)
     with rc_context(STYLE):
         figure = MemoryFigure(figsize=(_WIDTH, 3.4))
         panels = figure.subplots(1, 2, sharex=True, sharey=True)
-        for axes, timeline, drawn, label in zip(panels, timelines, stacks, labels, strict=True):
-            draw_stack(axes, drawn, timeline, top)
+        for axes, timeline, drawn, label in zip(panels, timelines, both, labels, strict=True):
+            draw_areas(axes, drawn, timeline, top)
             axes.set_title(f"{label}\n{_summary(timeline, drawn)}")
             axes.set_xlabel("seconds")
         panels[1].set_ylabel("")
-        names = dict.fromkeys(name for drawn in stacks for name in drawn.layers)
+        names = dict.fromkeys(name for drawn in both for name in drawn.layers)
         marks = [Patch(color=color_of_layer(name)) for name in names]
         figure.legend(
             marks, list(names), loc="outside lower center", ncols=5, frameon=False, handlelength=0.8
@@ -135,7 +135,7 @@ def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
     return figure
 
 
-def _summary(timeline: Timeline, drawn: Stack) -> str:
+def _summary(timeline: Timeline, drawn: Areas) -> str:
     peak = f"peak {size(drawn.peak * MB)}" if drawn.layers else ""
     if not timeline.workers:
         return peak + "\n"

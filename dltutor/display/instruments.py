@@ -33,7 +33,8 @@ def observe(
 
     The exception that ends the run is kept as text, not raised. Afterwards there is no process,
     `/dev/shm` segment or open descriptor more than before, and signal handlers and sharing
-    strategy are as they were. Persistent workers are ended too.
+    strategy are as they were. Persistent workers are ended too. With the sharing strategy
+    `file_system` torch's `torch_shm_manager` stays, as after any loader: torch needs it.
 
     Args:
         loader: A DataLoader with any number of workers and any start method, or an object of
@@ -42,7 +43,8 @@ def observe(
         deadline: Seconds after which the run is stopped; its end is then "hung". It interrupts
             Python code and every wait for a worker, but not C code stuck in this process.
         consume: The training loop, as a function that takes the loader and iterates it. Its
-            exceptions end the run too. Default: `for batch in loader: pass`.
+            exceptions end the run too. What it returns is kept, of the last epoch. Default:
+            `for batch in loader: pass`.
         epochs: How many times the loop runs.
         live: Draw memory by process while the loader runs, and a figure that stays when it has
             ended. Outside a notebook there is no chart, and the run is the same.

@@ -17,14 +17,14 @@ needs a larger hole, of freed blocks that have merged, or the end of the heap.
 They cannot merge in a worker. `torch.multiprocessing.reductions.shared_cache` has an entry for each
 storage that was sent, and drops those that are dead when there are more than 128. The storage's
 record is small, comes from the heap, too, and lies behind each freed sample. After 128 the holes
-merge, and are used from then on. Measured with glibc 2.36 and torch 2.13, samples of 1.8 MB: dead
-entries dropped beyond 8, 32, 128 and 256 let a worker grow by 10, 75, 250 and 480 MB. Without
+merge, and are used from then on. Measured with glibc 2.36 and torch 2.13, samples of 1.7 MB: dead
+entries dropped beyond 8, 32, 128 and 256 let a worker grow by 10, 70, 240 and 460 MB. Without
 workers nothing is sent, and nothing grows. A forked worker first uses up what main has freed:
 beside a busy main it grows later.
 
 Holes that a worker's heap has from the start can hide it, too: with holes of up to 96 kB made on
-purpose, and samples of 1.3 MB, 8 of 20 runs hardly grew with recordings of 80 kB, and each of 20
-did with 400 kB. With 800 kB and samples of 1.6 MB 5 of 20 did not: sizes alone do not decide it.
+purpose, and samples of 1.2 MB, 8 of 20 runs hardly grew with recordings of 80 kB, and each of 20
+did with 400 kB. With 800 kB and samples of 1.5 MB 5 of 20 did not: sizes alone do not decide it.
 
 Setting a threshold, by `mallopt` or `MALLOC_MMAP_THRESHOLD_`, ends its rise: large blocks have
 their own mappings for good. `malloc_trim` gives free pages back from the middle of the heap, too.
@@ -61,7 +61,7 @@ _FRAME: Final = 256
 class Recordings(Dataset[torch.Tensor]):
     """Recordings, cut into overlapping frames, each of the same loudness."""
 
-    step = 64  # from one frame to the next: a sample is of 3.2 MB
+    step = 64  # from one frame to the next: a sample is of 3 MB
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self.paths = paths

@@ -33,9 +33,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import MEGABYTE, Gauge, no_proc
+from dltutor.failures.kit.gauge import Gauge, no_proc
 from dltutor.failures.kit.sign import Costs, Finding
 from dltutor.failures.material.readings import shared_recordings
+from dltutor.tables import MB
 
 _LONGEST: Final = 10.0  # seconds
 
@@ -76,7 +77,7 @@ def budget(loader: DataLoader[Any], batch: int) -> int:
 def _be_slow(gauge: Gauge, budget: int) -> None:
     # As long as the workers need to load ahead what they may: on a busy machine that varies.
     until = time.monotonic() + _LONGEST
-    while gauge.shared() < budget / MEGABYTE and time.monotonic() < until:
+    while gauge.shared() < budget / MB and time.monotonic() < until:
         time.sleep(0.02)
 
 

@@ -1,12 +1,19 @@
-"""Stop, pressed by the learner: let through while the loader runs, held back while we tidy up."""
+"""Signals that would do harm where they come: held back, and let through a moment later.
+
+Stop, pressed by the learner, goes through while the loader runs and waits while we tidy up.
+Torch's notice of a worker's death waits for the end of a transfer.
+"""
 
 from __future__ import annotations
 
+import _thread
+import os
 import selectors
 import signal
 import tempfile
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import popen_fork
 from types import FrameType
@@ -19,6 +26,7 @@ from dltutor.observation.errors import is_yours
 #: Seconds for which a handler may be put off, since a transfer in which a worker died never ends.
 PUT_OFF_AT_MOST: Final = 1.0
 
+_SOON: Final = 0.005  # seconds
 _TORCH: Final = (dataloader.__file__, tempfile.__file__)
 
 
@@ -95,3 +103,38 @@ def interrupts_held() -> Iterator[Interrupts]:
         if callable(previous):
             signal.signal(signal.SIGINT, previous)
     interrupts.deliver()
+
+
+class _Considerate:
+    """A handler that comes again a moment later if it would raise in the plumbing, for a while."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
+        self._handler = handler
+        self._since: float | None = None  # when it was put off first
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        self._since = self._since or now
+        if in_plumbing(frame) and now < self._since + PUT_OFF_AT_MOST:
+            # Not a threading.Timer: what was interrupted may hold the lock that its start takes.
+            _thread.start_new_thread(_again, (signum,))
+        else:
+            self._since = None
+            self._handler(signum, frame)
+
+
+def _again(signum: int) -> None:
+    time.sleep(_SOON)
+    os.kill(os.getpid(), signum)
+
+
+def delay_in_plumbing() -> None:
+    """Make torch's SIGCHLD handler, once it is there, wait for the end of a transfer.
+
+    It raises wherever main happens to be when a worker dies. In the middle of a transfer that
+    loses a descriptor, leaves a lock that nobody gives back, or makes torch print "Exception
+    ignored in StorageWeakRef.__del__".
+    """
+    handler = signal.getsignal(signal.SIGCHLD)
+    if callable(handler) and not isinstance(handler, _Considerate):
+        signal.signal(signal.SIGCHLD, _Considerate(handler))

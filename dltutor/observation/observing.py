@@ -31,33 +31,14 @@ def observe(
     epochs: int = 1,
     listeners: Sequence[Callable[[Moment], None]] = (),
 ) -> Observation:
-    """Iterate a loader here and now, survive whatever it does, and say what happened.
-
-    The exception that ends the run is kept as text, not raised. Afterwards there is no process,
-    `/dev/shm` segment or open descriptor more than before, and signal handlers and sharing
-    strategy are as they were. Persistent workers are ended too. With the sharing strategy
-    `file_system` torch's `torch_shm_manager` stays, as after any loader: torch needs it.
+    """Iterate a loader, as `dltutor.observe` does, and draw nothing.
 
     Args:
-        loader: A DataLoader with any number of workers and any start method, or an object of
-            another library that wraps some and can be iterated again: webdataset's WebLoader,
-            Lightning's CombinedLoader, torchdata's StatefulDataLoader, accelerate's loaders.
-        deadline: Seconds after which the run is stopped; its end is then "hung". It interrupts
-            Python code and every wait for a worker, but not C code stuck in this process.
-        consume: The training loop, as a function that takes the loader and iterates it. Its
-            exceptions end the run too. What it returns is kept, of the last epoch. Default:
-            `for batch in loader: pass`.
-        epochs: How many times the loop runs.
-        listeners: Each is called, in a thread, with every memory sample as it is taken.
-
-    Returns:
-        The Observation.
-
-    Raises:
-        TypeError: `loader` is not a loader, or `consume` cannot be called.
-        ValueError: `deadline` or `epochs` is not positive.
-        RuntimeError: Called outside the main thread, where no deadline can interrupt.
-        KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
+        loader: As there; so are all that follow but the last.
+        deadline: In seconds.
+        consume: The training loop.
+        epochs: How many times it runs.
+        listeners: Each is called, in a thread, with every moment of memory as it is sampled.
     """
     check_arguments(loader, deadline, consume, epochs)
     with interrupts_held() as interrupts, ExitStack() as clean_up:

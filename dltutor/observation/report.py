@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from dltutor.observation import report_text, texts
+from dltutor.observation import story, texts
 from dltutor.tables import Table
 
 if TYPE_CHECKING:
-    from dltutor.observation.confinement.limits import Confinement
+    from dltutor.observation.confinement.results import Confinement
     from dltutor.observation.memory.timeline import Timeline
 
 End = Literal["finished", "raised", "worker died", "main died", "hung"]
@@ -165,7 +165,7 @@ class Observation:
 
     def story(self) -> Table:
         """The observation in a few rows that are the same on every run: no pids, no times."""
-        return report_text.story(self)
+        return story.story(self)
 
     def __str__(self) -> str:
         return str(self.story())

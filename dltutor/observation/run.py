@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from torch.utils.data import DataLoader
 
 from dltutor.observation import torch_internals
 from dltutor.observation.counting import Counted, count_samples, counting
-from dltutor.observation.deaths import delay_in_plumbing
-from dltutor.observation.interrupts import Interrupts
+from dltutor.observation.interrupts import Interrupts, delay_in_plumbing
 from dltutor.observation.leftovers import Started
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.memory.recorder import Recorder
-from dltutor.observation.texts import without_colors
+from dltutor.observation.texts import end_of_file
 from dltutor.observation.worker_setup import WorkerSetup, stderr_for_workers
 from dltutor.observation.workers import Workers
-
-_STDERR_KEPT: Final = 64_000  # bytes, the last ones
 
 
 class Run:
@@ -87,14 +83,7 @@ class Run:
 
     def stderr(self) -> str:
         """The end of what the workers wrote to descriptor 2."""
-        try:
-            with self._stderr.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - _STDERR_KEPT))
-                text = file.read().decode(errors="replace").replace("\0", "")
-                return without_colors(text)
-        except FileNotFoundError:
-            return ""
+        return end_of_file(self._stderr)
 
     def end(self, *, kindly: bool) -> None:
         """End all workers, and keep nothing of any iterator.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+from pathlib import Path
 from typing import Final
+
+_KEPT: Final = 64_000  # bytes of a file, the last ones
 
 # What pickle adds to its errors from Python 3.14 on. In a text it stands below the error itself.
 _NOTE: Final = re.compile(r"\nwhen serializing [^\n]+")
@@ -64,6 +68,16 @@ def without_colors(text: str) -> str:
     They do so at a terminal, and under FORCE_COLOR, which a Jupyter kernel sets for what it starts.
     """
     return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", text)
+
+
+def end_of_file(path: Path) -> str:
+    """The end of what processes wrote to a file, without colors; "" where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _KEPT))
+            return without_colors(file.read().decode(errors="replace").replace("\0", ""))
+    except OSError:
+        return ""
 
 
 def tidy(text: str) -> str:

@@ -86,15 +86,20 @@ def machine() -> Machine:
         memory_limit=limit if limit is not None and limit < memory else None,
         shm=shared_memory()[1],
         open_files=None if open_files == resource.RLIM_INFINITY else open_files,
-        # Asking multiprocessing itself would fix its choice for the rest of the process.
-        start_method=multiprocessing.get_start_method(allow_none=True)
-        or multiprocessing.get_all_start_methods()[0],
+        start_method=default_start_method(),
         c_library=f"{name} {version}".strip(),
         system=platform.system(),
         python=platform.python_version(),
         torch=_torch_version(),
         root=os.geteuid() == 0,
     )
+
+
+def default_start_method() -> str:
+    """How multiprocessing starts a process here that names no method."""
+    # Asking multiprocessing itself would fix its choice for the rest of the process.
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    return chosen or multiprocessing.get_all_start_methods()[0]
 
 
 def _all_cores() -> int:

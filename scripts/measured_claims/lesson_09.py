@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.failures.kit.gauge import Gauge, growth
 from dltutor.failures.material.captions import Captions, shared_captions
 from dltutor.lessons.lesson_09.material import size_of
+from dltutor.tables import MB
 from measured_claims import DEEP_DIVE, NOT_STARTING, CannotMeasure, Claim, Measured, Source
 
 _COUNT: Final = 300_000
@@ -57,7 +58,7 @@ def _loader(dataset: Dataset[Any], method: str = "fork", **options: Any) -> Data
 
 
 def _grows(kept: Sequence[Any], listed: int) -> str:
-    share = growth(_loader(_Kept(kept))) * 1e6 / listed
+    share = growth(_loader(_Kept(kept))) * MB / listed
     return "grows" if share > 0.5 else "flat" if share < 0.1 else "grows in part"
 
 
@@ -123,16 +124,16 @@ def _first(dataset: Dataset[Any], method: str) -> float:
 
 def _full_copy() -> Measured:
     lines = _lines()
-    size = size_of(lines) / 1e6
+    size = size_of(lines) / MB
     small, listed = _Kept(["a lake"] * _COUNT), _Kept(lines)
-    tensor = _Kept(torch.zeros(int(size * 1e6), dtype=torch.uint8))  # type: ignore[arg-type]
+    tensor = _Kept(torch.zeros(int(size * MB), dtype=torch.uint8))  # type: ignore[arg-type]
     found = {}
     for method in ("fork", "spawn"):
         least = _first(small, method)
         for kind, dataset in (("the list", listed), ("a tensor as large", tensor)):
             copied = (_first(dataset, method) - least) / size
             found[f"{kind}, {method}"] = "a full copy" if copied > 0.7 else "less than a fifth"
-    forked = growth(_loader(listed)) * 1e6 > 0.5 * size * 1e6
+    forked = growth(_loader(listed)) * MB > 0.5 * size * MB
     result = f"Of each worker's own with its first batch: {_told(found)}."
     if forked:
         result += " The forked worker that then reads the list at random copies nearly all of it."
@@ -156,7 +157,7 @@ def _freeze() -> Measured:
         if state == "frozen":
             gc.collect()
             gc.freeze()
-        read = growth(_loader(_Kept(lines))) * 1e6 / listed
+        read = growth(_loader(_Kept(lines))) * MB / listed
         private = _first(collecting, "fork")
         found[state] = read, private
     gc.unfreeze()

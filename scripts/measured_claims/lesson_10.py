@@ -16,6 +16,7 @@ from dltutor.failures.kit.gauge import Gauge, growth
 from dltutor.failures.material.readings import shared_recordings
 from dltutor.lessons.lesson_10.material import Collecting, TrimmedJobD, make_jobs
 from dltutor.lessons.lesson_10.transfer import make_model, scans_loader
+from dltutor.tables import MB
 from measured_claims import DEEP_DIVE, CannotMeasure, Claim, Measured, Source
 
 _LEPARD: Final = Source(
@@ -68,7 +69,7 @@ def _piled_up() -> Measured:
     _needs_the_growth()
     job = make_jobs()["D"]
     gauge, most, taken = Gauge(), 0.0, 0
-    one = job.dataset[0].nbytes / 1e6
+    one = job.dataset[0].nbytes / MB
     loader = job.loader()
     for _ in range(4):
         for _batch in loader:
@@ -87,7 +88,7 @@ def _needs_the_growth() -> None:
 
 
 def _percent() -> Measured:
-    percent = psutil.virtual_memory().total / 100 / 1e6
+    percent = psutil.virtual_memory().total / 100 / MB
     job = make_jobs()["A"]
     both = 2 * growth(job.loader(), _EPOCHS)
     return Measured(
@@ -132,7 +133,7 @@ def _traced() -> Measured:
         shares[name] = size / (len(paths) * 800_000)
     shown = "; ".join(f"{name}: {_words(share)}" for name, share in shares.items())
     return Measured(
-        f"Of 51 MB that were kept, `tracemalloc` in main accounted for: {shown}.",
+        f"Of 49 MB that were kept, `tracemalloc` in main accounted for: {shown}.",
         "holds for Python's and numpy's memory in the same process; torch's tensors and workers "
         "it does not see."
         if [*map(_words, shares.values())] == ["most", "next to nothing", "next to nothing"]
@@ -161,7 +162,7 @@ def _batches_kept(backward: bool) -> int:
         if backward:
             loss.backward()
         losses.append(loss)
-        one = images.nbytes / 1e6
+        one = images.nbytes / MB
         del images, labels, loss
     return round(gauge.shared() / one)
 
@@ -186,7 +187,7 @@ def _not_persistent() -> Measured:
     first, last = grew[False][0], grew[False][-1]
     flat = abs(last - first) < 8
     return Measured(
-        f"Four epochs over 51 MB of recordings, cached in each of two workers. With "
+        f"Four epochs over 49 MB of recordings, cached in each of two workers. With "
         f"`persistent_workers=True` a worker has {_about(grew[True][0])} more after the first "
         f"epoch and {_about(grew[True][-1])} after the last; without, {_about(first)} and "
         f"{_about(last)}.",

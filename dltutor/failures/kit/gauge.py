@@ -17,7 +17,8 @@ from typing import Any, Final, TypeVar
 import psutil
 from torch.utils.data import DataLoader
 
-MEGABYTE: Final = 1e6
+from dltutor.tables import MB
+
 _BUSY: Final = 1.0  # seconds that a reading waits for a worker to rest
 _Reading = TypeVar("_Reading")
 
@@ -51,7 +52,7 @@ class Gauge:
 
     def private(self) -> float:
         """MB that belong to one worker alone (USS), on average; without workers: to main."""
-        sizes = self.each() or [_uss(os.getpid()) / MEGABYTE]
+        sizes = self.each() or [_uss(os.getpid()) / MB]
         return sum(sizes) / len(sizes)
 
     def each(self) -> list[float]:
@@ -61,7 +62,7 @@ class Gauge:
         megabytes more or less, as luck has it. Nobody takes a batch meanwhile, so it soon rests.
         """
         workers = sorted(self._workers())
-        return [_at_rest([worker], partial(_uss, worker)) / MEGABYTE for worker in workers]
+        return [_at_rest([worker], partial(_uss, worker)) / MB for worker in workers]
 
     def shared(self) -> float:
         """MB of tensors in shared memory: sent and not fetched yet, or fetched and kept.
@@ -70,7 +71,7 @@ class Gauge:
         main has had already.
         """
         new = _at_rest(self._workers(), self._held)
-        return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MEGABYTE
+        return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MB
 
     def _workers(self) -> list[int]:
         # Also under forkserver, where the workers are no children of this process.

@@ -27,7 +27,7 @@ from dltutor.lessons.kit.running import failed_in_main, still_running
 from dltutor.observation import errors
 from dltutor.observation.texts import fate, shorten_paths
 from dltutor.observation.time_limits import DeadlinePassed
-from dltutor.tables import Note, Table
+from dltutor.tables import Note, Table, size
 
 _LESSONS: Final = Path(__file__).parents[1]
 _SHOWN: Final = 20  # lines of what an answer printed
@@ -210,7 +210,7 @@ def _without_result(ended: sandbox.Ended, grader: Grader[Any]) -> Result:
         )
     if ended.stopped == "memory":
         not_yet(
-            f"the processes of your answer took more than {sandbox.MEMORY / 1e9:g} GB together, "
+            f"the processes of your answer took more than {size(sandbox.MEMORY)} together, "
             "and were stopped. What do they keep?"
         )
     if ended.stopped == "processes":

@@ -30,12 +30,13 @@ from dltutor.observation.interrupts import interrupts_held
 from dltutor.observation.time_limits import deadline
 from dltutor.system import processes
 from dltutor.system.process_memory import pss, reader
+from dltutor.tables import MB
 
 LOOKING: Final = 20.0  # seconds for what is not announced: telling an untouched starter
-MEMORY: Final = 1.2e9  # bytes (PSS) of all the processes of a check together
+MEMORY: Final = 1.2 * 1024 * MB  # bytes (PSS) of all the processes of a check together
 PROCESSES: Final = 256  # of a check together
 _TICK: Final = 0.05  # seconds between two looks
-_STEP: Final = 50e6  # bytes (RSS) that they may grow by before PSS, which is dear, is read again
+_STEP: Final = 50 * MB  # bytes (RSS) that they may grow by before PSS, which is dear, is read again
 _KEPT: Final = 20_000  # characters of what an answer prints, the last ones
 _HANDLERS: Final = 2.0  # seconds for what was registered to be called at a fork
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
 import threading
 import time
@@ -27,7 +28,9 @@ from dltutor.failures.unpicklable_handle import Records, records_folder
 from dltutor.lessons.lesson_06.travel import import_file
 from dltutor.observation import Observation, observe
 from dltutor.observation.texts import said, tidy
-from dltutor.tables import Table
+from dltutor.system.process_memory import pss
+from dltutor.system.processes import descendants
+from dltutor.tables import MB, Table
 
 #: Failures that leave main without complaint.
 ON_ARRIVAL: Final = (
@@ -171,13 +174,11 @@ def _first_batch(method: str, before: float) -> tuple[float, float]:
     seconds = time.perf_counter() - started
     for _ in range(3):
         next(batches)
-    return seconds, (_memory() - before) / 1e6
+    return seconds, (_memory() - before) / MB
 
 
 def _memory() -> float:
-    main = psutil.Process()
-    read = [each.memory_full_info() for each in (main, *main.children(recursive=True))]
-    return float(sum(getattr(each, "pss", each.uss) for each in read))  # macOS has no PSS
+    return sum(map(pss, {os.getpid(), *descendants(os.getpid())}))
 
 
 def verify(path: Path) -> Table:

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from dltutor.display.stack import MB
 from dltutor.failures.growing_cache import CachedRecordings
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
@@ -27,6 +26,7 @@ from dltutor.lessons.kit.forms import a_fixed_class, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import changed, contents, made
 from dltutor.system import processes
+from dltutor.tables import MB
 
 EPOCHS: Final = 3
 # MB that anything may grow by: 16 recordings, and the 7 that a worker needs anyway.

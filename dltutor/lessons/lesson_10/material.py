@@ -19,12 +19,11 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from dltutor.display.stack import MB
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
 from dltutor.failures.material.readings import shared_recordings
 from dltutor.observation import Observation
 from dltutor.observation.memory.process_curves import Field
-from dltutor.tables import Table
+from dltutor.tables import MB, Table
 
 _FILES: Final = 64  # recordings: an epoch
 _LENGTH: Final = 200_000  # numbers in each

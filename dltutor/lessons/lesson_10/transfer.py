@@ -13,12 +13,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.display.stack import MB
 from dltutor.lessons.kit.endings import Ending, ended_well, ending
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_function, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.observation import observe
+from dltutor.tables import MB
 
 _SIDE, _BATCH, _BATCHES = 64, 16, 16
 _MB: Final = _BATCH * 3 * _SIDE * _SIDE * 4 / MB  # of the images of a batch

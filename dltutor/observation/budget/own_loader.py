@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import multiprocessing
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -18,6 +17,7 @@ from dltutor.observation.budget.settings import Settings
 from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.texts import said, tidy
 from dltutor.system.process_memory import pss
+from dltutor.system.this_machine import default_start_method
 
 _TORCHS_DEFAULT: Final = 2  # prefetch_factor, where there are workers
 
@@ -87,7 +87,7 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
         "prefetch_factor": loader.prefetch_factor or _TORCHS_DEFAULT,
         "batch_size": batch.samples,
         "sample_bytes": -(-batch.bytes // batch.samples),
-        "start_method": context.get_start_method() if context else _default_start_method(),
+        "start_method": context.get_start_method() if context else default_start_method(),
     }
     return Settings(**own | {name: value for name, value in changed.items() if value is not None})
 
@@ -148,9 +148,3 @@ def _with_one_worker(loader: DataLoader[Any]) -> DataLoader[Any]:
         multiprocessing_context=loader.multiprocessing_context,
         generator=loader.generator,
     )
-
-
-def _default_start_method() -> str:
-    # Asking multiprocessing itself would fix its choice for the rest of the process.
-    chosen = multiprocessing.get_start_method(allow_none=True)
-    return chosen or multiprocessing.get_all_start_methods()[0]

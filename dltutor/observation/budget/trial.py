@@ -19,7 +19,7 @@ from dltutor.observation.budget.settings import Settings, check_start_method
 from dltutor.observation.budget.usage import Usage
 from dltutor.observation.confinement.supervisor import argv_of, supervised, workspace
 from dltutor.observation.confinement.task import Task
-from dltutor.observation.texts import without_colors
+from dltutor.observation.texts import end_of_file
 from dltutor.observation.time_limits import check_deadline
 
 _START: Final = 60.0  # seconds for the child to import torch, and to tidy up
@@ -116,7 +116,7 @@ def _in_child(settings: Settings, deadline: float) -> Filled:
 
 def _result(folder: Path, exitcode: int | None) -> Filled:
     if not (folder / "result").exists():
-        said = without_colors((folder / "output").read_text(errors="replace"))[-_SAID:]
+        said = end_of_file(folder / "output")[-_SAID:]
         raise RuntimeError(f"the run ended with exit code {exitcode}.\n{said}".strip())
     result: Filled | str = pickle.loads((folder / "result").read_bytes())
     if isinstance(result, str):

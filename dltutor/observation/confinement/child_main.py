@@ -2,7 +2,7 @@
 
 It runs in an interpreter of its own that has taken its limits on already. All that it hands over
 lies in the folder that it is given: `observation`, and while it runs `observing`, `workers` and
-`samples`.
+`moments`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, Final
 from torch.utils.data import DataLoader
 
 from dltutor.observation import errors
-from dltutor.observation.confinement.from_outside import timeline_of, unobserved
+from dltutor.observation.confinement.unobserved import timeline_of, unobserved
 from dltutor.observation.memory.moments import Moment
-from dltutor.observation.memory.process_curves import Limits
+from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.report import Observation
 from dltutor.observation.stacks import answer_when_asked
@@ -90,7 +90,7 @@ def _observe(
             "raised",
             deadline=deadline,
             seconds=time.perf_counter() - started,
-            timeline=timeline_of([], Limits(), "the loader could not be built"),
+            timeline=timeline_of([], Bounds(), "the loader could not be built"),
             failed=errors.read(error),
         )
     loader, consume = getattr(made, "loader", made), getattr(made, "consume", None)
@@ -100,10 +100,10 @@ def _observe(
         check_arguments(loader, deadline, consume, 1)
     except TypeError as error:
         return TypeError(f"target must return a DataLoader or a Case, {name}() does not: {error}")
-    with (Path(folder) / "samples").open("wb") as file:
+    with (Path(folder) / "moments").open("wb") as file:
 
-        def keep(sample: Moment) -> None:
-            pickle.dump(sample, file)
+        def keep(moment: Moment) -> None:
+            pickle.dump(moment, file)
             file.flush()
 
         (Path(folder) / "observing").touch()

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.observation.confinement.limits import ResourceLimits
+from dltutor.observation.confinement.asked_limits import ResourceLimits
 from dltutor.observation.confinement.results import Ended, observation_of
 from dltutor.observation.confinement.supervisor import argv_of, supervised, workspace
 from dltutor.observation.confinement.targets import Function, Script, read_target

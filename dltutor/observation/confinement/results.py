@@ -1,31 +1,77 @@
-"""What is known after a confined run: the child's Observation, or what was seen from outside."""
+"""What is known after a confined run: the child's Observation, or what was seen from outside.
+
+And the Confinement that goes with either: its limits, and the evidence of them.
+"""
 
 from __future__ import annotations
 
 import math
-import os
 import pickle
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
-from dltutor.observation.confinement.from_outside import timeline_of, unobserved
-from dltutor.observation.confinement.limits import Confinement, ResourceLimits
+from dltutor.observation.confinement.asked_limits import ResourceLimits
 from dltutor.observation.confinement.task import Report, worker_numbers
+from dltutor.observation.confinement.unobserved import timeline_of, unobserved
 from dltutor.observation.memory.moments import Moment
-from dltutor.observation.memory.process_curves import Limits
+from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Frame, Observation
 from dltutor.observation.stacks import main_thread
-from dltutor.observation.texts import without_colors
+from dltutor.observation.texts import end_of_file
 from dltutor.system.process_memory import reader
 
-_KEPT: Final = 64_000  # bytes, the last ones
+
+@dataclass(frozen=True)
+class Confinement:
+    """The limits of a run in `confine`, and the evidence of them.
+
+    Args:
+        limits: A sentence for each limit: how much, and enforced by whom.
+        memory: The memory limit in bytes, or None.
+        stand_in: Whether a watchdog stood in for the kernel's OOM killer.
+        oom_kills: How many processes the kernel killed at the limit, by the cgroup's own
+            count; None without a cgroup.
+        peak: The most memory in use at once, in bytes, by the cgroup's own count; None where
+            that is not known.
+        kernel_log: The kernel's own lines about the kills, with W0 or main for the pid; None where
+            they may not be read.
+        watchdog: Whom the watchdog killed, such as "W0".
+        from_outside: Whether the main process was seen from outside only: a script, or one that
+            died or had to be killed. Then no batches are counted.
+        exitcode: Its exit code if so, negative for a signal; None if it was killed at its deadline.
+    """
+
+    limits: tuple[str, ...] = ()
+    memory: int | None = None
+    stand_in: bool = False
+    oom_kills: int | None = None
+    peak: int | None = None
+    kernel_log: tuple[str, ...] | None = None
+    watchdog: tuple[str, ...] = ()
+    from_outside: bool = False
+    exitcode: int | None = None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The rows that an Observation shows: the same on every run."""
+        rows = [("limits", "\n".join(self.limits))] if self.limits else []
+        if self.oom_kills is not None:
+            rows.append(("kernel", "\n".join(self._kernel())))
+        if self.stand_in:
+            rows.append(("watchdog", f"sent SIGKILL to {', '.join(self.watchdog) or 'nobody'}"))
+        return rows
+
+    def _kernel(self) -> list[str]:
+        lines = [f"OOM kills, by the cgroup's own count: {self.oom_kills}"]
+        if self.oom_kills and self.kernel_log is None:
+            lines.append("its log may not be read here")
+        # What follows the name are sizes, which differ from run to run.
+        return lines + [re.sub(r"\).*", ")", line) for line in self.kernel_log or ()]
 
 
 @dataclass(frozen=True)
@@ -95,7 +141,7 @@ def _from_outside(run: Ended) -> Observation:
         seconds=run.report.seconds,
         timeline=_timeline(run),
         traceback=_stood_at(run),
-        stderr=_output(run.folder),
+        stderr=end_of_file(run.folder / "output"),
     )
 
 
@@ -110,7 +156,7 @@ def _end(run: Ended) -> End:
 def _timeline(run: Ended) -> Timeline:
     shm, recorded = run.limits.shm, run.recorded
     if recorded is None:
-        limits = Limits(reader().total(), shm=shm)
+        limits = Bounds(reader().total(), shm=shm)
         if run.report.cgroup is not None:
             limits = replace(limits, cgroup=run.limits.memory)
         note = "main's last moments were not sampled"
@@ -129,7 +175,7 @@ def _moments(folder: Path) -> Iterator[Moment]:
     # The last one may be cut off.
     with (
         suppress(OSError, EOFError, pickle.UnpicklingError),
-        (folder / "samples").open("rb") as file,
+        (folder / "moments").open("rb") as file,
     ):
         while True:
             yield pickle.load(file)
@@ -138,23 +184,10 @@ def _moments(folder: Path) -> Iterator[Moment]:
 def _stood_at(run: Ended) -> tuple[Frame, ...]:
     # Asked at its deadline it answers in a file; when it crashes, faulthandler writes to 2.
     answer = run.folder / f"stack-{run.report.pid}"
-    for dump in (_tail(answer), _output(run.folder)):
-        if "(most recent call first):" in dump:
+    for file in (answer, run.folder / "output"):
+        if "(most recent call first):" in (dump := end_of_file(file)):
             return main_thread(dump)[::-1]
     return ()
-
-
-def _output(folder: Path) -> str:
-    return without_colors(_tail(folder / "output").replace("\0", ""))
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _KEPT))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _name(line: str, roles: dict[int, str]) -> str:

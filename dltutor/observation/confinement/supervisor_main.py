@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.observation.confinement import child
+from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.task import Report, Task, worker_numbers
 from dltutor.observation.confinement.watchdog import Watchdog
 from dltutor.system import cgroups
@@ -46,7 +46,7 @@ def main(options: dict[str, Any]) -> None:
         group = _make_group(task, report)
         try:
             report.pid = _start(task, group)
-        except child.Refused as refused:
+        except start_child.Refused as refused:
             if refused.limit != "memory" or group is None:
                 raise
             group.remove()  # it could be made, but not entered
@@ -54,7 +54,7 @@ def main(options: dict[str, Any]) -> None:
             report.pid = _start(task, None)
         _tell({"started": report.pid})
         _wait(task, report)
-    except child.Refused as refused:
+    except start_child.Refused as refused:
         report.refused = refused.limit, refused.why
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -83,7 +83,7 @@ def _make_group(task: Task, report: Report) -> cgroups.Group | None:
 
 def _start(task: Task, group: cgroups.Group | None) -> int:
     output = os.path.join(task.folder, "output")
-    return child.start(
+    return start_child.start(
         task.argv, output=output, group=group, shm=task.shm, open_files=task.open_files
     )
 

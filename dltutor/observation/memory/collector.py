@@ -12,7 +12,7 @@ import numpy as np
 
 from dltutor.observation.memory.estimates import Estimates, Known
 from dltutor.observation.memory.moments import Moment, Reading
-from dltutor.observation.memory.process_curves import FIELDS, Field, Limits, ProcessCurves
+from dltutor.observation.memory.process_curves import FIELDS, Bounds, Field, ProcessCurves
 from dltutor.observation.memory.timeline import Timeline
 
 _MACHINE = ("shm", "available", "cgroup")
@@ -53,7 +53,7 @@ class Collector:
         self.deaths: dict[int, str] = {}  # pid -> how it died
         self.hidden: set[int] = set()  # pids to leave out: the helpers of other recorders
         self.source = "proc"
-        self.limits = Limits()
+        self.limits = Bounds()
         self._main = main
         self._roles = roles
         self._memory_period = memory_period

@@ -21,7 +21,7 @@ _ESTIMATED_FROM: Final[tuple[Field, ...]] = ("rss", "faults", "uss", "pss")  # a
 
 
 @dataclass(frozen=True)
-class Limits:
+class Bounds:
     """What bounds the memory, in bytes; None where there is no such limit.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from dltutor.observation.memory.collector import Collector
 from dltutor.observation.memory.moments import Moment
-from dltutor.observation.memory.process_curves import Limits
+from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.memory.timeline import Timeline
 
 _SAMPLER: Final = Path(__file__).with_name("sampler.py")
@@ -197,15 +197,15 @@ class Recorder:
         """Whether this was the last line."""
         if "limits" in line:
             self._collector.source = line["source"]
-            self._collector.limits = Limits(**line["limits"])
+            self._collector.limits = Bounds(**line["limits"])
             return False
         if "error" in line:
             self._notes.append(f"the memory sampler stopped: {line['error']}")
             return True
-        sample = self._collector.add(line, self.batches)
+        moment = self._collector.add(line, self.batches)
         for listener in tuple(self._listeners):
             try:
-                listener(sample)
+                listener(moment)
             except Exception as error:  # theirs, and no reason to stop recording
                 self._listeners.remove(listener)
                 self._notes.append(f"a listener raised {type(error).__name__}: {error}")

@@ -17,15 +17,15 @@ from dltutor.observation.memory import export
 from dltutor.observation.memory.estimates import Estimate, Estimates
 from dltutor.observation.memory.process_curves import (
     FIELDS,
+    Bounds,
     Field,
     Floats,
-    Limits,
     ProcessCurves,
     slopes,
     steady,
 )
 
-__all__ = ["FIELDS", "Field", "Limits", "ProcessCurves", "Timeline"]
+__all__ = ["FIELDS", "Bounds", "Field", "ProcessCurves", "Timeline"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Timeline:
     available: Floats
     cgroup: Floats
     processes: tuple[ProcessCurves, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: Bounds = field(default_factory=Bounds)
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

@@ -12,9 +12,8 @@ from matplotlib.axes import Axes
 from dltutor.display.style import ALARM, TEXT, color_of
 from dltutor.observation.memory.process_curves import Floats
 from dltutor.observation.memory.timeline import Timeline
-from dltutor.tables import size
+from dltutor.tables import MB, size
 
-MB: Final = 1 << 20  # as everywhere in the course
 _MOST_LAYERS: Final = 8  # workers drawn one by one; more are drawn as one
 _NEAR: Final = 0.5  # the limit is drawn once this part of it is in use
 _ABOVE_LIMIT: Final = 15  # points over the limit where a death is named, clear of its name
@@ -22,7 +21,7 @@ _LINE: Final = 0.075  # the height of a label, of the axes' height
 
 
 @dataclass(frozen=True)
-class Stack:
+class Areas:
     """The memory of each process in MB, from the bottom up, in the samples where it is known.
 
     Args:
@@ -46,7 +45,7 @@ class Stack:
         return float(self.total.max(initial=0))
 
 
-def stack(timeline: Timeline) -> Stack:
+def areas(timeline: Timeline) -> Areas:
     """The layers to draw; many workers are one layer."""
     curves = {role: timeline.memory_curve(role) / MB for role in timeline.roles}
     known = np.zeros(len(timeline.seconds), bool)
@@ -58,15 +57,15 @@ def stack(timeline: Timeline) -> Stack:
         together = np.sum([layers.pop(role) for role in workers], axis=0)
         main = {"main": layers.pop("main")} if "main" in layers else {}
         layers = {**main, f"{len(workers)} workers": together, **layers}
-    return Stack(timeline.kind or "PSS", timeline.seconds[known], layers)
+    return Areas(timeline.kind or "PSS", timeline.seconds[known], layers)
 
 
-def draw_stack(axes: Axes, drawn: Stack, timeline: Timeline, top: float) -> None:
+def draw_areas(axes: Axes, drawn: Areas, timeline: Timeline, top: float) -> None:
     """Draw the areas, their total, the limit if it is near, and who died.
 
     Args:
         axes: Where.
-        drawn: `stack(timeline)`.
+        drawn: `areas(timeline)`.
         timeline: Where the limit and the deaths come from.
         top: The highest total to leave room for, in MB.
     """
@@ -91,7 +90,7 @@ def draw_stack(axes: Axes, drawn: Stack, timeline: Timeline, top: float) -> None
     axes.margins(x=0.01)
 
 
-def label_stack(axes: Axes, drawn: Stack) -> None:
+def label_areas(axes: Axes, drawn: Areas) -> None:
     """Name each layer at the right, at its height and with its size at the moment of the peak."""
     if not drawn.layers:
         return
@@ -112,7 +111,7 @@ def _label(axes: Axes, height: float, label: str, value: float, color: str) -> f
     return height + _LINE * axes.get_ylim()[1]
 
 
-def _mark_deaths(axes: Axes, drawn: Stack, timeline: Timeline, limit: float | None) -> None:
+def _mark_deaths(axes: Axes, drawn: Areas, timeline: Timeline, limit: float | None) -> None:
     for process in timeline.processes:
         if process.died and process.rows.stop > process.rows.start:
             last = float(timeline.seconds[process.rows][-1])

@@ -9,7 +9,7 @@ import numpy as np
 
 from dltutor.observation import errors
 from dltutor.observation.memory.moments import Moment, Reading
-from dltutor.observation.memory.process_curves import FIELDS, Limits, ProcessCurves
+from dltutor.observation.memory.process_curves import FIELDS, Bounds, ProcessCurves
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Frame, Observation
 
@@ -55,33 +55,33 @@ def unobserved(
     )
 
 
-def timeline_of(samples: Sequence[Moment], limits: Limits, *notes: str) -> Timeline:
-    """The Timeline of samples as a listener got them.
+def timeline_of(moments: Sequence[Moment], limits: Bounds, *notes: str) -> Timeline:
+    """The Timeline of moments as a listener got them.
 
     Args:
-        samples: In the order of time.
+        moments: In the order of time.
         limits: What bounds the memory.
         notes: What is missing in the chart.
     """
-    roles = dict.fromkeys(role for sample in samples for role in sample.processes)
+    roles = dict.fromkeys(role for moment in moments for role in moment.processes)
     return Timeline(
-        seconds=_column(sample.seconds for sample in samples),
-        batches=np.array([sample.batches for sample in samples], dtype=np.int64),
-        shm=_column(sample.shm for sample in samples),
-        available=_column(sample.available for sample in samples),
-        cgroup=_column(sample.cgroup for sample in samples),
-        processes=tuple(_life(role, samples) for role in roles),
+        seconds=_column(moment.seconds for moment in moments),
+        batches=np.array([moment.batches for moment in moments], dtype=np.int64),
+        shm=_column(moment.shm for moment in moments),
+        available=_column(moment.available for moment in moments),
+        cgroup=_column(moment.cgroup for moment in moments),
+        processes=tuple(_life(role, moments) for role in roles),
         limits=limits,
         notes=notes,
     )
 
 
-def _life(role: str, samples: Sequence[Moment]) -> ProcessCurves:
-    rows = [row for row, sample in enumerate(samples) if role in sample.processes]
-    seen = [sample.processes.get(role, Reading()) for sample in samples[rows[0] : rows[-1] + 1]]
+def _life(role: str, moments: Sequence[Moment]) -> ProcessCurves:
+    rows = [row for row, moment in enumerate(moments) if role in moment.processes]
+    seen = [moment.processes.get(role, Reading()) for moment in moments[rows[0] : rows[-1] + 1]]
     values = {field: _column(getattr(each, field) for each in seen) for field in FIELDS}
-    gone = rows[-1] + 1 < len(samples)
-    return ProcessCurves(role, rows[0], values, samples[rows[-1] + 1].seconds if gone else None)
+    gone = rows[-1] + 1 < len(moments)
+    return ProcessCurves(role, rows[0], values, moments[rows[-1] + 1].seconds if gone else None)
 
 
 def _column(values: Iterable[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

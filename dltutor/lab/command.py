@@ -9,13 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from dltutor.lessons.course_folder import lay_out
+from dltutor.lab.course_folder import lay_out
 
 FOLDER: Final = "dltutor-course"
 FIRST: Final = "00-start-here.ipynb"
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `lab` to the commands of a parser; what was chosen has its `run`."""
     parser = commands.add_parser(
         "lab",
