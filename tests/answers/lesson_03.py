@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -356,6 +357,69 @@ DECODER = (
 )
 
 
+class ByForkWithoutEnd(Tried):
+    def end_of(self, path: Path) -> int | None:
+        pid = os.fork()
+        if not pid:
+            decode(path.read_bytes(), self.how)
+            return 0
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class ByForkAndSysExit(Tried):
+    """In a notebook, IPython catches it, and both processes listen to the browser."""
+
+    def end_of(self, path: Path) -> int | None:
+        pid = os.fork()
+        if not pid:
+            decode(path.read_bytes(), self.how)
+            sys.exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class AsAShellReadsIt(Tried):
+    def reason(self, code: int) -> Any:
+        number = code - 128 if code > 128 else -code
+        return signal.Signals(number).name if number in range(1, 32) else f"exit code {code}"
+
+
+class ThroughAShell(Tried):
+    def end_of(self, path: Path) -> int | None:
+        words = shlex.join([sys.executable, "-c", DECODER, str(path), self.how])
+        code = subprocess.run(words + "; exit $?", shell=True).returncode
+        return 128 - code if code > 128 else code
+
+
+class KeepsFewCodes(Tried):
+    def end_of(self, path: Path) -> int | None:
+        code = super().end_of(path)
+        return 0 if code in (1, 2, 255) else code
+
+
+class Remembers(Tried):
+    found: ClassVar[dict[Path, int | None]] = {}
+
+    def end_of(self, path: Path) -> int | None:
+        if path not in self.found:
+            self.found[path] = super().end_of(path)
+        return self.found[path]
+
+
+class AsAList(Tried):
+    def reason(self, code: int) -> Any:
+        return [fate(code)]
+
+
+class AsLists(Tried):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index).tolist()
+
+
+class AsKillSaysIt(Tried):
+    def reason(self, code: int) -> Any:
+        return signal.Signals(-code).name[3:] if code < 0 else f"exit {code}"
+
+
 class AlwaysSaysTheSame(VerifiedFrames):
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
@@ -584,89 +648,97 @@ WRONG_FIXES: WrongFixes = {
     "03.diagnose": {
         "the number of the batch": (
             lambda: 4,
-            "W0 had frame 4",
+            "rame 4 is W0's",
         ),
-        "its neighbour": (lambda: 8, "W0 had frame 8"),
-        "counted from 1": (lambda: 10, "W1 had frame 10"),
-        "a frame of W1": (lambda: 2, "W1 had frame 2"),
-        "a healthy frame of W0": (lambda: 12, "W0 had frame 12"),
-        "a file name": (lambda: "09.frame", "'09.frame' is not an index"),
+        "its neighbour": (lambda: 8, "rame 8 is W0's"),
+        "counted from 1": (lambda: 10, "rame 10 is W1's"),
+        "a frame of W1": (lambda: 2, "rame 2 is W1's"),
+        "a healthy frame of W0": (lambda: 12, "rame 12 is W0's"),
+        "a file name": (lambda: "09.frame", "`'09.frame'` is not an index"),
         "a path": (lambda: PurePosixPath("/tmp/09.frame"), "is not an index"),
         "out of range": (lambda: 16, "run from 0 to 15"),
-        "a truth": (lambda: True, "True is not an index"),
+        "a truth": (lambda: True, "`True` is not an index"),
     },
     "03.fix": {
         "try and except in the worker": (
             lambda: CatchesInTheWorker,
-            "(exit code -11). Of 2 deadly frames, 0 were set aside",
+            "Deadly frames: 2; set aside: 0",
         ),
         "tried in main": (lambda: TriesInMain, "Where could a deadly frame do no harm?"),
         "a multiprocessing.Pool": (
             lambda: TriesInAPool,
-            "`TriesInAPool(paths, how)` was not ready after 32 s",
+            '`TriesInAPool(paths, "segfault")` was not ready after 32 s',
         ),
-        "one executor for all": (lambda: TriesInAnExecutor, "that can be decoded, and only"),
+        "one executor for all": (lambda: TriesInAnExecutor, "frames that can be decoded. Did"),
         "tried in the worker": (lambda: TriesInTheWorker, "may not start processes"),
-        "until the first death": (lambda: StopsAtTheFirst, "Of 2 deadly frames, 1 were set aside"),
-        "signals only": (lambda: SignalsOnly, "Of 1 deadly frames, 0"),
+        "until the first death": (lambda: StopsAtTheFirst, "Deadly frames: 2; set aside: 1"),
+        "signals only": (lambda: SignalsOnly, "Deadly frames: 2; set aside: 0"),
         "a blank frame": (
             lambda: Placeholder,
-            "2 of 4 samples are no frame of the film. The first is `uint8 (64,)`",
+            "2 of 4 samples are no frame of the film. The first is `uint8 (64,)`, other pixels",
         ),
         "the next frame": (lambda: TheNextOne, "4 samples come, and with them 2 of the 2 frames"),
         "None": (lambda: NoneInItsPlace, "The first is `NoneType`"),
         "dropped without a word": (
             lambda: WithoutAWord,
-            "2 of 4 frames are missing. `quarantined` has 0 keys",
+            "The keys of `quarantined` are []",
         ),
         "no quarantined": (lambda: NoQuarantine, "The dataset has no `quarantined`"),
-        "one reason for all": (lambda: SaysBad, "the reason is `bad frame`"),
+        "one reason for all": (lambda: SaysBad, "one reason is 'bad frame'"),
         "the bare exit code": (lambda: BareExitCodes, "`signal.Signals(11).name`"),
-        "the exit code as a text": (lambda: CodesAsTexts, "the reason is `-9`"),
+        "the exit code as a text": (lambda: CodesAsTexts, "one reason is '-9'"),
         "every signal there is": (lambda: NamesEverySignal, "is killed by SIGSEGV (exit code -11)"),
         "whole paths": (
             lambda: WholePaths,
-            "2 keys, and not the names of those files alone, such as `take-",
+            "They should be the names of the deadly files, such as `take-",
         ),
         "files deleted": (
             lambda: DeletesTheFiles,
-            "2 files in the film's folder are not as they were",
+            "folder is not as it was: `take-",
         ),
         "read in main": (lambda: ReadsInMain, "was killed by SIGABRT"),
-        "guessed from the header": (lambda: GuessesFromTheHeader, "Was each frame tried"),
-        "an end of its own": (lambda: EndsItself, "ended with exit code 7. No frame does that"),
+        "guessed from the header": (lambda: GuessesFromTheHeader, "Is that what ended the one"),
+        "an end of its own": (lambda: EndsItself, "ended with exit code 7"),
         "a signal to itself": (lambda: TerminatesItself, "was killed by SIGTERM"),
-        "decoded without workers": (lambda: DecodesAhead, "read it with 0 workers, was killed by"),
-        "a wait": (lambda: Waits, "`Waits(paths, how)` was not ready after 32 s"),
+        "decoded without workers": (lambda: DecodesAhead, "was killed by SIGABRT"),
+        "a wait": (lambda: Waits, '`Waits(paths, "segfault")` was not ready after 32 s'),
         "a bare exit code above 0": (lambda: NumbersOfExits, 'words, such as "exit code '),
-        "a signal's number": (lambda: SignalsThemselves, "the reason is `11`"),
+        "a signal's number": (lambda: SignalsThemselves, "one reason is 11."),
         "the same signal for all": (
             lambda: AlwaysSaysTheSame,
-            'With `how="exit"`: The right frames are set aside, and the reason is `SIGSEGV`. A',
+            'With `how="exit"`: The right frames are set aside, and one reason is',
         ),
-        "the header read": (lambda: ReadsTheHeader, "`header promises too much`"),
+        "the header read": (lambda: ReadsTheHeader, "'header promises too much'"),
         "an empty dataset": (lambda: NothingLeft, "0 samples come, and with them 0 of the 2"),
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
         "an error in __init__": (lambda: FailsAtOnce, "name 'pahts' is not defined"),
         "an exit in __init__": (lambda: ExitsAtOnce, "no film"),
         "a function": (lambda: lambda paths, how: None, "the check takes a class"),
-        "files overwritten": (lambda: OverwritesTheFiles, "2 files in the film's folder are not"),
-        "files nobody may read": (lambda: HidesTheFiles, "2 files in the film's folder are not"),
-        "a file beside them": (lambda: WritesBesideThem, "1 files in the film's folder are not"),
+        "files overwritten": (lambda: OverwritesTheFiles, "folder is not as it was: `take-"),
+        "files nobody may read": (lambda: HidesTheFiles, "folder is not as it was: `take-"),
+        "a file beside them": (lambda: WritesBesideThem, "`bad.txt` differs"),
         "paths used up": (lambda: UsesUpThePaths, "pop index out of range"),
         "one epoch only": (
             lambda: OneEpochOnly,
             "In the second epoch, 1 of 1 samples are no frame",
         ),
         "nothing in W3": (lambda: NothingInTheFourth, "1 of 4 samples are no frame of the film"),
-        "as bytes": (lambda: AsBytes, "The first is `bytes`; a frame is `uint8 (64,)`"),
+        "as bytes": (lambda: AsBytes, "The first is `bytes`, not `uint8 (64,)`"),
         "in another shape": (lambda: InAnotherShape, "The first is `uint8 (1, 64)`"),
         "a signal as an exit code": (
             lambda: SignalsAreExitCodes,
-            "the reason is `SIGSEGV exit code 11`. A process that decodes such a frame",
+            "one reason is 'SIGSEGV exit code 11'. A process that decodes this frame",
         ),
-        "a frame that is none": (lambda: NamesAnother, "`quarantined` has 3 keys, and not the"),
-        "names without suffix": (lambda: WithoutSuffix, "2 keys, and not the names of those files"),
+        "a frame that is none": (lambda: NamesAnother, "'zz.frame']. They should be"),
+        "names without suffix": (lambda: WithoutSuffix, "The keys of `quarantined` are ['take-"),
+        "a forked child that goes on": (lambda: ByForkWithoutEnd, "What ends a child at once"),
+        "a forked child that raises": (lambda: ByForkAndSysExit, "What ends a child at once"),
+        "128 + n as a signal": (lambda: AsAShellReadsIt, "Is that what ended the one"),
+        "through a shell": (lambda: ThroughAShell, "Is that what ended the one"),
+        "1, 2 and 255 as no death": (lambda: KeepsFewCodes, "Deadly frames: 2; set aside: 1"),
+        "remembered by path": (lambda: Remembers, 'With `how="abort"`: The right frames are set'),
+        "a list of words": (lambda: AsAList, "wants words, such as"),
+        "as a list": (lambda: AsLists, "The first is `list`, not `uint8 (64,)`"),
     },
     "03.transfer": {
         "views of every slice": (lambda: KeepsViews, "70 slices of 1 MB, and 4 of each"),
@@ -688,7 +760,7 @@ WRONG_FIXES: WrongFixes = {
         "unpack with a cache": (lambda: CachesUnpack, "MB at once"),
         "more for each sample": (lambda: Grows, "MB at once"),
         "once per scan": (lambda: OncePerScan, "are `float64 (0,)`"),
-        "unpacked to disk": (lambda: UnpacksToDisk, "files in the scans' folder are not as they"),
+        "unpacked to disk": (lambda: UnpacksToDisk, "the scans' folder is not as it was"),
     },
 }
 
@@ -707,6 +779,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "a fresh Python for each frame": lambda: ByAFreshPython,
         "as Python says it": lambda: AsPythonSaysIt,
         "as tensors": lambda: AsTensors,
+        "as kill -l says it": lambda: AsKillSaysIt,
     },
     "03.transfer": {
         "chosen first": lambda: PicksFirst,

@@ -232,7 +232,7 @@ def _without_result(ended: sandbox.Ended, grader: Grader[Any]) -> Result:
         could_not_check("the process of the check is gone, and nobody saw how it ended.")
     error_in_your_code(
         f"the process that ran it {_ended(ended.status)}. At work that is your training script. "
-        "Which of your lines, or what they call, ends a process?"
+        f"{grader.died}"
     )
 
 

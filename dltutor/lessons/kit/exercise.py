@@ -29,6 +29,7 @@ class Grader(Generic[E]):
             learner's, and rejects what is not worth running: the untouched starter, a wrong type.
         runs: What `gather` runs, as the end of a sentence; empty if it runs nothing.
         at_most: Seconds that the whole check takes at most, if it runs anything.
+        died: What to ask where the process that ran the answer ended.
     """
 
     gather: Callable[[Any], E]
@@ -36,6 +37,7 @@ class Grader(Generic[E]):
     look: Callable[[Any], Any] = unchanged
     runs: str = ""
     at_most: int = 0
+    died: str = "Which of your lines, or what they call, ends a process?"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,5 @@ from dltutor.lessons.lesson_03.material import deaths as deaths
 from dltutor.lessons.lesson_03.material import last_lines as last_lines
 from dltutor.lessons.lesson_03.material import log_of as log_of
 from dltutor.lessons.lesson_03.material import new_folder as new_folder
-from dltutor.lessons.lesson_03.material import reruns as reruns
 from dltutor.lessons.lesson_03.material import side_by_side as side_by_side
 from dltutor.lessons.lesson_03.material import stack_of as stack_of

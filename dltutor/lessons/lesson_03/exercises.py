@@ -16,7 +16,7 @@ def _index(answer: Any) -> int:
         not_attempted("set `culprit` to the index of the frame that ends its process.")
     number = whole_number(answer)
     if number is None:
-        not_yet(f"{shown(answer)} is not an index. An index is one whole number, such as 3.")
+        not_yet(f"`{shown(answer)}` is not an index. An index is one whole number, such as 3.")
     return number
 
 
@@ -27,8 +27,8 @@ def judge(index: int) -> Result:
     if not 0 <= index < len(film_paths()):
         not_yet(f"there is no frame {index}: they run from 0 to {len(film_paths()) - 1}.")
     if index // 2 % 2 != BAD // 2 % 2:  # two workers, batches of two
-        not_yet(f"W1 had frame {index}, and W1 did not die. Whose file has the last words?")
-    not_yet(f"W0 had frame {index}, and went on. What is the last number that it wrote?")
+        not_yet(f"frame {index} is W1's, and W1 did not die. Whose file has the last words?")
+    not_yet(f"frame {index} is W0's, but not its last. What is the last number that it wrote?")
 
 
 EXERCISES: Final = (
@@ -37,7 +37,7 @@ EXERCISES: Final = (
         title="Which frame ends its process?",
         grader=Grader(gather=_index, judge=judge),
         hints=(
-            "The Observation says which worker died. Each worker has a file of its own.",
+            "The first line of each run says which worker died. Each worker has a file of its own.",
             "A worker writes the index down before it decodes. So the last one that a dead worker "
             "wrote is the frame that it did not survive.",
             "It is the number in the file `W0`, the same for both deaths.",
@@ -50,8 +50,8 @@ EXERCISES: Final = (
         hints=(
             "Decide in `__init__` which frames exist. The trial may not take place in your own "
             "process.",
-            "A process of its own for each frame: whatever the frame does to it, you are left to "
-            "read its exit code. Anything but 0 is a death, above 0 too.",
+            "Give each frame a process of its own. Whatever the frame does to it, you can read its "
+            "exit code afterwards. Anything but 0 is a death, above 0 too.",
             "For each path: `code = exit_code_alone(decode, path.read_bytes(), how)`. If `code` is "
             "not 0, keep `self.quarantined[path.name] = ...`, with `signal.Signals(-code).name` "
             "for a negative one; otherwise keep the path.",

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import os
-import pickle
-import random
 import re
 import signal
-import tempfile
-import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from mmap import mmap
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.failures.dead_worker import EXIT_CODE, Frames, How, exit_code_alone
+from dltutor.failures.dead_worker import Frames, How
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.outcomes import Outcome, Rejected, Result, correct, not_yet
+from dltutor.lessons.kit.forms import a_fixed_class, shown
+from dltutor.lessons.kit.outcomes import Rejected, Result, correct, not_yet
 from dltutor.lessons.kit.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_03.material import Film, form_and_pixels, fresh_film
 from dltutor.observation.texts import fate
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
     ("segfault", 4, (0, 3), 2),  # what its decoder does, frames, the deadly ones, workers
-    ("exit", 5, (1,), 4),  # a frame for each worker
+    ("exit", 6, (1, 5), 4),  # four can be decoded: one for each worker
     ("killed", 2, (0,), 2),
-    ("abort", 3, (1,), 0),
+    ("abort", 4, (0, 3), 0),  # the first one's files: what was found then is not true now
 )
 _SIGNALS: Final = {"killed": signal.SIGKILL, "segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
-_IN_WORDS: Final = {"SEGMENTATION FAULT": "SIGSEGV", "ABORTED": "SIGABRT"}
 _FORM: Final = "uint8 (64,)"  # of a frame
 _TRIAL: Final = 8  # seconds for one frame, while the dataset is made: enough for a new Python
 _EPOCHS: Final = 6  # seconds for reading a film twice
@@ -44,73 +40,33 @@ class Reading:
     """How a film was read twice with an answer.
 
     Args:
-        call: How the dataset is made: "MyFrames(paths, how)".
         how: What the decoder does.
-        workers: How many.
         film: What it was made from.
-        death: The exit code of a process that decodes a deadly frame.
-        main: The exit code of the process that ran the answer; 0 if it came to the end.
-        unmade: What to tell where the dataset could not be made or run.
         run: How the two epochs ended.
         came: Of each epoch the samples: the name of a frame's file, or the form of anything else.
-        quarantined: Its keys and values as texts.
-        kind: The name of its type, if that is no dict.
-        changed: How many files of the film's folder are not as they were.
+        quarantined: What the answer has under this name, None if nothing.
+        changed: The files of the film's folder that are not as they were.
     """
 
-    call: str
     how: How
-    workers: int
     film: Film
-    death: int
-    main: int = 0
-    unmade: Result | None = None
-    run: Ending | None = None
-    came: Sequence[Sequence[str]] = ()
-    quarantined: dict[str, str] = field(default_factory=dict)
-    kind: str = ""
-    changed: int = 0
+    run: Ending
+    came: Sequence[Sequence[str]]
+    quarantined: Any
+    changed: Sequence[str] = ()
 
 
 def gather(answer: type) -> tuple[Reading, ...]:
-    """A film under each kind of decoder, up to the first that goes wrong.
-
-    Each is read in a fork of its own, since an answer may end the process that runs it.
-    """
-    code = random.randint(40, 120)  # nobody knows it who has not tried a frame
-    os.environ[EXIT_CODE] = str(code)
-    readings = []
+    """A film under each kind of decoder, up to the first that goes wrong."""
+    readings: list[Reading] = []
     for how, frames, deadly, workers in _FILMS:
-        death = -_SIGNALS[how] if how in _SIGNALS else code
-        call = f"{answer.__name__}(paths, how)"
-        reading = Reading(call, how, workers, fresh_film(frames, deadly), death)
-        found = _in_a_fork(partial(_read, answer, reading))
-        readings.append(replace(reading, main=found) if isinstance(found, int) else found)
-        if readings[-1].run is None or readings[-1].run.end != "finished":
+        readings.append(_read(answer, how, fresh_film(frames, deadly), workers))
+        if readings[-1].run.end != "finished" or readings[-1].changed:
             break
     return tuple(readings)
 
 
-def _in_a_fork(work: Callable[[], Any]) -> Any:
-    # What it returns, or the exit code of the process, if that died of it.
-    file = Path(tempfile.mkdtemp(), "found")
-
-    def say() -> None:
-        try:
-            found = work()
-        except BaseException:  # what is not the answer's own has been told apart before
-            found = traceback.format_exc()
-        file.write_bytes(pickle.dumps(found))
-
-    code = exit_code_alone(say)
-    found = pickle.loads(file.read_bytes()) if file.exists() else code
-    if isinstance(found, str):
-        raise RuntimeError(found)
-    return found
-
-
-def _read(answer: type, reading: Reading) -> Reading:
-    film, workers = reading.film, reading.workers
+def _read(answer: type, how: How, film: Film, workers: int) -> Reading:
     folder = film.paths[0].parent
     before = contents(folder)
     name_of = {(_FORM, pixels): name for name, pixels in film.pixels.items()}
@@ -118,30 +74,43 @@ def _read(answer: type, reading: Reading) -> Reading:
 
     def collect(loader: DataLoader[Any]) -> None:
         came.append([])
-        for batch in loader:
-            forms = map(form_and_pixels, batch)
-            came[-1].extend(name_of.get(form, form[0]) for form in forms)
+        for (sample,) in loader:
+            listed = type(sample).__name__, b""
+            form = form_and_pixels(sample) if hasattr(sample, "dtype") else listed
+            came[-1].append(name_of.get(form, form[0]))
 
+    dataset = _made(answer, list(film.paths), how)
+    run = run_loader(
+        dataset,
+        collect,
+        workers=workers,
+        within=_EPOCHS,
+        epochs=2,
+        persistent_workers=workers > 0,
+        collate_fn=list,
+    )
+    with theirs():
+        kept = getattr(dataset, "quarantined", None)
+        if isinstance(kept, dict):
+            kept = {str(name): reason for name, reason in kept.items()}
+    return Reading(how, film, run, came, kept, changed(before, folder))
+
+
+def _made(answer: type, paths: list[Path], how: How) -> Any:
+    call = f'{answer.__name__}(paths, "{how}")'
+    me, copied = os.getpid(), mmap(-1, 1)  # memory that this process shares with its forks
     try:
-        within = _TRIAL * len(film.paths)
-        dataset = made(answer, list(film.paths), reading.how, call=reading.call, within=within)
-        run = run_loader(
-            dataset,
-            collect,
-            workers=workers,
-            within=_EPOCHS,
-            epochs=2,
-            persistent_workers=workers > 0,
-            collate_fn=list,
+        dataset = made(answer, paths, how, call=call, within=_TRIAL * len(paths))
+    finally:
+        if os.getpid() != me:
+            copied[0] = 1
+            os._exit(0)
+    if copied[0]:
+        not_yet(
+            f"a forked child came out of `{call}` too. It goes on with your program, as a second "
+            "copy of it. What ends a child at once, when it has tried its frame?"
         )
-        with theirs():
-            kept: Any = getattr(dataset, "quarantined", None)
-            kind = "" if isinstance(kept, dict) else type(kept).__name__
-            reasons = {} if kind else {str(name): str(why) for name, why in kept.items()}
-    except Rejected as rejected:
-        return replace(reading, unmade=rejected.result)
-    gone = len(changed(before, folder))
-    return replace(reading, run=run, came=came, quarantined=reasons, kind=kind, changed=gone)
+    return dataset
 
 
 def judge(seen: tuple[Reading, ...]) -> Result:
@@ -150,9 +119,8 @@ def judge(seen: tuple[Reading, ...]) -> Result:
         try:
             _judge(reading)
         except Rejected as rejected:
-            if rejected.result.outcome is not Outcome.NOT_YET:
-                raise
-            not_yet(f'with `how="{reading.how}"`: {rejected.result.text}')
+            text = f'With `how="{reading.how}"`: {rejected.result.text}'
+            raise Rejected(replace(rejected.result, text=text)) from rejected
     return correct(
         "Each frame that can be decoded arrives once in each of two epochs, whatever the decoder "
         "does, with 0, 2 and 4 workers. Each deadly one is in `quarantined`, with what it did to "
@@ -161,63 +129,47 @@ def judge(seen: tuple[Reading, ...]) -> Result:
 
 
 def _judge(reading: Reading) -> None:
-    film, kept, run = reading.film, reading.quarantined, reading.run
-    if reading.unmade:
-        raise Rejected(reading.unmade)
-    if run is None:
-        _main_ended(reading)
-    if run.end == "worker died":
-        not_yet(
-            f"{run.fates}. Of {len(film.deadly)} deadly frames, {len(film.deadly & kept.keys())} "
-            "were set aside. What is known of a frame before a worker decodes it?"
-        )
+    film, run = reading.film, reading.run
+    kept = reading.quarantined if isinstance(reading.quarantined, dict) else {}
     if "daemonic processes" in run.message:
         not_yet(
             f"`{run.message}`: a worker may not start processes of its own. When, and in "
             "which process, could each frame be tried before any worker meets it?"
         )
-    ended_well(run)
+    ended_well(
+        run,
+        died=f"Deadly frames: {len(film.deadly)}; set aside: {len(film.deadly.keys() & kept)}. "
+        "What is known of a frame before a worker decodes it?",
+    )
     if good := film.pixels.keys() & kept.keys():
         not_yet(
-            f"`quarantined` holds {len(good)} frames that can be decoded, and only "
-            f"{len(film.deadly)} cannot. Did each have a process of its own?"
+            f"`quarantined` has {len(good)} of the {len(film.pixels)} frames that can be decoded. "
+            "Did each frame have a process of its own?"
         )
-    for epoch, came in enumerate(reading.came, 1):
-        _frames_are_real(film, came, "" if epoch == 1 else "in the second epoch, ")
-    if reading.kind:
-        none = reading.kind == "NoneType"
-        what = "no `quarantined`" if none else f"a {reading.kind} as `quarantined`"
+    for epoch, came in enumerate(reading.came):
+        _frames_are_real(film, came, "in the second epoch, " if epoch else "")
+    if kept is not reading.quarantined:
+        none = reading.quarantined is None
+        what = "no `quarantined`" if none else f"{shown(reading.quarantined)} as `quarantined`"
         not_yet(f"the dataset has {what}: a dict, from the name of a file to the reason.")
-    if kept.keys() != film.deadly:
+    if kept.keys() != film.deadly.keys():
         not_yet(
-            f"{len(film.deadly)} of {len(film.paths)} frames are missing. `quarantined` has "
-            f"{len(kept)} keys, and not the names of those files alone, such as "
-            f"`{min(film.deadly)}`."
+            f"the keys of `quarantined` are {shown(sorted(kept))}. They should be the names of the "
+            f"deadly files, such as `{min(film.deadly)}`, here {len(film.deadly)}."
         )
     if reading.changed:
-        not_yet(f"{reading.changed} files in the film's folder are not as they were.")
-    for reason in kept.values():
-        _names_the_death(reason, reading.death)
-
-
-def _main_ended(reading: Reading) -> NoReturn:
-    was = "was " if reading.main < 0 else ""
-    read = "" if reading.workers else ", and read it with 0 workers,"
-    ended = f"the process that made `{reading.call}`{read} {was}{fate(reading.main)}."
-    if reading.main != reading.death:
-        not_yet(f"{ended} No frame does that here. Which of your lines, or what they call, does?")
-    not_yet(
-        f"{ended} Here that was a process of the check; at work it is your training. A `try` "
-        "around it runs in the same process, and ends with it. Where could a deadly frame do no "
-        "harm?"
-    )
+        not_yet(f"the film's folder is not as it was: `{reading.changed[0]}` differs.")
+    for name, code in film.deadly.items():
+        number = _SIGNALS.get(reading.how, 0)
+        _names_the_death(kept[name], -number or code)
 
 
 def _frames_are_real(film: Film, came: Sequence[str], place: str) -> None:
     if strays := [each for each in came if each not in film.pixels]:
+        differs = "other pixels than any file has" if strays[0] == _FORM else f"not `{_FORM}`"
         not_yet(
             f"{place}{len(strays)} of {len(came)} samples are no frame of the film. The first is "
-            f"`{strays[0]}`; a frame is `{_FORM}`, with the pixels of its file."
+            f"`{strays[0]}`, {differs}."
         )
     if sorted(came) != sorted(film.pixels):
         not_yet(
@@ -226,30 +178,29 @@ def _frames_are_real(film: Film, came: Sequence[str], place: str) -> None:
         )
 
 
-def _names_the_death(reason: str, death: int) -> None:
-    lead = f"the right frames are set aside, and the reason is `{reason:.60}`."
-    text = reason.upper()
-    if not re.search(r"[A-Z]", text):
-        words = f"`signal.Signals({-death}).name`" if death < 0 else f'"exit code {death}"'
+def _names_the_death(reason: Any, death: int) -> None:
+    lead = f"the right frames are set aside, and one reason is {shown(reason)}."
+    name = signal.Signals(-death).name if death < 0 else ""
+    if not (isinstance(reason, str) and re.search("[A-Za-z]", reason)):
+        words = f"`signal.Signals({-death}).name`" if name else f'"exit code {death}"'
         not_yet(f"{lead} Whoever reads the log wants words, such as {words}.")
+    text = reason.upper()
+    codes, number, names = {death}, set(), []
+    if name:  # or what a shell's `kill -l` and the system call it
+        codes, number = {death, 128 - death}, {death, -death}
+        names = [name[3:], (signal.strsignal(-death) or name).upper()]
     signals = {each.name for each in signal.Signals if each.name in text}
-    signals |= {name for word, name in _IN_WORDS.items() if word in text}
     numbers = set(map(int, re.findall(r"(?<![\w.-])-?\d+(?!\w|\.\w)", text)))
-    if not signals | numbers and "KILLED" in text:  # also in "killed by SIGSEGV"
-        signals = {"SIGKILL"}
-    codes = {death, 128 - death} if death < 0 else {death}
-    number = {death, -death} if death < 0 else set()  # of the signal
-    name = {signal.Signals(-death).name} if death < 0 else set()
     if not (
-        (signals or numbers & (codes | number))
-        and signals <= name
+        (numbers & (codes | number) or any(each in text for each in names))
+        and signals <= {name}
         and _after("SIGNAL", text) <= number
         and _after("(?:CODE|STATUS)", text) <= codes
     ):
-        was = "is " if death < 0 else ""
+        was = "is " if name else ""
         not_yet(
-            f"{lead} A process that decodes such a frame {was}{fate(death)}. Was each frame tried, "
-            "and its end read?"
+            f"{lead} A process that decodes this frame {was}{fate(death)}. Is that what ended the "
+            "one that tried it?"
         )
 
 
@@ -261,7 +212,7 @@ GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=Frames),
-    runs="makes your class on four films, each in a process that may die of it, and reads each "
-    "twice, with 0, 2 or 4 workers",
+    runs="makes your class on four films and reads each twice, with 0, 2 or 4 workers",
     at_most=sum(frames * _TRIAL + _EPOCHS for _, frames, _, _ in _FILMS) + 5,
+    died="A `try` around a death ends with its process. Where could a deadly frame do no harm?",
 )

@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Final, NamedTuple
@@ -18,7 +19,6 @@ import cloudpickle
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures import dead_worker, misleading_exit
 from dltutor.failures.dead_worker import ACCIDENTS, How, exit_code_alone, film_paths
 from dltutor.failures.material import scans
 from dltutor.observation import Observation, confine, observe
@@ -26,7 +26,6 @@ from dltutor.observation.texts import fate, tidy
 from dltutor.tables import Table
 
 _PIXELS: Final = 64  # of a frame
-_PROMISED: Final = (2**31, 65)  # more pixels than there are
 _PICTURES: Final = 13  # different slices in a scan: other places hold others
 
 
@@ -94,22 +93,6 @@ def side_by_side(*kinds: type) -> Table:
     return Table("Two workers", tuple(rows), ("", "how it ended", "frames that came"))
 
 
-def reruns() -> Table:
-    """The lesson's failures with 0 workers, each in a new Python, which may die of it."""
-    runs = {
-        "SIGKILL": confine(dead_worker.broken, workers=0, how="killed"),
-        "SIGSEGV": confine(dead_worker.broken, workers=0, how="segfault"),
-        "sys.exit": confine(misleading_exit.broken, workers=0),
-    }
-    ends = [seen.end for seen in runs.values()]
-    assert ends == ["main died", "main died", "raised"], ends
-    rows = []
-    for what, seen in runs.items():
-        said = ": ".join(seen.chain[0]) if seen.chain else "nothing"
-        rows.append((what, fill(seen.story().title, 32), fill(said, 36)))
-    return Table("With 0 workers", tuple(rows), ("worker's end", "the program", "its error says"))
-
-
 def confined(make: Callable[[], Dataset[Any]], memory: str) -> Observation:
     """Make a dataset in a new Python, and read it with two workers under a limit of memory."""
     return confine(loader_of, memory=memory, make=cloudpickle.dumps(make))
@@ -122,29 +105,37 @@ def loader_of(make: bytes) -> DataLoader[Any]:
 
 
 class Film(NamedTuple):
-    """Frames, one file each; and by its file's name the pixels of each that can be decoded."""
+    """Frames, one file each, and by the file's name what comes of decoding it.
+
+    Args:
+        paths: The files.
+        pixels: Of each that can be decoded.
+        deadly: Of each that ends its process, the exit code with `how="exit"`.
+    """
 
     paths: list[Path]
     pixels: dict[str, bytes]
-
-    @property
-    def deadly(self) -> set[str]:
-        """The names of the frames that end the process that decodes them."""
-        return {path.name for path in self.paths} - self.pixels.keys()
+    deadly: dict[str, int]
 
 
-def fresh_film(frames: int, deadly: Sequence[int]) -> Film:
+@cache
+def fresh_film(frames: int, deadly: tuple[int, ...]) -> Film:
     """A film of so many frames in a temporary folder, and which of them are deadly."""
     chance = random.Random(frames)
-    folder, pixels, paths = tempfile.mkdtemp(prefix="dltutor-film-"), {}, []
+    film = Film([], {}, {})
+    # Nobody knows these who has not tried the frame. A shell's 128 + signal can be exited with too.
+    codes = iter((random.randint(129, 159), random.choice((1, 2, 255))))
+    folder = tempfile.mkdtemp(prefix="dltutor-film-")
     for place, number in enumerate(chance.sample(range(1000), frames)):
-        path, data = Path(folder, f"take-{number:03}.frame"), chance.randbytes(_PIXELS)
-        length = _PROMISED[deadly.index(place)] if place in deadly else _PIXELS
-        path.write_bytes(struct.pack("<I", length) + data)
-        paths.append(path)
-        if place not in deadly:
-            pixels[path.name] = data
-    return Film(paths, pixels)
+        path, pixels = Path(folder, f"take-{number:03}.frame"), chance.randbytes(_PIXELS)
+        film.paths.append(path)
+        if place in deadly:
+            film.deadly[path.name] = next(codes)
+            length = 256 + film.deadly[path.name]
+        else:
+            film.pixels[path.name], length = pixels, _PIXELS
+        path.write_bytes(struct.pack("<I", length) + pixels)
+    return film
 
 
 def fresh_scans(slices: Sequence[int]) -> dict[Path, np.ndarray]:

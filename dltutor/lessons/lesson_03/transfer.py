@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,7 +41,7 @@ class Reading:
         came: How many samples came.
         wrong: How many slices each scan has whose sample is another than before -> its form.
         took: The most memory that a process took at once beyond what it had, in MB.
-        changed: How many files of the scans' folder are not as they were.
+        changed: The files of the scans' folder that are not as they were.
     """
 
     workers: int
@@ -48,7 +49,7 @@ class Reading:
     came: int
     wrong: dict[int, str]
     took: int
-    changed: int = 0
+    changed: Sequence[str] = ()
 
 
 class _Gauged(Dataset[Any]):
@@ -87,7 +88,7 @@ def gather(answer: type) -> tuple[Reading, ...]:
     readings = []
     for workers in _EPOCHS:
         seen = _read(_Gauged(dataset, None if workers else began), workers, scans)
-        readings.append(replace(seen, changed=len(changed(before, folder))))
+        readings.append(replace(seen, changed=changed(before, folder)))
         if seen.run.end != "finished" or seen.wrong or seen.took > _MOST:
             break
     return tuple(readings)
@@ -127,7 +128,7 @@ def judge(readings: tuple[Reading, ...]) -> Result:
                 "How many are in memory at the same moment?"
             )
         if seen.changed:
-            not_yet(f"{place}, {seen.changed} files in the scans' folder are not as they were.")
+            not_yet(f"{place}: the scans' folder is not as it was. `{seen.changed[0]}` differs.")
     return correct(
         "Every scan comes with the same thumbnails, with 0, 2 and 4 workers. No process took more "
         f"than {_MOST} MB at once, though the longest scan has {max(_SLICES)} MB."
