@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from answers.lesson_07 import RIGHT_ANSWERS, WRONG_FIXES
 from cells import answer_in, source
 from nbformat import NotebookNode
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset
 
 from dltutor import observe
 from dltutor.failures.kit.contract import load
@@ -29,8 +30,8 @@ from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.lesson_07 import fix, transfer
 from dltutor.lessons.lesson_07.fix import Epochs
-from dltutor.lessons.lesson_07.material import CLIPS, LETTERS, Server, marked
-from dltutor.lessons.lesson_07.transfer import Epoch
+from dltutor.lessons.lesson_07.material import CLIPS, LETTERS, Clips, Server, marked
+from dltutor.lessons.lesson_07.transfer import Epoch, forked_half_way
 from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "07-the-loop-that-never-starts.ipynb"
@@ -59,21 +60,21 @@ def test_pairs_that_all_come_and_are_read_at_the_same_time_are_correct() -> None
     ("differs", "told"),
     [
         ({"run": HUNG, "samples": 0}, "W0 stood at a.py, line 3. Who works for what"),
-        ({"run": HUNG, "samples": 0, "main_started": "__init__"}, "a thread in `__init__`"),
+        ({"run": HUNG, "samples": 0, "main_started": True}, "Main had started a thread before"),
         ({"run": HUNG, "samples": 28}, "its workers did not end"),
         ({"run": HUNG, "samples": 14}, "W0 stood at a.py, line 3. Who works for what"),
-        ({"run": HUNG, "samples": 8, "apart": 2}, "image and mask are read one after the other"),
+        ({"run": HUNG, "samples": 8, "apart": 2}, "image and mask are opened one after the other"),
         ({"wrong": 3}, "3 of 28 pairs are not what the files held"),
         ({"workers": 0, "wrong": 3}, "Without workers, 3 of 28"),
         ({"workers": 4, "run": HUNG, "samples": 0}, "With 4 workers under fork, the run was"),
         ({"more": 24}, "24 reading threads were started after a worker's first pair, for 28"),
         ({"more": 2, "ended": 1}, "2 reading threads were started after a worker's first pair"),
-        ({"changed": 1}, "1 times a file was changed or gone"),
+        ({"changed": ("a.pt",)}, "`a.pt` was changed, added or removed"),
         ({"opened": 0}, "opened none of their files in a worker"),
         ({"workers": 4, "apart": 1}, "With 4 workers under fork, image and mask"),
         (
             {"run": Ending("raised", 6, raised_in_worker="TimeoutError", error="`TimeoutError`.")},
-            "`TimeoutError`. The wait has an end now",
+            "`TimeoutError`. Who works for what",
         ),
         ({"run": Ending("worker died", 6, fates="W0 killed by SIGKILL")}, "W0 killed by SIGKILL"),
     ],
@@ -87,12 +88,13 @@ def test_what_is_wrong_with_pairs_is_told(differs: dict[str, Any], told: str) ->
 # 07.transfer
 
 
-HALF_WAY = (Epoch("", FINISHED),) * 2
-AT_A_STEP = Epoch("with self.lock:", FINISHED)
+WHOLE = ((6, 0, 0), (0, 6, 0))
+HALF_WAY = (Epoch("half-way", FINISHED, labels=WHOLE),) * 2
+AT_A_STEP = Epoch("in `with self.lock:`", FINISHED, labels=((0, 12, 0),))
 
 
-def told_of_transfer(*epochs: Epoch, **evidence: Any) -> Result:
-    return verdict(lambda: transfer.judge(transfer.Evidence(epochs, **evidence)))
+def told_of_transfer(*epochs: Epoch) -> Result:
+    return verdict(lambda: transfer.judge(epochs))
 
 
 def test_labels_that_belong_together_at_every_fork_are_correct() -> None:
@@ -105,23 +107,41 @@ KEY_ERROR = Ending("raised", 4, raised_in_worker="KeyError", failed_worker=1, er
 
 
 @pytest.mark.parametrize(
-    ("epochs", "evidence", "told"),
+    ("epoch", "told"),
     [
-        ((Epoch("", HUNG),), {}, "W0 stood at a.py, line 3. Which thread would let them"),
-        ((Epoch("", KEY_ERROR),), {}, "W1 was forked when main's refresh was half-way, and"),
-        ((HALF_WAY[0], Epoch("", FINISHED, "W0 is old.")), {}, "In epoch 1, W0 is old."),
-        (HALF_WAY, {"main": 12}, "12 of 12 labels in main are not the corrected ones"),
-        (HALF_WAY, {"reads": 7}, "a worker began 7 times to read"),
-        ((*HALF_WAY, replace(AT_A_STEP, run=HUNG)), {}, "refresh was in `with self.lock:`"),
-        ((*HALF_WAY, replace(AT_A_STEP, wrong="W0 is old.")), {}, "W0 is old. In that moment"),
+        (Epoch("half-way", HUNG), "W0 stood at a.py, line 3. Which thread would let it"),
+        (Epoch("half-way", replace(HUNG, stood="")), "half-way, the run did not end within 6 s"),
+        (Epoch("half-way", KEY_ERROR), "was half-way, and W1 raises: `KeyError`. In what state"),
+        (Epoch("half-way", FINISHED, "the clips [0] come."), "half-way, and the clips [0] come."),
+        (replace(AT_A_STEP, run=HUNG), "refresh was in `with self.lock:`, and the run was stopped"),
+        (replace(AT_A_STEP, labels=((3, 9, 0),)), "W0 has 12 labels: 3 of before the"),
+        (replace(AT_A_STEP, labels=((0, 11, 1),)), "11 of after it, 1 of neither. What does"),
     ],
 )
-def test_what_is_wrong_with_labels_is_told(
-    epochs: tuple[Epoch, ...], evidence: dict[str, Any], told: str
-) -> None:
-    result = told_of_transfer(*epochs, **evidence)
+def test_what_is_wrong_with_labels_is_told(epoch: Epoch, told: str) -> None:
+    result = told_of_transfer(*HALF_WAY, epoch)
     assert result.outcome is Outcome.NOT_YET
     assert told in result.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Clips, "hung. W0 and W1 stood at"),
+        (RIGHT_ANSWERS["07.transfer"]["one assignment"](), "finished. The labels of each worker"),
+        (WRONG_FIXES["07.transfer"]["a made-up label"][0](), "3 of after it, 3 of neither."),
+    ],
+)
+def test_a_class_of_clips_can_be_tried(answer: Any, told: str) -> None:
+    assert told in forked_half_way(answer).text
+
+
+def test_what_a_tried_class_registers_is_gone() -> None:
+    forked_half_way(WRONG_FIXES["07.transfer"]["main's lock kept"][0]())  # type: ignore[arg-type]
+    for _ in range(2):  # with its functions, the second of these would wait for ever
+        child = multiprocessing.get_context("fork").Process()
+        child.start()
+        child.join()
 
 
 def test_a_correction_changes_every_label() -> None:
@@ -167,17 +187,19 @@ def test_each_line_that_is_asked_about_has_its_letter_in_the_code() -> None:
         assert all(text in line for line in shown if line.endswith(f"# {letter}"))
 
 
-def test_the_lines_for_who_is_in_a_hurry_are_a_fix() -> None:
+@pytest.mark.parametrize("wrap", [None, partial(Subset, indices=range(8))])
+def test_the_lines_for_who_is_in_a_hurry_are_a_fix(wrap: Any) -> None:
     [text] = [cell.source for cell in read(NOTEBOOK).cells if cell.id == "card"]
     lines = text.partition("```python\n")[2].partition("```")[0]
     assert len(lines.strip().splitlines()) <= 10
+    dataset = WithAPool(pairs_folder())
+    wrapped = wrap(dataset) if wrap else dataset
     known: dict[str, Any] = {
         "ThreadPoolExecutor": ThreadPoolExecutor,
-        "torch": torch,
-        "DataLoader": partial(DataLoader, multiprocessing_context="fork"),
-        "dataset": WithAPool(pairs_folder()),
+        "DataLoader": lambda _, **how: DataLoader(wrapped, multiprocessing_context="fork", **how),
+        "dataset": dataset,
     }
-    assert observe(load(known["dataset"], 2, "fork"), deadline=3).end == "hung"
+    assert observe(load(wrapped, 2, "fork"), deadline=3).end == "hung"
     exec(lines, known)
     assert observe(known["loader"]).end == "finished"
 

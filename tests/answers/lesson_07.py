@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -634,6 +635,78 @@ class AThreadForEachFileOfABatch(ByPid):
         return [torch.tensor([list(read.result()) for read in pair]) for pair in reads]
 
 
+class OpensInTurn(Masked):
+    """Both are read at the same time, and opened one after the other."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with self.images[index].open("rb") as image, self.masks[index].open("rb") as mask:
+            reading = self.thread.submit(mask.read)
+            content = image.read()
+            return torch.tensor([list(content), list(reading.result())])
+
+
+class OpenedInInit(Masked):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.files = [
+            (image.open("rb"), image.with_suffix(".mask").open("rb")) for image in self.images
+        ]
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        image, mask = self.files[index]
+        reading = self.thread.submit(os.pread, mask.fileno(), 1 << 16, 0)
+        content = os.pread(image.fileno(), 1 << 16, 0)
+        return torch.tensor([list(content), list(reading.result())])
+
+
+class ReadByTorchInAThread(Masked):
+    def read(self, file: Path) -> list[int]:
+        size = os.path.getsize(file)
+        return torch.from_file(str(file), size=size, dtype=torch.uint8).tolist()  # type: ignore[no-any-return]
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        mask = self.thread.submit(self.read, self.masks[index])
+        return torch.tensor([self.read(self.images[index]), mask.result()])
+
+
+class KeepsTensorsBeside(Masked):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sample = super().__getitem__(index)
+        torch.save(sample, f"{self.images[index]}.pt")
+        return sample
+
+
+class RemovesTheFolder(Masked):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sample = super().__getitem__(index)
+        if torch.utils.data.get_worker_info():
+            shutil.rmtree(self.images[index].parent)
+        return sample
+
+
+class NeverReleases(Clips):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        self.lock.acquire(timeout=0.2)
+        return index, self.labels[self.names[index]]
+
+
+class SharedTensor(Clips):
+    """One tensor that all processes see, filled line by line."""
+
+    def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
+        self.read_labels = read_labels
+        self.names = sorted(dict(read_labels()))
+        self.all = torch.zeros(len(self.names), dtype=torch.long).share_memory_()
+        self.refresh()
+
+    def refresh(self) -> None:
+        for name, label in self.read_labels():
+            self.all[self.names.index(name)] = label
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, int(self.all[index])
+
+
 RIGHT_ANSWERS: RightAnswers = {
     "07.predict": {"the letter": lambda: "b"},
     "07.diagnose": {"the letter": lambda: "b", "in capitals": lambda: "B"},
@@ -662,8 +735,8 @@ RIGHT_ANSWERS: RightAnswers = {
 OTHER_OUTCOMES: OtherOutcomes = {
     "07.fix": {
         "the starter": (lambda: Pairs, "Not attempted", "still the broken one"),
-        "a thread that does nothing": (lambda: IdleThread, "Not yet", "one after the other"),
-        "waits for each at once": (lambda: WaitsAtOnce, "Not yet", "one after the other"),
+        "a thread that does nothing": (lambda: IdleThread, "Not yet", "opened one after the other"),
+        "waits for each at once": (lambda: WaitsAtOnce, "Not yet", "opened one after the other"),
     },
     "07.transfer": {"the starter": (lambda: Clips, "Not attempted", "still the broken one")},
 }
@@ -685,20 +758,17 @@ WRONG_FIXES: WrongFixes = {
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
         "another thread in __init__": (
             lambda: AnotherThreadInInit,
-            "had started a thread in `__init__`",
+            "Main had started a thread before",
         ),
-        "made on first use": (
-            lambda: Lazy,
-            "had started a thread in `dataset[0]`",
-        ),
-        "__getstate__": (lambda: LeftOutOfThePickle, "had started a thread in `__init__`"),
-        "a timeout": (lambda: WaitsAWhile, "The wait has an end"),
+        "made on first use": (lambda: Lazy, "Main had started a thread before"),
+        "__getstate__": (lambda: LeftOutOfThePickle, "Main had started a thread before"),
+        "a timeout": (lambda: WaitsAWhile, "Main had started a thread before"),
         "a timeout and zeros": (lambda: GoesOnWithoutTheMask, "are not what the files held"),
         "a timeout, and then in turn": (
             lambda: ReadsInTurnAfterATimeout,
-            "Main had started a thread in `__init__`",
+            "opened one after the other",
         ),
-        "no thread any more": (lambda: OneAfterTheOther, "read one after the other"),
+        "no thread any more": (lambda: OneAfterTheOther, "opened one after the other"),
         "a thread for each pair": (lambda: OneForEachPair, "26 reading threads were started after"),
         "a thread for each pair, kept": (
             lambda: OneKeptForEachPair,
@@ -723,34 +793,57 @@ WRONG_FIXES: WrongFixes = {
         ),
         "what is read is deleted": (
             lambda: DeletesWhatItHasRead,
-            "28 times a file was changed or gone",
+            "`scan-00.mask` was changed, added or removed",
         ),
         "a thread that never ends": (lambda: NeverEnds, "its workers did not end"),
+        "opened in turn": (lambda: OpensInTurn, "opened one after the other"),
+        "opened in __init__": (lambda: OpenedInInit, "opened none of their files in a worker"),
+        "read by torch in a thread": (
+            lambda: ReadByTorchInAThread,
+            "opened none of their files in a worker",
+        ),
+        "tensors kept beside the files": (
+            lambda: KeepsTensorsBeside,
+            "`scan-00.image.pt` was changed, added or removed",
+        ),
+        "the folder removed": (lambda: RemovesTheFolder, "changed, added or removed"),
     },
     "07.transfer": {
         "num_workers=0": (lambda: ClipsWithoutWorkers, "keeps its workers"),
-        "an RLock": (lambda: Reentrant, "Which thread would let them go on"),
-        "a lock for each sample": (lambda: LocksOfItsOwn, "half-way, and raises: `KeyError"),
-        "a new lock at fork": (lambda: MadeAnewAtFork, "half-way, and raises: `KeyError"),
+        "an RLock": (lambda: Reentrant, "Which thread would let it go on"),
+        "a lock for each sample": (lambda: LocksOfItsOwn, "half-way, and W0 raises: `KeyError"),
+        "a new lock at fork": (lambda: MadeAnewAtFork, "half-way, and W0 raises: `KeyError"),
         "a lock between processes": (
             lambda: LocksAcrossProcesses,
-            "half-way, and raises: `KeyError",
+            "half-way, and W0 raises: `KeyError",
         ),
-        "released in the worker": (lambda: ReleasesInTheWorker, "half-way, and raises: `KeyError"),
-        "acquire(timeout=...)": (lambda: GoesOnWithoutTheLock, "half-way, and raises: `KeyError"),
-        "no lock": (lambda: NoLock, "half-way, and raises: `KeyError"),
-        "no lock, nothing cleared": (lambda: NoLockNoClear, "are of before the refresh and"),
-        "cleared and filled at once": (lambda: EmptyForAMoment, "main's labels are not whole"),
-        "a lock for one assignment": (lambda: LocksOneAssignment, "if only for a moment"),
+        "released in the worker": (
+            lambda: ReleasesInTheWorker,
+            "half-way, and W0 raises: `KeyError",
+        ),
+        "acquire(timeout=...)": (
+            lambda: GoesOnWithoutTheLock,
+            "half-way, and W0 raises: `KeyError",
+        ),
+        "no lock": (lambda: NoLock, "half-way, and W0 raises: `KeyError"),
+        "no lock, nothing cleared": (lambda: NoLockNoClear, " of before the refresh, "),
+        "cleared and filled at once": (
+            lambda: EmptyForAMoment,
+            "refresh was in `self.labels.clear()`, and W0 raises: `KeyError",
+        ),
+        "a lock for one assignment": (
+            lambda: LocksOneAssignment,
+            "refresh was in `with self.lock:`",
+        ),
         "cleared and filled in one line": (
             lambda: ClearsAndFillsInOneLine,
-            "main's labels are not whole",
+            "refresh was in `self.labels.clear() or self.labels.update(new)",
         ),
-        "filled in one line": (lambda: FillsInOneLine, "main's labels are not whole"),
-        "a lock in one line": (lambda: LocksInOneLine, "if only for a moment"),
-        "refresh returns too early": (lambda: ReturnsTooEarly, "in main are not the corrected"),
-        "cached": (lambda: Caches, "in main are not the corrected"),
-        "a dict of another process": (lambda: SharedDict, "are of before the refresh and"),
+        "filled in one line": (lambda: FillsInOneLine, " of before the refresh, "),
+        "a lock in one line": (lambda: LocksInOneLine, "Which thread would let it go on"),
+        "refresh returns too early": (lambda: ReturnsTooEarly, "label of clip 0 is 5"),
+        "cached": (lambda: Caches, "in main is `(0, 5)`, and the server's label of clip 0 is 6"),
+        "a dict of another process": (lambda: SharedDict, " of before the refresh, "),
         "a label as text": (
             lambda: delivers(lambda index, label: (index, str(label))),
             "A sample is two numbers",
@@ -762,18 +855,32 @@ WRONG_FIXES: WrongFixes = {
         ),
         "label and index": (
             lambda: delivers(lambda index, label: (label, index)),
-            "`dataset[0]` is `(4, 0)`",
+            "`dataset[0]` in main is `(5, 0)`",
         ),
-        "the label of another clip": (lambda: NeighborsLabel, "has the label 7; the server's is 4"),
+        "the label of another clip": (
+            lambda: NeighborsLabel,
+            "in main is `(0, 8)`, and the server's label of clip 0 is 5",
+        ),
         "an error in the worker": (lambda: delivers(fails_in_a_worker), "ValueError: not here"),
-        "a made-up label": (lambda: MakesUpALabel, "0 are of before the refresh"),
-        "no refresh": (lambda: NeverRefreshes, "12 of 12 labels in main are not the corrected"),
-        "the labels of the start": (lambda: WorkersKeepTheFirst, "has the labels of the start"),
+        "a made-up label": (
+            lambda: MakesUpALabel,
+            "0 of before the refresh, 3 of after it, 3 of neither",
+        ),
+        "no refresh": (lambda: NeverRefreshes, "the server's label of clip 0 is 5"),
+        "the labels of the start": (
+            lambda: WorkersKeepTheFirst,
+            "0 of before the refresh, 0 of after it, 6 of neither",
+        ),
         "read for each sample": (
             lambda: ReadsForEachSample,
-            "began 12 times to read",
+            "this worker has read its list before",
         ),
         "main's lock kept": (lambda: KeepsMainsLock, "Main forked twice"),
         "no refresh method": (lambda: NoRefresh, "has no `refresh`"),
+        "acquired and never released": (
+            lambda: NeverReleases,
+            "`dataset.refresh()` was not ready after 4 s. That was in main",
+        ),
+        "a shared tensor, line by line": (lambda: SharedTensor, " of before the refresh, "),
     },
 }

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,54 +44,54 @@ class Epochs:
         run: How it ended.
         samples: How many came.
         wrong: How many of them are not what the files held in that epoch.
-        changed: How many files an epoch left changed, or did not leave.
+        changed: The files that an epoch left changed, added or removed.
         opened: How many pairs were opened in the workers, as far as Python was told of it.
         apart: In how many of these the second file was not opened while the first was being read.
         more: How many threads read, and were started after their worker's first pair.
         ended: How many threads that read had ended before their worker's last pair.
-        main_started: The call that started a thread in main before there were workers, or "".
+        main_started: Whether main had started a thread before there were workers.
     """
 
     workers: int
     run: Ending
     samples: int
     wrong: int = 0
-    changed: int = 0
+    changed: tuple[str, ...] = ()
     opened: int = 0
     apart: int = 0
     more: int = 0
     ended: int = 0
-    main_started: str = ""
+    main_started: bool = False
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
     """Use the class in main, then run it with 2, 0 and 4 workers, up to what is not right."""
-    files = _Files()
-    expected = files.write()
-    threads = [threading.active_count()]
-    dataset = made(answer, files.folder, call=f"{answer.__name__}(folder)", within=_LONG)
-    threads.append(threading.active_count())
+    folder, shift = Path(tempfile.mkdtemp()), count(1)
+    expected = _write(folder, 0)
+    threads = threading.active_count()
+    dataset = made(answer, folder, call=f"{answer.__name__}(folder)", within=_LONG)
     first = made(lambda: torch.as_tensor(dataset[0]).long(), call="dataset[0]", within=_LONG)
-    threads.append(threading.active_count())
+    started = threading.active_count() > threads
     if (length := made(lambda: len(dataset), call="len(dataset)", within=_LONG)) != _PAIRS:
         not_yet(f"the folder holds {_PAIRS} pairs, and `len(dataset)` is {length}.")
     if not torch.equal(first, expected[0]):
         not_yet("in main, `dataset[0]` is not the bytes of the first image and of its mask.")
-    calls = zip(("__init__", "dataset[0]"), threads, threads[1:], strict=False)
-    started = next((call for call, before, after in calls if after > before), "")
     reads, runs = _Reads(), []
     for workers, epochs in _RUNS:
         came: list[bool] = []  # whether each pair is right
-        gone = 0
+        changes: set[str] = set()
 
-        def collect(loader: DataLoader[Any], came: list[bool] = came) -> None:
-            nonlocal gone
-            held, numbers = files.write(), iter(_ORDER)
-            before = contents(files.folder)
-            for batch in loader:
-                pairs = zip(torch.as_tensor(batch).long(), numbers, strict=False)
-                came.extend(torch.equal(pair, held[number]) for pair, number in pairs)
-            gone += len(changed(before, files.folder))
+        def collect(
+            loader: DataLoader[Any], came: list[bool] = came, changes: set[str] = changes
+        ) -> None:
+            held, numbers = _write(folder, next(shift)), iter(_ORDER)
+            before = contents(folder)
+            try:
+                for batch in loader:
+                    pairs = zip(torch.as_tensor(batch).long(), numbers, strict=False)
+                    came.extend(torch.equal(pair, held[number]) for pair, number in pairs)
+            finally:
+                changes.update(changed(before, folder))
 
         run = run_loader(
             dataset,
@@ -103,28 +104,20 @@ def gather(answer: type) -> tuple[Epochs, ...]:
             persistent_workers=workers > 0 and epochs > 1,
         )
         wrong = came.count(False)
-        runs.append(Epochs(workers, run, len(came), wrong, gone, *reads.taken(), started))
-        if run.end != "finished" or wrong or gone or runs[-1].apart:
+        left = tuple(sorted(changes))
+        runs.append(Epochs(workers, run, len(came), wrong, left, *reads.taken(), started))
+        if run.end != "finished" or wrong or left or runs[-1].apart:
             break
     return tuple(runs)
 
 
-class _Files:
-    """A folder of pairs, whose bytes are others each time that they are written."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
-        kinds = ("image", "mask")
-        self._paths = [self.folder / f"scan-{n:02}.{kind}" for n in range(_PAIRS) for kind in kinds]
-        self._first = 0
-
-    def write(self) -> torch.Tensor:
-        """Write all files; what they hold now, as pairs."""
-        self._first += 1
-        held = (torch.arange(_PAIRS * 10) + self._first).reshape(-1, 2, 5)
-        for path, content in zip(self._paths, held.flatten(0, 1).tolist(), strict=True):
-            path.write_bytes(bytes(content))
-        return held
+def _write(folder: Path, shift: int) -> torch.Tensor:
+    # Writes all files, with other bytes for each shift; what they hold now, as pairs.
+    held = (torch.arange(_PAIRS * 10) + shift).reshape(-1, 2, 5)
+    for number, pair in enumerate(held.tolist()):
+        for kind, content in zip(("image", "mask"), pair, strict=True):
+            (folder / f"scan-{number:02}.{kind}").write_bytes(bytes(content))
+    return held
 
 
 class _Reads:
@@ -174,27 +167,23 @@ class _Reads:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Correct if every pair came, and its two files were read at the same time."""
+    """Correct if every pair came, and its two files were opened at the same time."""
     for epochs in runs:
-        lead = where(epochs.workers)
-        if epochs.run.end == "hung" and not (epochs.samples and epochs.apart):
-            _why_it_hangs(epochs, lead)
-        if epochs.run.raised_in_worker == "TimeoutError":
+        run, lead = epochs.run, where(epochs.workers)
+        if epochs.changed:
             not_yet(
-                f"{lead}: {epochs.run.error} The wait has an end now, and what it waits for still "
-                "does not come. Who should bring it?"
+                f"{lead}, `{epochs.changed[0]}` was changed, added or removed in the folder, one "
+                f"of {len(epochs.changed)} such files. A dataset only reads."
             )
-        if epochs.run.end != "hung":
-            ended_well(epochs.run, lead)
+        timed_out = run.raised_in_worker == "TimeoutError"
+        if timed_out or (run.end == "hung" and not (epochs.samples and epochs.apart)):
+            _why_it_hangs(epochs, lead)
+        if run.end != "hung":
+            ended_well(run, lead)
         if epochs.wrong:
             not_yet(
                 f"{lead}, {epochs.wrong} of {epochs.samples} pairs are not what the files held "
                 "when they were asked for. Who will notice it in training?"
-            )
-        if epochs.changed:
-            not_yet(
-                f"{lead}, all pairs come, and {epochs.changed} times a file was changed or gone "
-                "after an epoch. A dataset only reads."
             )
         if epochs.workers:
             _how_it_reads(epochs, lead)
@@ -206,40 +195,37 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
 
 
 def _why_it_hangs(epochs: Epochs, lead: str) -> None:
-    lead += f", the run was stopped after {epochs.run.deadline:g} s"
-    if epochs.samples == _PAIRS * dict(_RUNS)[epochs.workers]:
+    run = epochs.run
+    what = run.error or f"the run was stopped after {run.deadline:g} s"
+    if run.end == "hung" and epochs.samples == _PAIRS * dict(_RUNS)[epochs.workers]:
         not_yet(
-            f"{lead}: all pairs came, and then its workers did not end. A process ends "
+            f"{lead}, {what}: all pairs came, and then its workers did not end. A process ends "
             "when its threads have ended. Who tells yours that there is no more work?"
         )
+    main = " Main had started a thread before, and no worker has that." * epochs.main_started
     not_yet(
-        f"{lead}. {epochs.run.stood}{_in_main(epochs)} Who works for what "
-        "they wait for, and how can a worker tell in which process that was started?"
+        f"{lead}, {what}{'' if run.error else '. '}{run.stood}{main} Who works for what they wait "
+        "for, and how can a worker tell in which process that was started?"
     )
-
-
-def _in_main(epochs: Epochs) -> str:
-    call = epochs.main_started
-    return f" Main had started a thread in `{call}`, which no worker has." if call else ""
 
 
 def _how_it_reads(epochs: Epochs, lead: str) -> None:
     if epochs.more > epochs.samples // 2 or (epochs.more and epochs.ended):
         not_yet(
-            f"all pairs come. {lead[:1].upper()}{lead[1:]}, {epochs.more} reading threads were "
-            f"started after a worker's first pair, for {epochs.samples} pairs in all. Once in each "
-            "process is enough. What would a worker have to remember?"
+            f"{lead}, all pairs come, and {epochs.more} reading threads were started after a "
+            f"worker's first pair, for {epochs.samples} pairs in all. Once in each process is "
+            "enough. What would a worker have to remember?"
         )
     if not epochs.opened:
         not_yet(
-            f"{lead}, all pairs come, and Python opened none of their files in a worker, so it "
-            "cannot be seen how they are read. Read them as the starter does."
+            f"{lead}, all pairs come, and Python opened none of their files in a worker. The check "
+            "sees nothing else: open them with Python, when a pair is asked for."
         )
     if epochs.apart:
         not_yet(
-            f"{lead}, image and mask are read one after the other: the first was held up for "
-            f"{_APART:g} s, and nobody opened the second.{_in_main(epochs)} To read in turn ends "
-            "the hang by giving up what the class was for. Who could open the second meanwhile?"
+            f"{lead}, image and mask are opened one after the other: the first was held up for "
+            f"{_APART:g} s, and nobody opened the second. To read in turn ends the hang by giving "
+            "up what the class was for. Who could open the second meanwhile?"
         )
 
 

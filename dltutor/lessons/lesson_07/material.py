@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -81,10 +80,7 @@ class Clips(Dataset[tuple[int, int]]):
 
 
 class Server:
-    """The labels on a server. Each correction changes all of them.
-
-    A reading stays half done until the workers are forked, or for half a second. On a real server
-    it takes long enough by itself, now and then.
+    """The labels on a server. Each correction, a new version, changes all of them.
 
     Args:
         shift: What sets this server's labels apart from another's.
@@ -92,15 +88,10 @@ class Server:
 
     def __init__(self, shift: int = 0) -> None:
         self.version = 0
+        self.half_way: Callable[[], object] = int  # called in the middle of each reading in main
         self._shift = shift
         self._main = os.getpid()
-        self.most_readings = multiprocessing.get_context("fork").Value("i")  # by one worker
-        self._readings = 0
-        self._reader = self._main  # the process that counts them
-        self._stopped = threading.Event()  # the refresh, to let the workers be forked
-        self._stopped.set()
-        self._forked = threading.Event()
-        self._half_way = True  # whether that is in the middle of the reading
+        self._reader = 0  # the worker that has read the list
 
     def label(self, number: int, version: int) -> int:
         """The label of a clip in one version."""
@@ -108,36 +99,19 @@ class Server:
 
     def read(self) -> Iterator[tuple[str, int]]:
         """All lines: a name, and its label of now."""
-        if os.getpid() != self._main:
-            self._count()
+        if self._reader == os.getpid():
+            raise RuntimeError("the server is busy: this worker has read its list before")
+        in_main = os.getpid() == self._main
+        if not in_main:
+            self._reader = os.getpid()
         version = self.version
         for number in range(CLIPS):
-            if number == CLIPS // 2 and os.getpid() == self._main and self._half_way:
-                self.fork_now()
+            if in_main and number == CLIPS // 2:
+                self.half_way()
             yield f"clip{number:02}", self.label(number, version)
 
-    def _count(self) -> None:
-        if self._reader != os.getpid():
-            self._reader, self._readings = os.getpid(), 0
-        self._readings += 1
-        with self.most_readings:
-            self.most_readings.value = max(self.most_readings.value, self._readings)
-
-    def fork_now(self) -> None:
-        """Stop here until the workers are forked; only once in an epoch, and not for long."""
-        if not self._stopped.is_set():
-            self._stopped.set()
-            self._forked.wait(_PAUSE)
-
-    def correct(self, *, half_way: bool = True) -> None:
-        """Correct all labels. The next reading stops once, half-way if `half_way` is true."""
-        self.version += 1
-        self._half_way = half_way
-        self._stopped.clear()
-        self._forked.clear()
-
     def epoch(
-        self, loader: DataLoader[Any], refresh: Callable[[], object] | None = None
+        self, loader: DataLoader[Any], refresh: Callable[[Callable[[], None]], object]
     ) -> list[Any]:
         """Run an epoch whose workers are forked while a thread refreshes the labels.
 
@@ -145,30 +119,35 @@ class Server:
 
         Args:
             loader: The loader.
-            refresh: What the thread calls in the place of the dataset's own `refresh`. It calls
-                `fork_now` itself, at another moment than half-way through the reading.
+            refresh: Refreshes the labels. It takes a function that it calls at the moment of the
+                fork: that returns when the workers are there, after half a second at most.
 
         Returns:
             The batches.
         """
-        dataset: Any = loader.dataset
-        self.correct(half_way=refresh is None)
+        self.version += 1
+        stopped, forked = threading.Event(), threading.Event()
+
+        def stop() -> None:
+            if not stopped.is_set():  # only once
+                stopped.set()
+                forked.wait(_PAUSE)
 
         def run() -> None:
             try:
-                (refresh or dataset.refresh)()
+                refresh(stop)
             finally:
-                self._stopped.set()
+                stopped.set()
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         try:
-            self._stopped.wait(_PATIENCE)
+            stopped.wait(_PATIENCE)
             batches = iter(loader)
             first = deepcopy(next(batches))  # its own, not in shared memory
-            self._forked.set()
+            forked.set()
             thread.join(_PATIENCE)
             return [first, *map(deepcopy, batches)]
         finally:
-            self._forked.set()
+            forked.set()
             thread.join(_PATIENCE)
