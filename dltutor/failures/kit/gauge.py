@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.tables import MB
 
-_BUSY: Final = 1.0  # seconds that a reading waits for a worker to rest
+_BUSY: Final = 10.0  # seconds that a reading waits for a worker to rest
 _Reading = TypeVar("_Reading")
 
 
