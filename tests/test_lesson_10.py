@@ -70,8 +70,8 @@ def test_workers_that_stay_small_are_correct() -> None:
         (replace(RAN, changed=3), "3 of the 64 files of the archive"),
         (grew(worker=52.0), "grew by 52 MB in three epochs, as much as 45 recordings (there"),
         (grew(others=50.0), "what else your code started grew by 50 MB"),
-        (replace(grew(shared=40.0), left=("a", "b")), "bounds it? `a` is still there, one of 2."),
-        (grew(pile=90.0), "90 descriptors and threads do in three epochs"),
+        (grew(shared=40.0), "40 MB of shared memory are new"),
+        (grew(pile=90.0), "90 descriptors, threads and processes pile up in three"),
     ],
 )
 def test_what_is_wrong_with_a_dataset_is_told_as_it_was_seen(ran: Ran, text: str) -> None:
@@ -92,8 +92,8 @@ def test_a_validation_that_keeps_nothing_is_correct() -> None:
         (Validated(ENDED), "fewer than 16 batches from the `loader`"),
         (Validated(Ending("hung", 20)), "did not end within 20 s. What does your function wait"),
         (replace(VALIDATED, wrong="3 of 16 come back."), "3 of 16 come back."),
-        (replace(VALIDATED, graphs=(16.0, 0.0)), "the graphs of 16 batches are alive"),
-        (replace(VALIDATED, kept=(13.0, 13.0)), "13 MB of tensors are"),
+        (replace(VALIDATED, graphs=(16.0, 0.0)), "the graphs of 16 others were alive"),
+        (replace(VALIDATED, kept=(13.0, 13.0)), "13 MB of tensors were"),
         (replace(VALIDATED, graphs=(1.0, 1.0)), "still leads to a graph"),
         (replace(VALIDATED, kept=(1.6, 1.5)), "But 1.5 MB of tensors are left"),
         (replace(VALIDATED, harm="it is left so."), "Nothing is kept. But it is left so."),
@@ -139,6 +139,7 @@ def test_the_chart_in_numbers() -> None:
     assert material.grown(grows_to(40), "W0", "uss") == pytest.approx(16.8, abs=0.1)
     runs = {job: grows_to(400 if job in "ACD" else 4) for job in "ABCD"}
     rows = {job: cells for job, *cells in lesson_10.what_grew(runs).rows}
+    assert len(lesson_10.what_grew({"D": runs["D"]}).rows) == 1
     assert rows["A"][0] == "+168" and rows["B"][0] == rows["A"][3] == "stays"
 
 

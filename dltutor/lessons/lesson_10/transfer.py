@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -69,7 +68,7 @@ class Validated:
 
     Args:
         end: How it ended.
-        graphs: Of how many batches a graph was alive, after the last, and after the return.
+        graphs: Of how many batches a graph was alive, with the last, and after the return.
         kept: MB of all tensors that are alive in this process, likewise.
         wrong: What is wrong with the result, in a sentence, or nothing.
         harm: What of the model is not as before, likewise.
@@ -89,18 +88,17 @@ class _Saved:
 
 
 class _Watched(DataLoader[Any]):
-    """A loader that notes what is alive with its second batch, and after its last."""
+    """A loader that notes what is alive when its second batch is asked for, and its last."""
 
     saved: WeakSet[_Saved]
     notes: list[tuple[int, float]]
 
     def __iter__(self) -> Any:
-        for number, batch in enumerate(super().__iter__()):
-            if number == 1:
+        batches = super().__iter__()
+        for number in range(_BATCHES):
+            if number in (1, _BATCHES - 1):
                 self.note()
-            yield batch
-        del batch
-        self.note()
+            yield next(batches)  # no name here keeps it
 
     def note(self) -> None:
         self.notes.append((len(self.saved), _alive()))
@@ -153,20 +151,17 @@ def gather(answer: Any) -> Validated:
 
 
 def _wrong(result: Any) -> str:
-    if not (isinstance(result, tuple) and len(result) == 2):
+    try:
+        mean, hardest = result
+        mean, scans = float(mean.detach() if torch.is_tensor(mean) else mean), list(hardest)
+    except (TypeError, ValueError, RuntimeError):
         return "your function returns something else than the mean loss and the scans."
-    mean, hardest = result
     with torch.no_grad():
         right_mean, right = validate(make_model(), DataLoader(Scans(_SEED), _BATCH))
-    scans = list(hardest) if isinstance(hardest, (Sequence, torch.Tensor)) else []  # torch.stack
-    pairs = zip(scans, right, strict=False)
-    same = sum(map(_same, *zip(*pairs, strict=True))) if scans else 0
+    same = sum(map(_same, scans, right))
     if same != len(right) or len(scans) != len(right):
         return f"{same} of {len(right)} hardest scans come back as the tensors they were."
-    try:
-        close = abs(float(torch.as_tensor(mean).detach()) - float(right_mean)) < 1e-3
-    except (TypeError, ValueError, RuntimeError):
-        close = False
+    close = abs(mean - float(right_mean)) < 1e-3
     return "" if close else f"the mean loss is {shown(mean)} and should be {right_mean:.4f}."
 
 
@@ -204,13 +199,13 @@ def judge(seen: Validated) -> Result:
     (graphs, left_graphs), (kept, left) = seen.graphs, seen.kept
     if graphs > _FEW:
         not_yet(
-            f"after the last batch the graphs of {graphs:.0f} batches are alive, with all that a "
-            "backward pass would need. Which variable leads to them?"
+            f"when the last batch came, the graphs of {graphs:.0f} others were alive, with all "
+            "that a backward pass would need. Which variable leads to them?"
         )
     if kept > _FEW * _MB:
         not_yet(
-            f"after the last batch {kept:.0f} MB of tensors are alive, {_MB:.1f} for each batch, "
-            "and no graph holds them. What of a batch do you keep, and what does that keep?"
+            f"when the last batch came, {kept:.0f} MB of tensors were alive, {_MB:.1f} for each "
+            "batch, and no graph holds them. What of a batch do you keep, and what does that keep?"
         )
     if left_graphs:
         not_yet(
