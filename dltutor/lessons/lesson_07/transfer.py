@@ -81,10 +81,13 @@ def forked_half_way(answer: type) -> Note:
         begin()
         server = Server()
         dataset = made(answer, server.read, call=f"{answer.__name__}(read_labels)", within=_LONG)
+        _fork_twice()
         epoch = _epoch(dataset, server, 2)
         run = epoch.run
         said = run.stood or run.error or run.fates or epoch.odd or " ".join(epoch.mixed())
-        return correct(f"{run.end}. {said or 'The labels of each worker belong together.'}")
+        if run.end == "finished" and not said:
+            said = "The labels of each worker belong together."
+        return correct(f"{run.end}. {said}")
 
     ended = sandbox.run(
         lambda begin: verdict(lambda: grade(begin)), at_most=4 * _LONG, announce=lambda: None
