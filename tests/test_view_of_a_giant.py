@@ -9,6 +9,7 @@ from datasets import Numbers, load
 from dltutor.failures import view_of_a_giant
 from dltutor.failures.kit.gauge import Gauge, no_proc
 from dltutor.failures.view_of_a_giant import WINDOW
+from dltutor.tables import MB
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
@@ -53,11 +54,11 @@ def test_a_tensor_of_the_dataset_is_moved_to_shared_memory_once_for_each_forked_
     gauge = Gauge()
     rows = list(load(Rows(), batch_size=None))
     assert sum(row.nbytes for row in rows) == 4_000_000
-    assert gauge.shared() == pytest.approx(2 * 4, rel=0.01)
+    assert gauge.shared() == pytest.approx(2 * 4e6 / MB, rel=0.01)
 
 
 def test_a_tensor_of_the_dataset_is_in_shared_memory_already_where_it_is_pickled() -> None:
     gauge = Gauge()
     rows = list(load(Rows(), "forkserver", batch_size=None))
     assert len(rows) == 16
-    assert gauge.shared() == pytest.approx(4, rel=0.01)
+    assert gauge.shared() == pytest.approx(4e6 / MB, rel=0.01)

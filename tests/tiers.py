@@ -166,6 +166,8 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_missing_main_guard.py::test_the_script_with_a_guard_gives_its_four_batches": always,
     "test_leftovers.py::test_many_runs_of_mixed_endings_leave_nothing": long,
     "test_figure.py::test_a_notebook_shows_the_picture": after_pyplot,
+    "test_gc_dirties_pages.py::test_broken_and_fixed_deliver_the_same_samples": always,
+    "test_lesson_10.py::test_the_heap_levels_off_after_128_tensors_of_each_worker": always,
     "test_lesson_09.py::test_the_claims_table_says_which_datasets_grow": always,
     "test_answers.py::test_a_wrong_fix_is_not_correct_and_is_answered_by_name": beyond_the_first,
     "test_answers.py::test_a_right_answer_is_correct": in_the_twin,

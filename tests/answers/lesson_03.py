@@ -742,8 +742,8 @@ WRONG_FIXES: WrongFixes = {
     },
     "03.transfer": {
         "views of every slice": (lambda: KeepsViews, "70 slices of 1 MB, and 4 of each"),
-        "gc.collect(), and all in one array": (lambda: StacksAll, "MB at once"),
         "unpacked in __init__": (lambda: UnpacksInInit, "MB at once"),
+        "gc.collect(), and all in one array": (lambda: StacksAll, "MB at once"),
         "in a child": (lambda: InAChild, "MB at once"),
         "the first four": (lambda: TheFirstFour, "a scan with 12 slices are others. Which slices"),
         "64 slices at most": (lambda: AtMost64, "a scan with 70 slices are others"),
