@@ -17,8 +17,7 @@ from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome
 from dltutor.lessons.kit.sources import only_holds
 from dltutor.lessons.lesson_06 import fix, transfer
-from dltutor.lessons.lesson_06.fix import Reading
-from dltutor.lessons.lesson_06.material import MyRecords, Tiles, told
+from dltutor.lessons.lesson_06.material import MyRecords, Tiles, costs, told
 from dltutor.lessons.lesson_06.transfer import CLIPS, LENGTH, SEEDS, USUAL
 from dltutor.lessons.lesson_06.travel import Epoch, import_file, problem_with
 from dltutor.observation import observe
@@ -31,48 +30,40 @@ DIED = replace(
     run=Ending("worker died", 8, fates="W0 ended with exit code 1", last_words="RuntimeError: no"),
 )
 
+KILLED = replace(GOOD, run=Ending("worker died", 8, fates="W0 killed by SIGKILL (exit code -9)"))
+FREED = replace(DIED, run=replace(DIED.run, last_words="RuntimeError: unable to resize file <>"))
+
 
 # 06.fix
 
 
-RECORDS = fix.Evidence(
-    Reading(opened=1), 60_000, size=200, copy=Reading(opened=1), epochs=(fix.Epoch(GOOD, opened=1),)
-)
+RECORDS = fix.Evidence(60_000, size=200, epochs=(fix.Epoch(GOOD, renamed=True),))
 
 
 def test_records_that_arrive_everywhere_are_correct() -> None:
     result = verdict(lambda: fix.judge(RECORDS))
     assert result.outcome is Outcome.CORRECT
-    assert result.text.startswith("32 of 32 records arrive with 0, 2 and 4 workers")
+    assert result.text.startswith("64 of 64 records of two files arrive with 0, 2 and 4 workers")
 
 
 @pytest.mark.parametrize(
     ("differs", "told"),
     [
-        (
-            {"alone": Reading(wrong=3)},
-            "Without workers, your dataset delivers 3 of 32 records wrong",
-        ),
-        ({"alone": Reading(opened=2)}, "Without workers, your dataset opened the file 2 times"),
         ({"length": 32}, "The file holds 60000 records, and `len(dataset)` is 32"),
-        ({"problem": "`TypeError: cannot pickle`. It is in `handle`."}, "It is in `handle`."),
-        ({"size": 480_000}, "480000 bytes, for a file of 480000: the file itself goes to"),
-        ({"copy": Reading(error="`TypeError`.")}, "What arrives cannot read: `TypeError`."),
-        ({"copy": Reading(wrong=1)}, "What arrives delivers 1 of 32 records wrong"),
-        ({"copy": Reading(opened=2)}, "What arrives opened the file 2 times"),
         ({"kept": False}, "The file of records is gone, or was written to"),
         (
-            {"again": Reading(error="`TypeError`.")},
-            "main's own dataset, which was pickled, cannot read",
+            {"wrong": 2000},
+            "Without workers, 2000 of 4000 records are wrong, read from two datasets",
         ),
-        ({"again": Reading(wrong=1)}, "which was pickled, delivers 1 of 32 records wrong"),
-        ({"again": Reading(opened=1)}, "which was pickled, opened the file once more"),
+        ({"problem": "`TypeError: cannot pickle`. It is in `handle`."}, "It is in `handle`."),
+        ({"size": 480_000}, "480000 bytes, for a file of 480000: what is in the file goes to"),
         ({"epochs": (fix.Epoch(GOOD, moved=True),)}, "moved the read position of the file"),
         ({"epochs": (fix.Epoch(RAISED, moved=True),)}, "moved the read position of the file"),
-        ({"epochs": (fix.Epoch(RAISED),)}, "under fork, it ends with `TypeError: no`."),
-        ({"epochs": (fix.Epoch(DIED),)}, "W0 ended with exit code 1, with the last words"),
-        ({"epochs": (fix.Epoch(replace(GOOD, wrong=2)),)}, "under fork, 2 of 32 records are wrong"),
-        ({"epochs": (fix.Epoch(GOOD, opened=8),)}, "one worker opened the file 8 times"),
+        ({"epochs": (fix.Epoch(RAISED),)}, "under fork, it ends with `TypeError: no`. Which of"),
+        ({"epochs": (fix.Epoch(RAISED, renamed=True),)}, "Does it open the file for each record"),
+        ({"epochs": (fix.Epoch(DIED),)}, "RuntimeError: no`. Which of what it uses is not there"),
+        ({"epochs": (fix.Epoch(KILLED),)}, "(exit code -9). What in your class ends a process?"),
+        ({"epochs": (fix.Epoch(replace(GOOD, wrong=2)),)}, "under fork, 2 of 64 records are wrong"),
     ],
 )
 def test_what_is_wrong_with_records_is_told(differs: dict[str, Any], told: str) -> None:
@@ -131,7 +122,8 @@ def test_clips_that_are_the_same_everywhere_are_correct() -> None:
         (evidence(noise(deviation=0.2)), "a standard deviation of 0.2"),
         (evidence(noise(mean=0.1)), "mean of 0.1"),
         (evidence((noise() + noise().roll(1, -1)) / 2**0.5), "with a correlation of 0.5"),
-        (replace(RIGHT, epochs=(DIED,)), "Does it live until the worker comes for it?"),
+        (replace(RIGHT, epochs=(FREED,)), "Does it live until the worker comes for it?"),
+        (replace(RIGHT, epochs=(KILLED,)), "(exit code -9). What in your class ends a process?"),
         (replace(RIGHT, other=2), "something that they are made of changes"),
         (replace(RIGHT, epochs=(replace(GOOD, wrong=2),)), "2 of 24 samples are not main's"),
     ],
@@ -169,6 +161,18 @@ def test_a_run_is_told_in_a_line_and_what_a_dead_worker_wrote_below_it() -> None
     assert main.startswith("RuntimeError: DataLoader worker")
     assert worker.startswith("  on stderr: RuntimeError: unable to resize file")
     assert told(observe(generator_attribute.broken(workers=0).loader)) == "finished"
+
+
+@pytest.mark.thorough
+def test_a_new_interpreter_costs_more_than_a_fork_until_a_server_has_the_imports() -> None:
+    costly = {name: [float(each.split()[0]) for each in rest] for name, *rest in costs().rows}
+    (fork, mb), (spawn, more), again = (
+        costly[name] for name in ("fork", "spawn", "the same server, next epoch")
+    )
+    assert spawn > 3 * fork
+    assert spawn > 3 * again[0]
+    assert costly["forkserver, preloaded"][0] > 3 * fork
+    assert more > 3 * mb
 
 
 def test_a_file_is_imported_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from multiprocessing.shared_memory import SharedMemory
 from typing import Any, Final
 
 import numpy as np
+import psutil
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -17,7 +18,7 @@ from dltutor import observe
 from dltutor.failures import global_only_in_parent
 from dltutor.failures.main_only_class import Squares
 from dltutor.failures.unpicklable_handle import Records, records_folder
-from dltutor.lessons.lesson_06 import Loaded, private_copies, told
+from dltutor.lessons.lesson_06 import told
 from measured_claims import DEEP_DIVE, NOT_STARTING, Claim, Measured
 
 _METHODS: Final = ("fork", "spawn", "forkserver")
@@ -42,6 +43,19 @@ class _Asks(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.tensor(FILLED)
+
+
+class Loaded(Dataset[torch.Tensor]):
+    """A table that main has loaded, and every row of which is read."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.as_tensor(self.rows[index::64].sum())
 
 
 class InSharedMemory(Loaded):
@@ -93,11 +107,31 @@ def _global() -> Measured:
     )
 
 
+def _private_copies(dataset: Loaded, method: str) -> int:
+    # How many copies of the dataset's table does each of two workers hold for itself?
+    def private(dataset: Loaded) -> float:
+        loader = DataLoader(dataset, 4, num_workers=2, multiprocessing_context=method)
+        seen = observe(loader, consume=_private_memory, deadline=60)
+        return float(seen.result)  # type: ignore[arg-type]
+
+    without = private(Loaded(dataset.rows[:64]))
+    copies: float = (private(dataset) - without) / dataset.rows.nbytes
+    return round(copies)
+
+
+def _private_memory(loader: DataLoader[Any]) -> float:
+    batches = iter(loader)
+    for _ in range(len(loader)):  # the workers live until the end is asked for
+        next(batches)
+    workers = [psutil.Process(each.pid) for each in multiprocessing.active_children()]
+    return sum(float(each.memory_full_info().uss) for each in workers) / len(workers)
+
+
 def _own_copy() -> Measured:
     rows = torch.ones(_ROWS, 64, dtype=torch.float64)
     kinds = {"numpy array": rows.numpy(), "tensor": rows}
     copies = {
-        (kind, method): private_copies(Loaded(table), method)
+        (kind, method): _private_copies(Loaded(table), method)
         for kind, table in kinds.items()
         for method in _METHODS
     }
@@ -125,7 +159,7 @@ def _shared() -> Measured:
     try:
         np.ndarray(array.shape, array.dtype, memory.buf)[:] = array
         copies = {
-            (title, method): private_copies(kind(memory.name, array.shape), method)
+            (title, method): _private_copies(kind(memory.name, array.shape), method)
             for title, kind in (("as in the sample", InSharedMemory), ("by name", ByName))
             for method in ("fork", "forkserver")
         }

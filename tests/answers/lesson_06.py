@@ -184,7 +184,17 @@ NEW_PROCESS = (
     "        if self.handle is None or self.pid != os.getpid():\n"
     "            self.pid = os.getpid()\n",
 )
+NEW_PROCESS_ID = (
+    "        if self.handle is None:\n",
+    "        if self.pid != os.getpid():\n            self.pid = os.getpid()\n",
+)
 PID = (OPENED, f"{OPENED}        self.pid = 0\n")
+CLASS_HANDLE = f"""\
+        cls = type(self)
+        if cls.pid != os.getpid():
+            cls.pid, cls.handle = os.getpid(), {OPEN}
+        return self.read(cls.handle, index)
+"""
 PREAD = "torch.tensor(list(os.pread(handle.fileno(), SIZE, index * SIZE)))"
 BY_SEEK = (
     f"        return {PREAD}\n",
@@ -266,6 +276,12 @@ RIGHT_ANSWERS: RightAnswers = {
             (STATE, STATE.replace('"handle": None', '"handles": {}')),
             BY_SEEK,
         ),
+        "the process id travels, the file does not": lambda: records(PID, NEW_PROCESS_ID, BY_SEEK),
+        "opened in __init__, and anew where the process id has changed": lambda: records(
+            (OPENED, f"        self.pid, self.handle = os.getpid(), {OPEN}\n"),
+            NEW_PROCESS_ID,
+            BY_SEEK,
+        ),
     },
     "06.transfer": {
         "a generator for each sample": clips,
@@ -287,7 +303,7 @@ OTHER_OUTCOMES: OtherOutcomes = {
         "an attribute of the class": (
             lambda: records(*CLASS_ATTRIBUTE),
             "Not yet",
-            "Which of what it uses is not there",
+            "read from two datasets that each have a file of their own",
         ),
         "lseek and read on main's file": (
             lambda: records(UNBUFFERED),
@@ -306,12 +322,12 @@ OTHER_OUTCOMES: OtherOutcomes = {
         ),
         "a list": (
             lambda: records((PREAD, PREAD[13:-1])),
-            "Error in your code",
+            "Not yet",
             "A sample is a `list`. In the starter it is torch.int64, (8,)",
         ),
         "of another type": (
             lambda: records((PREAD, PREAD + ".float()")),
-            "Error in your code",
+            "Not yet",
             "A sample is torch.float32, (8,). In the starter it is torch.int64, (8,)",
         ),
     },
@@ -419,7 +435,7 @@ WRONG_FIXES: WrongFixes = {
                     "            return torch.zeros(SIZE).long()\n",
                 ),
             ),
-            "What arrives delivers 32 of 32 records wrong",
+            "With 1 worker under spawn, 64 of 64 records are wrong",
         ),
         "a lambda that opens it": (
             lambda: records((OPENED, f"{OPENED}        self.open = lambda: {OPEN}\n")),
@@ -437,7 +453,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "opened for every record": (
             lambda: records((LAZY + READ, f"        return self.read({OPEN}, index)\n")),
-            "opened the file 32 times",
+            "Does it open the file for each record",
         ),
         "mapped by torch for every record": (
             lambda: records((LAZY + READ, READ.replace("self.handle", FROM_FILE)), FROM_MAP),
@@ -451,7 +467,7 @@ WRONG_FIXES: WrongFixes = {
                     f"            return self.read({OPEN}, index)\n{LAZY}",
                 )
             ),
-            "one worker opened the file",
+            "With 2 workers under fork, the first records arrive. Then the file gets another name",
         ),
         "seek and read on main's file": (
             lambda: records(BY_SEEK),
@@ -473,25 +489,9 @@ WRONG_FIXES: WrongFixes = {
             ),
             "moved the read position of the file that main has open",
         ),
-        "opened twice on arrival": (
-            lambda: records(
-                OPENS_AT_ONCE, NEVER_OPENS, (STATE, STATE + REOPENS + f"        {OPEN}\n")
-            ),
-            "What arrives opened the file 2 times",
-        ),
         "empties main's own dataset": (
             lambda: records((STATE, EMPTIES)),
             "does your `__getstate__` change main's own dict",
-        ),
-        "opened anew by its descriptor": (
-            lambda: records(
-                (
-                    READ,
-                    "        with open(f'/proc/self/fd/{self.handle.fileno()}', 'rb') as handle:\n"
-                    "            return self.read(handle, index)\n",
-                )
-            ),
-            "opened the file 33 times",
         ),
         "deletes the file": (
             lambda: records(
@@ -515,11 +515,11 @@ WRONG_FIXES: WrongFixes = {
         ),
         "the whole file in memory": (
             lambda: records((OPENED, f"{OPENED}        self.data = {OPEN}.read()\n")),
-            "the file itself goes to every worker",
+            "what is in the file goes to every worker",
         ),
         "a global of the module": (
             lambda: records(*MODULE_GLOBAL),
-            "Which of what it uses is not there",
+            "read from two datasets that each have a file of their own",
         ),
         "a class from a cell": (typed_into_a_cell, "takes the path of a file, got"),
         "no file": (lambda: "nowhere.py", "no file 'nowhere.py'"),
@@ -531,6 +531,56 @@ WRONG_FIXES: WrongFixes = {
         "an error in the class": (
             lambda: records(("handle.fileno()", "handel.fileno()")),
             "name 'handel' is not defined` in `read`, line 18 of my_records.py",
+        ),
+        "a file of the class": (
+            lambda: records(
+                (OPENED, ""),
+                (LAZY + READ, CLASS_HANDLE),
+                (STATE, ""),
+                ("class MyRecords(Dataset):\n", "class MyRecords(Dataset):\n    pid = None\n\n"),
+                BY_SEEK,
+            ),
+            "read from two datasets that each have a file of their own",
+        ),
+        "one file for each process": (
+            lambda: records(
+                ("SIZE = 8\n", "SIZE = 8\nOPENED = {}\n"),
+                (OPENED, ""),
+                (
+                    LAZY + READ,
+                    "        if os.getpid() not in OPENED:\n"
+                    f"            OPENED[os.getpid()] = {OPEN}\n"
+                    "        return self.read(OPENED[os.getpid()], index)\n",
+                ),
+                (STATE, ""),
+                BY_SEEK,
+            ),
+            "read from two datasets that each have a file of their own",
+        ),
+        "records that main has read travel": (
+            lambda: records(
+                (OPENED, f"{OPENED}        self.cache = {{}}\n"),
+                (
+                    READ,
+                    "        if index not in self.cache:\n"
+                    "            self.cache[index] = self.read(self.handle, index)\n"
+                    "        return self.cache[index]\n",
+                ),
+            ),
+            "what is in the file goes to every worker",
+        ),
+        "mapped by torch for every record, in workers": (
+            lambda: records(
+                (OPENED, OPENED + "        self.pid = os.getpid()\n"),
+                (
+                    LAZY,
+                    "        if self.handle is None or self.pid != os.getpid():\n"
+                    f"            self.handle = {FROM_FILE}\n",
+                ),
+                FROM_MAP,
+                ('"handle": None}', '"handle": None, "pid": None}'),
+            ),
+            "With 2 workers under fork, the first records arrive. Then the file gets another name",
         ),
     },
     "06.transfer": {
@@ -670,7 +720,7 @@ WRONG_FIXES: WrongFixes = {
         "a window of one noise": (
             lambda: clips(
                 (" + index", ""),
-                (RANDN, "torch.randn(2000, generator=generator)[index : index + clip.numel()]"),
+                (RANDN, "torch.randn(30_000, generator=generator)[index : index + clip.numel()]"),
             ),
             "in sample 1 with seed 11",
         ),
@@ -748,6 +798,25 @@ WRONG_FIXES: WrongFixes = {
         "num_workers=0": (
             lambda: clips(("class MyClips(Dataset)", "class MyClips(DataLoader)")),
             "keeps its workers",
+        ),
+        "cropped": (
+            lambda: clips(("clip = self.clips[index]\n", "clip = self.clips[index][:16_000]\n")),
+            "A sample is torch.float32, (16000,). In the starter it is torch.float32, (20000,)",
+        ),
+        "the seed in the upper half of 64 bits": (
+            lambda: clips(("self.seed * len(self) + index", "(self.seed << 32) + index")),
+            "torch uses the low 32 bits",
+        ),
+        "kills its worker": (
+            lambda: clips(
+                (
+                    "        clip = self.clips[index]\n",
+                    "        clip = self.clips[index]\n"
+                    "        if torch.utils.data.get_worker_info():\n"
+                    "            import os\n            os.kill(os.getpid(), 9)\n",
+                )
+            ),
+            "W0 killed by SIGKILL (exit code -9). What in your class ends a process?",
         ),
     },
 }

@@ -5,27 +5,23 @@ from dltutor.failures.unpicklable_handle import KINDS, Records, records_folder
 from dltutor.lessons.kit.sources import show_source as source
 from dltutor.lessons.lesson_06.material import (
     ON_ARRIVAL,
-    Loaded,
     Tiles,
     costs,
     hide_the_warning,
-    private_copies,
     told,
-    verify,
 )
+from dltutor.lessons.lesson_06.travel import import_file
 
 __all__ = [
     "KINDS",
     "ON_ARRIVAL",
-    "Loaded",
     "Records",
     "Tiles",
     "costs",
     "hide_the_warning",
+    "import_file",
     "own_folder",
-    "private_copies",
     "records_folder",
     "source",
     "told",
-    "verify",
 ]

@@ -72,12 +72,11 @@ EXERCISES: Final = (
         hints=(
             "What does a new process need in order to open the file? That is what the pickle "
             "should hold, and no more.",
-            "Open the file where a sample is read, and keep it with `os.getpid()`. A process that "
-            "finds another pid there, or nothing, opens its own. `__getstate__` leaves the file "
-            "out.",
-            "`self.opened = (None, None)` in `__init__`. In `__getitem__`: `if self.opened[0] != "
-            'os.getpid(): self.opened = os.getpid(), open(self.path, "rb")`. In `__getstate__`: '
-            "`return {**vars(self), 'opened': (None, None)}`.",
+            "Open the file where a sample is read, and keep it under `os.getpid()`. A process that "
+            "finds nothing under its own id opens its own. `__getstate__` leaves the files out.",
+            "`self.opened = {}` in `__init__`. In `__getitem__`: `if os.getpid() not in "
+            'self.opened: self.opened[os.getpid()] = open(self.path, "rb")`. In `__getstate__`: '
+            "`return {**vars(self), 'opened': {}}`.",
         ),
     ),
     Exercise(
@@ -89,8 +88,9 @@ EXERCISES: Final = (
             "first is raised in main, the second is on stderr.",
             "A function that can be imported by its name can be pickled: put it at the top level "
             "of the file, or make it a method. For the noise, keep the seed: a number.",
-            "In `__getitem__`: `torch.Generator().manual_seed(...)`, with a number that no other "
-            "pair of seed and index gives: `self.seed * len(self) + index`.",
+            "In `__getitem__`: `torch.Generator().manual_seed(self.seed * len(self) + index)`. No "
+            "other pair of seed and index gives that number, below the 2**32 that torch can tell "
+            "apart.",
         ),
     ),
 )

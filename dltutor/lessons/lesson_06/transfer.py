@@ -48,7 +48,8 @@ class Evidence:
 def gather(path: Path) -> Evidence:
     """Use the class in main, then in a new interpreter, then with forked workers."""
     folder = Path(tempfile.mkdtemp())
-    usual = torch.linspace(-0.1, -5, USUAL)[:, None] * (torch.sin(torch.arange(0, 20, 0.2)) + 0.5)
+    tone = torch.sin(torch.arange(20_000) / 5) + 0.5
+    usual = torch.linspace(-0.1, -5, USUAL)[:, None] * tone
     torch.save(usual, folder / "usual.pt")
     before = _not_its_own(folder / "usual.pt")
 
@@ -100,9 +101,8 @@ def _not_its_own(file: Path) -> dict[str, bytes]:
 def judge(evidence: Evidence) -> Result:
     """Correct if the same clips arrive everywhere, each with a noise of its own."""
     _judge_in_main(evidence)
-    question = "To pickle it, a tensor was made. Does it live until the worker comes for it?"
     for epoch in evidence.epochs:
-        travel.arrived(epoch, question)
+        travel.arrived(epoch)
     if evidence.other:
         not_yet(
             "read again, also from the last to the first, the same dataset gives other samples: "
@@ -179,7 +179,8 @@ def _judge_repeats(noise: torch.Tensor) -> None:
     )
     not_yet(
         f"of the {LENGTH - 1} numbers of noise in {one}, {repeats[first]} come again, up to their "
-        f"sign: {shared.max()} in {other}. What differs for each seed and each index?"
+        f"sign: {shared.max()} in {other}. What differs for each seed and each index? (Of a "
+        "generator's seed, torch uses the low 32 bits.)"
     )
 
 

@@ -9,8 +9,9 @@ import importlib
 import pickle
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -26,7 +27,7 @@ from dltutor.observation.texts import said, tidy
 
 Samples = list[torch.Tensor]
 
-IN_MAIN: Final = 12  # seconds for all that is done in main
+IN_MAIN: Final = 16  # seconds for all that is done in main
 AT_MOST: Final = 75
 _WITHIN: Final = {"fork": 8, "spawn": 40}  # seconds; a new interpreter imports torch first
 
@@ -133,14 +134,23 @@ def wrong_of(samples: Samples, expected: Samples) -> int:
     return differ + abs(len(samples) - len(expected))
 
 
-def epoch(dataset: Any, read: Sequence[int], expected: Samples, method: str, workers: int) -> Epoch:
-    """Read these samples with workers."""
+def epoch(
+    dataset: Any,
+    read: Sequence[int],
+    expected: Samples,
+    method: str,
+    workers: int,
+    underway: Callable[[], object] = lambda: None,
+) -> Epoch:
+    """Read these samples with workers; call a function once each of them has delivered."""
     within = _WITHIN[method]
     samples: Samples = []
 
     def collect(loader: Any) -> None:
-        for batch in loader:
+        for delivered, batch in enumerate(chain([()], loader)):
             samples.extend(torch.as_tensor(sample).clone() for sample in batch)
+            if delivered == workers:
+                underway()
 
     run = run_loader(
         dataset, collect, workers=workers, within=within, method=method, batch_size=4, sampler=read
@@ -148,8 +158,11 @@ def epoch(dataset: Any, read: Sequence[int], expected: Samples, method: str, wor
     return Epoch(where(workers, method), run, wrong_of(samples, expected))
 
 
-def arrived(epoch: Epoch, question: str) -> None:
-    """Go on only where an epoch finished; the question is asked where it raised or died."""
+def arrived(epoch: Epoch) -> None:
+    """Go on only where an epoch finished."""
+    question = "Which of what it uses is not there in that process?"
     if epoch.run.end == "raised":
         not_yet(f"{epoch.where}, it ends with {epoch.run.error} {question}")
-    ended_well(epoch.run, epoch.where, died=question)
+    if "unable to resize file" in epoch.run.last_words:
+        question = "To pickle it, a tensor was made. Does it live until the worker comes for it?"
+    ended_well(epoch.run, epoch.where, died=question if epoch.run.last_words else "")
