@@ -164,7 +164,7 @@ def what_grew(runs: Mapping[str, Observation]) -> Table:
     grew = {job: [grown(seen, *each) for each in _LINES] for job, seen in runs.items()}
     least = {"A": 25, "B": 15, "C": 15, "D": 0 if heap_growth.reuses_memory() else 60}
     for job, row in grew.items():
-        _promised(row[3 if job == "B" else 0] > least[job], grew)
+        _promised(row[3 if job == "B" else 0] > least[job], (grew, str(runs[job])))
     shown = {
         job: [f"+{x:.0f}" if x > _NOISE else "stays" for x in row] for job, row in grew.items()
     }
