@@ -21,7 +21,7 @@ _DIE_WITH_PARENT: Final = 1  # PR_SET_* and PR_GET_* of linux/prctl.h
 _SET_SUBREAPER: Final = 36
 _GET_SUBREAPER: Final = 37
 
-_PATIENCE: Final = 10.0  # seconds for killed processes to be gone
+_PATIENCE: Final = 10.0  # seconds in which at least one more of the killed must be gone
 _TIDY: Final = 4.0  # seconds for those that tidy up after others: on a busy machine they need them
 # They end by themselves once nobody is left to serve, and unlink what was left in /dev/shm.
 _TIDIERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
@@ -72,7 +72,9 @@ def has_name(pid: int, *names: bytes) -> bool:
 
 
 def end(*pids: int, spare: Iterable[int] = ()) -> set[int]:
-    """Kill processes and all that descend from them, and wait until they are gone, 10 s at most.
+    """Kill processes and all that descend from them, and wait until they are gone.
+
+    It gives up where no more of them has gone for 10 s.
 
     Each is stopped before it is killed, so that none starts another meanwhile. Resource trackers
     and torch's shared-memory managers get four seconds to end by themselves, as they do when nobody
@@ -104,13 +106,16 @@ def _end(family: Callable[[], set[int]], spare: set[int]) -> set[int]:
     spare |= {os.getpid()}
     found: set[int] = set()
     stopped: set[int] = set()
-    started = time.monotonic()
+    started = progress = time.monotonic()
+    most = 0
     while True:
         found |= family() - spare
         living = {pid for pid in found if is_alive(pid)} | _reap(found)
         passed = time.monotonic() - started
+        if len(found) - len(living) > most:  # thousands take their time
+            most, progress = len(found) - len(living), time.monotonic()
         # A child whose parent dies while the family is listed is found at the next look only.
-        if passed > _PATIENCE or not (living or family() - spare - found):
+        if time.monotonic() > progress + _PATIENCE or not (living or family() - spare - found):
             return found - living
         ready = {pid for pid in living if passed > _TIDY or not has_name(pid, *_TIDIERS)}
         for pid in ready:
