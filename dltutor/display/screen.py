@@ -69,7 +69,7 @@ def on_a_page() -> bool:
 def _display(thing: object) -> None:
     from IPython.display import display
 
-    display(thing)  # as IPython has it
+    display(thing)
 
 
 def _limits() -> dict[str, int]:

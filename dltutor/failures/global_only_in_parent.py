@@ -49,7 +49,7 @@ class Words(Dataset[torch.Tensor]):
         return len(self.words)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        return EMBEDDINGS[self.words[index]]  # type: ignore[index]
+        return EMBEDDINGS[self.words[index]]  # type: ignore[index]  # None where nobody loaded it
 
 
 class WordsWithEmbeddings(Dataset[torch.Tensor]):

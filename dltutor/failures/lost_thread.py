@@ -73,7 +73,7 @@ class OwnThreadPairs(Pairs):
         self.executor = PerProcess(partial(ThreadPoolExecutor, max_workers=1))
 
     @property
-    def thread(self) -> ThreadPoolExecutor:  # type: ignore[override]
+    def thread(self) -> ThreadPoolExecutor:  # type: ignore[override]  # an attribute there
         """The executor of this process."""
         return self.executor.get()
 

@@ -148,7 +148,7 @@ def _be_rank_1(port: int, loop: Callable[[Loader], Orders], sampler: Sampler[int
 
 def _meeting_place(port: int, opens: bool) -> Any:
     # With libuv, the default, two descriptors stay open for good.
-    return distributed.TCPStore(  # type: ignore[attr-defined]
+    return distributed.TCPStore(  # type: ignore[attr-defined]  # a star import
         _HOST,
         port,
         RANKS,

@@ -75,7 +75,7 @@ class VerifiedReadings(LabeledReadings):
 
 def count_missed(loader: DataLoader[Any]) -> Finding:
     """An epoch, and how many of the dataset's samples it did not see."""
-    expected = len(loader.dataset)  # type: ignore[arg-type]
+    expected = len(loader.dataset)  # type: ignore[arg-type]  # ours have one
     seen = sum(len(labels) for _, labels in loader)
     return Finding(expected - seen, f"of {expected} samples never delivered")
 

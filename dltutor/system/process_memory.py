@@ -149,6 +149,12 @@ def reader(proc: str = "/proc") -> Proc | Psutil:
     return Psutil()
 
 
+def mapped(pid: int) -> dict[str, int]:
+    """What `/proc/PID/smaps_rollup` sums up, in bytes by its names; empty if it cannot be read."""
+    sums = _kilobytes(Proc()._read(f"{pid}/smaps_rollup"))
+    return {name.decode().rstrip(":"): size for name, size in sums.items()}
+
+
 def pss(pid: int) -> int:
     """What a process takes of the memory, in bytes: PSS, or USS or RSS where it cannot be read.
 

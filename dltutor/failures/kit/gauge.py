@@ -35,7 +35,7 @@ class _Starting:
 
 def sent_to_spawned(dataset: object) -> int:
     """The bytes that a spawned worker is sent for a dataset; what is in `/dev/shm` is not."""
-    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]
+    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # what it uses of a Popen
     try:
         return len(ForkingPickler.dumps(dataset))
     finally:

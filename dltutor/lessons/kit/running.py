@@ -110,7 +110,7 @@ def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
     return sorted(dict(before.items() ^ contents(folder).items()))
 
 
-class _Copier(cloudpickle.Pickler):  # type: ignore[misc]
+class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type hints
     # A lock in a global or a class is made anew, as the import of its module would make it.
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, SemLock):

@@ -103,4 +103,4 @@ def show_source(*things: Any) -> Any:
     from IPython.display import Markdown  # no check needs it
 
     text = "\n".join(f"```python\n{dedent(inspect.getsource(each))}```" for each in things)
-    return Markdown(text)  # IPython has no type hints
+    return Markdown(text)

@@ -58,7 +58,7 @@ class _Gauged(Dataset[Any]):
         self.dataset, self.began = dataset, began
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]
+        return len(self.dataset)  # type: ignore[arg-type]  # as the starter has
 
     def __getitem__(self, index: int) -> tuple[int, Any, int]:
         if self.began is None:

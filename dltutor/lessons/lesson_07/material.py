@@ -37,7 +37,7 @@ def marked() -> Markdown:
     for letter, text in LETTERS.items():
         lines = [f"{line}  # {letter}" if text in line else line for line in lines]
     text = "\n".join(["```python", *lines, "```"])
-    return Markdown(text)  # IPython has no type hints
+    return Markdown(text)
 
 
 def beside(*classes: type, folder: Path) -> Table:

@@ -21,10 +21,10 @@ from dltutor.display.style import MAIN, STYLE, TEXT, color_of
 from dltutor.failures.kit.gauge import sent_to_spawned
 from dltutor.failures.material import captions
 from dltutor.observation import observe
-from dltutor.tables import Table, size
+from dltutor.system.process_memory import mapped
+from dltutor.tables import MB, Table, size
 
 _MARK: Final = 30_000  # captions after which a reading has a column of its own
-_MB: Final = 1 << 20
 _PLACES: Final = ("a lake", "the Café", "\N{GREEK SMALL LETTER OMEGA} Square", "a very long wall")
 
 
@@ -147,14 +147,12 @@ def _read(samples: int, workers: set[Any]) -> Reading:
 
 def _sizes(pid: int) -> tuple[int, int, float]:
     # USS, RSS, and PSS without files. To read them is dear: once for all three.
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    except OSError:
+    sizes = mapped(pid)
+    if not sizes:
         full = psutil.Process(pid).memory_full_info()
         return full.uss, full.rss, float("nan")
-    sizes = {line.split()[0]: 1024 * int(line.split()[1]) for line in lines}
-    uss = sizes["Private_Clean:"] + sizes["Private_Dirty:"]
-    return uss, sizes["Rss:"], sizes["Pss_Anon:"] + sizes["Pss_Shmem:"]
+    uss = sizes["Private_Clean"] + sizes["Private_Dirty"]
+    return uss, sizes["Rss"], sizes["Pss_Anon"] + sizes["Pss_Shmem"]
 
 
 def draw(listed: int, **runs: Memory) -> MemoryFigure:
@@ -172,10 +170,10 @@ def draw(listed: int, **runs: Memory) -> MemoryFigure:
             own = np.array([each.own for each in run.curve]) - run.first.own
             roles = [f"W{number}" for number in range(own.shape[1])]
             colors = [*map(color_of, roles)]
-            axes.stackplot(x, own.T.clip(min=0) / _MB, labels=roles, colors=colors)
-            rest = [(each.rest - run.first.rest) / _MB for each in run.curve]
+            axes.stackplot(x, own.T.clip(min=0) / MB, labels=roles, colors=colors)
+            rest = [(each.rest - run.first.rest) / MB for each in run.curve]
             axes.plot(x, rest, color=MAIN, linewidth=2, label="main, and what all share")
-            lists = [copies * listed / _MB for copies in range(1, len(roles) + 1)]
+            lists = [copies * listed / MB for copies in range(1, len(roles) + 1)]
             for copies in lists:
                 axes.axhline(copies, color=TEXT, linestyle=":", linewidth=1)
             words = "the list, once for each worker"

@@ -18,6 +18,7 @@ from random import shuffle
 from typing import Any, Final
 
 import numpy as np
+import psutil
 import torch
 from torch.utils.data import DataLoader
 
@@ -29,6 +30,7 @@ from dltutor.lessons.kit.forms import a_fixed_class, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import changed, contents, made, theirs
 from dltutor.system import processes
+from dltutor.system.process_memory import mapped
 from dltutor.tables import MB
 
 EPOCHS: Final = 3
@@ -131,15 +133,15 @@ class _Growth:
         self.starts = torch.zeros(4).share_memory_()
         self.mapped = torch.zeros(1).share_memory_()  # MB, of files in memory
         sys.addaudithook(self._note_mapping)
-        self.others: set[int | None] = set()
+        self.others: set[int] = set()
         self.files = set(_files([os.getpid()]))
-        self.written = _sum([os.getpid()], "io", "wchar")
+        self.written = _written([os.getpid()])
         self.first = self._sizes()
         self.most: dict[str, float] = {}
 
     def begin(self) -> None:
         """The dataset is made: what this process starts from now on is a worker."""
-        self.others = {child.pid for child in multiprocessing.active_children()}
+        self.others = _children()
         self.read()
 
     def note_start(self, worker: int) -> None:
@@ -157,13 +159,13 @@ class _Growth:
             self.most[what] = max(grown, self.most.get(what, 0.0))
 
     def _sizes(self) -> dict[str, float]:
-        workers = {child.pid for child in multiprocessing.active_children()} - self.others
+        workers = _children() - self.others
         others = processes.descendants(os.getpid()) - workers
         every = [os.getpid(), *workers, *others]
         files = _files(every)
         new = sum(files[inode] for inode in files.keys() - self.files)
         # Other programs make files, too: at most what these processes wrote or mapped is theirs.
-        made = (_sum(every, "io", "wchar") - self.written) / MB + float(self.mapped)
+        made = (_written(every) - self.written) / MB + float(self.mapped)
         sizes = {
             "main": _held([os.getpid()]),
             "others": _held(others),
@@ -176,27 +178,30 @@ class _Growth:
         return sizes
 
 
-def _held(pids: Iterable[int | None], field: str = "Private_Dirty") -> float:
+def _children() -> set[int]:
+    return {child.pid for child in multiprocessing.active_children() if child.pid}
+
+
+def _held(pids: Iterable[int], field: str = "Private_Dirty") -> float:
     # MB that processes have written and share with nobody; files that they map are left out.
-    return _sum(pids, "smaps_rollup", field) * 1024 / MB
+    return sum(mapped(pid).get(field, 0) for pid in pids) / MB
 
 
-def _sum(pids: Iterable[int | None], file: str, field: str) -> int:
+def _written(pids: Iterable[int]) -> int:
     total = 0
     for pid in pids:
-        with suppress(OSError):  # it has ended
-            lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
-            total += sum(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+        with suppress(psutil.NoSuchProcess):
+            total += psutil.Process(pid).io_counters().write_chars
     return total
 
 
-def _pile(pid: int | None) -> int:
+def _pile(pid: int) -> int:
     with suppress(OSError):
         return sum(len(os.listdir(f"/proc/{pid}/{kind}")) for kind in ("fd", "task"))
     return 0
 
 
-def _files(pids: Iterable[int | None]) -> dict[int, float]:
+def _files(pids: Iterable[int]) -> dict[int, float]:
     # Inode -> MB of what lies in memory as a file, with a name in /dev/shm or only a descriptor;
     # torch's own come and go.
     opened = (path for pid in pids for path in Path(f"/proc/{pid}/fd").glob("*"))
