@@ -27,6 +27,9 @@ from portable import ROOT, code_cells, shorten_outputs, unfit
 
 NOTEBOOKS = ROOT / "notebooks"
 
+PYTHON = (3, 11)
+"""The version that the saved outputs are from. On others some errors read differently."""
+
 CELL_TIMEOUT = 120
 """Seconds that one cell may take, here and in the tests."""
 

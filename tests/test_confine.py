@@ -116,18 +116,21 @@ def until(condition: Callable[[], Any], seconds: float = 40) -> Any:
 
 # --- limits
 
+LIMIT = "500M"
+"""More than main takes, also with a torch for CUDA: the kernel ends who has the most."""
+
 
 @pytest.mark.usefixtures("cgroup")
 def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() -> None:
-    seen = confine(confined_cases.growing, memory="300M")
+    seen = confine(confined_cases.growing, memory=LIMIT)
     assert seen.end == "worker died", f"{seen}\n{seen.confinement}"
     died = seen.workers[0]
     assert (died.name, died.signal) == ("W0", "SIGKILL")
     assert seen.confinement is not None
     assert seen.confinement.oom_kills == 1
-    assert seen.confinement.peak == 300 * MB
+    assert seen.confinement.peak == 500 * MB
     assert not seen.confinement.stand_in
-    assert "memory 300 MB: enforced by the kernel, with a cgroup" in str(seen)
+    assert "memory 500 MB: enforced by the kernel, with a cgroup" in str(seen)
     assert seen.timeline.limits.cgroup == 300 * MB
     assert any("SIGKILL" in life.died for life in seen.timeline.processes)
     if not os.access("/dev/kmsg", os.R_OK):
@@ -155,7 +158,7 @@ def test_within_its_limits_a_loader_finishes_as_ever(cgroup: None) -> None:
 
 @pytest.mark.usefixtures("cgroup")
 def test_a_function_that_returns_a_loader_is_confined_too() -> None:
-    seen = confine(confined_cases.growing_loader, memory="300M")
+    seen = confine(confined_cases.growing_loader, memory=LIMIT)
     assert (seen.end, seen.workers[0].signal) == ("worker died", "SIGKILL")
     assert seen.confinement is not None
     assert seen.confinement.oom_kills == 1

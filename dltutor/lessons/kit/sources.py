@@ -14,6 +14,7 @@ from typing import Any, Final
 
 # The compiler calls what the same file has imported in another way than other names.
 _HOW_A_CALL_IS_MADE: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
+_HAS_A_DOCSTRING: Final[int] = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # Python 3.14
 
 
 def same_class(one: type, other: type) -> bool:
@@ -80,7 +81,8 @@ def _member(value: Any) -> Any:
     if not isinstance(value, FunctionType):
         return kinds, repr(value)
     code = value.__code__
-    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    flags = code.co_flags & ~_HAS_A_DOCSTRING
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, flags
     return kinds, repr(value.__defaults__), repr(value.__kwdefaults__), counts, _steps(code)
 
 
