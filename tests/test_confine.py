@@ -131,7 +131,7 @@ def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() ->
     assert seen.confinement.peak == 500 * MB
     assert not seen.confinement.stand_in
     assert "memory 500 MB: enforced by the kernel, with a cgroup" in str(seen)
-    assert seen.timeline.limits.cgroup == 300 * MB
+    assert seen.timeline.limits.cgroup == 500 * MB
     assert any("SIGKILL" in life.died for life in seen.timeline.processes)
     if not os.access("/dev/kmsg", os.R_OK):
         pytest.skip("all but the kernel's log, which may not be read here")
