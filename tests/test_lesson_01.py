@@ -82,12 +82,23 @@ def test_a_switch_turned_on_in_a_cell_is_found_in_a_class_that_does_not_mention_
     assert "`ImageFile.LOAD_TRUNCATED_IMAGES` is on" in result.text
 
 
-def test_a_limit_set_in_a_cell_as_section_6_tells_changes_nothing_of_what_is_right(
+class MeasuresBeforeDecoding(Verified):
+    def load(self, path: str) -> torch.Tensor:
+        with Image.open(self.root / path) as image:
+            if image.width * image.height > 10**8:
+                raise ValueError("too large")
+        return super().load(path)
+
+
+def test_a_limit_turned_off_in_a_cell_is_named_and_a_class_that_has_its_own_is_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for limit in (None, 400_000_000):
+    for limit in (None, 10**9):
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-        assert check("01.fix", Verified).outcome is Outcome.CORRECT
+        result = check("01.fix", Verified)
+        assert result.outcome is Outcome.NOT_YET
+        assert f"is damaged? (`Image.MAX_IMAGE_PIXELS` is {limit}.)" in result.text
+    assert check("01.fix", MeasuresBeforeDecoding).outcome is Outcome.CORRECT
 
 
 def test_a_switch_left_on_changes_nothing_of_which_sample_fails_first(
@@ -218,7 +229,7 @@ def test_what_is_wrong_on_the_second_folder_alone_is_told_as_that() -> None:
         (
             {"samples": (*SAMPLES[::2], ("from 0 to 0.5", 0))},
             "Not yet",
-            "No sample has those of a gray image.",
+            "Missing: a gray image.",
         ),
         ({"samples": (*SAMPLES, SAMPLES[0])}, "Not yet", "`a/0.jpg`, a healthy file, came 2 times"),
         ({"samples": (("a/0.jpg", 1),)}, "Not yet", "another class number"),
@@ -251,7 +262,7 @@ def test_each_thing_that_can_go_wrong_is_told(
     ("answer", "text"),
     [
         (4, "A sample before 4 fails already"),
-        (1, "Sample 1 loads"),
+        (1, "Sample 1 loads. It is in the right batch: try the next."),
         (3, "is the first that fails, `x`: `OSError: no`"),
     ],
 )
@@ -280,7 +291,7 @@ def test_the_fresh_images_are_not_those_of_the_lesson(tmp_path: Path) -> None:
     folders = [fix.fresh_images(made(tmp_path / str(seed)), seed) for seed in (52, 53)]
     one, other = (list(folder.kinds.values()) for folder in folders)
     assert one != other and Counter(one) == Counter(other)
-    assert len({kind.odd for kind in one}) == len(SPOILERS) + 6
+    assert len({kind.odd for kind in one}) == len(SPOILERS) + 4
     assert {kind.cause for kind in one} == {"", "missing", "too large", "damaged", "no file"}
     for folder in folders:
         assert list(dict.fromkeys(folder.listed.values())) != sorted({*folder.listed.values()})

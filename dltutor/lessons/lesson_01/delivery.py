@@ -39,7 +39,7 @@ class Evidence:
         error: The first exception among them, with its place, or "".
         samples: File and class number of each; in place of a file, what no usable one holds.
         runs: Workers -> how the loader's run ended, and whether it brought the same samples.
-        changed: The files of the folder that are gone or no longer as they were.
+        changed: Files that are gone or no longer as they were, and listed ones that are new.
     """
 
     folder: Folder
@@ -66,7 +66,6 @@ def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
 def gather(answer: type, fresh: Callable[[Path, int], Folder]) -> list[Evidence]:
     """Make the dataset on two folders, run it in loaders, and take its samples one by one."""
     found: list[Evidence] = []
-    Image.MAX_IMAGE_PIXELS = 1024**3 // 12  # Pillow's own: a cell may have set another
     for seed, workers in ((52, 2), (53, 4)):
         found.append(_delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers))
         try:
@@ -101,8 +100,8 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     if forked.end == "finished":
         here, came = _run(dataset, 0, 2, folder)
         runs[0] = here, came == samples * 2
-    gone = [path for path in changed(before, folder.root) if path in before]
-    return Evidence(folder, quarantined, kinds, error, samples, runs, gone)
+    spoilt = [p for p in changed(before, folder.root) if p in before or p in folder.listed]
+    return Evidence(folder, quarantined, kinds, error, samples, runs, spoilt)
 
 
 def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
@@ -177,19 +176,19 @@ def _folder_is_right(evidence: Evidence) -> None:
             f"`{named[path]:.90}`. Is that the file's fault?"
         )
     count = Counter(file for file, _ in samples)
+    for path, times in count.most_common():
+        if times > 1 and path in folder.listed:
+            not_yet(
+                f"{len(samples)} samples arrive, and only {len(count)} different ones: `{path}`, "
+                f"{folder.kinds[path].odd}, came {times} times. Whose place did it take?"
+            )
     if strays := [file for file, _ in samples if file not in folder.listed]:
         absent = {folder.kinds[path].odd for path in folder.contents.keys() - count.keys()}
         kinds = " or ".join(sorted(absent - {Kind._field_defaults["odd"]}))
         not_yet(
             f"{len(strays)} of {len(samples)} samples match no usable file, such as one with "
             f"values {strays[0]}."
-            + (f" No sample has those of {kinds}." if kinds else "")
-            + " Where do they come from?"
-        )
-    for path, times in count.most_common(1 if len(count) < len(samples) else 0):
-        not_yet(
-            f"{len(samples)} samples arrive, and only {len(count)} different ones: `{path}`, "
-            f"{folder.kinds[path].odd}, came {times} times. Whose place did it take?"
+            + (f" Missing: {kinds}." if kinds else " Where do they come from?")
         )
     classes = sorted(set(folder.listed.values()))
     if wrong := sum(classes.index(folder.listed[file]) != number for file, number in samples):
@@ -221,6 +220,8 @@ def _folder_is_right(evidence: Evidence) -> None:
 def _reasons_tell(first: Evidence, second: Evidence) -> None:
     """Whoever has read the reasons of one folder can tell what is wrong in the other."""
     known = {path: _words(path, why) for path, why in first.quarantined.items()}
+    limit = Image.MAX_IMAGE_PIXELS  # as the answer left it, in its cell or in its class
+    also = f" (`Image.MAX_IMAGE_PIXELS` is {limit}.)" if limit != 1024**3 // 12 else ""
     for path, why in second.quarantined.items():
         words = _words(path, why)
         like = max(known, key=lambda each: len(known[each] & words) / len(known[each] | words))
@@ -229,7 +230,7 @@ def _reasons_tell(first: Evidence, second: Evidence) -> None:
             not_yet(
                 f"`quarantined` says of {kind.odd}: `{why:.80}`. Numbers and paths aside, that "
                 f"reads most like what it says of {its.odd}: `{first.quarantined[like]:.80}`. "
-                f"Which word tells a file that is {kind.cause} from one that is {its.cause}?"
+                f"Which word tells a file that is {kind.cause} from one that is {its.cause}?{also}"
             )
 
 

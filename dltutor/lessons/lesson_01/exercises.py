@@ -25,7 +25,7 @@ def _index(answer: Any) -> int:
 
 def _first_bad(answer: int) -> tuple[int, int, str]:
     images = Images(lesson_images())
-    ImageFile.LOAD_TRUNCATED_IMAGES = False  # cure 1 may have been left on
+    ImageFile.LOAD_TRUNCATED_IMAGES = False  # fix 1 may have been left on
     index, error = -1, ""
     while not error:
         index += 1
@@ -41,7 +41,8 @@ def _judge(evidence: tuple[int, int, str]) -> Result:
     if answer > first:
         not_yet(f"a sample before {answer} fails already.")
     if answer < first:
-        not_yet(f"sample {answer} loads. Which samples are in the batch that failed?")
+        near = " It is in the right batch: try the next." * (answer // 8 == first // 8)
+        not_yet(f"sample {answer} loads.{near or ' Which samples are in the batch that failed?'}")
     return correct(f"Sample {answer} is the first that fails, {error}.")
 
 
@@ -54,8 +55,7 @@ EXERCISES: Final = (
             {
                 "a": "No worker died. Look at the row `workers` of the Observation: both were "
                 "still running when the error reached the loop, and the reason came with it.",
-                "b": "The loop gets an exception of the same type, and with it, as text, "
-                "every line that the worker went through. What is lost is smaller: read on.",
+                "b": "The loop gets the same type, and the worker's traceback as text.",
                 "c": "Nothing is skipped. Look at the row `got` of the Observation: the epoch "
                 "ended at the bad file, and the healthy ones behind it never came.",
             },
@@ -73,8 +73,7 @@ EXERCISES: Final = (
         hints=(
             "The loader does not shuffle. How many batches came before the error?",
             "In order, batch b holds the samples from 8 * b on, eight of them.",
-            "`for index in range(8 * b, 8 * b + 8): images[index]` stops at the one you want; "
-            "print the index before each.",
+            "`for i in range(8 * b, 8 * b + 8): print(i); images[i]` stops at the one you want.",
         ),
     ),
     Exercise(
@@ -83,11 +82,10 @@ EXERCISES: Final = (
         grader=fix.GRADER,
         hints=(
             "Decide before the first epoch which samples exist: `__len__` has to know.",
-            "Opening an image reads its first bytes. Only decoding all of it, the way that "
-            "`__getitem__` will, shows whether it can be used.",
-            "Write a method `load(path)` that gives the finished tensor. In `__init__`, for each "
-            "listed path: `try: self.load(path)`, `except Exception as error: "
-            "self.quarantined[path] = repr(error)`. Then keep in `self.listed` what is not there.",
+            "Opening a file reads its header only. Decode every pixel, as `__getitem__` will.",
+            "In `__init__`, for each listed path: `try: load_on_white(self.root / path)`, `except "
+            "Exception as error: self.quarantined[path] = repr(error)`. Then keep in `self.listed` "
+            "what is not there, and let `__getitem__` use `load_on_white` too.",
         ),
     ),
     Exercise(

@@ -20,9 +20,9 @@ def _fade(path: Path, image: Image.Image) -> None:
     faded.save(path)
 
 
-def _cut_out(path: Path, image: Image.Image, mode: str, dark: object = 0) -> None:
-    dark_gone = [0] * 128 + list(range(128, 256))
-    image.convert("L").point(dark_gone).convert(mode).save(path, transparency=dark)
+def _add_bytes(path: Path, image: Image.Image) -> None:
+    image.save(path)
+    path.write_bytes(path.read_bytes() + bytes(64))
 
 
 def _break_a_chunk(path: Path, image: Image.Image) -> None:
@@ -43,10 +43,8 @@ _KINDS: Final = (
     Kind(SPOILERS["palette.png"], "an image with a palette", "", "png"),
     Kind(SPOILERS["transparent.png"], "an image with transparency", "", "png"),
     Kind(_fade, "a gray image with transparency", "", "png"),
-    Kind(partial(_cut_out, mode="P"), "a palette image with transparency", "", "png"),
-    Kind(partial(_cut_out, mode="L"), "a gray image with a transparent color", "", "png"),
-    Kind(partial(_cut_out, mode="RGB", dark=(0, 0, 0)), "one with a transparent color", "", "png"),
-    *(Kind(lambda to, x: x.resize((SIDE, SIDE)).save(to), suffix=s) for s in ("jpg", "png") * 6),
+    Kind(_add_bytes, "a JPEG with more bytes after its end", "", "jpg"),
+    *(Kind(lambda to, x: x.resize((SIDE, SIDE)).save(to), suffix=s) for s in ("jpg", "png") * 7),
 )
 
 

@@ -154,7 +154,10 @@ def side_by_side(*kinds: type) -> Table:
             loader = loader_of([(kind, Path(copy))], 1, batch_size=None, collate_fn=_epoch)
             seen = observe(loader, deadline=10, consume=lambda loader: next(iter(loader)))
         came: Any = seen.result
-        arrived = (f"{came[i]} of {n}" if came else "-" for i, (_, n) in enumerate(listed))
+        arrived = (
+            f"{came[i]} of {n}" if seen.result is not None else "-"
+            for i, (_, n) in enumerate(listed)
+        )
         rows.append((kind.__name__, seen.end, *arrived))
     return Table("An epoch", tuple(rows), ("", "end", *(name for name, _ in listed)))
 
