@@ -100,7 +100,7 @@ def test_the_workers_of_several_loaders_say_whose_they_are() -> None:
     seen = observe(two_loaders())
     names = ["W0 of images", "W1 of images", "W0 of texts", "W1 of texts"]
     assert [worker.name for worker in seen.workers] == names
-    assert seen.timeline.roles == ("main", *names)
+    assert seen.timeline.workers == tuple(names)
     assert seen.batches == 8
 
 
