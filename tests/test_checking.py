@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from datasets import Numbers
+from datasets import Numbers, raise_error
 
+from dltutor.lessons.kit import endings
 from dltutor.lessons.kit.checking import (
     CheckFailed,
     check,
@@ -75,6 +76,42 @@ def test_where_nothing_can_be_forked_it_says_so(monkeypatch: pytest.MonkeyPatch)
 
 
 # Whose exception is it?
+
+
+GRADER = """
+def loop(loader):
+    for batch in loader:
+        {line}
+
+def grade():
+    endings.ended_well(endings.run_loader(dataset, loop, workers=0, within=5))
+    return correct("so it is")
+"""
+
+
+def told_of_a_run(line: str, dataset: Any) -> Result:
+    """What is told where a grader's loop does this with each batch of a dataset."""
+    file = Path(endings.__file__).parents[1] / "lesson_99" / "fix.py"
+    names = {"dataset": dataset, "endings": endings, "correct": correct, "not_yet": not_yet}
+    exec(compile(GRADER.format(line=line), str(file), "exec"), names)
+    return verdict(names["grade"])
+
+
+def test_what_a_graders_loop_raises_is_no_error_of_the_answer() -> None:
+    assert told_of_a_run("pass", Numbers()) == correct("so it is")
+    result = told_of_a_run("batch.no_such_thing", Numbers())
+    assert result.outcome is Outcome.COULD_NOT_CHECK
+    assert "a mistake in dltutor" in result.text and "no_such_thing" in result.text
+
+
+def test_a_graders_loop_may_reject_a_batch() -> None:
+    assert told_of_a_run("not_yet('a text')", Numbers()) == Result(Outcome.NOT_YET, "A text")
+
+
+def test_what_a_dataset_raises_in_the_loop_is_the_answers_own() -> None:
+    result = told_of_a_run("pass", Numbers(raise_error))
+    assert result.outcome is Outcome.ERROR
+    assert "ValueError" in result.text
 
 
 def raises(error: BaseException) -> Callable[[], Result]:
