@@ -184,6 +184,38 @@ def test_a_message_that_is_too_long_for_a_file_name_is_a_message() -> None:
     assert main(["explain", "no\0name: image file is truncated"]) == 0
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["train.log", "/no/such/dir/train.log", "runs/7/stderr", "/my runs/a.out", r"C:\a\b.txt"],
+)
+def test_of_a_path_without_a_file_it_is_said_first_that_there_is_none(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", path]) == 1
+    told = capsys.readouterr()
+    assert told.err == f"There is no file {path}: searching these words as a message.\n"
+    assert told.out.startswith("No failure mode matches")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ["FileNotFoundError: [Errno 2] No such file or directory: '/data/x.jpg'"],
+        ["FileNotFoundError:", "[Errno 2]", "/data/x.jpg"],  # a shell takes quotes away
+        ["cannot identify image file '/data/x.jpg'"],
+        ["/opt/train.py:12: UserWarning"],
+        ["ancdata"],
+        ["torch.utils.data"],
+        ["could not lock the file /data/x.h5"],
+    ],
+)
+def test_a_message_with_slashes_is_no_missing_file(
+    message: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *message]) in (0, 1)
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("what", ["a directory", "binary", "no permission"])
 def test_what_cannot_be_read_is_told_in_one_sentence(
     what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,12 @@ TAIL: Final = 2 * 1024 * 1024
 
 _PIECE: Final = 1024 * 1024
 
+# One word with a slash, or what ends like a log. A message has spaces around a path, or says with
+# a colon or quotes what it is.
+_PATH: Final = re.compile(
+    r"(?:[A-Za-z]:)?(?:[^\s:'\"]*[/\\][^\s:'\"]*|[^\n:'\"]+\.(?:err|log|out|txt))"
+)
+
 
 class NotReadable(Exception):
     """A log cannot be read; the message says why, in one sentence."""
@@ -25,7 +31,8 @@ def read_log(words: Sequence[str]) -> str:
 
     Args:
         words: Nothing or "-" for standard input; one word that is an existing file for its
-            content; anything else is the text itself.
+            content; anything else is the text itself. Of one word that looks like a path, standard
+            error says that there is no such file.
 
     Returns:
         The text; of a long one the first 256 kB and the last 2 MB.
@@ -46,6 +53,8 @@ def read_log(words: Sequence[str]) -> str:
                 return _text(_ends(file), str(path))
         except OSError as error:
             raise NotReadable(f"{path} cannot be read: {error.strerror}") from None
+    if len(words) == 1 and _PATH.fullmatch(words[0]):
+        print(f"There is no file {words[0]}: searching these words as a message.", file=sys.stderr)
     return " ".join(words)
 
 
