@@ -309,6 +309,75 @@ class ForgetsItsLength:
         return self.levels[index], self.levels[index + 1]
 
 
+class InAClass(Pairs):
+    """All datasets read the levels of the one that was made last."""
+
+    def __init__(self, levels: Any) -> None:
+        type(self).levels = levels  # type: ignore[misc]
+
+    def __len__(self) -> int:
+        return len(self.levels) - 1
+
+
+_data: Any = None
+
+
+class InAGlobal(Fixed):
+    def __init__(self, levels: Any) -> None:
+        global _data
+        super().__init__(levels)
+        _data = levels
+
+    def __getitem__(self, index: int) -> Any:
+        return _data[index], _data[index + 1]
+
+
+class OneSlice(Pairs):
+    def __getitem__(self, index: int) -> Any:
+        return self.levels[index : index + 2]
+
+
+class WithItsIndex(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        return index, *super().__getitem__(index)
+
+
+class AsText(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        return tuple(map(str, super().__getitem__(index)))
+
+
+class AsADict(Fixed):
+    def __getitem__(self, index: int) -> Any:
+        return dict(zip(("level", "later"), super().__getitem__(index), strict=True))
+
+
+class StreamsTooFew(Streams):
+    def __iter__(self) -> Any:
+        return itertools.islice(super().__iter__(), len(self.levels) - 2)
+
+
+class StreamsInEachWorker(Streams):
+    def __iter__(self) -> Any:
+        return itertools.pairwise(self.levels)
+
+
+class StreamsTooFar(Streams):
+    def __iter__(self) -> Any:
+        yield from super().__iter__()
+        if get_worker_info().id == 0:
+            self.levels[len(self.levels)]
+
+
+class StreamsInTwos(Streams):
+    """Deals out the pairs by the size of the notebook's batches."""
+
+    def __iter__(self) -> Any:
+        worker, pairs = get_worker_info(), list(itertools.pairwise(self.levels))
+        number, count = (worker.id, worker.num_workers) if worker else (0, 1)
+        return (pair for n, pair in enumerate(pairs) if n // 2 % count == number)
+
+
 RIGHT_ANSWERS: RightAnswers = {
     "00.predict": {"the letter": lambda: "b", "in capitals": lambda: " B) "},
     "00.read": {
@@ -352,21 +421,24 @@ WRONG_FIXES: WrongFixes = {
         "zeros for what is not there": (lambda: ZerosForTheLast, "As sample 16 came (0, 0)"),
         "None for what is not there": (
             lambda: NoneForTheLast,
-            "`__getitem__` returned None. `__len__` promises 17",
+            "a sample was None. `__len__` promises 17",
         ),
         "the last pair twice": (lambda: LastPairTwice, "(49, 47) came once too often"),
         "the epoch ended by hand": (lambda: EndsTheEpoch, "StopIteration"),
-        "one level cut off": (lambda: CutsTheLevels, "14 of 16 pairs came from 17 levels, then `I"),
+        "one level cut off": (lambda: CutsTheLevels, "12 of 16 pairs came from 17 levels in batch"),
         "two less": (lambda: PromisesTooFew, "(49, 47) did not"),
         "16 written down": (lambda: PromisesSixteen, "With 0 workers, 16 of 39 pairs"),
-        "one level for a sample": (lambda: OneLevelOnly, "must be two numbers"),
+        "one level for a sample": (
+            lambda: OneLevelOnly,
+            "As sample 0 came 52, which is not two numbers",
+        ),
         "from the end": (lambda: Backwards, "in another order"),
         "right in a worker only": (lambda: OnlyInAWorker, "With 0 workers, 0 of 39 pairs"),
-        "right in two workers only": (lambda: OnlyForTwoWorkers, "With 4 workers, 20 of 39 pairs"),
+        "right in two workers only": (lambda: OnlyForTwoWorkers, "With 4 workers, 23 of 39 pairs"),
         "the next of each level": (lambda: NextOfEachLevel, "With 0 workers, "),
         "the first place of each level": (lambda: FindsTheLevel, "With 0 workers, "),
         "an iterator, used up": (lambda: UsedUp, "in epoch 2, 0 of 39 pairs"),
-        "the list emptied": (lambda: TakesTheList, "`levels[0]` was 52 and is nothing"),
+        "the list emptied": (lambda: TakesTheList, "`levels[0]` was 52 and is missing"),
         "an exit in a worker": (lambda: Exits, "ended with exit code 3"),
         "a kill in a worker": (lambda: KillsItsWorker, "killed by SIGKILL"),
         "a sleep": (lambda: Sleeps, "did not end within 6 s"),
@@ -381,11 +453,21 @@ WRONG_FIXES: WrongFixes = {
         "the first twenty": (lambda: TheFirstTwenty, "With 0 workers, 19 of 39 pairs"),
         "worn out in the third epoch": (lambda: WearsOut, "in epoch 3, 0 of 1 pairs"),
         "shorter each time it is asked": (lambda: ShrinksByAsking, "0 of 1 pairs came from 2"),
-        "emptied at its end": (lambda: EmptiesAtItsEnd, "`levels[0]` was 52 and is nothing"),
+        "emptied at its end": (lambda: EmptiesAtItsEnd, "`levels[0]` was 52 and is missing"),
         "floats in the list": (lambda: MakesFloats, "`levels[0]` was 52 and is 52.0"),
         "sorted in place": (lambda: SortsInPlace, "`levels[0]` was 52 and is 47"),
         "the later one first": (lambda: LaterFirst, "As sample 0 came (55, 52)"),
-        "no return": (lambda: ReturnsNothing, "`__getitem__` returned None. `__len__` promises 16"),
+        "no return": (lambda: ReturnsNothing, "a sample was None. `__len__` promises 16"),
         "no length": (lambda: ForgetsItsLength, "has no len()"),
+        "the levels in a class attribute": (lambda: InAClass, "As sample 0 came (31, 33), which"),
+        "the levels in a global": (lambda: InAGlobal, "As sample 0 came (31, 33), which is not"),
+        "one slice too short": (lambda: OneSlice, "As sample 16 came [47], which is not two num"),
+        "the index as well": (lambda: WithItsIndex, "As sample 0 came (0, 52, 55), which is not"),
+        "text": (lambda: AsText, "As sample 0 came ('52', '55'), which is not two numbers."),
+        "a dict": (lambda: AsADict, "As sample 0 came {'level': 52, 'later': 55}, which is not"),
+        "a stream that ends early": (lambda: StreamsTooFew, "(49, 47) did not. No error says so."),
+        "a stream in each worker": (lambda: StreamsInEachWorker, "Where is the second from?"),
+        "a stream that goes too far": (lambda: StreamsTooFar, "in batches of 4, then `IndexError"),
+        "a stream in twos": (lambda: StreamsInTwos, "in another order"),
     },
 }

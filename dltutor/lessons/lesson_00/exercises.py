@@ -44,12 +44,12 @@ EXERCISES: Final = (
         grader=choice(
             "b",
             {
-                "a": "0 batches would mean that the first one fails. Look at `got`: what can be "
-                "made, up to the batch that fails, is delivered.",
+                "a": "0 batches would mean that the first one fails. Run the next cell, and "
+                "look at `got`: what can be made, up to the batch that fails, is delivered.",
                 "b": "8 batches, then the error, on every run. Without a shuffle, and with "
                 "`in_order=True` as by default, the error takes the place of its batch.",
-                "c": "9 batches would hold all 17 samples. Look at `got` again: one sample could "
-                "not be made.",
+                "c": "9 batches would hold all 17 samples. Run the next cell, and look at `got`: "
+                "one sample could not be made.",
                 "d": "The workers may finish in any order, but by default main holds back a batch "
                 "that is early. Nothing is shuffled, so the number is the same on every run.",
             },

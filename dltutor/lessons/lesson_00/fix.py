@@ -1,7 +1,7 @@
 """Grade "00.fix": every pair of neighbors arrives, once and in order, with any number of workers.
 
 The answer is run on the levels of the notebook, on a list with awkward ones, and, for many epochs
-of one dataset, on a list of only two.
+of one dataset, on a list of only two; all datasets are made before the first is run.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from itertools import pairwise, zip_longest
 from typing import Any, Final
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
+from dltutor.lessons.kit.forms import a_fixed_class, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made, theirs
 
@@ -31,6 +31,7 @@ LEVELS: Final = (52, 55, 61, 68, 72, 81, 90, 88, 79, 67, 60, 58, 56, 53, 50, 49,
 _AWKWARD: Final = (31, 33, 33, 33, 44, 31, 0, -3, 301, 1027, 70001, 33, *range(61, 33, -1))
 # Levels, workers, epochs. What changes from one epoch to the next shows soonest in two levels.
 _RUNS: Final = ((LEVELS, 2, 1), (_AWKWARD, 0, 2), ((33, 44), 0, 20), (_AWKWARD, 4, 1))
+_BATCH: Final = 4  # not the 2 of the notebook, which a stream may count on
 _TIME: Final = 6  # seconds for making a dataset, and again for all its epochs
 
 
@@ -55,7 +56,8 @@ class Run:
         levels: The list.
         workers: How many the loader had.
         promised: What `__len__` says; None if there is none.
-        epochs: What arrived in each epoch, in order, up to the one that ended the run.
+        epochs: What arrived in each epoch, in order, up to the one that ended the run; what is no
+            pair, as text.
         ending: How the run ended.
         left: What the list holds that the answer was given, after all; 52.0 is not 52.
     """
@@ -63,7 +65,7 @@ class Run:
     levels: tuple[int, ...]
     workers: int
     promised: int | None
-    epochs: tuple[tuple[Pair, ...], ...]
+    epochs: tuple[tuple[Pair | str, ...], ...]
     ending: Ending
     left: tuple[str, ...]
 
@@ -76,21 +78,21 @@ def look(answer: Any) -> type:
 def gather(answer: type) -> tuple[Run, ...]:
     """The runs, up to the first that is not right."""
     runs: list[Run] = []
-    for levels, workers, count in _RUNS:
-        given = list(levels)
-        dataset = made(answer, given, call=f"{answer.__name__}(levels)", within=_TIME)
+    lists = [[*levels] for levels, *_ in _RUNS]
+    datasets = [made(answer, given, call="Pairs(levels)", within=_TIME) for given in lists]
+    for (levels, workers, count), given in zip(_RUNS, lists, strict=True):
+        dataset = datasets.pop(0)
         with theirs():
             promised = len(dataset) if hasattr(dataset, "__len__") else None
-        epochs: list[list[Pair]] = []
+        epochs: list[list[Pair | str]] = []
 
-        def collect(loader: DataLoader[Any], epochs: list[list[Pair]] = epochs) -> None:
+        def collect(loader: DataLoader[Any], epochs: list[list[Pair | str]] = epochs) -> None:
             epochs.append([])
-            for batch in loader:
-                epochs[-1] += _pairs_in(batch)
+            for batch, samples in loader:
+                epochs[-1] += _pairs_in(batch) or samples
 
-        ending = run_loader(
-            dataset, collect, workers=workers, within=_TIME, epochs=count, batch_size=2
-        )
+        how: dict[str, Any] = {"within": _TIME, "batch_size": _BATCH, "collate_fn": _collate}
+        ending = run_loader(dataset, collect, workers=workers, epochs=count, **how)
         del dataset
         gc.collect()  # its last chance to change the list
         arrived, left = tuple(map(tuple, epochs)), tuple(map(repr, given))
@@ -100,16 +102,17 @@ def gather(answer: type) -> tuple[Run, ...]:
     return tuple(runs)
 
 
+def _collate(samples: list[Any]) -> tuple[Any, list[str]]:
+    # A batch does not show what its samples were: two strings, or one dict.
+    return default_collate(samples), [*map(shown, samples)]
+
+
 def _pairs_in(batch: Any) -> list[Pair]:
     if isinstance(batch, torch.Tensor) and batch.dim() == 2:  # samples that were tensors
         batch = batch.unbind(1)
-    if (
-        isinstance(batch, (list, tuple))
-        and len(batch) == 2
-        and all(isinstance(part, torch.Tensor) and part.dim() == 1 for part in batch)
-    ):
-        return list(zip(*(part.tolist() for part in batch), strict=True))
-    raise TypeError("a sample must be two numbers: a level, and the level one hour later")
+    parts = batch if isinstance(batch, (list, tuple)) and len(batch) == 2 else ()
+    numbers = all(isinstance(part, torch.Tensor) and part.dim() == 1 for part in parts)
+    return list(zip(*(part.tolist() for part in parts), strict=True)) if numbers else []
 
 
 def judge(runs: tuple[Run, ...]) -> Result:
@@ -124,23 +127,23 @@ def judge(runs: tuple[Run, ...]) -> Result:
 
 
 def _judge(run: Run) -> None:
-    expected = [*pairwise(run.levels)]
+    expected: list[Pair | str] = [*pairwise(run.levels)]
     wrong = (n for n, pairs in enumerate(run.epochs) if [*pairs] != expected)
     number = next(wrong, len(run.epochs) - 1)
     pairs = run.epochs[number]
     missing = Counter(expected) - Counter(pairs)
+    loader = f"with {run.workers} workers{f', in epoch {number + 1}' if number else ''}"
     came = (
-        f"with {run.workers} workers{f', in epoch {number + 1}' if number else ''}, "
-        f"{len(expected) - missing.total()} of {len(expected)} pairs came from "
+        f"{loader}, {len(expected) - missing.total()} of {len(expected)} pairs came from "
         f"{len(run.levels)} levels"
     )
-    promise = f"`__len__` promises {run.promised} samples."
+    promise = "" if run.promised is None else f" `__len__` promises {run.promised} samples."
     if run.ending.kind == "IndexError":
-        not_yet(f"{came}, then {run.ending.error} {promise}")
+        not_yet(f"{came} in batches of {_BATCH}, then {run.ending.error}{promise}")
     if "found <class 'NoneType'>" in run.ending.message:
-        not_yet(f"{came}, then `{run.ending.kind}`: `__getitem__` returned None. {promise}")
-    ended_well(run.ending, came)
-    held = zip_longest(map(repr, run.levels), run.left, fillvalue="nothing")
+        not_yet(f"{came}, then `{run.ending.kind}`: a sample was None.{promise}")
+    ended_well(run.ending, loader)
+    held = zip_longest(map(repr, run.levels), run.left, fillvalue="missing")
     for place, (was, now) in enumerate(held):
         if was != now:
             not_yet(
@@ -149,21 +152,17 @@ def _judge(run: Run) -> None:
             )
     for place, pair in enumerate(pairs):
         if pair not in expected:
-            not_yet(
-                f"{came}. As sample {place} came {pair}, which is not a level and the one an hour "
-                "later. Where is it from?"
-            )
+            neighbors = "a level and the one an hour later. Where is it from?"
+            due = "two numbers." if isinstance(pair, str) else neighbors
+            not_yet(f"{came}. As sample {place} came {pair}, which is not {due}")
     for pair in Counter(pairs) - Counter(expected):
-        not_yet(f"{came}. And {pair} came once too often. Which index brought it?")
+        not_yet(f"{came}. And {pair} came once too often. Where is the second from?")
     for pair in missing:
-        not_yet(f"{came}. {pair} did not. No error says so: {promise}")
+        not_yet(f"{came}. {pair} did not. No error says so.{promise}")
     if [*pairs] != expected:
-        not_yet(f"{came}. But they came in another order than they were measured.")
+        not_yet(f"{came}. But in batches of {_BATCH} they came in another order than measured.")
     if run.promised not in (None, len(pairs)):
-        not_yet(
-            f"{came}. But {promise} The epoch ended early and without an error: a loader takes "
-            "StopIteration for its end."
-        )
+        not_yet(f"{came}. But{promise} A loader takes StopIteration for the end of an epoch.")
 
 
 GRADER: Final = Grader(
