@@ -219,6 +219,19 @@ class LastSixteen(Recordings):
         return super().load(index)
 
 
+class OnlyWithoutWorkers(CachedRecordings):
+    def load(self, index: int) -> np.ndarray:
+        if get_worker_info() is not None:
+            return Recordings.load(self, index)
+        return super().load(index)  # one process, so one cache
+
+
+class AQuarterOfTheArchive(Recordings):
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        super().__init__(paths)
+        self.load = lru_cache(maxsize=len(paths) // 4)(super().load)  # type: ignore[method-assign]
+
+
 class EveryThird(CachedRecordings):
     def load(self, index: int) -> np.ndarray:
         return super().load(index) if index % 3 == 0 else Recordings.load(self, index)
@@ -501,6 +514,20 @@ def remembers_the_images(model: Any, loader: Any) -> Any:
     return _validated(model, loader)
 
 
+def keeps_the_labels(model: Any, loader: Any) -> Any:
+    seen = []
+    found = []
+    for images, labels in loader:
+        found.append(_hardest(model, images, labels))
+        seen.append(labels)  # for a confusion matrix
+    return _both(found)
+
+
+def a_mean_of_text(model: Any, loader: Any) -> Any:
+    mean, hardest = _validated(model, loader)
+    return f"{mean}", hardest
+
+
 def takes_the_workers_away(model: Any, loader: Any) -> Any:
     loader.num_workers, loader.prefetch_factor = 0, None
     return _validated(model, loader)
@@ -723,18 +750,17 @@ WRONG_FIXES: WrongFixes = {
         "a shared tensor": (lambda: InASharedMapping, "in main. That is fine where"),
         "an empty archive": (lambda: RemovesWhatItHasRead, "64 of the 64 files of the archive"),
         "an archive written anew": (lambda: DecodesInPlace, "files of the archive were changed"),
-        "a descriptor for each": (
-            lambda: OpensAndForgets,
-            "descriptors, threads and processes pile",
-        ),
-        "a thread for each": (lambda: AThreadForEach, "descriptors, threads and processes pile"),
+        "a descriptor for each": (lambda: OpensAndForgets, "descriptors pile up"),
+        "a thread for each": (lambda: AThreadForEach, "threads and processes pile up"),
         "a Python number": (lambda: APythonNumber, "batch is `torch.float64, (4,)`"),
         "double precision": (lambda: InDoublePrecision, "batch is `torch.float64, (4,)`"),
         "an object": (lambda: BoundedRecordings(()), "not an object of it"),
         "a function": (lambda: validate, "the check takes a class"),
         "an anonymous mapping": (lambda: InAnAnonymousMapping, "that processes share. What lies"),
         "torch.save to shared memory": (saved_by_torch, "MB of shared memory are new"),
-        "a process for each": (lambda: AProcessForEach, "descriptors, threads and processes pile"),
+        "a process for each": (lambda: AProcessForEach, "threads and processes pile up"),
+        "a cache without workers": (lambda: OnlyWithoutWorkers, "without workers, main grew by"),
+        "a quarter of them kept": (lambda: AQuarterOfTheArchive, "does the bound grow with them"),
     },
     "10.transfer": {
         "clone() alone": (lambda: copies_the_scans, "the graphs of 15 others were alive"),
@@ -756,7 +782,7 @@ WRONG_FIXES: WrongFixes = {
         "a copy of each batch": (lambda: copies_the_batch, "MB of tensors were alive"),
         "a list of all images": (lambda: remembers_the_images, "MB of tensors were alive"),
         "the loader's workers": (lambda: takes_the_workers_away, "fewer than 16 batches from"),
-        "doubles": (lambda: scans_of_doubles, "0 of 16 hardest scans come back"),
+        "doubles": (lambda: scans_of_doubles, "the first is (torch.float64, (3, 64, 64))"),
         "a model of doubles": (lambda: makes_it_double, "are not what they were"),
         "a hook": (lambda: leaves_a_hook, "settings, hooks or parts"),
         "swapped": (lambda: swapped, "something else than the mean loss and the scans"),
@@ -765,6 +791,8 @@ WRONG_FIXES: WrongFixes = {
             lambda: in_a_list,
             "something else than the mean loss and the scans",
         ),
+        "all labels": (lambda: keeps_the_labels, "keeps a view of the others"),
+        "the mean as text": (lambda: a_mean_of_text, "something else than the mean loss"),
         "a batch too few": (lambda: a_batch_too_few, "fewer than 16 batches from the `loader`"),
     },
 }

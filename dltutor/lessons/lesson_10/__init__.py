@@ -6,7 +6,6 @@ from dltutor.failures.growing_cache import Recordings
 from dltutor.lessons.kit.sources import show_source
 from dltutor.lessons.lesson_10.material import (
     Collecting,
-    TrimmedJobD,
     freeze,
     make_jobs,
     what_grew,
@@ -17,7 +16,6 @@ from dltutor.lessons.lesson_10.transfer import make_model, scans_loader
 __all__ = [
     "Collecting",
     "Recordings",
-    "TrimmedJobD",
     "draw_growth",
     "freeze",
     "growing_cache",

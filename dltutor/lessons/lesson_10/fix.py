@@ -33,27 +33,23 @@ from dltutor.system import processes
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB
 
-EPOCHS: Final = 3
-LIMIT: Final = 24  # MB that anything may grow by: 16 recordings, and what a worker needs anyway
-_PILE: Final = 64  # descriptors and threads that may come, of all processes together
-_RECORDINGS: Final = 64
-_LENGTH: Final = 300_000  # numbers in each
+RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # workers, recordings, epochs
+_LENGTH: Final = 300_000  # numbers in each recording
 _EACH: Final = _LENGTH * 4 / MB  # MB of one in memory
-_MAKING, _WITHIN, _BRIEFLY = 8, 20, 6  # seconds for the dataset, three epochs, one epoch
+_MAKING, _EPOCH = 6, 7  # seconds for the dataset, an epoch
 _READ_EVERY: Final = 4  # batches
 _IN_MEMORY: Final = ("/dev/shm/", "/memfd:")
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a dataset did in its runs.
+    """What a dataset did in its runs; the last is the first that something was wrong with.
 
     Args:
         ends: Of each run, by its number of workers.
         epochs: What each epoch of each run brought, likewise, in the order of the files.
         expected: The right samples, in the same order.
-        grew: Each key of `_GREW` -> by how many MB, and "pile" by how many descriptors, threads
-            and processes, in the run with two workers.
+        grew: By how much each of `_TOO_MUCH` grew in the last run.
         odd: A batch of another kind than the given class's, in words, or nothing.
         changed: Recordings that are not the files that they were.
     """
@@ -67,20 +63,18 @@ class Ran:
 
 
 def gather(answer: Any) -> Ran:
-    """Three epochs by two workers, and one by none and by four, over other recordings."""
+    """Three epochs by two workers; then one by none and by four, over a larger archive.
+
+    What is bounded by a share of the archive shows in the larger one.
+    """
     folder, random = tempfile.mkdtemp(), np.random.default_rng(10)
-    numbers = random.integers(-400, 400, _LENGTH, dtype=np.int16)
-    paths = tuple(str(Path(folder, f"{number:03}.npy")) for number in range(_RECORDINGS))
+    numbers = random.integers(-200, 200, _LENGTH, dtype=np.int16)
+    paths = tuple(str(Path(folder, f"{number:03}.npy")) for number in range(RUNS[-1][1]))
     for loudness, path in enumerate(paths, start=1):
         np.save(path, loudness * numbers)
     expected = [float(np.abs(np.load(path).astype(np.float32)).mean()) for path in paths]
     archive = contents(Path(folder))
-    growth, ends, brought = _Growth(), dict[int, Ending](), dict[int, list[list[float]]]()
-    odd: list[str] = []
-    dataset = made(answer, paths, call=f"{answer.__name__}(paths)", within=_MAKING)
-    growth.begin()
-    with theirs():
-        order = [*range(len(dataset))]
+    ends, brought, odd = dict[int, Ending](), dict[int, list[list[float]]](), list[str]()
 
     def epoch(loader: DataLoader[Any]) -> None:
         shuffle(order)
@@ -91,28 +85,32 @@ def gather(answer: Any) -> Ran:
                 odd.append(f"{batch.dtype}, {tuple(batch.shape)}" if tensor else shown(batch))
                 return
             came.extend(batch.tolist())
-            if loader.num_workers == 2 and number % _READ_EVERY == 0:
+            if number % _READ_EVERY == 0:
                 growth.read()
         if len(came) == len(order):
             came = [value for _, value in sorted(zip(order, came, strict=True))]
         brought[loader.num_workers].append(came)
 
-    for workers in (2, 0, 4):
-        brought[workers] = []
+    for workers, files, epochs in RUNS:
+        growth, brought[workers] = _Growth(workers), []
+        dataset = made(answer, paths[:files], call=f"{answer.__name__}(paths)", within=_MAKING)
+        growth.begin()
+        with theirs():
+            order = [*range(len(dataset))]
         ends[workers] = run_loader(
             dataset,
             epoch,
             workers=workers,
-            within=_WITHIN if workers == 2 else _BRIEFLY,
-            epochs=EPOCHS if workers == 2 else 1,
+            within=_EPOCH * epochs,
+            epochs=epochs,
             batch_size=4,
             sampler=order,
             persistent_workers=workers > 0,
             worker_init_fn=growth.note_start,
         )
-        if odd or ends[workers].end != "finished" or max(growth.most.values()) > LIMIT:
+        gone = sum(path in archive for path in changed(archive, Path(folder)))
+        if gone or odd or ends[workers].end != "finished" or _too_much(growth.most):
             break
-    gone = sum(path in archive for path in changed(archive, Path(folder)))
     return Ran(ends, brought, expected, growth.most, "".join(odd[:1]), gone)
 
 
@@ -122,18 +120,18 @@ class _Growth:
     A worker's growth counts from before its first sample, all else's from before the dataset.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int) -> None:
         gc.collect()
         # Or workers grow by what this process has freed, whatever they keep: cause D.
         heap_growth.return_freed_memory(0)
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
             libc.malloc_trim(0)
         gc.freeze()  # a later collection would copy what main shares with the kernel
-        # MB of each worker before its first sample.
-        self.starts = torch.zeros(4).share_memory_()
+        self.main = "main" if workers else "alone"
+        self.starts = torch.zeros(4).share_memory_()  # MB of each worker before its first sample
         self.mapped = torch.zeros(1).share_memory_()  # MB, of files in memory
         sys.addaudithook(self._note_mapping)
-        self.others: set[int] = set()
+        self.others = _children()
         self.files = set(_files([os.getpid()]))
         self.written = _written([os.getpid()])
         self.first = self._sizes()
@@ -167,14 +165,15 @@ class _Growth:
         # Other programs make files, too: at most what these processes wrote or mapped is theirs.
         made = (_written(every) - self.written) / MB + float(self.mapped)
         sizes = {
-            "main": _held([os.getpid()]),
+            self.main: _held([os.getpid()]),
             "others": _held(others),
             "shared": max(_held(every, "Pss_Shmem"), min(new, made)),
         }
         if workers:
             self.first["worker"] = float(self.starts.sum()) / len(workers)
             sizes["worker"] = _held(workers) / len(workers)
-            sizes["pile"] = sum(map(_pile, every))
+            sizes["descriptors"] = _entries("fd", every)
+            sizes["threads"] = _entries("task", every)
         return sizes
 
 
@@ -195,10 +194,8 @@ def _written(pids: Iterable[int]) -> int:
     return total
 
 
-def _pile(pid: int) -> int:
-    with suppress(OSError):
-        return sum(len(os.listdir(f"/proc/{pid}/{kind}")) for kind in ("fd", "task"))
-    return 0
+def _entries(kind: str, pids: Iterable[int]) -> int:
+    return sum(1 for pid in pids for _ in Path(f"/proc/{pid}/{kind}").glob("*"))
 
 
 def _files(pids: Iterable[int]) -> dict[int, float]:
@@ -215,71 +212,76 @@ def _files(pids: Iterable[int]) -> dict[int, float]:
     return sizes
 
 
-_GREW: Final = {
-    "main": "making your dataset took {mb} in main. That is fine where the archive fits into "
-    "memory, since forked workers share it; this one does not.",
-    "shared": "{mb} of shared memory are new: files in `/dev/shm`, a `memfd`, or a mapping that "
-    "processes share. What lies there lies in memory. What bounds it?",
-    "worker": "each worker grew by {mb} in three epochs, as much as {recordings} recordings (there "
-    "are 64). Who still refers to a recording when its sample is done, and what bounds their "
-    "number?",
-    "others": "the workers stay small, and what else your code started grew by {mb}. The "
-    "recordings have moved to another process. What bounds them there?",
+_BOUND: Final = "as much as {recordings} recordings (there are {files}). Who still refers to them, "
+# What -> how much of it may come (MB: 16 recordings, and what a worker needs anyway), and the text.
+_TOO_MUCH: Final = {
+    "threads": (64, "{grown} threads and processes pile up. Who joins or ends them?"),
+    "descriptors": (64, "{grown} descriptors pile up. Who closes them?"),
+    "main": (
+        24,
+        "making your dataset took {grown} MB in main. That is fine where the archive fits into "
+        "memory, since forked workers share it; this one does not.",
+    ),
+    "alone": (24, "main grew by {grown} MB, " + _BOUND + "and does the bound grow with them?"),
+    "shared": (
+        24,
+        "{grown} MB of shared memory are new: files in `/dev/shm`, a `memfd`, or a mapping that "
+        "processes share. What lies there lies in memory. What bounds it?",
+    ),
+    "worker": (24, "each worker grew by {grown} MB, " + _BOUND + "and what bounds their number?"),
+    "others": (
+        24,
+        "the workers stay small, and what else your code started grew by {grown} MB. The "
+        "recordings have moved to another process. What bounds them there?",
+    ),
 }
+
+
+def _too_much(grew: dict[str, float]) -> str:
+    return next((what for what, (most, _) in _TOO_MUCH.items() if grew.get(what, 0) > most), "")
 
 
 def judge(ran: Ran) -> Result:
     """Correct if all samples came, from any number of workers, and nothing grew."""
     if ran.changed:
         not_yet(
-            f"{ran.changed} of the {_RECORDINGS} files of the archive were changed or removed. "
-            "Others read them, too."
+            f"{ran.changed} files of the archive were changed or removed. Others read them, too."
         )
     if ran.odd:
         not_yet(
             f"a batch is `{ran.odd}`. With the class above, a batch of four is `torch.float32, "
             "(4,)`. What does `__getitem__` return?"
         )
-    for workers, end in ran.ends.items():
+    for workers, files, _ in RUNS[: len(ran.ends)]:
         ended_well(
-            end,
+            ran.ends[workers],
             where(workers),
             hung="What keeps your class there?",
             died="Which of your lines ends a process?",
         )
+        right = ran.expected[:files]
         for came in ran.epochs[workers]:
-            _every_sample_came(came, ran.expected, where(workers))
-    if ran.grew["pile"] > _PILE:
-        not_yet(
-            f"{ran.grew['pile']:.0f} descriptors, threads and processes pile up in three epochs. "
-            "Who closes, joins or ends them?"
-        )
-    for what, text in _GREW.items():
-        mb = ran.grew[what]
-        if mb > LIMIT:
-            not_yet(text.format(mb=f"{mb:.0f} MB", recordings=f"{mb / _EACH:.0f}"))
+            if len(came) != files:
+                not_yet(f"{where(workers)}, {len(came)} of {files} samples came in an epoch.")
+            if wrong := int((~np.isclose(came, right, rtol=1e-4)).sum()):
+                not_yet(
+                    f"{where(workers)}, {wrong} of {files} samples are not the loudness of their "
+                    "recording. What does `__getitem__` return for each index?"
+                )
+    if what := _too_much(ran.grew):
+        grown, text = ran.grew[what], _TOO_MUCH[what][1]
+        said = text.format(grown=f"{grown:.0f}", recordings=f"{grown / _EACH:.0f}", files=files)
+        not_yet(f"{where(workers)}, {said}")
     return correct(
-        f"All {_RECORDINGS} samples are right in each of {EPOCHS} epochs with two workers, without "
-        f"workers, and with four. No worker grew by more than {LIMIT} MB, and nothing else did."
+        "All samples are right: three epochs of 64 recordings with two workers, one of 128 without "
+        "workers, and one with four. No worker grew by more than 24 MB, nor did anything else."
     )
-
-
-def _every_sample_came(came: list[float], expected: list[float], where: str) -> None:
-    if len(came) != len(expected):
-        not_yet(f"{where}, {len(came)} of {len(expected)} samples came in an epoch.")
-    wrong = int((~np.isclose(came, expected, rtol=1e-4)).sum())
-    if wrong:
-        not_yet(
-            f"{where}, {wrong} of {len(expected)} samples are not the loudness of their recording. "
-            "What does `__getitem__` return for each index?"
-        )
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=CachedRecordings),
-    runs=f"{EPOCHS} epochs of {_RECORDINGS} fresh recordings with two workers, one without and one "
-    "with four",
-    at_most=_MAKING + _WITHIN + 2 * _BRIEFLY + 4,
+    runs="3 epochs of 64 fresh recordings with two workers; one of 128 without, and one with four",
+    at_most=sum(_MAKING + _EPOCH * epochs for _, _, epochs in RUNS) + 4,
 )

@@ -70,6 +70,7 @@ class Validated:
         end: How it ended.
         graphs: Of how many batches a graph was alive, with the last, and after the return.
         kept: MB of all tensors that are alive in this process, likewise.
+        pieces: How many tensors of batches a view keeps, likewise: images, or labels.
         wrong: What is wrong with the result, in a sentence, or nothing.
         harm: What of the model is not as before, likewise.
     """
@@ -77,6 +78,7 @@ class Validated:
     end: Ending
     graphs: tuple[float, ...] = ()
     kept: tuple[float, ...] = ()
+    pieces: tuple[float, ...] = ()
     wrong: str = ""
     harm: str = ""
 
@@ -91,7 +93,7 @@ class _Watched(DataLoader[Any]):
     """A loader that notes what is alive when its second batch is asked for, and its last."""
 
     saved: WeakSet[_Saved]
-    notes: list[tuple[int, float]]
+    notes: list[tuple[int, float, int]]
 
     def __iter__(self) -> Any:
         batches = super().__iter__()
@@ -101,7 +103,7 @@ class _Watched(DataLoader[Any]):
             yield next(batches)  # no name here keeps it
 
     def note(self) -> None:
-        self.notes.append((len(self.saved), _alive()))
+        self.notes.append((len(self.saved), *_alive()))
 
     def pack(self, tensor: torch.Tensor) -> _Saved:
         saved = _Saved(tensor)
@@ -109,11 +111,12 @@ class _Watched(DataLoader[Any]):
         return saved
 
 
-def _alive() -> float:
-    # MB of the tensors made since `gc.freeze()`, a view with all that it keeps.
+def _alive() -> tuple[float, int]:
+    # MB of the tensors made since `gc.freeze()`, a view with all that it keeps, and how many of
+    # these storages came from a worker.
     tensors = (each for each in gc.get_objects() if type(each) is torch.Tensor)
-    storages = {each.untyped_storage().data_ptr(): each.untyped_storage() for each in tensors}
-    return sum(storage.nbytes() for storage in storages.values()) / MB
+    every = {each.untyped_storage().data_ptr(): each.untyped_storage() for each in tensors}.values()
+    return sum(each.nbytes() for each in every) / MB, sum(each.is_shared() for each in every)
 
 
 def _state(model: nn.Module) -> dict[str, Any]:
@@ -144,23 +147,29 @@ def gather(answer: Any) -> Validated:
     seen = observe(watched, consume=run, deadline=_WITHIN)
     if seen.end != "finished" or len(watched.notes) < 3 or watched.num_workers != 2:
         return Validated(ending(seen))
-    (one, _), *_, last, left = watched.notes
-    graphs, kept = zip(last, left, strict=True)
+    (one, *_), *_, last, left = watched.notes
+    graphs, kept, pieces = zip(last, left, strict=True)
     each = tuple(count / max(one, 1) for count in graphs)
-    return Validated(ending(seen), each, kept, _wrong(seen.result), _harm(model, before, state))
+    wrong, harm = _wrong(seen.result), _harm(model, before, state)
+    return Validated(ending(seen), each, kept, pieces, wrong, harm)
 
 
 def _wrong(result: Any) -> str:
-    try:
-        mean, hardest = result
-        mean, scans = float(mean.detach() if torch.is_tensor(mean) else mean), list(hardest)
-    except (TypeError, ValueError, RuntimeError):
-        return "your function returns something else than the mean loss and the scans."
     with torch.no_grad():
+        try:
+            mean, scans = result
+            mean, scans = float(mean + 0.0), list(scans)  # no text, no list
+        except (TypeError, ValueError, RuntimeError):
+            return "your function returns something else than the mean loss and the scans."
         right_mean, right = validate(make_model(), DataLoader(Scans(_SEED), _BATCH))
     same = sum(map(_same, scans, right))
     if same != len(right) or len(scans) != len(right):
-        return f"{same} of {len(right)} hardest scans come back as the tensors they were."
+        first = scans[0] if scans else None
+        kind = getattr(first, "dtype", type(first).__name__), tuple(getattr(first, "shape", ()))
+        return (
+            f"{same} of {len(right)} hardest scans come back as the tensors they were. You return "
+            f"{len(scans)}; the first is {shown(kind)}."
+        )
     close = abs(mean - float(right_mean)) < 1e-3
     return "" if close else f"the mean loss is {shown(mean)} and should be {right_mean:.4f}."
 
@@ -196,7 +205,7 @@ def judge(seen: Validated) -> Result:
         )
     if seen.wrong:
         not_yet(seen.wrong)
-    (graphs, left_graphs), (kept, left) = seen.graphs, seen.kept
+    (graphs, left_graphs), (kept, left), pieces = seen.graphs, seen.kept, seen.pieces[0]
     if graphs > _FEW:
         not_yet(
             f"when the last batch came, the graphs of {graphs:.0f} others were alive, with all "
@@ -206,6 +215,11 @@ def judge(seen: Validated) -> Result:
         not_yet(
             f"when the last batch came, {kept:.0f} MB of tensors were alive, {_MB:.1f} for each "
             "batch, and no graph holds them. What of a batch do you keep, and what does that keep?"
+        )
+    if pieces > 2 * _FEW:
+        not_yet(
+            f"when the last batch came, {pieces} tensors of batches were alive in shared memory, "
+            "and a batch has two. Who keeps a view of the others, however small?"
         )
     if left_graphs:
         not_yet(
@@ -220,8 +234,8 @@ def judge(seen: Validated) -> Result:
     if seen.harm:
         not_yet(f"nothing is kept. But {seen.harm}")
     return correct(
-        f"{_BATCHES} batches went by, and none was kept: no graph, no view, no copy. The "
-        "mean loss and the hardest scans are right, and the model is as it was."
+        "None of the batches was kept when the last came: no graph, no view, no copy. The mean "
+        "loss and the hardest scans are right, and the model is as it was."
     )
 
 
