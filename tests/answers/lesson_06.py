@@ -43,7 +43,6 @@ class MyRecords(Dataset):
 """
 
 CLIPS = """\
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -59,12 +58,12 @@ class MyClips(Dataset):
         return clip / clip.abs().max()
 
     def noise(self, clip, index):
-        generator = torch.Generator().manual_seed(self.seed * len(self) + index)
-        return torch.randn(clip.shape, generator=generator)
+        g = torch.Generator().manual_seed(10_000 * self.seed + index)
+        return 0.1 * torch.randn(clip.shape, generator=g)
 
     def __getitem__(self, index):
         clip = self.clips[index]
-        return self.scale(clip + 0.1 * self.noise(clip, index))
+        return self.scale(clip + self.noise(clip, index))
 """
 
 OPEN = 'open(self.path, "rb")'
@@ -73,9 +72,11 @@ LAZY = f"        if self.handle is None:\n            self.handle = {OPEN}\n"
 READ = "        return self.read(self.handle, index)\n"
 STATE = '\n    def __getstate__(self):\n        return {**vars(self), "handle": None}\n'
 LOADED = "        self.clips, self.seed = torch.load(path), seed\n"
-GENERATOR = "        generator = torch.Generator().manual_seed(self.seed * len(self) + index)\n"
+GENERATOR = "        g = torch.Generator().manual_seed(10_000 * self.seed + index)\n"
 SCALE = "        return clip / clip.abs().max()\n"
-KEPT = LOADED + "        self.generator = torch.Generator().manual_seed(seed)\n"
+KEPT = LOADED + "        self.generator = torch.Generator().manual_seed(10_000 * seed)\n"
+RESEEDED = GENERATOR.replace("torch.Generator()", "self.generator")
+NO_RECIPE = "samples are not the clip with the task's noise, scaled"
 STATES = """
     def __getstate__(self):
         return {**vars(self), "generator": %s}
@@ -121,20 +122,14 @@ def typed_into_a_cell() -> Any:
     return type("MyRecords", (MyRecords,), {"__module__": "__main__"})
 
 
-def kept_generator(state: str = "") -> Path:
+def kept_generator(state: str = "", generator: str = "        g = self.generator\n") -> Path:
     """The noise of one generator that the dataset keeps."""
-    return clips(
-        (LOADED, KEPT),
-        (GENERATOR, ""),
-        ("generator=generator", "generator=self.generator"),
-        (SCALE, SCALE + state),
-    )
+    return clips((LOADED, KEPT), (GENERATOR, generator), (SCALE, SCALE + state))
 
 
-def seeded(entropy: str) -> Path:
-    """The noise of a generator for each sample, seeded with these numbers."""
-    number = f"int(np.random.SeedSequence({entropy}).generate_state(1)[0])"
-    return clips(("self.seed * len(self) + index", number))
+def seeded(number: str) -> Path:
+    """The noise of a generator for each sample, with this number as its seed."""
+    return clips(("10_000 * self.seed + index", number))
 
 
 def starter(cell: str) -> Path:
@@ -214,16 +209,20 @@ RESTORING = (
 FROM_FILE = (
     "torch.from_file(str(self.path), shared=False, size=self.count * SIZE, dtype=torch.uint8)"
 )
+COPIED = (
+    "        if self.handle is None:\n            import shutil\n"
+    "            copy = shutil.copy(self.path, f'{self.path}.{os.getpid()}')\n"
+    "            self.handle = open(copy, 'rb')\n"
+)
 FROM_MAP = (
     f"        return {PREAD}\n",
     "        return handle[index * SIZE : (index + 1) * SIZE].long()\n",
 )
 NOISE_IN_INIT = (
     LOADED,
-    LOADED + "        generator = torch.Generator().manual_seed(seed)\n"
-    "        self.noises = torch.randn(self.clips.shape, generator=generator)\n",
+    LOADED + "        self.noises = [self.noise(clip, n) for n, clip in enumerate(self.clips)]\n",
 )
-RANDN = "torch.randn(clip.shape, generator=generator)"
+RANDN = "torch.randn(clip.shape, generator=g)"
 
 RIGHT_ANSWERS: RightAnswers = {
     "06.diagnose": {
@@ -235,6 +234,7 @@ RIGHT_ANSWERS: RightAnswers = {
     "06.fix": {
         "opened late": records,
         "opened in each process": lambda: records(PID, NEW_PROCESS),
+        "opened by the path": lambda: records((OPEN, 'self.path.open("rb")')),
         "opened in each process, seek and read": lambda: records(PID, NEW_PROCESS, BY_SEEK),
         "opened on arrival": lambda: records(OPENS_AT_ONCE, NEVER_OPENS, (STATE, STATE + REOPENS)),
         "rebuilt": lambda: records(
@@ -286,12 +286,22 @@ RIGHT_ANSWERS: RightAnswers = {
     "06.transfer": {
         "a generator for each sample": clips,
         "all noise made in __init__": lambda: clips(
-            NOISE_IN_INIT, ("self.noise(clip, index)", "self.noises[index]")
+            NOISE_IN_INIT, ("clip + self.noise(clip, index)", "clip + self.noises[index]")
         ),
-        "the number of clips is in the seed": lambda: seeded("[self.seed, index, len(self)]"),
-        "numpy's generator for each sample": lambda: clips(
-            (GENERATOR, "        rng = np.random.default_rng([self.seed, index])\n"),
-            (RANDN, "torch.from_numpy(rng.normal(size=clip.shape)).float()"),
+        "a generator for each process, seeded for each sample": lambda: kept_generator(
+            STATES % ("None", "pass"), RESEEDED
+        ),
+        "torch's global numbers, put back": lambda: clips(
+            (
+                GENERATOR,
+                "        with torch.random.fork_rng():\n"
+                "            torch.manual_seed(10_000 * self.seed + index)\n"
+                "            return 0.1 * torch.randn(clip.shape)\n",
+            ),
+            (f"        return 0.1 * {RANDN}\n", ""),
+        ),
+        "rounded elsewhere": lambda: clips(
+            (SCALE, "        return clip * (1 / clip.abs().max())\n")
         ),
     },
 }
@@ -332,11 +342,6 @@ OTHER_OUTCOMES: OtherOutcomes = {
         ),
     },
     "06.transfer": {
-        "the same noise, louder with the index": (
-            lambda: clips((" + index", ""), (RANDN, f"(index + 1) * {RANDN}")),
-            "Not yet",
-            "a standard deviation of",
-        ),
         "its state is sent": (
             lambda: kept_generator(
                 STATES
@@ -345,29 +350,15 @@ OTHER_OUTCOMES: OtherOutcomes = {
             "Not yet",
             "unable to resize file",
         ),
-        "numpy's generator": (
-            lambda: clips(
-                (LOADED, LOADED + "        self.rng = np.random.default_rng(seed)\n"),
-                (GENERATOR, ""),
-                (
-                    "torch.randn(clip.shape, generator=generator)",
-                    "torch.from_numpy(self.rng.normal(size=clip.shape)).float()",
-                ),
-            ),
-            "Not yet",
-            "something that they are made of changes while you read",
-        ),
         "in place": (
-            lambda: clips(
-                ("clip + 0.1 * self.noise(clip, index)", "clip.add_(0.1 * self.noise(clip, index))")
-            ),
+            lambda: clips(("clip + self.noise(clip, index)", "clip.add_(self.noise(clip, index))")),
             "Not yet",
-            "something that they are made of changes while you read",
+            "What changes while you read, or is different",
         ),
         "torch.manual_seed in __getitem__": (
             lambda: clips(
-                (GENERATOR, "        torch.manual_seed(self.seed * len(self) + index)\n"),
-                (", generator=generator", ""),
+                (GENERATOR, GENERATOR.replace("g = torch.Generator()", "torch")),
+                (", generator=g", ""),
             ),
             "Not yet",
             "changed the global random numbers of torch",
@@ -400,6 +391,7 @@ WRONG_FIXES: WrongFixes = {
         "without its beginning": (lambda: "cache.turn", "`Tiles` has no `cache`"),
         "a name that is not there": (lambda: "reader.handle", "`Reader` has no `handle`"),
         "no text": (lambda: 3, "got 3"),
+        "a letter": (lambda: "a", "There is no `tiles.a`"),
     },
     "06.fix": {
         "num_workers=0": (
@@ -497,7 +489,7 @@ WRONG_FIXES: WrongFixes = {
             lambda: records(
                 (STATE, f"{STATE}\n    def __del__(self):\n        os.unlink(self.path)\n")
             ),
-            "The file of records is gone, or was written to",
+            "files are new, gone or no longer the same: `one.bin`",
         ),
         "writes to the file": (
             lambda: records(
@@ -507,7 +499,29 @@ WRONG_FIXES: WrongFixes = {
                     f"            file.write(bytes(SIZE))\n{READ}",
                 )
             ),
-            "The file of records is gone, or was written to",
+            "files are new, gone or no longer the same: `one.bin`",
+        ),
+        "copies the file beside it": (
+            lambda: records((LAZY, COPIED)),
+            "files are new, gone or no longer the same: `one.bin.",
+        ),
+        "64 handles, opened in main, one for each worker": (
+            lambda: records(
+                (OPENED, f"        self.handles = [{OPEN} for _ in range(64)]\n"),
+                (
+                    LAZY + READ,
+                    "        info = torch.utils.data.get_worker_info()\n"
+                    "        handle = self.handles[info.id + 1 if info else 0]\n"
+                    + READ.replace("self.handle", "handle"),
+                ),
+                (
+                    STATE,
+                    "\n    def __reduce__(self):\n"
+                    "        return MyRecords, (self.path, self.count)\n",
+                ),
+                BY_SEEK,
+            ),
+            "moved the read position of the file that main has open",
         ),
         "ends main at import": (
             lambda: records(("SIZE = 8", "os._exit(3)\nSIZE = 8")),
@@ -599,56 +613,54 @@ WRONG_FIXES: WrongFixes = {
             "It is in `scale_by`",
         ),
         "the generator stays": (kept_generator, "unable to resize file"),
+        "the generator stays, seeded for each sample": (
+            lambda: kept_generator(generator=RESEEDED),
+            "unable to resize file",
+        ),
         "made again on arrival": (
             lambda: kept_generator(STATES % ("None", "self.generator.manual_seed(self.seed)")),
-            "something that they are made of changes while you read",
+            f"23 of 24 {NO_RECIPE}",
         ),
-        "torch's global numbers": (
-            lambda: clips((GENERATOR, ""), (", generator=generator", "")),
-            "changed the global random numbers of torch",
+        "a generator of the module, made by __init__": (
+            lambda: clips(
+                ("class MyClips(Dataset):", "shared = None\n\n\nclass MyClips(Dataset):"),
+                (
+                    LOADED,
+                    f"        global shared\n        shared = torch.Generator()\n{LOADED}",
+                ),
+                (GENERATOR, GENERATOR.replace("torch.Generator()", "shared")),
+            ),
+            "With 1 worker under spawn, it ends with `AttributeError: 'NoneType' object",
         ),
-        "scaled without its noise": (
+        "other noise in workers": (
             lambda: clips(
                 (
-                    "self.scale(clip + 0.1 * self.noise(clip, index))",
-                    "(clip + 0.1 * self.noise(clip, index)) / clip.abs().max()",
+                    GENERATOR,
+                    f"{GENERATOR}        if info := torch.utils.data.get_worker_info():\n"
+                    "            g.manual_seed(10_000 * self.seed + index + info.id)\n",
                 )
             ),
-            "The loudest value of sample",
+            "Read with 2 workers under fork, from the last to the first and once more, 24 of 48",
         ),
-        "scaled to the loudest of all clips": (
-            lambda: clips((SCALE, "        return clip / self.clips.abs().max()\n")),
-            "The loudest value of sample",
+        "torch's global numbers": (
+            lambda: clips((GENERATOR, ""), (", generator=g", "")),
+            "changed the global random numbers of torch",
         ),
-        "scaled as the first": (
-            lambda: clips((SCALE, "        return clip / self.clips[0].abs().max()\n")),
-            "The loudest value of sample",
-        ),
-        "smoothed": (
+        "numpy's global numbers, started anew": (
             lambda: clips(
-                (RANDN, f"((noise := {RANDN}) + noise.roll(1)) / 2**0.5"),
+                (GENERATOR, GENERATOR.replace("g = torch.Generator().manual_", "np.random.")),
+                (RANDN, "torch.from_numpy(np.random.normal(size=clip.shape)).float()"),
+                ("import torch\n", "import numpy as np\nimport torch\n"),
             ),
-            "with a correlation of 0.5",
+            "changed the global random numbers of numpy",
         ),
-        "seeded with the loudness of the clip": (
-            lambda: seeded("[self.seed, index, abs(int(1e6 * clip.double().sum()))]"),
-            "made with the same seed from other clips",
+        "random.seed at import": (
+            lambda: clips(("import torch\n", "import random\n\nrandom.seed(0)\nimport torch\n")),
+            "changed the global random numbers of Python",
         ),
-        "seeded with the first value": (
-            lambda: seeded("[self.seed, index, abs(int(1e6 * clip.double()[0]))]"),
-            "made with the same seed from other clips",
-        ),
-        "8 bits of the seed": (
-            lambda: seeded("[self.seed & 255, index]"),
-            "63 in sample 0 with seed 65547",
-        ),
-        "16 bits of the seed": (
-            lambda: seeded("[self.seed & 65535, index]"),
-            "63 in sample 0 with seed 65547",
-        ),
-        "for clips of 64 values": (
-            lambda: clips(("clip.shape", "64")),
-            "must match the size",
+        "writes over the file": (
+            lambda: clips((LOADED, LOADED + "        torch.save(0 * self.clips, path)\n")),
+            "changed the file of clips",
         ),
         "other noise in the third epoch": (
             lambda: clips(
@@ -659,153 +671,82 @@ WRONG_FIXES: WrongFixes = {
                     + GENERATOR.replace("index)", "index + 2000 * (self.read > 2 * len(self)))"),
                 ),
             ),
-            "something that they are made of changes while you read",
+            "Read in main for the first time, each sample is right",
         ),
-        "the sum of twelve": (
-            lambda: clips((RANDN, f"({RANDN.replace('randn(', 'rand(12, *')}.sum(0) - 6)")),
-            "a kurtosis of 2.9",
+        "the index first": (lambda: seeded("10_000 * index + self.seed"), NO_RECIPE),
+        "the seed alone": (lambda: seeded("10_000 * self.seed"), f"23 of 24 {NO_RECIPE}"),
+        "the index alone": (lambda: seeded("index"), f"24 of 24 {NO_RECIPE}"),
+        "the seed plus the index": (lambda: seeded("self.seed + index"), NO_RECIPE),
+        "the number of clips is in the seed": (
+            lambda: seeded("self.seed * len(self) + index"),
+            NO_RECIPE,
         ),
-        "a standard deviation of 0.098": (
-            lambda: clips(("0.1 * self", "0.098 * self")),
-            "a standard deviation of 0.098",
+        "numpy's generator for each sample": (
+            lambda: clips(
+                (GENERATOR, "        rng = np.random.default_rng(10_000 * self.seed + index)\n"),
+                (RANDN, "torch.from_numpy(rng.normal(size=clip.shape)).float()"),
+                ("import torch\n", "import numpy as np\nimport torch\n"),
+            ),
+            NO_RECIPE,
         ),
-        "no noise": (lambda: clips(("clip + 0.1 * self.noise(clip, index)", "clip")), "no noise"),
+        "one generator for all noise": (
+            lambda: clips(
+                (
+                    LOADED,
+                    KEPT + "        self.noises = 0.1 * torch.randn(\n"
+                    "            self.clips.shape, generator=self.__dict__.pop('generator')\n"
+                    "        )\n",
+                ),
+                ("clip + self.noise(clip, index)", "clip + self.noises[index]"),
+            ),
+            NO_RECIPE,
+        ),
+        "one number for each clip": (
+            lambda: clips((RANDN, "torch.randn(1, generator=g)")),
+            NO_RECIPE,
+        ),
+        "for clips of 64 values": (lambda: clips(("clip.shape", "64")), "must match the size"),
+        "uniform": (lambda: clips((RANDN, RANDN.replace("randn", "rand"))), NO_RECIPE),
+        "clamped": (lambda: clips((RANDN, RANDN + ".clamp(-1, 1)")), NO_RECIPE),
+        "a little less noise": (lambda: clips(("0.1 * torch", "0.098 * torch")), NO_RECIPE),
+        "no noise": (lambda: clips(("clip + self.noise(clip, index)", "clip")), NO_RECIPE),
+        "scaled without its noise": (
+            lambda: clips(
+                (
+                    "self.scale(clip + self.noise(clip, index))",
+                    "(clip + self.noise(clip, index)) / clip.abs().max()",
+                )
+            ),
+            "the loudest value is inf, for 1 in the starter",
+        ),
+        "scaled to the loudest of all clips": (
+            lambda: clips((SCALE, "        return clip / self.clips.abs().max()\n")),
+            NO_RECIPE,
+        ),
+        "scaled as the first": (
+            lambda: clips((SCALE, "        return clip / self.clips[0].abs().max()\n")),
+            NO_RECIPE,
+        ),
         "scaled to the highest value, not the loudest": (
             lambda: clips((SCALE, "        return clip / clip.max()\n")),
-            "The loudest value of sample",
+            NO_RECIPE,
+        ),
+        "no scaling": (lambda: clips((SCALE, "        return clip\n")), NO_RECIPE),
+        "of another type": (
+            lambda: clips((RANDN, RANDN.replace("generator=", "dtype=torch.float64, generator="))),
+            "A sample is torch.float64",
+        ),
+        "cropped": (
+            lambda: clips(("clip = self.clips[index]\n", "clip = self.clips[index][:800]\n")),
+            "A sample is torch.float32, (800,). In the starter it is torch.float32, (1000,)",
         ),
         "a wrong length": (
             lambda: clips(("return len(self.clips)", "return len(self.clips) - 1")),
             "`len(dataset)` is 23",
         ),
-        "no scaling": (
-            lambda: clips((SCALE, "        return clip\n")),
-            "The loudest value of sample",
-        ),
-        "the seed alone": (lambda: clips((" + index", "")), "63 in sample 1 with seed 11"),
-        "the seed times the index": (
-            lambda: clips(("self.seed * len(self) + index", "self.seed * index")),
-            "63 in sample 0 with seed 0",
-        ),
-        "the seed times the index, from 1": (
-            lambda: clips(("self.seed * len(self) + index", "self.seed * (index + 1)")),
-            "of noise in sample",
-        ),
-        "the index alone": (
-            lambda: clips(("self.seed * len(self) + ", "")),
-            "63 in sample 0 with seed 0",
-        ),
-        "the seed plus the index": (
-            lambda: clips(("self.seed * len(self) + ", "self.seed + ")),
-            "63 in sample 11 with seed 0",
-        ),
-        "a thousand times the seed": (
-            lambda: clips(("self.seed * len(self) + ", "1000 * self.seed + ")),
-            "63 in sample 0 with seed 1",
-        ),
-        "the index modulo 64": (
-            lambda: clips((" + index", " + index % 64")),
-            "63 in sample 64 with seed 11",
-        ),
-        "mirrored for every second clip": (
-            lambda: clips(
-                (" + index", " + index // 2"), (RANDN, RANDN + ".flip([0] * (index % 2))")
-            ),
-            "62 in sample 1 with seed 11",
-        ),
-        "one noise, rolled": (
-            lambda: clips((" + index", ""), (RANDN, f"torch.roll({RANDN}, index)")),
-            "63 numbers of noise",
-        ),
-        "a window of one noise": (
-            lambda: clips(
-                (" + index", ""),
-                (RANDN, "torch.randn(30_000, generator=generator)[index : index + clip.numel()]"),
-            ),
-            "in sample 1 with seed 11",
-        ),
-        "16 bits of a hash": (
-            lambda: clips(
-                (
-                    "self.seed * len(self) + index",
-                    "int(__import__('hashlib').sha1(b'%d-%d' % (self.seed, index))"
-                    ".hexdigest()[:4], 16)",
-                )
-            ),
-            "of noise in sample",
-        ),
-        "half of it mirrored": (
-            lambda: clips(
-                (
-                    RANDN,
-                    "torch.cat([half := torch.randn(len(clip) // 2, generator=generator), "
-                    "-half.flip(0)])",
-                )
-            ),
-            "31 in sample 0 with seed 11",
-        ),
-        "a coin for each value": (
-            lambda: clips((RANDN, RANDN + ".sign()")),
-            "63 come again",
-        ),
-        "uniform": (
-            lambda: clips((RANDN, f"(12**0.5 * ({RANDN.replace('randn', 'rand')} - 0.5))")),
-            "a kurtosis of 1.80",
-        ),
-        "a little less noise": (
-            lambda: clips(("0.1 * self", "0.09 * self")),
-            "a standard deviation of 0.090",
-        ),
-        "of another type": (
-            lambda: clips((RANDN, RANDN.replace("generator=", "dtype=torch.float64, generator="))),
-            "A sample is torch.float64",
-        ),
-        "random.seed at import": (
-            lambda: clips(("import numpy as np\n", "import random\n\nrandom.seed(0)\n")),
-            "changed the global random numbers of Python",
-        ),
-        "writes over the file": (
-            lambda: clips((LOADED, LOADED + "        torch.save(0 * self.clips, path)\n")),
-            "changed the file of clips",
-        ),
-        "one number for each clip": (
-            lambda: clips((RANDN, "torch.randn(1, generator=generator)")),
-            "of noise in sample",
-        ),
-        "two numbers for each clip": (
-            lambda: clips((RANDN, "torch.randn(2, generator=generator).repeat(clip.numel() // 2)")),
-            "of noise in sample",
-        ),
-        "much less noise": (
-            lambda: clips(("0.1 * self", "0.001 * self")),
-            "a standard deviation of 0.001",
-        ),
-        "uniform, twice as loud": (
-            lambda: clips((RANDN, RANDN.replace("randn", "rand") + " * 4")),
-            "a mean of 0.200",
-        ),
-        "seeded with the clip": (
-            lambda: clips(("+ index", "+ index + int(1e6 * clip[3])")),
-            "made with the same seed from other clips",
-        ),
-        "numpy's global numbers, started anew": (
-            lambda: clips(
-                (GENERATOR, "        np.random.seed(self.seed * len(self) + index)\n"),
-                (RANDN, "torch.from_numpy(np.random.normal(size=clip.shape)).float()"),
-            ),
-            "changed the global random numbers of numpy",
-        ),
         "num_workers=0": (
             lambda: clips(("class MyClips(Dataset)", "class MyClips(DataLoader)")),
             "keeps its workers",
-        ),
-        "cropped": (
-            lambda: clips(("clip = self.clips[index]\n", "clip = self.clips[index][:16_000]\n")),
-            "A sample is torch.float32, (16000,). In the starter it is torch.float32, (20000,)",
-        ),
-        "the seed in the upper half of 64 bits": (
-            lambda: clips(("self.seed * len(self) + index", "(self.seed << 32) + index")),
-            "torch uses the low 32 bits",
         ),
         "kills its worker": (
             lambda: clips(

@@ -27,7 +27,7 @@ def _way(answer: Any) -> str:
 def _diagnose(way: str) -> Result:
     thing: Any = Tiles()
     problem = problem_with(thing)
-    if way in problem or way in ("lock", "thread.lock"):
+    if way in ("_thread.lock", "thread.lock", "lock"):
         not_yet(f"{way!r} is the type that the message names. Which attribute has one of those?")
     for step, name in enumerate(way.split("."), start=1):
         if not hasattr(thing, name):
@@ -81,16 +81,15 @@ EXERCISES: Final = (
     ),
     Exercise(
         name="06.transfer",
-        title="Fresh noise in every worker",
+        title="The same noise in every worker",
         grader=transfer.GRADER,
         hints=(
             "There are two messages, one after the other, and each is about another attribute: the "
             "first is raised in main, the second is on stderr.",
             "A function that can be imported by its name can be pickled: put it at the top level "
             "of the file, or make it a method. For the noise, keep the seed: a number.",
-            "In `__getitem__`: `torch.Generator().manual_seed(self.seed * len(self) + index)`. No "
-            "other pair of seed and index gives that number, below the 2**32 that torch can tell "
-            "apart.",
+            "The two lines of the task go into `__getitem__`, with `self.seed`. The scaling is one "
+            "line more: `return clip / clip.abs().max()`.",
         ),
     ),
 )

@@ -24,7 +24,7 @@ from torch.utils.data import ConcatDataset
 
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import contents, theirs
+from dltutor.lessons.kit.running import changed, contents, theirs
 from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.material import SIZE, MyRecords
 from dltutor.observation.time_limits import deadline
@@ -55,7 +55,7 @@ class Evidence:
 
     length: int  # as `len` says it
     wrong: int = 0  # of what main reads first
-    kept: bool = True  # the files are there as they were
+    touched: str = ""  # files that are new, gone or no longer as they were
     problem: str = ""  # why the dataset cannot be pickled after that
     size: int = 0  # bytes of the pickle
     epochs: tuple[Epoch, ...] = ()  # up to the first that is not right
@@ -68,21 +68,23 @@ class _Files:
         self.folder = Path(tempfile.mkdtemp()) / "fresh"
         self.folder.mkdir()
         halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]
-        self.paths = [str(self.folder / name) for name in ("one.bin", "two.bin")]
+        self.paths = [self.folder / name for name in ("one.bin", "two.bin")]
         for path, half in zip(self.paths, halves, strict=True):
-            Path(path).write_bytes(half)
+            path.write_bytes(half)
         self.records = torch.tensor(list(b"".join(halves))).reshape(-1, SIZE)
         self.contents = contents(self.folder)
         self.stats = [os.stat(path) for path in self.paths]
         self.main, self.held = os.getpid(), list[int]()
         self.moved = mmap.mmap(-1, 1)  # shared with all forks
 
-    def kept(self) -> bool:
-        """Whether they are there, and nobody has written to them."""
-        return contents(self.folder) == self.contents
+    def touched(self) -> str:
+        """Which of them the answer wrote to or removed, and what it put beside them."""
+        return ", ".join(f"`{name}`" for name in changed(self.contents, self.folder))
 
     def _hold(self) -> None:
         # A second descriptor of each that this process has of them: they share a position.
+        while self.held:
+            os.close(self.held.pop())
         for descriptor in map(int, os.listdir("/dev/fd")):
             with suppress(OSError):  # the one that listed them is closed again
                 found = os.fstat(descriptor)
@@ -99,8 +101,8 @@ class _Files:
         self._hold()
         stood, elsewhere = self._positions(), self.folder.with_name("elsewhere")
 
-        def look(*_: object) -> None:
-            if os.getpid() != self.main and self._positions() != stood:
+        def look(_: object, event: str, __: object) -> None:
+            if event == "c_return" and os.getpid() != self.main and self._positions() != stood:
                 self.moved[0] = 1
                 sys.setprofile(None)
 
@@ -135,11 +137,12 @@ def gather(path: Path) -> Evidence:
         if pickled:
             with theirs():
                 pickle.loads(pickled)  # the end of a copy is not the end of the file
-        evidence = replace(evidence, problem=problem, size=len(pickled), kept=files.kept())
+        evidence = replace(evidence, problem=problem, size=len(pickled), touched=files.touched())
     judge(evidence)
     for method, workers in (("fork", 0), ("fork", 2), ("fork", 4), ("spawn", 1)):
         epoch = files.epoch(datasets, method, workers)
-        evidence = replace(evidence, epochs=(*evidence.epochs, epoch), kept=files.kept())
+        epochs, touched = (*evidence.epochs, epoch), files.touched()
+        evidence = replace(evidence, epochs=epochs, touched=touched)
         judge(evidence)  # ends here where it is not right
     return evidence
 
@@ -148,10 +151,11 @@ def judge(evidence: Evidence) -> Result:
     """Correct if the records arrive everywhere, and no process opens a file for each of them."""
     if evidence.length != _RECORDS:
         not_yet(f"the file holds {_RECORDS} records, and `len(dataset)` is {evidence.length}.")
-    if not evidence.kept:
+    if evidence.touched:
         not_yet(
-            "the file of records is gone, or was written to. Others read it as well. Which of your "
-            "lines does more than read?"
+            "in the folder of the records, files are new, gone or no longer the same: "
+            f"{evidence.touched}. Others read there as well. Which of your lines does more than "
+            "read?"
         )
     if evidence.wrong:
         _wrong("without workers", evidence.wrong, 2 * len(_FIRST))
