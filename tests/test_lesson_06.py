@@ -93,7 +93,7 @@ def test_clips_that_are_the_same_everywhere_are_correct() -> None:
         ({"length": 3}, "`len(dataset)` is 3"),
         ({"changed": "the file of clips"}, "changed the file of clips"),
         ({"wrong": (1.5, 2)}, "2 of 24 samples are not the clip with the task's noise"),
-        ({"wrong": (1.5, 2)}, "the loudest value is 1.5000, for 1 in the starter"),
+        ({"wrong": (1.5, 2)}, "the loudest value is 1.5000; in the starter it is 1"),
         ({"wrong": (1.0,), "epochs": (FREED,)}, "Does it live until the worker comes for it?"),
         ({"epochs": (KILLED,)}, "(exit code -9). What in your class ends a process?"),
         ({"epochs": (replace(GOOD, wrong=2),)}, "Read with 2 workers under fork, from the last"),

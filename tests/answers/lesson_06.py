@@ -717,7 +717,7 @@ WRONG_FIXES: WrongFixes = {
                     "(clip + self.noise(clip, index)) / clip.abs().max()",
                 )
             ),
-            "the loudest value is inf, for 1 in the starter",
+            "the loudest value is inf; in the starter it is 1",
         ),
         "scaled to the loudest of all clips": (
             lambda: clips((SCALE, "        return clip / self.clips.abs().max()\n")),

@@ -101,9 +101,9 @@ def judge(evidence: Evidence) -> Result:
     if evidence.wrong:
         not_yet(
             f"in main, {len(evidence.wrong)} of {CLIPS} samples are not the clip with the task's "
-            "noise, scaled. In the first of them, the loudest value is "
-            f"{evidence.wrong[0]:.4f}, for 1 in the starter. Which seed has the noise of each "
-            "sample, and what is scaled?"
+            "noise, scaled. (In the first of them, the loudest value is "
+            f"{evidence.wrong[0]:.4f}; in the starter it is 1.) How is the noise of each sample "
+            "seeded and drawn, and what is scaled?"
         )
     for epoch in evidence.epochs:
         if epoch.wrong:
