@@ -136,10 +136,19 @@ DEAD = Ending("worker died", 6, fates="W0 killed by SIGSEGV")
         ({"came": (("b", "d", "b"),)}, "3 samples come, and with them 2 of the 2 frames"),
         ({"quarantined": None}, "has no `quarantined`"),
         ({"quarantined": ["a"]}, "has ['a'] as `quarantined`"),
-        ({"quarantined": {"/film/a": "x"}}, "are ['/film/a']. They should be the names"),
-        ({"quarantined": dict.fromkeys("acx", "SIGSEGV")}, "are ['a', 'c', 'x']. They should"),
-        ({"quarantined": {"b": "SIGSEGV"}}, "has 1 of the 2 frames that can be decoded"),
-        ({"quarantined": {"a": "SIGSEGV"}}, "deadly files, such as `a`, here 2"),
+        ({"quarantined": {"/film/a": "x"}}, "file's name in this film: '/film/a'. The"),
+        (
+            {"quarantined": dict.fromkeys("acx", "SIGSEGV")},
+            "file's name in this film: 'x'. The deadly",
+        ),
+        (
+            {"quarantined": {"b": "SIGSEGV"}},
+            "has 1 of the 2 frames that can be decoded, one with the reason 'SIGSEGV'",
+        ),
+        (
+            {"quarantined": {"a": "SIGSEGV"}},
+            "`quarantined` lacks 'c'. The deadly files here are ['a', 'c']",
+        ),
         ({"changed": ["a"]}, "The film's folder is not as it was: `a` differs"),
     ],
 )

@@ -303,6 +303,32 @@ class WithoutSuffix(Tried):
         self.quarantined = {Path(name).stem: why for name, why in self.quarantined.items()}
 
 
+class RemovesWhileWalking(Tried):
+    """The frame after each that is removed is not tried."""
+
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        Frames.__init__(self, paths, how)
+        self.quarantined = {}
+        for path in self.paths:
+            if code := self.end_of(path):
+                self.quarantined[path.name] = self.reason(code)
+                self.paths.remove(path)
+
+
+class SharesItsDict(Tried):
+    shared: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        super().__init__(paths, how)
+        self.shared.update(self.quarantined)
+        self.quarantined = self.shared
+
+
+class TriesThePath(Tried):
+    def end_of(self, path: Path) -> int | None:
+        return exit_code_alone(decode, path, self.how)
+
+
 class Waits(Frames):
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         time.sleep(60)
@@ -669,7 +695,10 @@ WRONG_FIXES: WrongFixes = {
             lambda: TriesInAPool,
             '`TriesInAPool(paths, "segfault")` was not ready after 32 s',
         ),
-        "one executor for all": (lambda: TriesInAnExecutor, "frames that can be decoded. Did"),
+        "one executor for all": (
+            lambda: TriesInAnExecutor,
+            "frames that can be decoded, one with the reason",
+        ),
         "tried in the worker": (lambda: TriesInTheWorker, "may not start processes"),
         "until the first death": (lambda: StopsAtTheFirst, "Deadly frames: 2; set aside: 1"),
         "signals only": (lambda: SignalsOnly, "Deadly frames: 2; set aside: 0"),
@@ -681,7 +710,7 @@ WRONG_FIXES: WrongFixes = {
         "None": (lambda: NoneInItsPlace, "The first is `NoneType`"),
         "dropped without a word": (
             lambda: WithoutAWord,
-            "The keys of `quarantined` are []",
+            "`quarantined` lacks 'take-",
         ),
         "no quarantined": (lambda: NoQuarantine, "The dataset has no `quarantined`"),
         "one reason for all": (lambda: SaysBad, "one reason is 'bad frame'"),
@@ -690,7 +719,7 @@ WRONG_FIXES: WrongFixes = {
         "every signal there is": (lambda: NamesEverySignal, "is killed by SIGSEGV (exit code -11)"),
         "whole paths": (
             lambda: WholePaths,
-            "They should be the names of the deadly files, such as `take-",
+            "`quarantined` has a key that is no file's name in this film: '",
         ),
         "files deleted": (
             lambda: DeletesTheFiles,
@@ -729,8 +758,8 @@ WRONG_FIXES: WrongFixes = {
             lambda: SignalsAreExitCodes,
             "one reason is 'SIGSEGV exit code 11'. A process that decodes this frame",
         ),
-        "a frame that is none": (lambda: NamesAnother, "'zz.frame']. They should be"),
-        "names without suffix": (lambda: WithoutSuffix, "The keys of `quarantined` are ['take-"),
+        "a frame that is none": (lambda: NamesAnother, "file's name in this film: 'zz.frame'"),
+        "names without suffix": (lambda: WithoutSuffix, "file's name in this film: 'take-"),
         "a forked child that goes on": (lambda: ByForkWithoutEnd, "What ends a child at once"),
         "a forked child that raises": (lambda: ByForkAndSysExit, "What ends a child at once"),
         "128 + n as a signal": (lambda: AsAShellReadsIt, "Is that what ended the one"),
@@ -738,6 +767,12 @@ WRONG_FIXES: WrongFixes = {
         "1, 2 and 255 as no death": (lambda: KeepsFewCodes, "Deadly frames: 2; set aside: 1"),
         "remembered by path": (lambda: Remembers, 'With `how="abort"`: The right frames are set'),
         "a list of words": (lambda: AsAList, "wants words, such as"),
+        "removed while walking over them": (
+            lambda: RemovesWhileWalking,
+            "Deadly frames: 2; set aside: 1",
+        ),
+        "a dict of the class": (lambda: SharesItsDict, "file's name in this film: 'take-"),
+        "the path in place of the bytes": (lambda: TriesThePath, "did that process print an"),
         "as a list": (lambda: AsLists, "The first is `list`, not `uint8 (64,)`"),
     },
     "03.transfer": {

@@ -24,10 +24,10 @@ from dltutor.lessons.lesson_03.material import Film, form_and_pixels, fresh_film
 from dltutor.observation.texts import fate
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
-    ("segfault", 4, (0, 3), 2),  # what its decoder does, frames, the deadly ones, workers
+    ("segfault", 4, (0, 1), 2),  # what its decoder does, frames, the deadly ones, workers
     ("exit", 6, (1, 5), 4),  # four can be decoded: one for each worker
     ("killed", 2, (0,), 2),
-    ("abort", 4, (0, 3), 0),  # the first one's files: what was found then is not true now
+    ("abort", 4, (0, 1), 0),  # the first one's files: what was found then is not true now
 )
 _SIGNALS: Final = {"killed": signal.SIGKILL, "segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
 _FORM: Final = "uint8 (64,)"  # of a frame
@@ -141,10 +141,11 @@ def _judge(reading: Reading) -> None:
         died=f"Deadly frames: {len(film.deadly)}; set aside: {len(film.deadly.keys() & kept)}. "
         "What is known of a frame before a worker decodes it?",
     )
-    if good := film.pixels.keys() & kept.keys():
+    if good := sorted(film.pixels.keys() & kept.keys()):
         not_yet(
-            f"`quarantined` has {len(good)} of the {len(film.pixels)} frames that can be decoded. "
-            "Did each frame have a process of its own?"
+            f"`quarantined` has {len(good)} of the {len(film.pixels)} frames that can be decoded, "
+            f"one with the reason {shown(kept[good[0]])}. Did each frame have a process of its "
+            "own, and did that process print an error?"
         )
     for epoch, came in enumerate(reading.came):
         _frames_are_real(film, came, "in the second epoch, " if epoch else "")
@@ -152,10 +153,11 @@ def _judge(reading: Reading) -> None:
         none = reading.quarantined is None
         what = "no `quarantined`" if none else f"{shown(reading.quarantined)} as `quarantined`"
         not_yet(f"the dataset has {what}: a dict, from the name of a file to the reason.")
-    if kept.keys() != film.deadly.keys():
+    for name in sorted(kept.keys() ^ film.deadly.keys()):
+        what = "lacks" if name in film.deadly else "has a key that is no file's name in this film:"
         not_yet(
-            f"the keys of `quarantined` are {shown(sorted(kept))}. They should be the names of the "
-            f"deadly files, such as `{min(film.deadly)}`, here {len(film.deadly)}."
+            f"`quarantined` {what} {shown(name)}. The deadly files here are "
+            f"{shown(sorted(film.deadly))}. Where do the keys come from?"
         )
     if reading.changed:
         not_yet(f"the film's folder is not as it was: `{reading.changed[0]}` differs.")

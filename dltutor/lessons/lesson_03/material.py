@@ -20,6 +20,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.dead_worker import ACCIDENTS, How, exit_code_alone, film_paths
+from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.material import scans
 from dltutor.observation import Observation, confine, observe
 from dltutor.observation.texts import fate, tidy
@@ -29,14 +30,12 @@ _PIXELS: Final = 64  # of a frame
 _PICTURES: Final = 13  # different slices in a scan: other places hold others
 
 
-def new_folder() -> str:
-    """A new, empty folder for the breadcrumbs of a run."""
-    return tempfile.mkdtemp(prefix="dltutor-")
+new_folder: Final = own_folder  # for the breadcrumbs of a run
 
 
-def crumbs_in(folder: str) -> dict[str, str]:
+def crumbs_in(folder: Path) -> dict[str, str]:
     """What each process wrote last, by its name."""
-    return {path.name: path.read_text() for path in sorted(Path(folder).iterdir())}
+    return {path.name: path.read_text() for path in sorted(folder.iterdir())}
 
 
 def log_of(seen: Observation) -> str:
