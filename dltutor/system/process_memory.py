@@ -55,7 +55,7 @@ class Proc:
         (open descriptors).
         """
         words = self._stat(pid)
-        if not words or words[0] in (b"Z", b"X"):  # dead, and nobody has asked for its exit code
+        if not _lives(words):
             return None
         try:
             fds = len(os.listdir(f"{self.root}/{pid}/fd"))
@@ -64,6 +64,10 @@ class Proc:
         rss = int(words[21]) * self._page
         cheap = {"rss": rss, "faults": int(words[7]), "threads": int(words[17]), "fds": fds}
         return int(words[19]), cheap
+
+    def is_alive(self, pid: int) -> bool:
+        """Whether there is such a process, and it is no zombie."""
+        return _lives(self._stat(pid))
 
     def command(self, pid: int) -> bytes:
         """The command line of a process, however its words are parted; empty if it is gone."""
@@ -172,6 +176,11 @@ def shared_memory() -> tuple[int | None, int | None]:
     except OSError:
         return None, None
     return (disk.f_blocks - disk.f_bfree) * disk.f_frsize, disk.f_blocks * disk.f_frsize
+
+
+def _lives(stat: list[bytes]) -> bool:
+    # Z and X are dead, and nobody has asked for their exit code.
+    return bool(stat) and stat[0] not in (b"Z", b"X")
 
 
 def _kilobytes(text: bytes | None) -> dict[bytes, int]:

@@ -62,7 +62,7 @@ def descendants(pid: int) -> set[int]:
 
 def is_alive(pid: int) -> bool:
     """Whether there is such a process, and it is no zombie."""
-    return reader().process(pid) is not None
+    return reader().is_alive(pid)
 
 
 def has_name(pid: int, *names: bytes) -> bool:
@@ -104,20 +104,22 @@ def end_descendants(pid: int | None = None, *, spare: Iterable[int] = ()) -> set
 
 def _end(family: Callable[[], set[int]], spare: set[int]) -> set[int]:
     spare |= {os.getpid()}
+    figures = reader()  # once: of thousands of processes, each look is long
     found: set[int] = set()
     stopped: set[int] = set()
     started = progress = time.monotonic()
     most = 0
     while True:
         found |= family() - spare
-        living = {pid for pid in found if is_alive(pid)} | _reap(found)
+        living = {pid for pid in found if figures.is_alive(pid)} | _reap(found)
         passed = time.monotonic() - started
         if len(found) - len(living) > most:  # thousands take their time
             most, progress = len(found) - len(living), time.monotonic()
         # A child whose parent dies while the family is listed is found at the next look only.
         if time.monotonic() > progress + _PATIENCE or not (living or family() - spare - found):
             return found - living
-        ready = {pid for pid in living if passed > _TIDY or not has_name(pid, *_TIDIERS)}
+        ready = living & stopped
+        ready |= {pid for pid in living - stopped if passed > _TIDY or not has_name(pid, *_TIDIERS)}
         for pid in ready:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL if pid in stopped else signal.SIGSTOP)

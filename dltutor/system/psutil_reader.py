@@ -51,6 +51,10 @@ class Psutil:
         except self._errors:
             return None
 
+    def is_alive(self, pid: int) -> bool:
+        """Whether there is such a process, and it is no zombie."""
+        return self.process(pid) is not None
+
     def command(self, pid: int) -> bytes:
         """The command line of a process, however its words are parted; empty if it is gone."""
         try:
