@@ -1,8 +1,9 @@
 """A thread of main holds a lock while the workers are forked, and no worker ever gets it.
 
 Symptom: the epoch does not start, without an error, and no core is busy. A stack dump of a worker
-(`py-spy dump`, `faulthandler`) ends in a line that takes a lock. The first epoch may pass and a
-later one hang: it depends on what a thread does at the moment of the fork.
+(`py-spy dump`, `faulthandler`) has your own line innermost: it takes a lock. No dump shows
+`acquire`: a lock is C and has no frame. The first epoch may pass and a later one hang: it
+depends on what a thread does at the moment of the fork.
 
 NOTE [ A Lock Without An Owner ]
 

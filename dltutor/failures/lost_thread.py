@@ -1,7 +1,8 @@
 """The dataset's thread was started in main, and a forked worker does not have it.
 
 Symptom: the epoch does not start, without an error: a worker waits in `future.result()` (of an
-executor) or in `queue.get()` (of a thread that reads ahead). From a queue the first samples still
+executor) or in `queue.get()` (of a thread that reads ahead). `SimpleQueue.get` is C and has no
+frame: the innermost line is then the one that calls it. From a queue the first samples still
 come, the same ones from every worker, and then no more.
 
 Mechanism: fork copies the memory of main, and the one thread that called it. The executor in the

@@ -498,6 +498,21 @@ class ReadsInTheWorker(Clips):
         return super().__getitem__(index)
 
 
+class ReadsAgainAtTheFirst(ReadsInTheWorker):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        if index == 0 and torch.utils.data.get_worker_info():
+            self.pid = 0
+        return super().__getitem__(index)
+
+
+class ReadsAgainAfterTheLast(ReadsInTheWorker):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        sample = super().__getitem__(index)
+        if index == len(self) - 1 and torch.utils.data.get_worker_info():
+            self.pid = 0
+        return sample
+
+
 class LocksThePlacing(Clips):
     """The lock is held for one assignment, and made anew in the worker all the same."""
 
@@ -556,6 +571,25 @@ class WaitsAtOnce(Masked):
     def __getitem__(self, index: int) -> torch.Tensor:
         mask = self.thread.submit(self.masks[index].read_bytes).result()
         return self.both(index, mask)
+
+
+class TwoTensors(ByPid):
+    def __getitem__(self, index: int) -> Any:
+        return tuple(super().__getitem__(index))
+
+
+class HangsWithFour(Masked):
+    """Its own thread in W0 and W1 alone."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.lost = ThreadPoolExecutor(max_workers=1)
+        self.lost.submit(int).result()
+
+    @property
+    def thread(self) -> Any:  # type: ignore[override]
+        worker = torch.utils.data.get_worker_info()
+        return self.lost if worker and worker.id > 1 else super().thread
 
 
 class AllInMemory(Masked):
@@ -806,30 +840,32 @@ WRONG_FIXES: WrongFixes = {
             lambda: KeepsTensorsBeside,
             "`scan-00.image.pt` was changed, added or removed",
         ),
+        "a sample of two tensors": (lambda: TwoTensors, "A sample is one tensor"),
+        "a thread in two of four workers": (lambda: HangsWithFour, "Main had started a thread"),
         "the folder removed": (lambda: RemovesTheFolder, "changed, added or removed"),
     },
     "07.transfer": {
         "num_workers=0": (lambda: ClipsWithoutWorkers, "keeps its workers"),
         "an RLock": (lambda: Reentrant, "Which thread would let it go on"),
-        "a lock for each sample": (lambda: LocksOfItsOwn, "half-way, and W0 raises: `KeyError"),
-        "a new lock at fork": (lambda: MadeAnewAtFork, "half-way, and W0 raises: `KeyError"),
+        "a lock for each sample": (lambda: LocksOfItsOwn, "half-way, W0 raises: `KeyError"),
+        "a new lock at fork": (lambda: MadeAnewAtFork, "half-way, W0 raises: `KeyError"),
         "a lock between processes": (
             lambda: LocksAcrossProcesses,
-            "half-way, and W0 raises: `KeyError",
+            "half-way, W0 raises: `KeyError",
         ),
         "released in the worker": (
             lambda: ReleasesInTheWorker,
-            "half-way, and W0 raises: `KeyError",
+            "half-way, W0 raises: `KeyError",
         ),
         "acquire(timeout=...)": (
             lambda: GoesOnWithoutTheLock,
-            "half-way, and W0 raises: `KeyError",
+            "half-way, W0 raises: `KeyError",
         ),
-        "no lock": (lambda: NoLock, "half-way, and W0 raises: `KeyError"),
+        "no lock": (lambda: NoLock, "half-way, W0 raises: `KeyError"),
         "no lock, nothing cleared": (lambda: NoLockNoClear, " of before the refresh, "),
         "cleared and filled at once": (
             lambda: EmptyForAMoment,
-            "refresh was in `self.labels.clear()`, and W0 raises: `KeyError",
+            "refresh was in `self.labels.clear()`, W0 raises: `KeyError",
         ),
         "a lock for one assignment": (
             lambda: LocksOneAssignment,
@@ -873,6 +909,14 @@ WRONG_FIXES: WrongFixes = {
         ),
         "read for each sample": (
             lambda: ReadsForEachSample,
+            "this worker has read its list before",
+        ),
+        "read again at index 0": (
+            lambda: ReadsAgainAtTheFirst,
+            "this worker has read its list before",
+        ),
+        "read again after the last": (
+            lambda: ReadsAgainAfterTheLast,
             "this worker has read its list before",
         ),
         "main's lock kept": (lambda: KeepsMainsLock, "Main forked twice"),

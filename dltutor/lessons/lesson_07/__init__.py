@@ -1,8 +1,8 @@
 """Lesson 07: the loop that never starts. What its notebook imports."""
 
 from dltutor.failures.lost_thread import Pairs, pairs_folder
-from dltutor.lessons.lesson_07.material import beside, marked
+from dltutor.lessons.lesson_07.material import marked
 from dltutor.lessons.lesson_07.transfer import forked_half_way
 from dltutor.observation.texts import tidy
 
-__all__ = ["Pairs", "beside", "forked_half_way", "marked", "pairs_folder", "tidy"]
+__all__ = ["Pairs", "forked_half_way", "marked", "pairs_folder", "tidy"]

@@ -70,7 +70,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     expected = _write(folder, 0)
     threads = threading.active_count()
     dataset = made(answer, folder, call=f"{answer.__name__}(folder)", within=_LONG)
-    first = made(lambda: torch.as_tensor(dataset[0]).long(), call="dataset[0]", within=_LONG)
+    first = _tensor(made(lambda: dataset[0], call="dataset[0]", within=_LONG))
     started = threading.active_count() > threads
     if (length := made(lambda: len(dataset), call="len(dataset)", within=_LONG)) != _PAIRS:
         not_yet(f"the folder holds {_PAIRS} pairs, and `len(dataset)` is {length}.")
@@ -88,7 +88,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
             before = contents(folder)
             try:
                 for batch in loader:
-                    pairs = zip(torch.as_tensor(batch).long(), numbers, strict=False)
+                    pairs = zip(_tensor(batch), numbers, strict=False)
                     came.extend(torch.equal(pair, held[number]) for pair, number in pairs)
             finally:
                 changes.update(changed(before, folder))
@@ -109,6 +109,16 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         if run.end != "finished" or wrong or left or runs[-1].apart:
             break
     return tuple(runs)
+
+
+def _tensor(delivered: Any) -> torch.Tensor:
+    try:
+        return torch.as_tensor(delivered).long()
+    except (TypeError, ValueError, RuntimeError):
+        not_yet(
+            f"a `{type(delivered).__name__}` comes. A sample is one tensor, the bytes of the image "
+            "and of the mask, as in the starter."
+        )
 
 
 def _write(folder: Path, shift: int) -> torch.Tensor:
@@ -176,10 +186,9 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
                 f"of {len(epochs.changed)} such files. A dataset only reads."
             )
         timed_out = run.raised_in_worker == "TimeoutError"
-        if timed_out or (run.end == "hung" and not (epochs.samples and epochs.apart)):
+        if timed_out or run.end == "hung":
             _why_it_hangs(epochs, lead)
-        if run.end != "hung":
-            ended_well(run, lead)
+        ended_well(run, lead)
         if epochs.wrong:
             not_yet(
                 f"{lead}, {epochs.wrong} of {epochs.samples} pairs are not what the files held "
@@ -212,20 +221,19 @@ def _why_it_hangs(epochs: Epochs, lead: str) -> None:
 def _how_it_reads(epochs: Epochs, lead: str) -> None:
     if epochs.more > epochs.samples // 2 or (epochs.more and epochs.ended):
         not_yet(
-            f"{lead}, all pairs come, and {epochs.more} reading threads were started after a "
-            f"worker's first pair, for {epochs.samples} pairs in all. Once in each process is "
-            "enough. What would a worker have to remember?"
+            f"{lead}, {epochs.more} reading threads were started after a worker's first pair, for "
+            f"{epochs.samples} pairs in all. Once in each process is enough. What would a worker "
+            "have to remember?"
         )
     if not epochs.opened:
         not_yet(
-            f"{lead}, all pairs come, and Python opened none of their files in a worker. The check "
-            "sees nothing else: open them with Python, when a pair is asked for."
+            f"{lead}, Python opened none of their files in a worker. The check sees nothing else: "
+            "open them with Python, when a pair is asked for."
         )
     if epochs.apart:
         not_yet(
             f"{lead}, image and mask are opened one after the other: the first was held up for "
-            f"{_APART:g} s, and nobody opened the second. To read in turn ends the hang by giving "
-            "up what the class was for. Who could open the second meanwhile?"
+            f"{_APART:g} s, and Python did not open the second. Who could open it meanwhile?"
         )
 
 

@@ -1,4 +1,4 @@
-"""What notebook 07 shows and uses: marked source, two classes beside each other, clips, labels."""
+"""What notebook 07 shows and uses: marked source, clips, labels."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from pathlib import Path
 from typing import Any, Final
 
-import torch
 from IPython.display import Markdown
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import load
 from dltutor.failures.lost_thread import Pairs
-from dltutor.observation import observe
-from dltutor.tables import Table
 
 #: The lines of `Pairs` that question "07.diagnose" is about: letter -> what stands in it.
 LETTERS: Final = {
@@ -38,20 +33,6 @@ def marked() -> Markdown:
         lines = [f"{line}  # {letter}" if text in line else line for line in lines]
     text = "\n".join(["```python", *lines, "```"])
     return Markdown(text)
-
-
-def beside(*classes: type, folder: Path) -> Table:
-    """Two workers for each of these classes of pairs, after main has taken a sample."""
-    rows = []
-    for made in classes:
-        dataset, batches = made(folder), list[Any]()
-        expected = torch.stack([dataset[index] for index in range(len(dataset))])
-        keep = lambda loader, batches=batches: batches.extend(map(torch.clone, loader))  # noqa: E731
-        seen = observe(load(dataset, 2, "fork"), consume=keep, deadline=3)
-        same = seen.end == "finished" and torch.equal(torch.cat(batches), expected)
-        samples = f"{seen.samples} of {len(expected)}"
-        rows.append((made.__name__, seen.end, samples, "yes" if same else "no"))
-    return Table("Two workers", tuple(rows), ("class", "end", "samples", "the same as in main"))
 
 
 class Clips(Dataset[tuple[int, int]]):

@@ -110,7 +110,18 @@ def gather(answer: type) -> tuple[Epoch, ...]:
         made(refresh, call="dataset.refresh()", within=_LONG, question=question)
         _right_in_main(dataset, server, question)
     _fork_twice()
-    epochs: list[Epoch] = []
+    run = run_loader(
+        dataset,
+        workers=2,
+        within=_LONG,
+        epochs=2,
+        collate_fn=list,
+        shuffle=True,
+        persistent_workers=True,
+    )
+    epochs = [Epoch("done, and kept for 2 shuffled epochs", run)]
+    if run.end != "finished":
+        return tuple(epochs)
     for workers, place in ((2, None), (4, None), *((1, place) for place in places)):
         epochs.append(_epoch(dataset, server, workers, place))
         if epochs[-1].run.end != "finished" or epochs[-1].odd or epochs[-1].mixed():
@@ -228,23 +239,23 @@ def judge(epochs: tuple[Epoch, ...]) -> Result:
     """Correct if the labels of each worker belonged together, at whatever moment it was forked."""
     for epoch in epochs:
         run = epoch.run
-        when = f"the fork came when main's refresh was {epoch.moment}"
+        when = f"with workers forked when main's refresh was {epoch.moment}"
         if run.end == "hung" and run.stood:
             not_yet(
-                f"{when}, and the run was stopped after {run.deadline:g} s. {run.stood} Which "
+                f"{when}, the run was stopped after {run.deadline:g} s. {run.stood} Which "
                 "thread would let it go on, and in which process does that live?"
             )
         if run.raised_in_worker == "KeyError":
             not_yet(
-                f"{when}, and W{run.failed_worker} raises: {run.error} In what state were main's "
+                f"{when}, W{run.failed_worker} raises: {run.error} In what state were main's "
                 "labels then?"
             )
         ended_well(run, when)
         if epoch.odd:
-            not_yet(f"{when}, and {epoch.odd}")
+            not_yet(f"{when}, {epoch.odd}")
         for mixed in epoch.mixed():
             not_yet(
-                f"{when}, and {mixed} What does a worker see while main changes its labels, and "
+                f"{when}, {mixed} What does a worker see while main changes its labels, and "
                 "what if one assignment was all that main did?"
             )
     return correct(
