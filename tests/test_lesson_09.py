@@ -87,7 +87,7 @@ def test_all_samples_and_no_growth_are_correct() -> None:
         ),
         (
             with_two(left="a process"),
-            "With 2 workers, a process that your code started still ran when the workers had ended",
+            "With 2 workers, a process that your code started still ran when the run had ended",
         ),
         (
             with_two(last=(11.0, 17.3)),
@@ -176,7 +176,7 @@ def test_a_run_finds_what_differs(tmp_path: Path) -> None:
     task = replace(fix.CAPTIONS, same=lambda one, other: "Café" not in one)
     run = read_all(task, PackedCaptions(path), PackedCaptions(path), 2, 2)
     assert run.number == 2000
-    assert 400 < run.different < 600
+    assert 200 < run.different < 300  # of 1000, though each was read twice
     index, epoch = map(int, re.findall(r"Sample (\d+) in epoch (\d) is", run.example)[0])
     assert (index % 4, epoch) == (1, 1)
 
@@ -277,7 +277,7 @@ def test_every_exercise_says_what_it_runs_and_has_three_different_hints() -> Non
     for exercise in exercises.EXERCISES:
         assert len({*exercise.hints}) == 3
         assert bool(exercise.grader.runs) == bool(exercise.grader.at_most)
-        assert exercise.grader.at_most <= 60
+        assert exercise.grader.at_most <= 70
 
 
 def test_the_claims_table_says_which_datasets_grow() -> None:

@@ -4,9 +4,10 @@ Symptom: each worker's private memory jumps although it never touches the data t
 with `gc.collect()` in `__getitem__`, as is often advised against growth, at its first sample, and
 loading becomes many times slower.
 
-Mechanism: a forked worker shares every page with main until one of them writes to it. Every list,
-dict and object has a header in which the collector counts. One full collection writes to all of
-those headers, so that all their pages are copied, in each worker. Under spawn and forkserver there
+Mechanism: a forked worker shares every page with main until one of them writes to it. One full
+collection writes into a header of each object that the collector tracks: lists, dicts, instances of
+classes; not strings and numbers, and up to Python 3.13 not a dict that holds nothing else. So all
+their pages are copied, in each worker. Under spawn and forkserver there
 is nothing to copy: the objects came through a pipe, and are private from the start.
 
 Remedy: do not call `gc.collect()` in workers. To keep the automatic collector off the objects that
@@ -98,8 +99,9 @@ FAILURE = Failure(
     name="gc_dirties_pages",
     lesson="09",
     symptoms=("each worker's private memory jumps although it never touches the data",),
-    cause="The garbage collector writes into the header of every object, and a forked worker gets "
-    "its own copy of every page that is written to.",
+    cause="The garbage collector writes into the header of every object that it tracks (lists, "
+    "dicts, instances; not strings or numbers), and a forked worker gets its own copy of every "
+    "page that is written to.",
     remedy=(
         "Do not call gc.collect() in workers. Call gc.freeze() before they are forked, and "
         "gc.unfreeze() after."

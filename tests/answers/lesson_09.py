@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
+import linecache
 import os
 import signal
 import subprocess
@@ -191,6 +192,30 @@ class SleepsInWorkers(PackedCaptions):
             subprocess.Popen(["sleep", "600"], start_new_session=True)
             self.slept = True
         return super().__getitem__(index)
+
+
+class SleepsInMain(PackedCaptions):
+    slept = False
+
+    def __getitem__(self, index: int) -> str:
+        if not self.slept:
+            subprocess.Popen(["sleep", "600"], start_new_session=True)
+            self.slept = True
+        return super().__getitem__(index)
+
+
+class InLinecache(Dataset[str]):
+    """Python's own cache of lines holds the file."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self.length = len(linecache.getlines(self.path))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> str:
+        return linecache.getline(self.path, index + 1).rstrip("\n")
 
 
 class ForTwoWorkers(PackedCaptions):
@@ -641,6 +666,17 @@ class RowsCopiedInTheWorker(PackedBoxes):
         return self.mine[self.starts[index] : self.starts[index + 1]]
 
 
+class SlowToMake(PackedBoxes):
+    def __init__(self, path: str | Path) -> None:
+        time.sleep(60)
+        super().__init__(path)
+
+
+class InFloat64(PackedBoxes):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index).astype(np.float64)
+
+
 class SixthRowLost(PackedBoxes):
     def __getitem__(self, index: int) -> Any:
         rows = super().__getitem__(index).copy()
@@ -718,7 +754,7 @@ WRONG_FIXES: WrongFixes = {
         "processes that go on": (lambda: Sleeps, "2 processes that your code started still ran"),
         "a process that each worker leaves": (
             lambda: SleepsInWorkers,
-            "With 2 workers, 2 processes that your code started still ran when the workers",
+            "With 2 workers, 2 processes that your code started still ran when the run",
         ),
         "room for two workers": (lambda: ForTwoWorkers, "with 4 workers, `IndexError"),
         "its file deleted": (lambda: Deletes, "is gone"),
@@ -742,6 +778,12 @@ WRONG_FIXES: WrongFixes = {
             lambda: CutAt64,
             "shows 1 boats', and should be ... 000031.png shows 1 boats at the Café and",
         ),
+        "a process left without workers": (
+            lambda: SleepsInMain,
+            "Without workers, a process that your code started still ran when the run had ended",
+        ),
+        "four kept without spaces": (lambda: Stripped, "Without workers, 4 of 50000 captions"),
+        "a cache of a library": (lambda: InLinecache, "is it the cache of a library?"),
         "gc.collect() now and then": (lambda: CollectingPacked, "or collect garbage?"),
     },
     "09.transfer": {
@@ -770,6 +812,8 @@ WRONG_FIXES: WrongFixes = {
             lambda: RowsCopiedInTheWorker,
             "What does each worker make for itself?",
         ),
+        "slow to make": (lambda: SlowToMake, "What takes so long for each image?"),
+        "in float64": (lambda: InFloat64, "images of the first file are not as before"),
         "the sixth row lost": (lambda: SixthRowLost, "[0.0, 0.0, 0.0, 0.0]"),
     },
 }

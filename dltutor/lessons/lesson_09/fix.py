@@ -33,7 +33,7 @@ from dltutor.system.processes import descendants
 
 # For each file: how many workers read it, and for how many epochs.
 _FILES: Final = {"first": {0: 2}, "second": {2: 1, 4: 1}}
-_MAKING: Final = 4  # seconds for making the dataset, and
+_MAKING: Final = 8  # seconds for making the dataset, and
 _READING: Final = 15  # for each reading of it, as the task says
 _BEFORE: Final = 60  # batches of the same samples for each worker: its heap is as large as it gets
 _LEAST: Final = 4.0  # MB that the broken dataset must grow by, for a comparison to mean something
@@ -73,9 +73,9 @@ class Run:
         first: MB private to each worker when it had read some samples again and again, W0 first.
         last: The same when all samples had been read.
         number: How many samples came.
-        different: How many of them were something else.
-        example: What the first of these is, and what it should be, in words.
-        left: What a worker started and left running, in words.
+        different: How many indices had something else, in one epoch at least.
+        example: What the first of these was, and what it should be, in words.
+        left: What the answer started and left running, in words.
     """
 
     workers: int
@@ -136,7 +136,7 @@ def gather(task: Task, answer: type) -> Rewritten:
         path = folder / file
         truth = task.write(path, number)
         content = path.read_bytes()
-        call, slow = f"{answer.__name__}(path)", "What takes so long for each line?"
+        call, slow = f"{answer.__name__}(path)", f"What takes so long for each {task.noun}?"
         dataset = made(answer, path, call=call, within=_MAKING, question=slow)
         with theirs():
             length = len(dataset)
@@ -169,6 +169,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) 
     batches = [list(range(min(task.batch, samples)))] * before
     batches += [order[at : at + task.batch] for at in range(0, len(order), task.batch)]
     run = Run(workers, Ending("hung", _READING))
+    different: set[int] = set()
 
     def read(loader: DataLoader[Any]) -> None:
         gauge, others = Gauge(), descendants(getpid())
@@ -181,12 +182,12 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) 
                 # The truth has no Python objects: main reads it while the workers share its pages.
                 run.number += 1
                 if not task.same(sample, truth[index]):
-                    run.different += 1
+                    different.add(index)
                     run.example = run.example or (
                         f"Sample {index} in epoch {math.ceil(run.number / samples)} is "
                         f"{where_unlike(task.told(sample), task.told(truth[index]))}."
                     )
-        run.left = still_running(others)
+        run.different, run.left = len(different), still_running(others)
 
     run.end = run_loader(
         dataset, read, workers=workers, within=_READING, batch_sampler=batches, collate_fn=list
@@ -209,15 +210,14 @@ def judge(task: Task, seen: Rewritten) -> Result:
     """Correct if all samples are as before, and no worker grows like the broken one's."""
     for run in seen.runs:
         where = f"with {run.workers} workers" if run.workers else "without workers"
-        ended_well(run.end, where, hung="What takes so long for each sample?")
+        ended_well(run.end, where, hung="What takes so long, or waits for what?")
         if run.different:
-            noun = f"{task.noun}s of the {'second' if run.workers else 'first'} file"
-            not_yet(
-                f"{where}, {run.different} of {run.number} {noun} are not as before. {run.example}"
-            )
+            them = f"{task.noun}s of the {'second' if run.workers else 'first'} file"
+            count = f"{run.different} of {seen.samples} {them}"
+            not_yet(f"{where}, {count} are not as before. {run.example}")
         if run.left:
             not_yet(
-                f"{where}, {run.left} that your code started still ran when the workers had ended. "
+                f"{where}, {run.left} that your code started still ran when the run had ended. "
                 "Who ends what it starts?"
             )
     assert seen.broken, "a run that is not right was not told"
@@ -253,9 +253,12 @@ def judge(task: Task, seen: Rewritten) -> Result:
 def _in_words(dataset: Any) -> str:
     kept = []
     for name, value in getattr(dataset, "__dict__", {}).items():  # a class with slots has none
-        dtype = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
-        kept.append(f"`{name}` ({type(value).__name__}{dtype})")
+        if hasattr(value, "__len__") and not isinstance(value, str):
+            dtype = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
+            kept.append(f"`{name}` ({type(value).__name__}{dtype})")
     words = f"Your dataset keeps {', '.join(kept)}."
+    if not kept:
+        words = "No container that your dataset keeps explains it: is it the cache of a library?"
     if gc.get_freeze_count() or not gc.isenabled():
         words += " The garbage collector is frozen or switched off, so it was not what wrote."
     return words

@@ -169,15 +169,13 @@ def draw(listed: int, **runs: Memory) -> MemoryFigure:
             x = [each.samples / 1000 for each in run.curve]
             own = np.array([each.own for each in run.curve]) - run.first.own
             roles = [f"W{number}" for number in range(own.shape[1])]
-            colors = [*map(color_of, roles)]
-            axes.stackplot(x, own.T.clip(min=0) / MB, labels=roles, colors=colors)
+            axes.stackplot(x, own.T.clip(min=0) / MB, labels=roles, colors=[*map(color_of, roles)])
             rest = [(each.rest - run.first.rest) / MB for each in run.curve]
             axes.plot(x, rest, color=MAIN, linewidth=2, label="main, and what all share")
             lists = [copies * listed / MB for copies in range(1, len(roles) + 1)]
             for copies in lists:
                 axes.axhline(copies, color=TEXT, linestyle=":", linewidth=1)
-            words = "the list, once for each worker"
-            axes.text(0, lists[-1], words, va="bottom", in_layout=False)
+            axes.text(0, lists[-1], "the list, once for each worker", va="bottom", in_layout=False)
             axes.set(title=title, xlabel="thousand samples", ymargin=0.12)
         panels[0].set_ylabel("MB more than with the first batch")
         handles, names = panels[0].get_legend_handles_labels()
@@ -226,9 +224,7 @@ def growth_of_each() -> Table:
 
 
 def write_captions(path: Path, first: int = 0, count: int = 50_000) -> captions.PackedCaptions:
-    """Write captions unlike the lesson's: letters beyond ASCII, one long, one empty, two alike.
-
-    The first, the last and one between have spaces at an edge.
+    """Write captions unlike the lesson's: letters beyond ASCII, spaces at edges, one empty.
 
     Returns:
         What was written, kept without Python objects.
