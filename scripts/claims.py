@@ -2,7 +2,7 @@
 
 `python scripts/claims.py 01 03` measures those of these lessons and leaves the others as they are
 on the page; without numbers all. With `--check` it writes nothing: it measures, and names every
-claim whose verdict on the page is another.
+claim whose verdict on the page is another. One that cannot be measured here has none.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from portable import ROOT
 
 PAGE = ROOT / "notebooks" / "CLAIMS.md"
 MODULES = Path(__file__).parent / "measured_claims"
+
+_UNKNOWN = "not measured here."
 
 _HEAD = """# Claims on trial
 
@@ -104,7 +106,7 @@ def _one(lesson: str, number: int) -> None:
     try:
         found = claim.measure()
     except CannotMeasure as reason:
-        found = Measured(str(reason), "not measured here.")
+        found = Measured(str(reason), _UNKNOWN)
     print(json.dumps({"result": found.result, "verdict": found.verdict}))
 
 
@@ -128,7 +130,7 @@ def main() -> None:
                 continue
             results[claim.text] = found = measured(lesson, number, claim)
             print(f"{lesson}  {claim.text}\n    {found.result}\n    {found.verdict}", flush=True)
-            if claim.text in before and before[claim.text].verdict != found.verdict:
+            if claim.text in before and found.verdict not in (_UNKNOWN, before[claim.text].verdict):
                 differ.append(f"{claim.text!r}: {before[claim.text].verdict!r} on the page")
     if chosen.check:
         sys.exit("\n".join(["Other verdicts than the page's:", *differ]) if differ else 0)
