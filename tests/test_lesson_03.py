@@ -36,7 +36,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 @pytest.mark.parametrize(
     ("exercise", "cells", "name"),
     [
-        ("03.diagnose", ["diagnose"], "culprit"),
         ("03.fix", ["setup", "fix"], "MyFrames"),
         ("03.transfer", ["setup", "transfer"], "MyScans"),
     ],

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -671,20 +671,6 @@ class Misspells(PicksFirst):
 
 
 WRONG_FIXES: WrongFixes = {
-    "03.diagnose": {
-        "the number of the batch": (
-            lambda: 4,
-            "rame 4 is W0's",
-        ),
-        "its neighbour": (lambda: 8, "rame 8 is W0's"),
-        "counted from 1": (lambda: 10, "rame 10 is W1's"),
-        "a frame of W1": (lambda: 2, "rame 2 is W1's"),
-        "a healthy frame of W0": (lambda: 12, "rame 12 is W0's"),
-        "a file name": (lambda: "09.frame", "`'09.frame'` is not an index"),
-        "a path": (lambda: PurePosixPath("/tmp/09.frame"), "is not an index"),
-        "out of range": (lambda: 16, "run from 0 to 15"),
-        "a truth": (lambda: True, "`True` is not an index"),
-    },
     "03.fix": {
         "try and except in the worker": (
             lambda: CatchesInTheWorker,
@@ -800,11 +786,6 @@ WRONG_FIXES: WrongFixes = {
 }
 
 RIGHT_ANSWERS: RightAnswers = {
-    "03.diagnose": {
-        "an int": lambda: 9,
-        "from numpy": lambda: np.int64(9),
-        "as typed": lambda: "9",
-    },
     "03.fix": {
         "names of signals": lambda: NamesOfSignals,
         "in whole sentences": lambda: Tried,
@@ -827,7 +808,6 @@ RIGHT_ANSWERS: RightAnswers = {
 }
 
 OTHER_OUTCOMES: OtherOutcomes = {
-    "03.diagnose": {"nothing": (lambda: None, "Not attempted", "set `culprit`")},
     "03.fix": {"the starter": (lambda: Frames, "Not attempted", "is still the broken one")},
     "03.transfer": {
         "the starter": (lambda: scans.Scans, "Not attempted", "is still the broken one")

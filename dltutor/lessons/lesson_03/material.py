@@ -27,15 +27,17 @@ from dltutor.observation.texts import fate, tidy
 from dltutor.tables import Table
 
 _PIXELS: Final = 64  # of a frame
-_PICTURES: Final = 13  # different slices in a scan: other places hold others
+_KINDS: Final = 13  # of slices in a scan: other places hold others
 
 
 new_folder: Final = own_folder  # for the breadcrumbs of a run
 
 
-def crumbs_in(folder: Path) -> dict[str, str]:
-    """What each process wrote last, by its name."""
-    return {path.name: path.read_text() for path in sorted(folder.iterdir())}
+def breadcrumb_in(folder: Path, seen: Observation) -> str:
+    """What the worker wrote last whose pid the error names."""
+    named = re.search(r"worker \(pid\D*(\d+)", seen.raw)
+    assert named, f"the error should name a pid: {seen.raw}"
+    return (folder / f"sample-{named[1]}").read_text()
 
 
 def log_of(seen: Observation) -> str:
@@ -141,13 +143,13 @@ def fresh_scans(slices: Sequence[int]) -> dict[Path, np.ndarray]:
     """Scans of so many slices in a temporary folder, each with its thumbnails."""
     folder = tempfile.mkdtemp(prefix="dltutor-scans-")
     chance = np.random.default_rng(3)
-    thumbnails = chance.integers(0, 256, (_PICTURES, 64, 64), np.uint8)
+    thumbnails = chance.integers(0, 256, (_KINDS, 64, 64), np.uint8)
     around = np.full((16, 16), 3, np.uint8)  # a mean, or the next pixel, is another thumbnail
     around[0, 0] = 1
     packed = [zlib.compress(np.kron(each, around).tobytes(), 1) for each in thumbnails]
     made = {}
     for number, count in enumerate(slices):
-        path, which = Path(folder, f"{number}.scan"), [n % _PICTURES for n in range(count)]
+        path, which = Path(folder, f"{number}.scan"), [n % _KINDS for n in range(count)]
         # What follows a packed slice is not unpacked, and makes each another one for a cache.
         scans.write_scan(path, [packed[n] + b"%d %d" % (number, i) for i, n in enumerate(which)])
         made[path] = thumbnails[scans.evenly(which)]
