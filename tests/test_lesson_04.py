@@ -152,7 +152,7 @@ def right(plan: Plan) -> Run:
         came = stretches(plan.given, epoch)[draw]
         silent += int((~came.any(dim=1)).sum())
         epochs.append(([came], silent))
-    return Run(plan, 16, tuple(epochs), FINISHED)
+    return Run(plan, len(plan.given), tuple(epochs), FINISHED)
 
 
 RUNS = tuple(map(right, fix.PLANS))
@@ -188,7 +188,7 @@ OF_EPOCH_0, OF_EPOCH_3 = (stretches(FAST.plan.given, epoch) for epoch in (0, 3))
         (with_last(FAST, [LAST[:15]], COUNTED), "15 samples came in an epoch, of 16"),
         (with_last(FAST, [LAST], "NoneType"), "`silent()` returned a NoneType"),
         (with_last(FAST, [LAST], 0), "`silent()` says 0. Who counted, and in which copy?"),
-        (with_last(FAST, [LAST], COUNTED - 1), "Counts get lost"),
+        (with_last(FAST, [LAST], COUNTED - 1), "Is a count lost, or does something set it back?"),
         (with_last(FAST, [LAST], COUNTED - 1), "each as often as it was"),
         (with_last(SLOW, SLOW.epochs[-1][0], 3), "24 silent stretches were drawn, and"),
         (with_last(SLOW, SLOW.epochs[-1][0], 3), "Counts get lost"),

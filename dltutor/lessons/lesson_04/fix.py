@@ -16,6 +16,7 @@ from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 _CLIPS: Final = make_clips((0, 301, 1), seed=45)
 # Two are nearly silent: of one the sum is 0, of the other the maximum.
 _CLIPS[13:15, :32], _CLIPS[13, 7], _CLIPS[13:15, 9] = 0, 5, -5
+_MORE: Final = torch.cat((_CLIPS, _CLIPS[4:12]))
 _ALL: Final = list(range(16))
 # As a resumed run does, with a sampler that draws some recordings twice and others not at all.
 _EPOCHS: Final = ((0, _ALL), (301, 2 * _ALL[:8]), (1, _ALL))
@@ -25,7 +26,7 @@ PLANS: Final = (
     Plan("with 2 persistent workers under fork", _CLIPS, _EPOCHS),
     Plan("with 4 workers in slow motion", _CLIPS, _AT_ONCE, 4, within=12, slow=True),
     Plan("with 2 fresh workers under fork", _CLIPS, _EPOCHS, persistent=False),
-    Plan("with 0 workers", _CLIPS, (*_EPOCHS, (1, 99 * _ALL)), 0, persistent=False),
+    Plan("with 0 workers", _MORE, (*_EPOCHS, (1, 99 * [*range(24)])), 0, persistent=False),
     Plan("with 2 spawned workers", _CLIPS, _AT_ONCE, method="spawn", within=60, slow=True),
 )
 _SPAWN: Final = (
@@ -84,14 +85,17 @@ def _why(plan: Plan, said: int, silent: int) -> str:
     if said == 0:
         return " Who counted, and in which copy?" if plan.workers else " Who counts, and when?"
     drawn = (
-        " It counts all that were drawn since the dataset was made, each as often as it was, as "
-        "soon as the epoch is over. Silent is a stretch of 32 zeros."
+        " It counts all that were drawn since this dataset was made, each as often as it was, as "
+        "soon as the epoch is over. A second one, made in between, counts its own. Silent is a "
+        "stretch of 32 zeros."
     )
     if said > silent or not plan.workers:
         return drawn
+    if not plan.slow:
+        return f" Is a count lost, or does something set it back?{drawn}"
     return (
         " Counts get lost when workers count at the same moment. What may nobody else do between "
-        f"reading a number and writing it back?{drawn * (not plan.slow)}"
+        "reading a number and writing it back?"
     )
 
 

@@ -72,13 +72,14 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
     dataset = made(answer, given, call=f"{answer.__name__}(...)", within=2)
     with theirs():
         length = whole_number(len(dataset))
-    draw, epochs = list[int](), list[tuple[list[Any], Any]]()
+    draw, epochs, others = list[int](), list[tuple[list[Any], Any]](), list[Any]()
 
     def train(loader: Any) -> None:
         number, draw[:] = plan.epochs[len(epochs)]
         if hasattr(dataset, "set_epoch"):
             dataset.set_epoch(number)
         came = [each.clone() if isinstance(each, torch.Tensor) else each for each in loader]
+        others.append(answer(deepcopy(plan.given)))  # as for validation, with counts of its own
         epochs.append((came, ask(dataset, given)))
 
     if not plan.workers:  # what a thread of main has to do, such as a queue's, it does late
