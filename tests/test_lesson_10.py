@@ -144,7 +144,7 @@ def test_the_chart_in_numbers() -> None:
     runs = {job: grows_to(400 if job in "ACD" else 4) for job in "ABCD"}
     rows = {job: cells for job, *cells in lesson_10.what_grew(runs).rows}
     assert len(lesson_10.what_grew({"D": runs["D"]}).rows) == 1
-    assert rows["A"][0] == "+168" and rows["B"][0] == rows["A"][2] == "stays"
+    assert rows["A"][0] == "+168" and rows["B"][0] == rows["A"][3] == "stays"
 
 
 def test_a_job_that_grows_less_than_a_fifth_stops(monkeypatch: pytest.MonkeyPatch) -> None:
