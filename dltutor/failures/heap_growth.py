@@ -163,8 +163,8 @@ FAILURE = Failure(
     name="heap_growth",
     lesson="10",
     symptoms=("each worker's memory grows with every sample although nothing is kept",),
-    cause="glibc before 2.38 does not reuse the freed memory of large tensors; the heap grows with "
-    "every one.",
+    cause="glibc before 2.38 does not reuse the freed memory of large tensors; a worker's heap "
+    "grows until it has sent 128 of them.",
     remedy="mallopt(M_MMAP_THRESHOLD) in worker_init_fn or MALLOC_MMAP_THRESHOLD_ in the "
     "environment; or buffers that are used again.",
     broken=broken,

@@ -189,7 +189,7 @@ def _held(pids: Iterable[int], field: str = "Private_Dirty") -> float:
 def _written(pids: Iterable[int]) -> int:
     total = 0
     for pid in pids:
-        with suppress(psutil.NoSuchProcess):
+        with suppress(psutil.Error):
             total += psutil.Process(pid).io_counters().write_chars
     return total
 
