@@ -25,7 +25,7 @@ from dltutor.tables import MB, Table
 
 _FILES: Final = 64  # recordings: an epoch
 _LENGTH: Final = 200_000  # numbers in each
-_FIRST_STEP: Final = 0.6  # seconds with a batch of each worker: all memory is read once meanwhile
+_FIRST_STEP: Final = 0.8  # seconds with a batch of each worker: all memory is read once meanwhile
 _NOISE: Final = 8  # MB, or descriptors
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
@@ -119,7 +119,7 @@ def make_jobs() -> dict[str, Job]:
         "A": Job(growing_cache.CachedRecordings(paths), epochs=5, step=0.015),
         "B": Job(Subset(kept_batches.Images(), range(_FILES)), _view, step=0.012),
         "C": Job(reference_cycle.Recordings(paths), epochs=8, step=0.015),
-        "D": Job(JobD(paths), epochs=6, step=0.004, batch_size=1, method="forkserver"),
+        "D": Job(JobD(paths), epochs=6, step=0.008, batch_size=1, method="forkserver"),
     }
 
 
