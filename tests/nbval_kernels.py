@@ -47,6 +47,12 @@ class LearnersKernel(RunningKernel):
                 if time.monotonic() > deadline:
                     raise
 
+    def stop(self) -> None:
+        # nbval's own kills the kernel's whole process group, and with it the resource tracker that
+        # would have unlinked its semaphores.
+        self.kc.stop_channels()
+        self.km.shutdown_kernel(now=False)
+
 
 nbval.plugin.RunningKernel = LearnersKernel
 

@@ -136,7 +136,7 @@ def test_all_pairs_once_and_in_order_are_correct() -> None:
             {"ending": Ending("worker died", 6, fates="W0 killed by SIGKILL")},
             "W0 killed by SIGKILL",
         ),
-        ({"ending": Ending("hung", 6, stood="W0 stood at a.py.")}, "W0 stood at a.py."),
+        ({"ending": Ending("hung", 6, stood="W0 was at a.py.")}, "W0 was at a.py."),
     ],
 )
 def test_each_thing_that_can_go_wrong_is_told(differs: dict[str, Any], text: str) -> None:

@@ -37,7 +37,7 @@ from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "07-the-loop-that-never-starts.ipynb"
 FINISHED = Ending("finished", 6)
-HUNG = Ending("hung", 6, stood="W0 stood at a.py, line 3.")
+HUNG = Ending("hung", 6, stood="W0 was at a.py, line 3.")
 
 
 # 07.fix
@@ -60,11 +60,11 @@ def test_pairs_that_all_come_and_are_read_at_the_same_time_are_correct() -> None
 @pytest.mark.parametrize(
     ("differs", "told"),
     [
-        ({"run": HUNG, "samples": 0}, "W0 stood at a.py, line 3. Who works for what"),
+        ({"run": HUNG, "samples": 0}, "W0 was at a.py, line 3. Who works for what"),
         ({"run": HUNG, "samples": 0, "main_started": True}, "Main had started a thread before"),
         ({"run": HUNG, "samples": 28}, "its workers did not end"),
-        ({"run": HUNG, "samples": 14}, "W0 stood at a.py, line 3. Who works for what"),
-        ({"run": HUNG, "samples": 8, "apart": 2}, "W0 stood at a.py, line 3. Who works for what"),
+        ({"run": HUNG, "samples": 14}, "W0 was at a.py, line 3. Who works for what"),
+        ({"run": HUNG, "samples": 8, "apart": 2}, "W0 was at a.py, line 3. Who works for what"),
         ({"wrong": 3}, "3 of 28 pairs are not what the files held"),
         ({"workers": 0, "wrong": 3}, "Without workers, 3 of 28"),
         ({"workers": 4, "run": HUNG, "samples": 0}, "With 4 workers under fork, the run was"),
@@ -110,7 +110,7 @@ KEY_ERROR = Ending("raised", 4, raised_in_worker="KeyError", failed_worker=1, er
 @pytest.mark.parametrize(
     ("epoch", "told"),
     [
-        (Epoch("half-way", HUNG), "W0 stood at a.py, line 3. Which thread would let it"),
+        (Epoch("half-way", HUNG), "W0 was at a.py, line 3. Which thread would let it"),
         (Epoch("half-way", replace(HUNG, stood="")), "half-way, the run did not end within 6 s"),
         (Epoch("half-way", KEY_ERROR), "was half-way, W1 raises: `KeyError`. In what state"),
         (Epoch("half-way", FINISHED, "the clips [0] come."), "half-way, the clips [0] come."),
@@ -128,7 +128,7 @@ def test_what_is_wrong_with_labels_is_told(epoch: Epoch, told: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (Clips, "hung. W0 and W1 stood at"),
+        (Clips, "hung. W0 and W1 were at"),
         (RIGHT_ANSWERS["07.transfer"]["one assignment"](), "finished. The labels of each worker"),
         (WRONG_FIXES["07.transfer"]["a made-up label"][0](), "3 of after it, 3 of neither."),
     ],

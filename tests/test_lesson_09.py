@@ -78,8 +78,8 @@ def test_all_samples_and_no_growth_are_correct() -> None:
             "in epoch 1 is 'a', and should be 'a '.",
         ),
         (
-            with_two(end=Ending("hung", 8, stood="W0 stood at a.py.")),
-            "With 2 workers, the run did not end within 8 s. W0 stood at a.py. What takes so long",
+            with_two(end=Ending("hung", 8, stood="W0 was at a.py.")),
+            "With 2 workers, the run did not end within 8 s. W0 was at a.py. What takes so long",
         ),
         (
             with_two(end=Ending("worker died", 8, "W0 killed by SIGKILL")),

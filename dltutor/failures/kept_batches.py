@@ -1,16 +1,17 @@
 """The loop keeps a little of every batch, and so keeps all of every batch.
 
 Symptom: memory grows by a batch with every step, in the main process, although the loop keeps one
-image or one number of each. The workers stay as they are, and no process of yours shows it as
-private memory: it is shared memory, and open descriptors, one for each tensor kept. The end is
-`No space left on device`, `Too many open files`, or the kernel's out-of-memory killer.
+image or one number of each. The workers stay as they are. What grows is shared memory, which counts
+as main's private memory too once no worker maps it, and open descriptors, one for each tensor kept.
+The end is `No space left on device`, `Too many open files`, or the kernel's out-of-memory killer.
 
 Mechanism: a batch arrives as a piece of shared memory and a descriptor for it. `images[0]` and
 `labels[0]` are views: they share the storage of the batch, and the storage cannot go while a view
 of it is kept. A loss that never saw `backward()`, as in a validation, is worse: its graph keeps the
 batch, and all that the model computed from it. `backward()` frees what the graph has kept.
 
-Remedy: keep numbers, with `.item()`, and copies, with `.clone()`. Detach first what has a graph.
+Remedy: keep numbers, with `.item()`, and copies, with `.clone()`. Detach first what has a graph;
+validate under `torch.no_grad()`.
 
 Seen in: rabbityl/lepard#12 (a meter that kept losses and graphs), pytorch#973 (the descriptors).
 """
@@ -78,8 +79,8 @@ FAILURE = Failure(
     name="kept_batches",
     lesson="10",
     symptoms=("memory grows by a batch with every step, in the main process",),
-    cause="A view of a batch keeps the storage of the whole batch, in shared memory.",
-    remedy="Keep numbers with .item() and copies with .clone().",
+    cause="A view of a batch, or a graph, keeps the whole batch, in shared memory.",
+    remedy="Keep numbers with .item() and copies with .clone(); validate under torch.no_grad().",
     broken=broken,
     fixed=fixed,
     sign=Costs(5),

@@ -44,7 +44,7 @@ def _rows(seen: Observation) -> Iterator[tuple[str, str]]:
         yield "workers", "\n".join(map(str, seen.workers))
     for worker in seen.workers:
         if worker.stack:
-            yield f"{worker.name} stood at", _lines(worker.stack)
+            yield f"{worker.name} was at", _lines(worker.stack)
     if seen.stderr.strip():
         yield "output" if from_outside else "stderr", _tail(tidy(seen.stderr.strip()))
     if seen.confinement is not None:

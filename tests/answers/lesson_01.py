@@ -1029,7 +1029,7 @@ WRONG_FIXES: WrongFixes = {
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
         "a function": (lambda: lambda root: Verified(root), "the check takes a class"),
         "a wait in __init__": (lambda: WaitsInInit, "was not ready after 6 s"),
-        "a wait in a worker": (lambda: WaitsInAWorker, "W0 and W1 stood at"),
+        "a wait in a worker": (lambda: WaitsInAWorker, "W0 and W1 were at"),
         "palette indices as gray": (
             lambda: PaletteIndicesAsGray,
             "Missing: an image with a palette.",

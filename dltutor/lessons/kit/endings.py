@@ -168,4 +168,7 @@ def _where_they_stood(seen: Observation) -> str:
             names.setdefault(str(worker.stack[0]), []).append(worker.name)
     if not names and seen.traceback:
         return f"Main was at {seen.traceback[-1]}."
-    return " ".join(f"{' and '.join(who)} stood at {place}." for place, who in names.items())
+    return " ".join(
+        f"{' and '.join(who)} {'were' if len(who) > 1 else 'was'} at {place}."
+        for place, who in names.items()
+    )

@@ -56,7 +56,7 @@ class Ended:
         guard: The same of its parent, if that died first.
         stopped: Why it was ended here: "limit", "memory", "processes", "handlers" (of a fork, which
             did not return) or nothing.
-        stood: Where it stood at the limit, in words.
+        stood: Where it was at the limit, in words.
         printed: The end of what it and its workers wrote to stdout and stderr.
     """
 

@@ -157,7 +157,7 @@ def what_grew(runs: Mapping[str, Observation]) -> Table:
     }
     header = ("job", "W0, MB", "W1, MB", "main, MB", "its shared memory, MB", "its descriptors")
     rows = tuple((job, *cells) for job, cells in shown.items())
-    return Table("Most growth since the first batch", rows, header)
+    return Table("Largest growth since the first batch", rows, header)
 
 
 def what_stopped(
@@ -179,7 +179,7 @@ def what_stopped(
         else:
             _promised((shown == "stops") == (job in _STOPPED.get(how, "")), (job, before, after))
         rows.append((job, f"+{before:.0f} MB", f"+{after:.0f} MB", shown))
-    return Table(f"Most growth with {how}", tuple(rows), ("job", "as it was", "now", ""))
+    return Table(f"Largest growth with {how}", tuple(rows), ("job", "as it was", "now", ""))
 
 
 def _promised(holds: bool, found: object) -> None:
