@@ -6,12 +6,16 @@ import re
 import time
 
 import pytest
+from cells import source
 from unseen_messages import ORDINARY, UNSEEN
 
 from dltutor import explain
 from dltutor.diagnosis.logs import plain
 from dltutor.diagnosis.messages import Message, anchor, messages
 from dltutor.failures import CATALOGUE, FACTS, NAMES, Says
+from notebooks import NOTEBOOKS, read
+
+START = NOTEBOOKS / "00-start-here.ipynb"
 
 # Each with the failure modes of which one must come first.
 MESSAGES: list[tuple[str, set[str]]] = [
@@ -218,6 +222,42 @@ def test_every_failure_mode_that_raises_is_found_by_its_own_symptoms() -> None:
     for failure in CATALOGUE:
         if isinstance(failure.sign, Says) and failure.sign.end == "raised":
             assert names(" / ".join(failure.symptoms))[0] == failure.name
+
+
+@pytest.mark.parametrize("log", ["{}", "Epoch 1 ... done\nI get {} after 3 epochs, why?\n"])
+@pytest.mark.parametrize(
+    ("quoted", "name"),
+    [
+        ("DataLoader worker (pid(s) ...) exited unexpectedly", "dead_worker"),
+        ("DataLoader worker (pid \u2026) is killed by signal: Killed.", "dead_worker"),
+        ("DataLoader worker [...] exited unexpectedly", "dead_worker"),
+        ("Can't get attribute ... on <module '__main__'>", "main_only_class"),
+        ("cannot pickle ... object", "unpicklable_handle"),
+        ("An attempt ... to start a new process before", "missing_main_guard"),
+        ("received ... items of ancdata", "too_many_open_files"),
+    ],
+)
+def test_three_dots_stand_for_what_was_left_out(quoted: str, name: str, log: str) -> None:
+    assert names(log.format(quoted))[0] == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FileNotFoundError: ... No such file or directory: 'x.jpg'",
+        "Loading 3 images... failed to read the first\nEpoch 1 ... IndexError: ... size",
+        "the node exited unexpectedly",
+    ],
+)
+def test_three_dots_do_not_stand_for_anything(text: str) -> None:
+    assert explain(text) == ()
+
+
+def test_every_message_in_the_table_by_symptom_of_lesson_00_is_explained() -> None:
+    rows = re.findall(r"^\| (.*) \| \[(\d\d) .*\|$", source("hurry", read(START)), re.MULTILINE)
+    for row, lesson in rows:
+        for message in re.findall("`([^`]+ [^`]+)`", row):
+            assert explain(message)[0].failure.lesson == lesson, message
 
 
 def test_the_words_that_were_found_are_told_longest_first() -> None:

@@ -113,7 +113,8 @@ def plain(log: str) -> str:
     Returns:
         The same words on one line: without colors, the margins of docker compose and of exception
         groups, the frames that rich draws, and line breaks and quotes that JSON wrote out; with
-        one space for any white space. Of a long log the first 256 kB and the last 2 MB.
+        one space for any white space, and three dots for an ellipsis. Of a long log the first
+        256 kB and the last 2 MB.
     """
     if len(log) > HEAD + TAIL:
         log = f"{log[:HEAD]}\n{log[-TAIL:]}"
@@ -126,7 +127,9 @@ def plain(log: str) -> str:
         log = re.sub(r"\\+(?=['\"])", "", _LINE_BREAK.sub(" ", log))
     for name, sign in _ENTITIES:
         log = log.replace(name, sign)
-    return " ".join(log.translate(_QUOTES).split())
+    return " ".join(log.translate(_SIGNS).split())
 
 
-_QUOTES: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
+_SIGNS: Final = str.maketrans(
+    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2026": "..."}
+)

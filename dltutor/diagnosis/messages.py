@@ -1,6 +1,7 @@
 """explain(): name the failure modes that an error message or a log may come from.
 
-The texts stand in messages.toml. How the failure modes are ordered:
+The texts stand in messages.toml; "..." in a log stands for words of one that were left out. How
+the failure modes are ordered:
 
 - A text counts 1 for its first cause, 1/2 for its second, 1/3 for its third; a hint a tenth.
 - A failure mode has the count of its best text, and a tenth of what its other texts count.
@@ -25,6 +26,7 @@ _HINT: Final = 0.1
 _FURTHER: Final = 0.1
 _PLACES: Final = 50  # of one text in one log, the last ones
 _BEFORE: Final = 8000  # characters in which the `after` of a text has to stand: a traceback
+_AROUND: Final = 300  # characters at each side of "..." in which a text has to stand
 _SHOWN: Final = 160  # characters of the words that were found
 
 
@@ -111,12 +113,16 @@ def _search(log: str) -> Iterator[_Found]:
     lowered = log.lower()
     if len(lowered) != len(log):  # a few letters become two
         log = lowered
+    dots = [hit.start() for hit in deque(re.finditer(r"\.{3}", lowered), maxlen=_PLACES)]
+    near = "\n".join(lowered[max(at - _AROUND, 0) : at + _AROUND] for at in dots)
     for message in messages():
         # A hundred times quicker than to compile and to search what is not there.
-        if anchor(message.text) not in lowered:
-            continue
-        hits = deque(_pattern(message.text).finditer(lowered), maxlen=_PLACES)
-        for start, end in (hit.span() for hit in hits):
+        patterns = [message.text] if anchor(message.text) in lowered else []
+        words = _WORD.findall(message.text) if near else []
+        if len(words) > 2 and all(anchor(word) in near for word in (words[0], words[-1])):
+            patterns.append(_with_a_gap(words))
+        hits = (hit for each in patterns for hit in _pattern(each).finditer(lowered))
+        for start, end in (hit.span() for hit in deque(hits, maxlen=_PLACES)):
             before = lowered[max(start - _BEFORE, 0) : start]
             if not message.after or _pattern(message.after).search(before):
                 yield _Found(message, start, end, _shortened(log[start:end]))
@@ -126,6 +132,25 @@ def _search(log: str) -> Iterator[_Found]:
 def _pattern(text: str) -> re.Pattern[str]:
     # Both sides are in lower case: searching without regard to case is ten times slower.
     return re.compile(re.sub(r"\\.|[A-Z]+", _lower, text))
+
+
+# What spaces part, outside of classes and groups.
+_WORD: Final = re.compile(
+    r"(?:\\.|\[[^\]]+\]|\((?:\\.|\((?:\\.|[^()\\])*\)|[^()\\])*\)| [?+]|[^\\\[( ])+"
+)
+_GAP: Final = r" ?\S{0,20} ?\.{3}\S{0,5} "  # with what is left of a word, as in "(pid(s) ...) "
+
+
+def _with_a_gap(words: list[str]) -> str:
+    # Up to some word, and on from some other one. Three at least have to be left.
+    first, *middle, last = words
+    prefix, suffix = "", ""
+    for word in reversed(middle[1:]):
+        prefix = f"(?: {word}{prefix})?"
+    for word in middle[:-1]:
+        suffix = f"(?:{suffix}{word} )?"
+    two_before = f"{first} {middle[0]}{prefix}{_GAP}(?:{suffix}{middle[-1]} )?{last}"
+    return f"(?:{two_before}|{first}{_GAP}{suffix}{middle[-1]} {last})"
 
 
 def _lower(part: re.Match[str]) -> str:
