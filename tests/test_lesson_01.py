@@ -97,7 +97,7 @@ def test_a_limit_turned_off_in_a_cell_is_named_and_a_class_that_has_its_own_is_r
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         result = check("01.fix", Verified)
         assert result.outcome is Outcome.NOT_YET
-        assert f"is damaged? (`Image.MAX_IMAGE_PIXELS` is {limit}.)" in result.text
+        assert f"? (`Image.MAX_IMAGE_PIXELS` is {limit}.)" in result.text
     assert check("01.fix", MeasuresBeforeDecoding).outcome is Outcome.CORRECT
 
 
@@ -229,7 +229,7 @@ def test_what_is_wrong_on_the_second_folder_alone_is_told_as_that() -> None:
         (
             {"samples": (*SAMPLES[::2], ("from 0 to 0.5", 0))},
             "Not yet",
-            "Missing: a gray image.",
+            "Not accounted for: a gray image.",
         ),
         ({"samples": (*SAMPLES, SAMPLES[0])}, "Not yet", "`a/0.jpg`, a healthy file, came 2 times"),
         ({"samples": (("a/0.jpg", 1),)}, "Not yet", "another class number"),
@@ -291,8 +291,8 @@ def test_the_fresh_images_are_not_those_of_the_lesson(tmp_path: Path) -> None:
     folders = [fix.fresh_images(made(tmp_path / str(seed)), seed) for seed in (52, 53)]
     one, other = (list(folder.kinds.values()) for folder in folders)
     assert one != other and Counter(one) == Counter(other)
-    assert len({kind.odd for kind in one}) == len(SPOILERS) + 4
-    assert {kind.cause for kind in one} == {"", "missing", "too large", "damaged", "no file"}
+    assert len({kind.odd for kind in one}) == len(SPOILERS) + 5
+    assert {kind.cause for kind in one} == {"", "missing", "too large", "damaged", "other"}
     for folder in folders:
         assert list(dict.fromkeys(folder.listed.values())) != sorted({*folder.listed.values()})
 

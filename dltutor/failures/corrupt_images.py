@@ -63,6 +63,8 @@ class Images(Dataset[Sample]):
 def load_on_white(file: Path) -> torch.Tensor:
     """One image, small, in three channels; white where it is transparent. Raises if it is bad."""
     with Image.open(file) as image:
+        if image.mode[0] in "IF":  # I;16, I, F: convert would cut them off at 255
+            raise ValueError(f"mode {image.mode}: more than 8 bits")
         small = image.convert("RGBA").resize((SIDE, SIDE))
     white = Image.new("RGBA", small.size, "white")
     pixels = np.array(Image.alpha_composite(white, small).convert("RGB"))

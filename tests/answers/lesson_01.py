@@ -22,11 +22,24 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 from torch.utils.data import DataLoader
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
-from dltutor.lessons.lesson_01.material import StartImages
+from dltutor.failures.corrupt_images import (
+    Images,
+    VerifiedImages,
+    load_on_white,
+    shared_images,
+)
+from dltutor.lessons.lesson_01.material import StartImages, loader_of
 from dltutor.lessons.lesson_01.transfer import Readings
 
 AXES, STEPS = 3, 128
+
+
+def opened(file: Any) -> Image.Image:
+    """An image of 8 bits a channel, opened."""
+    image = Image.open(file)
+    if image.mode[0] in "IF":
+        raise ValueError("16 bits")
+    return image
 
 
 class SetsAside:
@@ -58,11 +71,7 @@ class Converting(SetsAside, Images):
     quarantined: dict[str, str]
 
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
-            small = image.convert("RGBA").resize((64, 64))
-        white = Image.new("RGBA", small.size, "white")
-        pixels = np.array(Image.alpha_composite(white, small).convert("RGB"))
-        return torch.from_numpy(pixels).permute(2, 0, 1) / 255
+        return load_on_white(self.root / path)
 
     def __getitem__(self, index: int) -> Any:
         path, label = self.listed[index]
@@ -167,7 +176,7 @@ class SaysNothing(Verified):
 
 class SetsAsideWhatIsNotRGB(Verified):
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             if image.mode != "RGB":
                 raise OSError(f"mode {image.mode}")
         return super().load(path)
@@ -175,7 +184,7 @@ class SetsAsideWhatIsNotRGB(Verified):
 
 class ConvertsNothing(Verified):
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             small = np.array(image.resize((64, 64)))
         return torch.from_numpy(np.atleast_3d(small)).permute(2, 0, 1) / 255
 
@@ -228,7 +237,7 @@ class ChecksEndsAndVerifies(Converting):
                 data = (self.root / path).read_bytes()
                 if path.endswith(".jpg") and not data.endswith(b"\xff\xd9"):
                     raise ValueError("cut")
-                Image.open(io.BytesIO(data)).verify()
+                opened(io.BytesIO(data)).verify()
             except Exception as error:
                 self.quarantined[path] = repr(error)
         self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
@@ -276,6 +285,43 @@ class ClassNames(Verified):
         return super().__getitem__(index)[0], self.listed[index][1]
 
 
+class WithThePath(Verified):
+    def __getitem__(self, index: int) -> Any:
+        return *super().__getitem__(index), self.listed[index][0]
+
+
+class Dicts(Verified):
+    def __getitem__(self, index: int) -> Any:
+        return dict(zip(("image", "label"), super().__getitem__(index), strict=True))
+
+
+class LabelsInPlainLists(Verified):
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        return pixels, [number]
+
+
+class NumbersAsText(Verified):
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        return pixels, str(number)
+
+
+class WrongKindInWorkers(Verified):
+    def __getitem__(self, index: int) -> Any:
+        pixels, number = super().__getitem__(index)
+        return pixels, str(number) if torch.utils.data.get_worker_info() else number
+
+
+class SixteenBitsCutOff(Verified):
+    def load(self, path: str) -> torch.Tensor:
+        with Image.open(self.root / path) as image:
+            if image.mode[0] in "IF":
+                small = image.convert("RGB").resize((64, 64))
+                return torch.from_numpy(np.array(small)).permute(2, 0, 1) / 255
+        return super().load(path)
+
+
 class ClassesAsTheyCome(Verified):
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -315,7 +361,7 @@ class WithoutWorkers(DataLoader[Any]):
 
 class PaletteIndicesAsGray(Verified):
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             if image.mode != "P":
                 return super().load(path)
             small = Image.fromarray(np.array(image)).convert("RGB").resize((64, 64))
@@ -361,14 +407,14 @@ class MovesTheFiles(Verified):
 
 class ThrowsAlphaAway(Verified):
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             small = image.convert("RGB").resize((64, 64))
         return torch.from_numpy(np.array(small)).permute(2, 0, 1) / 255
 
 
 class GrayBackground(Verified):
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             small = image.convert("RGBA").resize((64, 64))
         gray = Image.new("RGBA", small.size, "gray")
         pixels = np.array(Image.alpha_composite(gray, small).convert("RGB"))
@@ -377,7 +423,7 @@ class GrayBackground(Verified):
 
 class WhiteBehindRGBAOnly(Verified):
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             if image.mode == "RGBA":
                 image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
             small = image.convert("RGB").resize((64, 64))
@@ -386,7 +432,7 @@ class WhiteBehindRGBAOnly(Verified):
 
 class WhiteBehindModesWithAlpha(Verified):
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             if image.mode in ("RGBA", "LA"):
                 return super().load(path)
             small = image.convert("RGB").resize((64, 64))
@@ -397,7 +443,7 @@ class WhiteOrNot(Verified):
     """A threshold in place of blending."""
 
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             pixels = np.array(image.convert("RGBA").resize((64, 64)))
         pixels[pixels[..., 3] < 128] = 255
         return torch.from_numpy(pixels[..., :3]).permute(2, 0, 1) / 255
@@ -512,7 +558,7 @@ class UuidsForReasons(Verified):
 class WordsThatRotate(Verified):
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
-        words = ["gone", "broken", "large", "empty", "cut", "closed", "odd", "strange"]
+        words = ["gone", "broken", "large", "empty", "cut", "closed", "odd", "strange", "new"]
         self.quarantined = dict(zip(self.quarantined, words, strict=True))
 
 
@@ -596,7 +642,7 @@ class KillsItsWorker(Verified):
 
 class ResizesFirst(Verified):
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             small = image.resize((64, 64), Image.Resampling.BOX).convert("RGBA")
         canvas = Image.new("RGB", (64, 64), (255, 255, 255))
         canvas.paste(small, mask=small.getchannel("A"))
@@ -605,7 +651,7 @@ class ResizesFirst(Verified):
 
 class ResizesTensors(Verified):
     def load(self, path: str) -> torch.Tensor:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             pixels = torch.from_numpy(np.array(image.convert("RGBA"))).permute(2, 0, 1) / 255
         color, alpha = pixels[:3], pixels[3:]
         pixels = color * alpha + 1 - alpha
@@ -616,7 +662,7 @@ class ByMode(Verified):
     """A background where there is transparency, and numpy's own numbers."""
 
     def load(self, path: str) -> Any:
-        with Image.open(self.root / path) as image:
+        with opened(self.root / path) as image:
             if image.has_transparency_data:
                 whole = image.convert("RGBA")
                 image = Image.new("RGBA", whole.size, "white")
@@ -710,7 +756,7 @@ class WhiteBehindAlphaOrPalette(Images):
         self.samples: list[Any] = []
         for path, label in self.listed:
             try:
-                image = Image.open(self.root / path)
+                image = opened(self.root / path)
                 image.load()
             except Exception as error:
                 self.quarantined[path] = f"{type(error).__name__}: {error}"
@@ -845,6 +891,39 @@ class NextReading(Reading):
             return self[(index + 1) % len(self)]
 
 
+class StateNames(VerifiedReadings):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)[0], self.listed[index][1]
+
+
+class ReadingsAlone(VerifiedReadings):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)[0]
+
+
+class Scanned(VerifiedReadings):
+    """With the lesson's own scan, in workers; `wrong` is what it says of another shape."""
+
+    wrong = "shape {}"
+
+    def set_aside(self, *errors: type[BaseException]) -> None:
+        def scan(i: int) -> tuple[int, str]:
+            try:
+                shape = np.load(self.root / self.listed[i][0]).shape
+                return i, "" if shape == (AXES, STEPS) else self.wrong.format(shape)
+            except Exception as error:
+                return i, f"{type(error).__name__}: {error}"
+
+        everything = loader_of(range(len(self.listed)), 2, batch_size=None, collate_fn=scan)
+        bad = {i: why for i, why in everything if why}
+        self.quarantined = {self.listed[i][0]: why for i, why in bad.items()}
+        self.listed = [item for i, item in enumerate(self.listed) if i not in bad]
+
+
+class ScannedWithoutAWord(Scanned):
+    wrong = "{}"
+
+
 class AnyShape(VerifiedReadings):
     def load(self, path: str) -> torch.Tensor:
         return torch.from_numpy(np.load(self.root / path)).float()
@@ -964,17 +1043,17 @@ WRONG_FIXES: WrongFixes = {
         "from the end": (lambda: -36, "counted from 0, got -36"),
     },
     "01.fix": {
-        "None for a bad image": (lambda: ReturnsNone, "8 x (NoneType, NoneType)"),
+        "None for a bad image": (lambda: ReturnsNone, "9 x (NoneType, NoneType)"),
         "a black image": (
             lambda: ReturnsZeros,
-            "8 of 27 samples match no usable file, such as one with values from 0 to 0.",
+            "9 of 28 samples match no usable file, such as one with values from 0 to 0. Not acc",
         ),
         "noise": (
             lambda: ReturnsNoise,
-            "8 of 27 samples match no usable file, such as one with values from 9.13e-05 to 1.",
+            "9 of 28 samples match no usable file, such as one with values from 6.51e-05 to 1.",
         ),
         "the next image": (lambda: ReturnsTheNext, "came 3 times"),
-        "the first image": (lambda: ReturnsTheFirst, "came 9 times"),
+        "the first image": (lambda: ReturnsTheFirst, "came 10 times"),
         "a random image": (lambda: ReturnsARandomOne, "only 19 different ones"),
         "LOAD_TRUNCATED_IMAGES": (
             lambda: LoadsTruncated,
@@ -982,26 +1061,26 @@ WRONG_FIXES: WrongFixes = {
         ),
         "dropped without a word": (
             lambda: DropsWithoutAWord,
-            "8 neither arrive nor are in the dict `quarantined`",
+            "9 neither arrive nor are in the dict `quarantined`",
         ),
         "no quarantined": (lambda: KeepsNoQuarantine, "in the dict `quarantined` when the"),
         "a list of paths": (lambda: KeepsAListOfPaths, "in the dict `quarantined` when the"),
         "one reason for all": (
             lambda: SaysBadOfAll,
-            "that reads most like what it says of a web page named .jpg: `bad`",
+            "that reads most like what it says of a header that promises 400 million pixels: `bad`",
         ),
-        "empty reasons": (lambda: SaysNothing, "is missing. What did loading it say?"),
+        "empty reasons": (lambda: SaysNothing, "is missing. What is wrong with the file?"),
         "what is not RGB set aside": (
             lambda: SetsAsideWhatIsNotRGB,
             "the reason `OSError: mode RGBA`",
         ),
         "nothing converted": (
             lambda: ConvertsNothing,
-            "2 x (floats (1, 64, 64), int), 1 x (floats (4, 64, 64), int)",
+            "2 x (floats (1, 64, 64), int), 1 x (floats (2, 64, 64), int)",
         ),
         "the class from the lesson": (
             lambda: Images,
-            "2 x RuntimeError raised, 2 x UnidentifiedImage",
+            "3 x RuntimeError raised, 2 x UnidentifiedImage",
         ),
         "OSError and SyntaxError caught": (
             lambda: CatchesOSErrorAndSyntaxError,
@@ -1009,7 +1088,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "only UnidentifiedImageError caught": (
             lambda: CatchesUnidentified,
-            "`SyntaxError: broken PNG file (chunk",
+            "`DecompressionBombError: Image size",
         ),
         "opened, not loaded": (lambda: OnlyOpens, "2 x OSError raised"),
         "verify()": (lambda: OnlyVerifies, "1 x OSError raised"),
@@ -1017,12 +1096,24 @@ WRONG_FIXES: WrongFixes = {
             lambda: FillsItInTheWorker,
             "`quarantined` when the dataset is made",
         ),
-        "__len__ too large": (lambda: CountsTooMany, "8 x IndexError raised"),
-        "an empty dataset": (lambda: Empty, "19 of the 27 files in `quarantined` can be used"),
+        "__len__ too large": (lambda: CountsTooMany, "9 x IndexError raised"),
+        "an empty dataset": (lambda: Empty, "19 of the 28 files in `quarantined` can be used"),
         "bytes": (lambda: Bytes, "Yours: 19 x (uint8 (3, 64, 64), int)"),
         "0 to 255": (lambda: NotScaled, "values from 0 to 2"),
         "no classes": (lambda: ImagesAlone, "Yours: 19 x floats (3, 64, 64)"),
         "names of classes": (lambda: ClassNames, "Yours: 19 x (floats (3, 64, 64), str)"),
+        "numbers as text": (lambda: NumbersAsText, "19 x (floats (3, 64, 64), str)"),
+        "the path as well": (lambda: WithThePath, "19 x (floats (3, 64, 64), int, str)"),
+        "dicts": (lambda: Dicts, "Yours: 19 x dict."),
+        "labels in plain lists": (lambda: LabelsInPlainLists, "(floats (3, 64, 64), (int))"),
+        "numbers as text in workers": (
+            lambda: WrongKindInWorkers,
+            "With 2 workers under fork, the loader brings other samples",
+        ),
+        "16 bits cut off": (
+            lambda: SixteenBitsCutOff,
+            "values from 1 to 1. Not accounted for: a gray image of 16 bits.",
+        ),
         "classes in order of appearance": (lambda: ClassesAsTheyCome, "another class number"),
         "no __len__": (lambda: NoLength, "`NoLength` has no `__len__`"),
         "an error in __init__": (lambda: FailsAtOnce, "name 'rout' is not defined"),
@@ -1032,22 +1123,25 @@ WRONG_FIXES: WrongFixes = {
         "a wait in a worker": (lambda: WaitsInAWorker, "W0 and W1 were at"),
         "palette indices as gray": (
             lambda: PaletteIndicesAsGray,
-            "Missing: an image with a palette.",
+            "Not accounted for: an image with a palette.",
         ),
-        "all in gray": (lambda: AllInGray, "13 of 19 samples match no"),
+        "all in gray": (lambda: AllInGray, "14 of 19 samples match no"),
         "the bad files deleted": (lambda: DeletesTheFiles, "is no longer as it was"),
         "the list rewritten": (lambda: RewritesTheList, "`labels.csv` is no longer as it was"),
         "processes left behind": (lambda: LeavesProcesses, "4 processes that your code started"),
         "the file's name for a reason": (
             lambda: NamesTheFileAgain,
-            "says of a web page named .jpg: `could not load",
+            "says of an empty file: `could not load",
         ),
-        "numbers for reasons": (lambda: Numbers, "is '0'"),
+        "numbers for reasons": (
+            lambda: Numbers,
+            "is '0': numbers or a path, and no word. What is wrong with the file?",
+        ),
         "one reason for missing and damaged": (
             lambda: SameForMissingAndDamaged,
             "cannot be read`. Numbers and paths aside, that reads most like",
         ),
-        "uuids for reasons": (lambda: UuidsForReasons, "What did loading it say?"),
+        "uuids for reasons": (lambda: UuidsForReasons, "What is wrong with the file?"),
         "words that rotate": (lambda: WordsThatRotate, "that reads most like what it says of"),
         "the reason of another file": (
             lambda: ReasonsOfTheFileBefore,
@@ -1077,11 +1171,11 @@ WRONG_FIXES: WrongFixes = {
         "on gray": (lambda: GrayBackground, "an image with transparency"),
         "white behind RGBA alone": (
             lambda: WhiteBehindRGBAOnly,
-            "Missing: a gray image with transparency.",
+            "Not accounted for: a gray image with transparency.",
         ),
         "transparent or not": (
             lambda: WhiteOrNot,
-            "Missing: a gray image with transparency.",
+            "Not accounted for: a gray image with transparency.",
         ),
         "OSError and bombs caught": (
             lambda: CatchesOSErrorAndBombs,
@@ -1092,7 +1186,7 @@ WRONG_FIXES: WrongFixes = {
         "labels as tensors of floats": (lambda: FloatTensorLabels, "64, 64), floats ())"),
         "labels in lists": (lambda: LabelsInLists, "19 x (floats (3, 64, 64), int64 (1,))"),
         "right twice": (lambda: RightTwice, "Without workers, the loader brings other samples"),
-        "None for reasons": (lambda: NoReasons, "is missing. What did loading it say?"),
+        "None for reasons": (lambda: NoReasons, "is missing. What is wrong with the file?"),
         "right once": (lambda: RightOnce, "Without workers, the loader"),
         "right in workers only": (lambda: WrongWithoutWorkers, "19 of 19 samples match no"),
         "an object": (lambda: Verified(shared_images()), "the class itself, `Verified`, not an"),
@@ -1117,6 +1211,12 @@ WRONG_FIXES: WrongFixes = {
         "padded": (lambda: Padded, "2 of 19 samples match no"),
         "the next reading": (lambda: NextReading, "healthy file, came 3 times"),
         "no try": (lambda: Reading, "8 x ValueError raised"),
+        "names of states": (lambda: StateNames, "Yours: 17 x (floats (3, 128), str)"),
+        "no states": (lambda: ReadingsAlone, "Yours: 17 x floats (3, 128)."),
+        "bare shapes for reasons": (
+            lambda: ScannedWithoutAWord,
+            "is '(4, 200)': numbers or a path, and no word. What is wrong with the file?",
+        ),
         "any shape": (lambda: AnyShape, "1 x (floats (3, 90), int)"),
         "only OSError caught": (
             lambda: CatchesOSErrorOnly,
@@ -1172,6 +1272,7 @@ RIGHT_ANSWERS: RightAnswers = {
     "01.transfer": {
         "looked at once": lambda: VerifiedReadings,
         "in double precision": lambda: EachKindByName,
+        "the lesson's scan": lambda: Scanned,
         "an executor as long as the dataset": lambda: KeepsAnExecutorForReadings,
     },
 }

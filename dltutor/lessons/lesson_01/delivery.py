@@ -16,13 +16,14 @@ from typing import Any, Final
 import numpy as np
 import torch
 from PIL import Image
+from torch.utils.data import default_collate
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class, whole_number
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import changed, contents, failed_in_main, made, theirs
-from dltutor.lessons.lesson_01.material import Folder, Kind
+from dltutor.lessons.lesson_01.material import HEALTHY, Folder
 from dltutor.observation.time_limits import deadline
 
 _SECONDS: Final = 6
@@ -92,10 +93,8 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
                 error = error or failed_in_main(raised).text
                 kinds[f"{type(raised).__name__} raised"] += 1
                 continue
-            kinds[kind := _kind(sample)] += 1
-            if kind == folder.right:
-                values = torch.as_tensor(sample[0]).detach().float().numpy()
-                samples.append((folder.file_of(values), int(sample[1])))
+            kinds[_kind(sample)] += 1
+            samples.append(_what(sample, folder))
     runs = {workers: (forked, came == samples)}
     if forked.end == "finished":
         here, came = _run(dataset, 0, 2, folder)
@@ -127,16 +126,25 @@ def _kind(thing: Any) -> str:
     return type(thing).__name__
 
 
+def _what(sample: Any, folder: Folder) -> tuple[str, int]:
+    if (kind := _kind(sample)) != folder.right:
+        return kind, -1
+    values = torch.as_tensor(sample[0]).detach().float().numpy()
+    return folder.file_of(values), int(sample[1])
+
+
 def _run(dataset: Any, workers: int, epochs: int, folder: Folder) -> tuple[Ending, list[Any]]:
     came: list[tuple[str, int]] = []
 
-    def take(loader: Any) -> None:
-        for batch, numbers in loader:
-            files = [folder.file_of(values) for values in batch.detach().numpy()]
-            came.extend(zip(files, numbers.tolist(), strict=True))
+    def join(samples: list[Any]) -> Any:  # a batch as it would be, and what each sample was
+        return default_collate(samples), [_what(sample, folder) for sample in samples]
 
-    run = run_loader(dataset, take, workers=workers, within=_SECONDS, epochs=epochs, batch_size=4)
-    return run, came
+    def take(loader: Any) -> None:
+        for _, told in loader:
+            came.extend(told)
+
+    options: dict[str, Any] = {"workers": workers, "epochs": epochs, "collate_fn": join}
+    return run_loader(dataset, take, within=_SECONDS, batch_size=4, **options), came
 
 
 def judge(found: Sequence[Evidence]) -> Result:
@@ -176,6 +184,7 @@ def _folder_is_right(evidence: Evidence) -> None:
             f"`{named[path]:.90}`. Is that the file's fault?"
         )
     count = Counter(file for file, _ in samples)
+    lost = folder.listed.keys() - count.keys() - named.keys()
     for path, times in count.most_common():
         if times > 1 and path in folder.listed:
             not_yet(
@@ -183,12 +192,11 @@ def _folder_is_right(evidence: Evidence) -> None:
                 f"{folder.kinds[path].odd}, came {times} times. Whose place did it take?"
             )
     if strays := [file for file, _ in samples if file not in folder.listed]:
-        absent = {folder.kinds[path].odd for path in folder.contents.keys() - count.keys()}
-        kinds = " or ".join(sorted(absent - {Kind._field_defaults["odd"]}))
+        kinds = ", ".join(sorted({folder.kinds[path].odd for path in lost} - {HEALTHY}))
         not_yet(
             f"{len(strays)} of {len(samples)} samples match no usable file, such as one with "
             f"values {strays[0]}."
-            + (f" Missing: {kinds}." if kinds else " Where do they come from?")
+            + (f" Not accounted for: {kinds}." if kinds else " Where do they come from?")
         )
     classes = sorted(set(folder.listed.values()))
     if wrong := sum(classes.index(folder.listed[file]) != number for file, number in samples):
@@ -202,15 +210,15 @@ def _folder_is_right(evidence: Evidence) -> None:
             f"{len(unknown)} keys of `quarantined` are not in `labels.csv`, such as "
             f"`{unknown[0]}`. How does the list write that path?"
         )
-    if lost := folder.listed.keys() - count.keys() - named.keys():
+    if lost:
         not_yet(
             f"of {len(folder.listed)} files, {len(lost)} neither arrive nor are in the dict "
             f"`quarantined` when the dataset is made, such as {folder.kinds[min(lost)].odd}."
         )
     for path, why in named.items():
         if not _words(path, why):
-            what = repr(why[:80]) if why else "missing"
-            not_yet(f"the reason for `{path}` is {what}. What did loading it say?")
+            what = f"{why[:80]!r}: numbers or a path, and no word" if why else "missing"
+            not_yet(f"the reason for `{path}` is {what}. What is wrong with the file?")
     for workers, (run, same) in sorted(evidence.runs.items()):
         ended_well(run, where(workers))
         if not same:
@@ -226,7 +234,7 @@ def _reasons_tell(first: Evidence, second: Evidence) -> None:
         words = _words(path, why)
         like = max(known, key=lambda each: len(known[each] & words) / len(known[each] | words))
         kind, its = second.folder.kinds[path], first.folder.kinds[like]
-        if kind.cause != its.cause and "no file" not in (kind.cause, its.cause):
+        if kind.cause != its.cause and "other" not in (kind.cause, its.cause):
             not_yet(
                 f"`quarantined` says of {kind.odd}: `{why:.80}`. Numbers and paths aside, that "
                 f"reads most like what it says of {its.odd}: `{first.quarantined[like]:.80}`. "

@@ -55,7 +55,7 @@ EXERCISES: Final = (
             {
                 "a": "No worker died. Look at the row `workers` of the Observation: both were "
                 "still running when the error reached the loop, and the reason came with it.",
-                "b": "The loop gets the same type, and the worker's traceback as text.",
+                "b": "The loop gets an `OSError` too, with the worker's traceback in its text.",
                 "c": "Nothing is skipped. Look at the row `got` of the Observation: the epoch "
                 "ended at the bad file, and the healthy ones behind it never came.",
             },

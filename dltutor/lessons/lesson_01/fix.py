@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from PIL import Image, ImageOps
 
 from dltutor.failures.corrupt_images import load_on_white
@@ -25,6 +26,10 @@ def _add_bytes(path: Path, image: Image.Image) -> None:
     path.write_bytes(path.read_bytes() + bytes(64))
 
 
+def _use_16_bits(path: Path, image: Image.Image) -> None:
+    Image.fromarray(np.array(image.convert("L"), np.uint16) * 257).save(path)
+
+
 def _break_a_chunk(path: Path, image: Image.Image) -> None:
     Image.effect_noise((300, 300), 90).save(path)  # enough for two chunks of pixels
     path.write_bytes(b"\0DAT".join(path.read_bytes().rsplit(b"IDAT", 1)))
@@ -37,7 +42,8 @@ _KINDS: Final = (
     Kind(SPOILERS["empty.jpg"], "an empty file", "damaged", "jpg"),
     Kind(SPOILERS["web-page.jpg"], "a web page named .jpg", "damaged", "jpg", "arrow"),
     Kind(SPOILERS["deleted.jpg"], "a file deleted since it was listed", "missing", "jpg"),
-    Kind(lambda path, _: path.mkdir(), "a folder named .jpg", "no file", "jpg"),
+    Kind(lambda path, _: path.mkdir(), "a folder named .jpg", "other", "jpg"),
+    Kind(_use_16_bits, "a gray image of 16 bits", "other", "png"),
     Kind(SPOILERS["bomb.png"], "a header that promises 400 million pixels", "too large", "png"),
     Kind(SPOILERS["gray.jpg"], "a gray image", "", "jpg"),
     Kind(SPOILERS["palette.png"], "an image with a palette", "", "png"),

@@ -24,6 +24,7 @@ from dltutor.tables import Table
 
 # Ways to make an image smaller differ by 0.03 on average, palette indices as gray by 0.38.
 TOLERANCE: Final = 0.04
+HEALTHY: Final = "a healthy file"
 
 Values = NDArray[np.float32]
 Draw = Callable[[str, np.random.Generator], Any]  # from a class to an image, or a reading
@@ -31,11 +32,11 @@ Draw = Callable[[str, np.random.Generator], Any]  # from a class to an image, or
 
 class Kind(NamedTuple):
     """A kind of file: how it is written; what is odd about it, in words; why it cannot be used
-    ("missing", "damaged", "too large", "no file"), or ""; its suffix; its class, if that is fixed.
+    ("missing", "damaged", "too large", "other"), or ""; its suffix; its class, if that is fixed.
     """
 
     write: Callable[[Path, Any], object]
-    odd: str = "a healthy file"
+    odd: str = HEALTHY
     cause: str = ""
     suffix: str = "npy"
     label: str = ""
