@@ -282,6 +282,19 @@ class EmptyForAMoment(NoLock):
             self.labels.update(new)
 
 
+class NoNamesForAMoment(Swaps):
+    def refresh(self) -> None:
+        new = dict(self.read_labels())
+        self.names = []
+        self.names.extend(sorted(new))
+        self.labels = new
+
+
+class CountsLabels(NoNamesForAMoment):
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
 class LocksOneAssignment(Clips):
     def refresh(self) -> None:
         new = dict(self.read_labels())
@@ -703,6 +716,41 @@ class ReadByTorchInAThread(Masked):
         return torch.tensor([self.read(self.images[index]), mask.result()])
 
 
+class KeepsFilesOpen(ByPid):
+    """Each process opens each file once, and never again."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.files: dict[tuple[int, Path], Any] = {}
+
+    def read(self, path: Path) -> list[int]:
+        key = os.getpid(), path
+        file = self.files[key] = self.files.get(key) or path.open("rb")
+        file.seek(0)
+        return list(file.read())
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        mask = self.thread.submit(self.read, self.masks[index])
+        return torch.tensor([self.read(self.images[index]), mask.result()])
+
+
+class ReadsInTurn(ByPid):
+    """Both are opened at the same time, and the mask is read after the image."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        opening = self.thread.submit(self.masks[index].open, "rb")
+        image = self.images[index].read_bytes()
+        with opening.result() as mask:
+            return torch.tensor([list(image), list(mask.read())])
+
+
+class AsBytes(ByPid):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        mask = self.thread.submit(self.masks[index].read_bytes)
+        both = bytearray(self.images[index].read_bytes() + mask.result())
+        return torch.frombuffer(both, dtype=torch.uint8).view(2, -1)
+
+
 class KeepsTensorsBeside(Masked):
     def __getitem__(self, index: int) -> torch.Tensor:
         sample = super().__getitem__(index)
@@ -753,6 +801,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "four threads by pid": lambda: FourThreads,
         "both files by map": lambda: BothInThreads,
         "all files of a batch": lambda: AThreadForEachFileOfABatch,
+        "opened together, read in turn": lambda: ReadsInTurn,
+        "a sample of uint8": lambda: AsBytes,
     },
     "07.transfer": {
         "one assignment": lambda: Swaps,
@@ -831,7 +881,11 @@ WRONG_FIXES: WrongFixes = {
         ),
         "a thread that never ends": (lambda: NeverEnds, "its workers did not end"),
         "opened in turn": (lambda: OpensInTurn, "opened one after the other"),
-        "opened in __init__": (lambda: OpenedInInit, "opened none of their files in a worker"),
+        "opened in __init__": (lambda: OpenedInInit, "are not what the files held"),
+        "opened once, and kept open": (
+            lambda: KeepsFilesOpen,
+            "With 2 workers under fork, 14 of 28",
+        ),
         "read by torch in a thread": (
             lambda: ReadByTorchInAThread,
             "opened none of their files in a worker",
@@ -867,6 +921,11 @@ WRONG_FIXES: WrongFixes = {
             lambda: EmptyForAMoment,
             "refresh was in `self.labels.clear()`, W0 raises: `KeyError",
         ),
+        "no names for a moment": (
+            lambda: NoNamesForAMoment,
+            "the clips [] come, instead of 0 to 11. What was `len(dataset)` at that moment?",
+        ),
+        "no names, and the number of labels": (lambda: CountsLabels, "W0 raises: `IndexError"),
         "a lock for one assignment": (
             lambda: LocksOneAssignment,
             "refresh was in `with self.lock:`",

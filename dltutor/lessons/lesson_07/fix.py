@@ -1,9 +1,8 @@
-"""Grade "07.fix": pairs of files, read at the same time, by threads that each process has.
+"""Grade "07.fix": pairs of files, opened at the same time, by threads that each process has.
 
 Main makes the dataset and takes a sample, as people do. Then come two epochs with 2 workers that
-are kept, two with 0, and one with 4, in another order than that of the files, which hold other
-bytes in each. In a worker, whoever opens one file of a pair is held up until the other one is
-opened too: so it is known whether two reads overlap, whatever reads them.
+are kept, two with 0, and one with 4, in another order than that of the files, which are new in
+each. Whoever opens one file of a pair in a worker is held up until the other one is opened too.
 """
 
 from __future__ import annotations
@@ -122,11 +121,12 @@ def _tensor(delivered: Any) -> torch.Tensor:
 
 
 def _write(folder: Path, shift: int) -> torch.Tensor:
-    # Writes all files, with other bytes for each shift; what they hold now, as pairs.
+    # Replaces all files, with other bytes for each shift; what they hold now, as pairs.
     held = (torch.arange(_PAIRS * 10) + shift).reshape(-1, 2, 5)
     for number, pair in enumerate(held.tolist()):
         for kind, content in zip(("image", "mask"), pair, strict=True):
-            (folder / f"scan-{number:02}.{kind}").write_bytes(bytes(content))
+            (folder / "new").write_bytes(bytes(content))
+            (folder / "new").replace(folder / f"scan-{number:02}.{kind}")
     return held
 
 
@@ -192,13 +192,13 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
         if epochs.wrong:
             not_yet(
                 f"{lead}, {epochs.wrong} of {epochs.samples} pairs are not what the files held "
-                "when they were asked for. Who will notice it in training?"
+                "when they were asked for. When did your class open and read them?"
             )
         if epochs.workers:
             _how_it_reads(epochs, lead)
     return correct(
         f"{_PAIRS} of {_PAIRS} pairs arrive in every epoch, with 2 workers, with 0 and with 4, "
-        "after main had used the dataset too. In the workers, both files of a pair are open "
+        "after main had used the dataset too. In the workers, both files of a pair are opened "
         "at the same time, and each worker starts its threads once."
     )
 

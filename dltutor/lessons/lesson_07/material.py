@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from itertools import islice
 from typing import Any, Final
 
 from IPython.display import Markdown
@@ -124,11 +125,11 @@ class Server:
         thread.start()
         try:
             stopped.wait(_PATIENCE)
-            batches = iter(loader)
-            first = deepcopy(next(batches))  # its own, not in shared memory
+            batches = map(deepcopy, loader)  # their own, not in shared memory
+            first = list(islice(batches, 1))
             forked.set()
             thread.join(_PATIENCE)
-            return [first, *map(deepcopy, batches)]
+            return [*first, *batches]
         finally:
             forked.set()
             thread.join(_PATIENCE)

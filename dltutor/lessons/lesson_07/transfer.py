@@ -194,7 +194,9 @@ def _epoch(dataset: Any, server: Server, workers: int, place: Place | None = Non
         sample = samples[pairs.index([-1, -1])]
         return Epoch(moment, run, f"a worker delivers `{shown(sample)}`. {_FORM}")
     if (numbers := [number for number, _ in pairs]) != list(range(CLIPS)):
-        return Epoch(moment, run, f"the clips {numbers} come, instead of 0 to {CLIPS - 1}.")
+        short = " What was `len(dataset)` at that moment?" * (len(numbers) < CLIPS)
+        odd = f"the clips {numbers} come, instead of 0 to {CLIPS - 1}.{short}"
+        return Epoch(moment, run, odd)
     # Samples are dealt out to the workers in turn.
     labels = tuple(_labels(pairs[worker::workers], server) for worker in range(workers))
     return Epoch(moment, run, labels=labels)
@@ -245,10 +247,10 @@ def judge(epochs: tuple[Epoch, ...]) -> Result:
                 f"{when}, the run was stopped after {run.deadline:g} s. {run.stood} Which "
                 "thread would let it go on, and in which process does that live?"
             )
-        if run.raised_in_worker == "KeyError":
+        if run.raised_in_worker in ("KeyError", "IndexError"):
             not_yet(
                 f"{when}, W{run.failed_worker} raises: {run.error} In what state were main's "
-                "labels then?"
+                "names and labels then?"
             )
         ended_well(run, when)
         if epoch.odd:
