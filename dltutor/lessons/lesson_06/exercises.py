@@ -88,8 +88,8 @@ EXERCISES: Final = (
             "first is raised in main, the second is on stderr.",
             "A function that can be imported by its name can be pickled: put it at the top level "
             "of the file, or make it a method. For the noise, keep the seed: a number.",
-            "The two lines of the task go into `__getitem__`, with `self.seed`. The scaling is one "
-            "line more: `return clip / clip.abs().max()`.",
+            "The two lines of the task go into `__getitem__`, with `self.seed`. Then `clip = "
+            "clip + noise` (`+=` would change `self.clips`), and `return clip / clip.abs().max()`.",
         ),
     ),
 )
