@@ -16,10 +16,10 @@ memory behind a mapped file was not there: a full `/dev/shm`, or a file that was
 
 The kernel tells the main process of the death by SIGCHLD, and torch's handler raises wherever
 main happens to be, in the model's forward pass too: the traceback says nothing of the cause. Off
-the main thread, and under forkserver, there is no such notice: torch looks every 5 s, and what
-the worker died of is lost (see `lost_cause`). If tensors of the dead worker are on their way,
-fetching them may fail first, with `ConnectionResetError` (see `misleading_exit`). Nothing names
-the sample.
+the main thread, and under forkserver, there is no such notice: torch looks after 5 s without a
+batch, and what the worker died of is lost (see `lost_cause`). If tensors of the dead worker are on
+their way, fetching them may fail first, with `ConnectionResetError` or `ConnectionRefusedError`
+(see `misleading_exit`). Nothing names the sample.
 
 Remedy: for `Killed`, find out whether memory ran out (`dmesg -T`; `oom_kill` in `memory.events` of
 the cgroup, or in `memory.oom_control` under version 1), and use less. Name the sample: a worker

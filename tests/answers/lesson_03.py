@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures import dead_worker
@@ -177,7 +177,7 @@ class NumbersOfExits(Tried):
 
 class SignalsThemselves(Tried):
     def reason(self, code: int) -> Any:
-        return abs(code) if code == -11 else "died"
+        return abs(code) if code == -9 else "died"
 
 
 class NamesEverySignal(Tried):
@@ -368,12 +368,60 @@ class AsTensors(Tried):
         return torch.from_numpy(super().__getitem__(index).copy())
 
 
+class AsTheLessonSaysIt(Tried):
+    def reason(self, code: int) -> Any:
+        return {-9: "killed", -11: "segfault", -6: "abort"}.get(code, f"exit code {code}")
+
+
 class ByAFreshPython(Tried):
+    program = (
+        "import pathlib, sys; from dltutor.lessons.lesson_03 import decode; "
+        "decode(pathlib.Path(sys.argv[1]).read_bytes(), sys.argv[2])"
+    )
+
     def end_of(self, path: Path) -> int | None:
-        return subprocess.run([sys.executable, "-c", DECODER, path, self.how]).returncode
+        return subprocess.run([sys.executable, "-c", self.program, path, self.how]).returncode
 
 
-# The decoder as a program, without torch: this answer would take half a minute with it.
+class ByALoader(Tried):
+    """Each frame is tried by a worker, in `__init__`."""
+
+    def end_of(self, path: Path) -> int | None:
+        frames = Frames([path], self.how)
+        batches: Any = iter(
+            DataLoader(frames, num_workers=1, collate_fn=list, multiprocessing_context="fork")
+        )
+        (worker,) = batches._workers
+        try:
+            list(batches)
+        except RuntimeError:
+            worker.join()
+            return int(worker.exitcode)
+        return 0
+
+
+class HandlesTheSignals(TriesInMain):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        for each in (signal.SIGSEGV, signal.SIGABRT):
+            signal.signal(each, self.complain)
+        super().__init__(paths, how)
+
+    def complain(self, number: int, frame: Any) -> None:
+        raise RuntimeError(signal.Signals(number).name)
+
+
+class AsAStream(IterableDataset[Any]):
+    def __init__(self, paths: Sequence[Path], how: How) -> None:
+        self.tried = Tried(paths, how)
+        self.quarantined = self.tried.quarantined
+
+    def __iter__(self) -> Any:
+        share = torch.utils.data.get_worker_info()
+        first, step = (share.id, share.num_workers) if share else (0, 1)
+        return (self.tried[index] for index in range(first, len(self.tried), step))
+
+
+# The decoder as a program, without torch.
 SOURCE = Path(dead_worker.__file__).read_text()
 DECODER = (
     "import ctypes, os, signal, struct, sys\nfrom pathlib import Path\nimport numpy as np\n"
@@ -449,7 +497,7 @@ class AsKillSaysIt(Tried):
 class AlwaysSaysTheSame(VerifiedFrames):
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
-        self.quarantined = dict.fromkeys(self.quarantined, "SIGSEGV")
+        self.quarantined = dict.fromkeys(self.quarantined, "SIGKILL")
 
 
 class ReadsTheHeader(Frames):
@@ -529,6 +577,15 @@ class StacksAll(PicksFirst):
         gc.collect()
         everything = np.stack([scans.unpack(packed) for packed in self.packed(index)])
         return np.stack(scans.evenly(list(everything)))[:, ::16, ::16].copy()
+
+
+class CollectsGarbage(PicksFirst):
+    def __getitem__(self, index: int) -> Any:
+        slices = [scans.unpack(packed) for packed in self.packed(index)]
+        thumbnails = [each[::16, ::16].copy() for each in scans.evenly(slices)]
+        del slices
+        gc.collect()
+        return thumbnails
 
 
 class UnpacksInInit(KeepsViews):
@@ -674,12 +731,12 @@ WRONG_FIXES: WrongFixes = {
     "03.fix": {
         "try and except in the worker": (
             lambda: CatchesInTheWorker,
-            "Deadly frames: 2; set aside: 0",
+            "Deadly frames: 1; set aside: 0",
         ),
         "tried in main": (lambda: TriesInMain, "Where could a deadly frame do no harm?"),
         "a multiprocessing.Pool": (
             lambda: TriesInAPool,
-            '`TriesInAPool(paths, "segfault")` was not ready after 32 s',
+            '`TriesInAPool(paths, "killed")` was not ready after 30 s. That is 15 s for each',
         ),
         "one executor for all": (
             lambda: TriesInAnExecutor,
@@ -690,9 +747,9 @@ WRONG_FIXES: WrongFixes = {
         "signals only": (lambda: SignalsOnly, "Deadly frames: 2; set aside: 0"),
         "a blank frame": (
             lambda: Placeholder,
-            "2 of 4 samples are no frame of the film. The first is `uint8 (64,)`, other pixels",
+            "1 of 2 samples are no frame of the film. The first is `uint8 (64,)`, other pixels",
         ),
-        "the next frame": (lambda: TheNextOne, "4 samples come, and with them 2 of the 2 frames"),
+        "the next frame": (lambda: TheNextOne, "2 samples come, and with them 1 of the 1 frames"),
         "None": (lambda: NoneInItsPlace, "The first is `NoneType`"),
         "dropped without a word": (
             lambda: WithoutAWord,
@@ -700,9 +757,9 @@ WRONG_FIXES: WrongFixes = {
         ),
         "no quarantined": (lambda: NoQuarantine, "The dataset has no `quarantined`"),
         "one reason for all": (lambda: SaysBad, "one reason is 'bad frame'"),
-        "the bare exit code": (lambda: BareExitCodes, "`signal.Signals(11).name`"),
+        "the bare exit code": (lambda: BareExitCodes, "`signal.Signals(9).name`"),
         "the exit code as a text": (lambda: CodesAsTexts, "one reason is '-9'"),
-        "every signal there is": (lambda: NamesEverySignal, "is killed by SIGSEGV (exit code -11)"),
+        "every signal there is": (lambda: NamesEverySignal, "is killed by SIGKILL (exit code -9)"),
         "whole paths": (
             lambda: WholePaths,
             "`quarantined` has a key that is no file's name in this film: '",
@@ -716,15 +773,15 @@ WRONG_FIXES: WrongFixes = {
         "an end of its own": (lambda: EndsItself, "ended with exit code 7"),
         "a signal to itself": (lambda: TerminatesItself, "was killed by SIGTERM"),
         "decoded without workers": (lambda: DecodesAhead, "was killed by SIGABRT"),
-        "a wait": (lambda: Waits, '`Waits(paths, "segfault")` was not ready after 32 s'),
+        "a wait": (lambda: Waits, '`Waits(paths, "killed")` was not ready after 30 s'),
         "a bare exit code above 0": (lambda: NumbersOfExits, 'words, such as "exit code '),
-        "a signal's number": (lambda: SignalsThemselves, "one reason is 11."),
+        "a signal's number": (lambda: SignalsThemselves, "one reason is 9."),
         "the same signal for all": (
             lambda: AlwaysSaysTheSame,
-            'With `how="exit"`: The right frames are set aside, and one reason is',
+            'With `how="segfault"`: The right frames are set aside, and one reason is',
         ),
         "the header read": (lambda: ReadsTheHeader, "'header promises too much'"),
-        "an empty dataset": (lambda: NothingLeft, "0 samples come, and with them 0 of the 2"),
+        "an empty dataset": (lambda: NothingLeft, "0 samples come, and with them 0 of the 1"),
         "num_workers=0": (lambda: WithoutWorkers, "keeps its workers"),
         "an error in __init__": (lambda: FailsAtOnce, "name 'pahts' is not defined"),
         "an exit in __init__": (lambda: ExitsAtOnce, "no film"),
@@ -732,7 +789,7 @@ WRONG_FIXES: WrongFixes = {
         "files overwritten": (lambda: OverwritesTheFiles, "folder is not as it was: `take-"),
         "files nobody may read": (lambda: HidesTheFiles, "folder is not as it was: `take-"),
         "a file beside them": (lambda: WritesBesideThem, "`bad.txt` differs"),
-        "paths used up": (lambda: UsesUpThePaths, "pop index out of range"),
+        "paths used up": (lambda: UsesUpThePaths, "IndexError: pop"),
         "one epoch only": (
             lambda: OneEpochOnly,
             "In the second epoch, 1 of 1 samples are no frame",
@@ -742,7 +799,7 @@ WRONG_FIXES: WrongFixes = {
         "in another shape": (lambda: InAnotherShape, "The first is `uint8 (1, 64)`"),
         "a signal as an exit code": (
             lambda: SignalsAreExitCodes,
-            "one reason is 'SIGSEGV exit code 11'. A process that decodes this frame",
+            "one reason is 'SIGKILL exit code 9'. A process that decodes this frame",
         ),
         "a frame that is none": (lambda: NamesAnother, "file's name in this film: 'zz.frame'"),
         "names without suffix": (lambda: WithoutSuffix, "file's name in this film: 'take-"),
@@ -758,14 +815,20 @@ WRONG_FIXES: WrongFixes = {
             "Deadly frames: 2; set aside: 1",
         ),
         "a dict of the class": (lambda: SharesItsDict, "file's name in this film: 'take-"),
+        "a handler for the signals": (
+            lambda: HandlesTheSignals,
+            "was killed by SIGKILL (exit code -9). At work",
+        ),
+        "a stream": (lambda: AsAStream, "`AsAStream` has no `__len__`"),
         "the path in place of the bytes": (lambda: TriesThePath, "did that process print an"),
         "as a list": (lambda: AsLists, "The first is `list`, not `uint8 (64,)`"),
     },
     "03.transfer": {
         "views of every slice": (lambda: KeepsViews, "70 slices of 1 MB, and 4 of each"),
-        "unpacked in __init__": (lambda: UnpacksInInit, "MB at once"),
-        "gc.collect(), and all in one array": (lambda: StacksAll, "MB at once"),
-        "in a child": (lambda: InAChild, "MB at once"),
+        "gc.collect() afterwards": (lambda: CollectsGarbage, "40 are allowed"),
+        "unpacked in __init__": (lambda: UnpacksInInit, "40 are allowed"),
+        "gc.collect(), and all in one array": (lambda: StacksAll, "40 are allowed"),
+        "in a child": (lambda: InAChild, "40 are allowed"),
         "the first four": (lambda: TheFirstFour, "a scan with 12 slices are others. Which slices"),
         "64 slices at most": (lambda: AtMost64, "a scan with 70 slices are others"),
         "the long one set aside": (lambda: SetsAside, "22 of 24 samples come. Each"),
@@ -777,9 +840,9 @@ WRONG_FIXES: WrongFixes = {
         "means": (lambda: Means, "are others. Which slices does `evenly` choose, and which pixels"),
         "floats": (lambda: AsFloats, "`float32 (4, 64, 64)`. They were `uint8 (4, 64, 64)`"),
         "a generator": (lambda: OneByOne, "are `generator`"),
-        "the chosen slices kept": (lambda: KeepsTheChosen, "MB at once"),
-        "unpack with a cache": (lambda: CachesUnpack, "MB at once"),
-        "more for each sample": (lambda: Grows, "MB at once"),
+        "the chosen slices kept": (lambda: KeepsTheChosen, "40 are allowed"),
+        "unpack with a cache": (lambda: CachesUnpack, "40 are allowed"),
+        "more for each sample": (lambda: Grows, "40 are allowed"),
         "once per scan": (lambda: OncePerScan, "are `float64 (0,)`"),
         "unpacked to disk": (lambda: UnpacksToDisk, "the scans' folder is not as it was"),
     },
@@ -796,6 +859,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "as Python says it": lambda: AsPythonSaysIt,
         "as tensors": lambda: AsTensors,
         "as kill -l says it": lambda: AsKillSaysIt,
+        "as the lesson says it": lambda: AsTheLessonSaysIt,
+        "by a loader for each frame": lambda: ByALoader,
     },
     "03.transfer": {
         "chosen first": lambda: PicksFirst,

@@ -24,14 +24,16 @@ from dltutor.lessons.lesson_03.material import Film, form_and_pixels, fresh_film
 from dltutor.observation.texts import fate
 
 _FILMS: Final[tuple[tuple[How, int, tuple[int, ...], int], ...]] = (
-    ("segfault", 4, (0, 1), 2),  # what its decoder does, frames, the deadly ones, workers
-    ("exit", 6, (1, 5), 4),  # four can be decoded: one for each worker
+    # What its decoder does, frames, the deadly ones, workers. First what no program can catch, and
+    # few frames: an answer that dies or hangs of it is told so soon.
     ("killed", 2, (0,), 2),
-    ("abort", 4, (0, 1), 0),  # the first one's files: what was found then is not true now
+    ("segfault", 4, (0, 1), 2),
+    ("exit", 6, (1, 5), 4),  # four can be decoded: one for each worker
+    ("abort", 4, (0, 1), 0),  # the second one's files: what was found then is not true now
 )
 _SIGNALS: Final = {"killed": signal.SIGKILL, "segfault": signal.SIGSEGV, "abort": signal.SIGABRT}
 _FORM: Final = "uint8 (64,)"  # of a frame
-_TRIAL: Final = 8  # seconds for one frame, while the dataset is made: enough for a new Python
+_TRIAL: Final = 15  # seconds for a frame in the making: a new Python with torch, under load
 _EPOCHS: Final = 6  # seconds for reading a film twice
 
 
@@ -100,7 +102,14 @@ def _made(answer: type, paths: list[Path], how: How) -> Any:
     call = f'{answer.__name__}(paths, "{how}")'
     me, copied = os.getpid(), mmap(-1, 1)  # memory that this process shares with its forks
     try:
-        dataset = made(answer, paths, how, call=call, within=_TRIAL * len(paths))
+        dataset = made(
+            answer,
+            paths,
+            how,
+            call=call,
+            within=_TRIAL * len(paths),
+            question=f"That is {_TRIAL} s for each frame. Does it wait for something?",
+        )
     finally:
         if os.getpid() != me:
             copied[0] = 1
@@ -124,7 +133,7 @@ def judge(seen: tuple[Reading, ...]) -> Result:
     return correct(
         "Each frame that can be decoded arrives once in each of two epochs, whatever the decoder "
         "does, with 0, 2 and 4 workers. Each deadly one is in `quarantined`, with what it did to "
-        "its process, and no worker met it."
+        "its process, and no loader over your dataset met it."
     )
 
 
@@ -163,7 +172,7 @@ def _judge(reading: Reading) -> None:
         not_yet(f"the film's folder is not as it was: `{reading.changed[0]}` differs.")
     for name, code in film.deadly.items():
         number = _SIGNALS.get(reading.how, 0)
-        _names_the_death(kept[name], -number or code)
+        _names_the_death(kept[name], -number or code, reading.how)
 
 
 def _frames_are_real(film: Film, came: Sequence[str], place: str) -> None:
@@ -180,7 +189,7 @@ def _frames_are_real(film: Film, came: Sequence[str], place: str) -> None:
         )
 
 
-def _names_the_death(reason: Any, death: int) -> None:
+def _names_the_death(reason: Any, death: int, how: How) -> None:
     lead = f"the right frames are set aside, and one reason is {shown(reason)}."
     name = signal.Signals(-death).name if death < 0 else ""
     if not (isinstance(reason, str) and re.search("[A-Za-z]", reason)):
@@ -188,9 +197,9 @@ def _names_the_death(reason: Any, death: int) -> None:
         not_yet(f"{lead} Whoever reads the log wants words, such as {words}.")
     text = reason.upper()
     codes, number, names = {death}, set(), []
-    if name:  # or what a shell's `kill -l` and the system call it
+    if name:  # or what the lesson, a shell's `kill -l` and the system call it
         codes, number = {death, 128 - death}, {death, -death}
-        names = [name[3:], (signal.strsignal(-death) or name).upper()]
+        names = [how.upper(), name[3:], (signal.strsignal(-death) or name).upper()]
     signals = {each.name for each in signal.Signals if each.name in text}
     numbers = set(map(int, re.findall(r"(?<![\w.-])-?\d+(?!\w|\.\w)", text)))
     if not (

@@ -114,7 +114,13 @@ def judge(readings: tuple[Reading, ...]) -> Result:
     """Correct if every scan came as before, and no process took much memory for it."""
     for seen in readings:
         place = where(seen.workers)
-        ended_well(seen.run, place)
+        much = (
+            f"a process took {seen.took} MB beyond what it had, a few of them for the loader; "
+            f"{_MOST} are allowed. The longest scan has {max(_SLICES)} slices of 1 MB, and "
+            f"{WANTED} of each scan are wanted. How many are in memory at the same moment?"
+        )
+        slow = f"And {much}" if seen.took > _MOST else "What does your class wait for?"
+        ended_well(seen.run, place, hung=slow)
         if seen.came != (scans := _EPOCHS[seen.workers] * len(_SLICES)):
             not_yet(f"{place}, {seen.came} of {scans} samples come. Each has to, in each epoch.")
         for slices, form in seen.wrong.items():
@@ -122,11 +128,7 @@ def judge(readings: tuple[Reading, ...]) -> Result:
             what = others if form == _FORM else f"`{form}`. They were `{_FORM}`."
             not_yet(f"{place}, the thumbnails of a scan with {slices} slices are {what}")
         if seen.took > _MOST:
-            not_yet(
-                f"{place}, a process took about {round(seen.took, -1)} MB at once. The longest "
-                f"scan has {max(_SLICES)} slices of 1 MB, and {WANTED} of each scan are wanted. "
-                "How many are in memory at the same moment?"
-            )
+            not_yet(f"{place}, {much}")
         if seen.changed:
             not_yet(f"{place}: the scans' folder is not as it was. `{seen.changed[0]}` differs.")
     return correct(
