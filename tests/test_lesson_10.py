@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from fresh_interpreter import run_fresh
 from test_figure import run
 from torch.utils.data import get_worker_info
 
+from dltutor import observe
 from dltutor.failures.growing_cache import CachedRecordings
 from dltutor.failures.heap_growth import reuses_memory
 from dltutor.failures.kit.gauge import no_proc
@@ -61,7 +63,8 @@ def test_workers_that_stay_small_are_correct() -> None:
     ("ran", "text"),
     [
         (replace(RAN, ends={2: Ending("worker died", 30, "W1 killed by SIGKILL")}), "W1 killed by"),
-        (replace(RAN, ends={2: Ending("hung", 30)}), "run did not end within 30 s"),
+        (replace(RAN, ends={2: Ending("hung", 30)}), "within 30 s. 192 of 192 samples had come"),
+        (replace(RAN, mixed=8), "two datasets in one process mix up 8 of 16 samples"),
         (replace(RAN, epochs={**RAN.epochs, 2: [FEW[1:]]}), "2 workers under fork, 63 of 64"),
         (replace(RAN, epochs={**RAN.epochs, 4: [[0.5, *EXPECTED[1:]]]}), "1 of 128 samples"),
         (replace(RAN, epochs={**RAN.epochs, 0: [EXPECTED * 2]}), "Without workers, 256 of 128"),
@@ -95,7 +98,7 @@ def test_a_validation_that_keeps_nothing_is_correct() -> None:
         (Validated(ENDED), "fewer than 16 batches from the `loader`"),
         (Validated(Ending("hung", 20)), "did not end within 20 s. What does your function wait"),
         (replace(VALIDATED, wrong="3 of 16 come back."), "3 of 16 come back."),
-        (replace(VALIDATED, graphs=(16.0, 0.0)), "the graphs of 16 others were alive"),
+        (replace(VALIDATED, graphs=(16.0, 0.0)), "the graphs of at least 16 others were"),
         (replace(VALIDATED, kept=(13.0, 13.0)), "13 MB of tensors were"),
         (replace(VALIDATED, pieces=(17, 0)), "keeps a view of the others, however small"),
         (replace(VALIDATED, graphs=(1.0, 1.0)), "still leads to a graph"),
@@ -135,8 +138,8 @@ def test_a_job_is_read_with_another_dataset_or_options() -> None:
     assert len(job.loader(batch_sampler=None).dataset) == 64  # type: ignore[arg-type]
 
 
-def grows_to(mb: float) -> Any:
-    return SimpleNamespace(timeline=run(pss=mb * 2**20))
+def grows_to(mb: float, length: int = 20) -> Any:
+    return SimpleNamespace(timeline=run(pss=mb * 2**20, length=length))
 
 
 def test_the_chart_in_numbers() -> None:
@@ -154,6 +157,21 @@ def test_a_job_that_grows_less_than_a_fifth_stops(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("DLTUTOR_STRICT", "1")
     with pytest.raises(AssertionError, match="A"):
         lesson_10.what_stopped(runs, others, "gc.collect() before each sample")
+
+
+def test_what_was_read_too_seldom_is_not_said_to_stay_or_stop() -> None:
+    runs, seldom = {"A": grows_to(120)}, {"A": grows_to(4, length=7)}
+    assert "read too seldom" in str(lesson_10.what_grew({"C": seldom["A"]}))
+    assert "read too seldom" in str(lesson_10.what_stopped(runs, seldom, ""))
+    assert "read too seldom" in str(lesson_10.what_stopped(seldom, runs, ""))
+
+
+def test_main_stays_small_when_it_collects() -> None:
+    # As at a step that makes many objects; a collection of all copies what main shares.
+    job = replace(material.make_jobs()["C"], keep=lambda batch: gc.collect(), epochs=4)
+    seen = observe(job.loader(), consume=job.train, deadline=60)
+    assert material.grown(seen, "main", "uss") < 8
+    assert gc.get_freeze_count() == 0
 
 
 class Weighed(material.JobD):

@@ -119,6 +119,17 @@ class InFiles(Recordings):
         return recording
 
 
+class InFilesByPath(Recordings):
+    def load(self, index: int) -> np.ndarray:
+        path = self.paths[index]
+        file = Path(tempfile.gettempdir(), path.replace("/", "_"))
+        if not file.exists():
+            np.save(file, super().load(index))
+            atexit.register(file.unlink, missing_ok=True)
+        recording: np.ndarray = np.load(file, mmap_mode="r")
+        return recording
+
+
 def in_files(place: str | None) -> type[InFiles]:
     InFiles.folder = tempfile.mkdtemp(dir=place, prefix="dltutor-answer-")
     atexit.register(shutil.rmtree, InFiles.folder, ignore_errors=True)
@@ -174,6 +185,49 @@ class LastEight(Recordings):
     @lru_cache(maxsize=8)  # noqa: B019 - small enough
     def load(self, index: int) -> np.ndarray:
         return super().load(index)
+
+
+class EightForTheClass(Recordings):
+    """The classic slip: the cache stands in the body of the class."""
+
+    cache: ClassVar[OrderedDict[int, np.ndarray]] = OrderedDict()
+
+    def load(self, index: int) -> np.ndarray:
+        if index not in self.cache:
+            if len(self.cache) >= 8:
+                self.cache.popitem(last=False)
+            self.cache[index] = super().load(index)
+        return self.cache[index]
+
+
+EIGHT: dict[str, np.ndarray] = {}
+
+
+class EightForAllByName(Recordings):
+    def load(self, index: int) -> np.ndarray:
+        name = os.path.basename(self.paths[index])
+        if name not in EIGHT:
+            if len(EIGHT) >= 8:
+                EIGHT.pop(next(iter(EIGHT)))
+            EIGHT[name] = super().load(index)
+        return EIGHT[name]
+
+
+@lru_cache(maxsize=8)
+def _decoded(path: str) -> np.ndarray:
+    recording: np.ndarray = np.load(path).astype(np.float32)
+    return recording
+
+
+class EightForAllByPath(Recordings):
+    def load(self, index: int) -> np.ndarray:
+        return _decoded(self.paths[index])
+
+
+class MapsTheFile(Recordings):
+    def load(self, index: int) -> np.ndarray:
+        recording: np.ndarray = np.load(self.paths[index], mmap_mode="r")
+        return recording.astype(np.float32)
 
 
 class ForgetsAll(CachedRecordings):
@@ -523,6 +577,27 @@ def keeps_the_labels(model: Any, loader: Any) -> Any:
     return _both(found)
 
 
+def keeps_the_outputs(model: Any, loader: Any) -> Any:
+    total = 0.0
+    outputs, hardest = [], []
+    for images, labels in loader:
+        outputs.append(output := model(images))
+        losses = F.cross_entropy(output, labels, reduction="none")
+        total += losses.mean().item()
+        hardest.append(images[losses.argmax()].clone())
+    return total / len(loader), hardest
+
+
+@torch.no_grad()
+def one_loss_at_the_end(model: Any, loader: Any) -> Any:
+    outputs, truth, hardest = [], [], []
+    for images, labels in loader:
+        outputs.append(output := model(images))
+        truth.append(labels.clone())
+        hardest.append(images[F.cross_entropy(output, labels, reduction="none").argmax()].clone())
+    return F.cross_entropy(torch.cat(outputs), torch.cat(truth)), hardest
+
+
 def a_mean_of_text(model: Any, loader: Any) -> Any:
     mean, hardest = _validated(model, loader)
     return f"{mean}", hardest
@@ -760,10 +835,13 @@ WRONG_FIXES: WrongFixes = {
         "torch.save to shared memory": (saved_by_torch, "MB of shared memory are new"),
         "a process for each": (lambda: AProcessForEach, "threads and processes pile up"),
         "a cache without workers": (lambda: OnlyWithoutWorkers, "without workers, main grew by"),
+        "a small cache in the class": (lambda: EightForTheClass, "mix up 8 of 16 samples"),
+        "a small cache by file name": (lambda: EightForAllByName, "mix up 8 of 16 samples"),
+        "files on disk by index": (lambda: in_files(None), "mix up 8 of 16 samples"),
         "a quarter of them kept": (lambda: AQuarterOfTheArchive, "does the bound grow with them"),
     },
     "10.transfer": {
-        "clone() alone": (lambda: copies_the_scans, "the graphs of 15 others were alive"),
+        "clone() alone": (lambda: copies_the_scans, "the graphs of at least 15 others were alive"),
         "item() alone": (lambda: takes_the_number, "MB of tensors were alive"),
         "zero workers": (lambda: without_workers, "fewer than 16 batches from the `loader`"),
         "no gradient ever after": (
@@ -793,6 +871,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "all labels": (lambda: keeps_the_labels, "keeps a view of the others"),
         "the mean as text": (lambda: a_mean_of_text, "something else than the mean loss"),
+        "all outputs": (lambda: keeps_the_outputs, "others were alive, with all"),
         "a batch too few": (lambda: a_batch_too_few, "fewer than 16 batches from the `loader`"),
     },
 }
@@ -810,7 +889,9 @@ RIGHT_ANSWERS: RightAnswers = {
         "lru_cache of eight": lambda: LastEight,
         "a cache that is emptied": lambda: ForgetsAll,
         "a mapped file": lambda: Mapped,
-        "files on disk": lambda: in_files(None),
+        "files on disk": lambda: InFilesByPath,
+        "lru_cache of a function of the path": lambda: EightForAllByPath,
+        "a map of each file": lambda: MapsTheFile,
         "lru_cache of 16": lambda: LastSixteen,
         "a table of the samples": lambda: KnowsTheNumbers,
         "a thread that ends": lambda: ReadsInAThread,
@@ -823,6 +904,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "no_grad": lambda: with_no_grad,
         "item and clone": lambda: with_a_graph_for_each,
         "torch.stack": lambda: stacked,
+        "copies of the labels": lambda: one_loss_at_the_end,
         "eval, and back": lambda: in_eval_and_back,
         "next(), as often as there are batches": lambda: by_next,
         "zip, the range first": lambda: zipped,
@@ -855,9 +937,9 @@ OTHER_OUTCOMES: OtherOutcomes = {
     },
     "10.transfer": {
         "the starter": (lambda: validate, "Not attempted", "still the one from above"),
-        "gc.collect()": (lambda: collects, "Not yet", "the graphs of 15 others"),
-        "del": (lambda: deletes, "Not yet", "the graphs of 15 others"),
-        "empty_cache()": (lambda: empties_the_gpu, "Not yet", "the graphs of 15 others"),
+        "gc.collect()": (lambda: collects, "Not yet", "the graphs of at least 15 others"),
+        "del": (lambda: deletes, "Not yet", "the graphs of at least 15 others"),
+        "empty_cache()": (lambda: empties_the_gpu, "Not yet", "the graphs of at least 15 others"),
         "detach()": (lambda: detaches, "Not yet", "MB of tensors were alive"),
     },
 }

@@ -36,7 +36,8 @@ from dltutor.tables import MB
 RUNS: Final = ((2, 64, 3), (0, 128, 1), (4, 128, 1))  # workers, recordings, epochs
 _LENGTH: Final = 300_000  # numbers in each recording
 _EACH: Final = _LENGTH * 4 / MB  # MB of one in memory
-_MAKING, _EPOCH = 6, 7  # seconds for the dataset, an epoch
+_SECOND: Final = 8  # recordings of a second archive
+_WITHIN: Final = 40  # seconds for each run: a right class takes 2, and 15 on a busy machine
 _READ_EVERY: Final = 4  # batches
 _IN_MEMORY: Final = ("/dev/shm/", "/memfd:")
 
@@ -52,6 +53,7 @@ class Ran:
         grew: By how much each of `_TOO_MUCH` grew in the last run.
         odd: A batch of another kind than the given class's, in words, or nothing.
         changed: Recordings that are not the files that they were.
+        mixed: Samples that were wrong when the datasets of two archives were read by turns.
     """
 
     ends: dict[int, Ending]
@@ -60,58 +62,64 @@ class Ran:
     grew: dict[str, float]
     odd: str = ""
     changed: int = 0
+    mixed: int = 0
 
 
 def gather(answer: Any) -> Ran:
     """Three epochs by two workers; then one by none and by four, over a larger archive.
 
-    What is bounded by a share of the archive shows in the larger one.
+    What is bounded by a share of the archive shows in the larger one; what is kept by name or index
+    in a second one, read by turns with the first. No check's recordings are those of another.
     """
-    folder, random = tempfile.mkdtemp(), np.random.default_rng(10)
+    folder, random = tempfile.mkdtemp(), np.random.default_rng()
     numbers = random.integers(-200, 200, _LENGTH, dtype=np.int16)
-    paths = tuple(str(Path(folder, f"{number:03}.npy")) for number in range(RUNS[-1][1]))
-    for loudness, path in enumerate(paths, start=1):
-        np.save(path, loudness * numbers)
-    expected = [float(np.abs(np.load(path).astype(np.float32)).mean()) for path in paths]
+    archives = (folder, RUNS[-1][1]), (tempfile.mkdtemp(dir=folder), _SECOND)
+    paths, second = (tuple(f"{at}/{name:03}.npy" for name in range(n)) for at, n in archives)
+    every = paths + second
+    for loudness, path in zip(random.permutation(len(every)).tolist(), every, strict=True):
+        np.save(path, (loudness + 1) * numbers)
+    expected = [float(np.abs(np.load(path).astype(np.float32)).mean()) for path in every]
     archive = contents(Path(folder))
     ends, brought, odd = dict[int, Ending](), dict[int, list[list[float]]](), list[str]()
+    mixed = 0
 
     def epoch(loader: DataLoader[Any]) -> None:
         shuffle(order)
         came: list[float] = []
+        brought[loader.num_workers].append(came)
         for number, batch in enumerate(loader):
-            if not (torch.is_tensor(batch) and batch.dtype is torch.float32 and batch.ndim == 1):
-                tensor = torch.is_tensor(batch)
+            tensor = torch.is_tensor(batch)
+            if not tensor or (batch.dtype, batch.ndim) != (torch.float32, 1):
                 odd.append(f"{batch.dtype}, {tuple(batch.shape)}" if tensor else shown(batch))
                 return
             came.extend(batch.tolist())
             if number % _READ_EVERY == 0:
                 growth.read()
         if len(came) == len(order):
-            came = [value for _, value in sorted(zip(order, came, strict=True))]
-        brought[loader.num_workers].append(came)
+            came[:] = [value for _, value in sorted(zip(order, came, strict=True))]
 
+    def by_turns() -> list[list[float]]:
+        both = answer(paths[:_SECOND]), answer(second)
+        return [[float(each[index]) for each in both] for index in range(_SECOND)]
+
+    call = f"{answer.__name__}(paths)"
     for workers, files, epochs in RUNS:
         growth, brought[workers] = _Growth(workers), []
-        dataset = made(answer, paths[:files], call=f"{answer.__name__}(paths)", within=_MAKING)
+        dataset = made(answer, paths[:files], call=call, within=_WITHIN)
         growth.begin()
         with theirs():
             order = [*range(len(dataset))]
-        ends[workers] = run_loader(
-            dataset,
-            epoch,
-            workers=workers,
-            within=_EPOCH * epochs,
-            epochs=epochs,
-            batch_size=4,
-            sampler=order,
-            persistent_workers=workers > 0,
-            worker_init_fn=growth.note_start,
-        )
+        how: dict[str, Any] = {"workers": workers, "within": _WITHIN, "epochs": epochs}
+        how |= {"persistent_workers": workers > 0, "worker_init_fn": growth.note_start}
+        ends[workers] = run_loader(dataset, epoch, batch_size=4, sampler=order, **how)
         gone = sum(path in archive for path in changed(archive, Path(folder)))
         if gone or odd or ends[workers].end != "finished" or _too_much(growth.most):
             break
-    return Ran(ends, brought, expected, growth.most, "".join(odd[:1]), gone)
+    else:
+        values = made(by_turns, call=f"{call}[index]", within=_WITHIN)
+        right = [*zip(expected, expected[len(paths) :], strict=False)]
+        mixed = int((~np.isclose(values, right, rtol=1e-4)).sum())
+    return Ran(ends, brought, expected, growth.most, "".join(odd[:1]), gone, mixed)
 
 
 class _Growth:
@@ -216,7 +224,6 @@ _BOUND: Final = "as much as {recordings} recordings (there are {files}). Who sti
 # What -> how much of it may come (MB: 16 recordings, and what a worker needs anyway), and the text.
 _TOO_MUCH: Final = {
     "threads": (64, "{grown} threads and processes pile up. Who joins or ends them?"),
-    "descriptors": (64, "{grown} descriptors pile up. Who closes them?"),
     "main": (
         24,
         "making your dataset took {grown} MB in main. That is fine where the archive fits into "
@@ -228,6 +235,7 @@ _TOO_MUCH: Final = {
         "{grown} MB of shared memory are new: files in `/dev/shm`, a `memfd`, or a mapping that "
         "processes share. What lies there lies in memory. What bounds it?",
     ),
+    "descriptors": (64, "{grown} descriptors pile up. Who closes them?"),
     "worker": (24, "each worker grew by {grown} MB, " + _BOUND + "and what bounds their number?"),
     "others": (
         24,
@@ -244,19 +252,19 @@ def _too_much(grew: dict[str, float]) -> str:
 def judge(ran: Ran) -> Result:
     """Correct if all samples came, from any number of workers, and nothing grew."""
     if ran.changed:
-        not_yet(
-            f"{ran.changed} files of the archive were changed or removed. Others read them, too."
-        )
+        not_yet(f"{ran.changed} files of the archive were changed or gone. Others read them, too.")
     if ran.odd:
         not_yet(
             f"a batch is `{ran.odd}`. With the class above, a batch of four is `torch.float32, "
             "(4,)`. What does `__getitem__` return?"
         )
-    for workers, files, _ in RUNS[: len(ran.ends)]:
+    for workers, files, epochs in RUNS[: len(ran.ends)]:
+        arrived = sum(map(len, ran.epochs[workers]))
         ended_well(
             ran.ends[workers],
             where(workers),
-            hung="What keeps your class there?",
+            hung=f"{arrived} of {files * epochs} samples had come. If that is most of them, the "
+            "machine may be busy: check again. If not, what keeps your class there?",
             died="Which of your lines ends a process?",
         )
         right = ran.expected[:files]
@@ -266,12 +274,17 @@ def judge(ran: Ran) -> Result:
             if wrong := int((~np.isclose(came, right, rtol=1e-4)).sum()):
                 not_yet(
                     f"{where(workers)}, {wrong} of {files} samples are not the loudness of their "
-                    "recording. What does `__getitem__` return for each index?"
+                    "recording. What does `__getitem__` return for each index, and from where?"
                 )
     if what := _too_much(ran.grew):
         grown, text = ran.grew[what], _TOO_MUCH[what][1]
         said = text.format(grown=f"{grown:.0f}", recordings=f"{grown / _EACH:.0f}", files=files)
         not_yet(f"{where(workers)}, {said}")
+    if ran.mixed:
+        not_yet(
+            f"two datasets in one process mix up {ran.mixed} of {2 * _SECOND} samples: their "
+            "archives have the same file names. What is the key of your cache, and whose is it?"
+        )
     return correct(
         "All samples are right: three epochs of 64 recordings with two workers, one of 128 without "
         "workers, and one with four. No worker grew by more than 24 MB, nor did anything else."
@@ -283,5 +296,5 @@ GRADER: Final = Grader(
     judge=judge,
     look=partial(a_fixed_class, starter=CachedRecordings),
     runs="3 epochs of 64 fresh recordings with two workers; one of 128 without, and one with four",
-    at_most=sum(_MAKING + _EPOCH * epochs for _, _, epochs in RUNS) + 4,
+    at_most=len(RUNS) * _WITHIN + 15,
 )

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from multiprocessing import forkserver
 from typing import Any, Final
 
 from torch.utils.data import DataLoader, Dataset, Subset
@@ -27,6 +26,7 @@ _FILES: Final = 64  # recordings: an epoch
 _LENGTH: Final = 200_000  # numbers in each
 _FIRST_STEP: Final = 0.8  # seconds with a batch of each worker: all memory is read once meanwhile
 _NOISE: Final = 8  # MB, or descriptors
+_LEAST: Final = 5  # readings of memory, from the first batch to the last, that show what stays
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
     ("W1", "uss"),
@@ -93,7 +93,8 @@ class Job:
         gc.collect()  # one that is due would copy the pages that main and the workers share
         if self.method == "forkserver":
             multiprocessing.set_forkserver_preload([__name__])  # it imports torch once, for all
-            forkserver.ensure_running()
+            # Or the import takes the seconds in which memory is read most often.
+            multiprocessing.get_context("forkserver").Pool(1).terminate()
         return DataLoader(
             dataset or self.dataset,
             self.batch_size,
@@ -109,14 +110,18 @@ class Job:
         for _ in range(self.epochs):
             for batch in loader:
                 kept.append(self.keep(batch))
-                time.sleep(_FIRST_STEP if len(kept) == 2 else self.step)
+                if len(kept) == 2:
+                    gc.freeze()  # a collection would copy what main shares with the workers
+                    time.sleep(_FIRST_STEP)
+                time.sleep(self.step)
+        gc.unfreeze()
 
 
 def make_jobs() -> dict[str, Job]:
     """The four jobs, by their letters."""
     paths = shared_recordings(_FILES, _LENGTH)
     return {
-        "A": Job(growing_cache.CachedRecordings(paths), epochs=5, step=0.015),
+        "A": Job(growing_cache.CachedRecordings(paths), epochs=5, step=0.025),
         "B": Job(Subset(kept_batches.Images(), range(_FILES)), _view, step=0.012),
         "C": Job(reference_cycle.Recordings(paths), epochs=8, step=0.015),
         "D": Job(JobD(paths), epochs=6, step=0.008, batch_size=1, method="forkserver"),
@@ -141,23 +146,28 @@ def grown(seen: Observation, role: str, of: Field) -> float:
     return float(most) / (1 if of == "fds" else MB)
 
 
+def _seldom(*seen: Observation) -> bool:
+    # Whether memory was read too seldom to tell what stays as it was.
+    lines = (each.timeline for each in seen)
+    return any(len(x.since_first_batch(x.series("W1", "uss"))[1]) < _LEAST for x in lines)
+
+
 def what_grew(runs: Mapping[str, Observation]) -> Table:
     """The chart of some jobs in numbers.
 
     Args:
         runs: By the letter of the job.
     """
-    grew = {job: [grown(seen, *each) for each in _LINES] for job, seen in runs.items()}
     least = {"A": 25, "B": 15, "C": 15, "D": 0 if heap_growth.reuses_memory() else 30}
-    for job, row in grew.items():
-        most = row[3] if job == "B" else max(row[:2])
-        _promised(most > least[job], (grew, str(runs[job])))
-    shown = {
-        job: [f"+{x:.0f}" if x > _NOISE else "stays" for x in row] for job, row in grew.items()
-    }
+    rows = []
+    for job, seen in runs.items():
+        grew = [grown(seen, *each) for each in _LINES]
+        most = grew[3] if job == "B" else max(grew[:2])
+        _promised(most > least[job], (grew, str(seen)))
+        stays = "read too seldom" if _seldom(seen) else "stays"
+        rows.append((job, *(f"+{x:.0f}" if x > _NOISE else stays for x in grew)))
     header = ("job", "W0, MB", "W1, MB", "main, MB", "its shared memory, MB", "its descriptors")
-    rows = tuple((job, *cells) for job, cells in shown.items())
-    return Table("Largest growth since the first batch", rows, header)
+    return Table("Largest growth since the first batch", tuple(rows), header)
 
 
 def what_stopped(
@@ -174,6 +184,8 @@ def what_stopped(
     for job, other in others.items():
         before, after = (max(grown(x, *each) for each in _LEAKS) for x in (runs[job], other))
         shown = "stops" if after < before / 5 else "goes on"
+        if before <= _NOISE or _seldom(runs[job], other):
+            shown = "read too seldom"
         if job == "D" and (reason := heap_growth.reuses_memory()):
             shown = f"does not grow here: {reason}"
         else:
