@@ -834,7 +834,7 @@ WRONG_FIXES: WrongFixes = {
         "an anonymous mapping": (lambda: InAnAnonymousMapping, "that processes share. What lies"),
         "torch.save to shared memory": (saved_by_torch, "MB of shared memory are new"),
         "a process for each": (lambda: AProcessForEach, "threads and processes pile up"),
-        "a cache without workers": (lambda: OnlyWithoutWorkers, "without workers, main grew by"),
+        "a cache without workers": (lambda: OnlyWithoutWorkers, "Without workers, main grew by"),
         "a small cache in the class": (lambda: EightForTheClass, "mix up 8 of 16 samples"),
         "a small cache by file name": (lambda: EightForAllByName, "mix up 8 of 16 samples"),
         "files on disk by index": (lambda: in_files(None), "mix up 8 of 16 samples"),
