@@ -170,9 +170,8 @@ FINISHED = Ending("finished", 6)
 GOOD = Evidence(
     FOLDER,
     quarantined=REASONS,
-    kinds=Counter({"(floats (2,), int)": 3}),
-    error="",
     samples=SAMPLES,
+    error="",
     runs={workers: (FINISHED, True) for workers in (0, 2)},
     changed=(),
 )
@@ -181,7 +180,7 @@ DIED = Ending("worker died", 6, fates="W0 killed by SIGKILL")
 
 def told(**differs: Any) -> Result:
     if "kinds" in differs:
-        differs["kinds"] = Counter(differs["kinds"])
+        differs["samples"] = [(kind, None) for kind in Counter(differs.pop("kinds")).elements()]
     return verdict(lambda: judge([GOOD, replace(GOOD, **differs)]))
 
 
@@ -246,6 +245,7 @@ def test_what_is_wrong_on_the_second_folder_alone_is_told_as_that() -> None:
             "most like what it says of a cut JPEG: `OSError: truncated`. Which word tells a file "
             "that is missing from one that is damaged?",
         ),
+        ({"later": "a/1.jpg"}, "Not yet", "in its place, `dataset[0]` gives `a/1.jpg`. Who will"),
         ({"runs": {0: (FINISHED, False)}}, "Not yet", "Without workers, the loader brings other"),
         ({"runs": {0: (FINISHED, True), 2: (DIED, False)}}, "Not yet", "under fork, W0 killed by"),
     ],

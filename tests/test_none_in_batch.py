@@ -50,6 +50,12 @@ def test_what_is_said_depends_on_where_the_none_stands_and_on_the_workers(
     assert said(kind, message).endswith(told)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_whole_none_after_a_tuple_has_no_length(workers: int) -> None:
+    [(kind, message)] = observe(load([SAMPLE, None], num_workers=workers)).chain
+    assert said(kind, message) == "TypeError: object of type 'NoneType' has no len()"
+
+
 def test_what_is_there_is_batched_and_what_is_missing_is_counted() -> None:
     (pixels, labels), missing = collate_present([SAMPLE, None, SAMPLE])
     assert pixels.shape == (2, 3)

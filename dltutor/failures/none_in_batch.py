@@ -9,7 +9,8 @@ loop never gets the chance: `default_collate` runs in the worker, before any bat
 rejects None on purpose. Which text you see depends on where in the batch the None stands: the first
 sample decides how the others are joined. The first text, for a None after a tensor, comes from a
 worker; with `num_workers=0` the same batch says `TypeError: expected Tensor as element N in
-argument 0, but got NoneType`.
+argument 0, but got NoneType`. A whole sample that is None, after a tuple, says `TypeError: object
+of type 'NoneType' has no len()`.
 
 Remedy: decide before the epoch which samples exist (see `corrupt_images`). Where that is not
 possible, drop the missing ones in `collate_fn`, expect a batch with nothing left in it, and count.
@@ -78,6 +79,7 @@ FAILURE = Failure(
     lesson="01",
     symptoms=(
         "AttributeError: 'NoneType' object has no attribute 'numel'",
+        "TypeError: object of type 'NoneType' has no len()",
         "TypeError: default_collate: batch must contain tensors, numpy arrays, numbers, "
         "dicts or lists; found <class 'NoneType'>",
     ),

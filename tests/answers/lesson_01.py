@@ -313,6 +313,22 @@ class WrongKindInWorkers(Verified):
         return pixels, str(number) if torch.utils.data.get_worker_info() else number
 
 
+class NeighborInCase(Verified):
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return super().__getitem__(index)
+        except Exception:
+            return self[(index + 1) % len(self)]
+
+
+class NoneInCase(Verified):
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return super().__getitem__(index)
+        except Exception:
+            return None, None
+
+
 class SixteenBitsCutOff(Verified):
     def load(self, path: str) -> torch.Tensor:
         with Image.open(self.root / path) as image:
@@ -896,6 +912,14 @@ class StateNames(VerifiedReadings):
         return super().__getitem__(index)[0], self.listed[index][1]
 
 
+class ZerosInCase(VerifiedReadings):
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return super().__getitem__(index)
+        except OSError:
+            return torch.zeros(AXES, STEPS), 0
+
+
 class ReadingsAlone(VerifiedReadings):
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index)[0]
@@ -1110,6 +1134,14 @@ WRONG_FIXES: WrongFixes = {
             lambda: WrongKindInWorkers,
             "With 2 workers under fork, the loader brings other samples",
         ),
+        "the neighbor, in case a file goes bad": (
+            lambda: NeighborInCase,
+            "Nothing raised: in its place, `dataset[0]` gives `set0/002.jpg`.",
+        ),
+        "None, in case a file goes bad": (
+            lambda: NoneInCase,
+            "`dataset[0]` gives `(NoneType, NoneType)`. Who will notice?",
+        ),
         "16 bits cut off": (
             lambda: SixteenBitsCutOff,
             "values from 1 to 1. Not accounted for: a gray image of 16 bits.",
@@ -1212,6 +1244,7 @@ WRONG_FIXES: WrongFixes = {
         "the next reading": (lambda: NextReading, "healthy file, came 3 times"),
         "no try": (lambda: Reading, "8 x ValueError raised"),
         "names of states": (lambda: StateNames, "Yours: 17 x (floats (3, 128), str)"),
+        "zeros, in case a file goes bad": (lambda: ZerosInCase, "Who will notice?"),
         "no states": (lambda: ReadingsAlone, "Yours: 17 x floats (3, 128)."),
         "bare shapes for reasons": (
             lambda: ScannedWithoutAWord,

@@ -8,22 +8,21 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-import numpy as np
-import torch
 from PIL import Image
 from torch.utils.data import default_collate
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, whole_number
+from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import changed, contents, failed_in_main, made, theirs
-from dltutor.lessons.lesson_01.material import HEALTHY, Folder
+from dltutor.lessons.lesson_01.material import HEALTHY, Folder, Told
 from dltutor.observation.time_limits import deadline
 
 _SECONDS: Final = 6
@@ -36,20 +35,20 @@ class Evidence:
     Args:
         folder: The folder.
         quarantined: Its keys and values as texts, the folder as "root"; empty if it is no dict.
-        kinds: What `dataset[i]` gives, in words -> for how many samples.
-        error: The first exception among them, with its place, or "".
-        samples: File and class number of each; in place of a file, what no usable one holds.
+        samples: What each `dataset[i]` is, as `Folder.told` says it, or the exception it raised.
+        error: The first of those exceptions, with its place, or "".
         runs: Workers -> how the loader's run ended, and whether it brought the same samples.
         changed: Files that are gone or no longer as they were, and listed ones that are new.
+        later: What the first sample is once its file is gone; "" if that raises.
     """
 
     folder: Folder
     quarantined: dict[str, str]
-    kinds: Counter[str]
+    samples: Sequence[Told]
     error: str
-    samples: Sequence[tuple[str, int]]
     runs: dict[int, tuple[Ending, bool]]
     changed: Sequence[str]
+    later: str = ""
 
 
 def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
@@ -82,8 +81,7 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     quarantined = _quarantined(dataset, folder)
     # The workers first: what main had read by then, they would have too.
     forked, came = _run(dataset, workers, 1, folder)
-    kinds: Counter[str] = Counter()
-    samples: list[tuple[str, int]] = []
+    samples: list[Told] = []
     error = ""
     with theirs(), deadline(_SECONDS):
         for index in range(len(dataset)):
@@ -91,16 +89,19 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
                 sample = dataset[index]
             except Exception as raised:
                 error = error or failed_in_main(raised).text
-                kinds[f"{type(raised).__name__} raised"] += 1
-                continue
-            kinds[_kind(sample)] += 1
-            samples.append(_what(sample, folder))
+                samples.append((f"{type(raised).__name__} raised", None))
+            else:
+                samples.append(folder.told(sample))
     runs = {workers: (forked, came == samples)}
     if forked.end == "finished":
         here, came = _run(dataset, 0, 2, folder)
         runs[0] = here, came == samples * 2
     spoilt = [p for p in changed(before, folder.root) if p in before or p in folder.listed]
-    return Evidence(folder, quarantined, kinds, error, samples, runs, spoilt)
+    later = ""
+    with theirs(), deadline(_SECONDS), suppress(Exception):
+        (folder.root / samples[0][0]).unlink()
+        later = folder.told(dataset[0])[0]
+    return Evidence(folder, quarantined, samples, error, runs, spoilt, later)
 
 
 def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
@@ -113,31 +114,11 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
         return {text(path): text(why or "") for path, why in pairs}
 
 
-def _kind(thing: Any) -> str:
-    if isinstance(thing, (tuple, list)):
-        return f"({', '.join(map(_kind, thing))})"
-    floats = "float" in str(getattr(thing, "dtype", type(thing)))
-    whole = not floats and not isinstance(thing, str) and whole_number(thing) is not None
-    if whole and np.ndim(thing) == 0:
-        return "int"
-    if isinstance(thing, (torch.Tensor, np.ndarray)):
-        dtype = "floats" if floats else str(thing.dtype).removeprefix("torch.")
-        return f"{dtype} {tuple(thing.shape)}"
-    return type(thing).__name__
-
-
-def _what(sample: Any, folder: Folder) -> tuple[str, int]:
-    if (kind := _kind(sample)) != folder.right:
-        return kind, -1
-    values = torch.as_tensor(sample[0]).detach().float().numpy()
-    return folder.file_of(values), int(sample[1])
-
-
 def _run(dataset: Any, workers: int, epochs: int, folder: Folder) -> tuple[Ending, list[Any]]:
-    came: list[tuple[str, int]] = []
+    came: list[Told] = []
 
     def join(samples: list[Any]) -> Any:  # a batch as it would be, and what each sample was
-        return default_collate(samples), [_what(sample, folder) for sample in samples]
+        return default_collate(samples), [folder.told(sample) for sample in samples]
 
     def take(loader: Any) -> None:
         for _, told in loader:
@@ -171,11 +152,12 @@ def _folder_is_right(evidence: Evidence) -> None:
     for path in evidence.changed:
         odd = f", {folder.kinds[path].odd}," if path in folder.kinds else ""
         not_yet(f"`{path}`{odd} is no longer as it was. Whoever looks into it later needs it.")
-    if evidence.kinds.keys() - {right := folder.right}:
-        tell = error_in_your_code if evidence.error and len(evidence.kinds) == 1 else not_yet
-        kinds = ", ".join(f"{count} x {kind}" for kind, count in evidence.kinds.most_common())
+    told = Counter(folder.right if number is not None else kind for kind, number in samples)
+    if told.keys() - {folder.right}:
+        tell = error_in_your_code if evidence.error and len(told) == 1 else not_yet
+        kinds = ", ".join(f"{times} x {kind}" for kind, times in told.most_common())
         first = f" The first error: {evidence.error}" if evidence.error else ""
-        tell(f"a sample has to be {right}. Yours: {kinds}.{first}")
+        tell(f"a sample has to be {folder.right}. Yours: {kinds}.{first}")
     if good := named.keys() & folder.contents.keys():
         path = max(good, key=lambda path: (folder.kinds[path].odd, path))
         not_yet(
@@ -223,6 +205,11 @@ def _folder_is_right(evidence: Evidence) -> None:
         ended_well(run, where(workers))
         if not same:
             not_yet(f"{where(workers)}, the loader brings other samples than `dataset[i]` gave.")
+    if evidence.later not in ("", samples[0][0]):
+        not_yet(
+            "after the dataset was made, the file of its first sample was deleted. Nothing raised: "
+            f"in its place, `dataset[0]` gives `{evidence.later}`. Who will notice?"
+        )
 
 
 def _reasons_tell(first: Evidence, second: Evidence) -> None:

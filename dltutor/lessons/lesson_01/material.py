@@ -13,12 +13,14 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
 from torch.utils.data import DataLoader
 
 from dltutor.failures.corrupt_images import Images
 from dltutor.failures.material.images import SPOILERS, make_images
+from dltutor.lessons.kit.forms import whole_number
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table
 
@@ -27,6 +29,7 @@ TOLERANCE: Final = 0.04
 HEALTHY: Final = "a healthy file"
 
 Values = NDArray[np.float32]
+Told = tuple[str, int | None]  # a file, or what no usable one holds, and the class number
 Draw = Callable[[str, np.random.Generator], Any]  # from a class to an image, or a reading
 
 
@@ -56,13 +59,31 @@ class Folder:
         """What a sample has to be, in words."""
         return f"(floats {next(iter(self.contents.values())).shape}, int)"
 
-    def file_of(self, values: Values) -> str:
-        """The file that holds these values; if none does, what they are."""
+    def told(self, sample: Any) -> Told:
+        """The file and the class number of a sample; its kind and None if that is a wrong one."""
+        if (kind := _kind(sample)) != self.right:
+            return kind, None
+        return self._file_of(torch.as_tensor(sample[0]).detach().float().numpy()), int(sample[1])
+
+    def _file_of(self, values: Values) -> str:
         for path, held in self.contents.items():
             if held.shape == values.shape and float(np.abs(held - values).mean()) <= TOLERANCE:
                 return path
         on = " (`ImageFile.LOAD_TRUNCATED_IMAGES` is on)" * ImageFile.LOAD_TRUNCATED_IMAGES
         return f"from {values.min():.3g} to {values.max():.3g}{on}"
+
+
+def _kind(thing: Any) -> str:
+    if isinstance(thing, (tuple, list)):
+        return f"({', '.join(map(_kind, thing))})"
+    floats = "float" in str(getattr(thing, "dtype", type(thing)))
+    whole = not floats and not isinstance(thing, str) and whole_number(thing) is not None
+    if whole and np.ndim(thing) == 0:
+        return "int"
+    if isinstance(thing, (torch.Tensor, np.ndarray)):
+        dtype = "floats" if floats else str(thing.dtype).removeprefix("torch.")
+        return f"{dtype} {tuple(thing.shape)}"
+    return type(thing).__name__
 
 
 def fill(
