@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 from answers.lesson_04 import (
+    TWIN,
     CountInATensor,
     Fixed,
     WithoutItsLock,
     WithSlots,
 )
+from cells import answer_in
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from dltutor.lessons.kit.checking import verdict
@@ -31,6 +33,7 @@ from dltutor.lessons.lesson_04.material import (
 )
 from dltutor.lessons.lesson_04.runs import Plan, Run, SlowMotion
 from dltutor.observation import observe
+from notebooks import read
 
 FINISHED = Ending("finished", 6)
 
@@ -119,7 +122,28 @@ def test_a_distributed_samplers_epoch_reaches_persistent_workers() -> None:
     assert orders[0] == orders[2] != orders[1]
 
 
+def test_the_twins_buffer_goes_wrong_with_a_worker_and_is_right_without() -> None:
+    frames = answer_in(read(TWIN), "setup", "buffer")["Frames"]()
+    came = [
+        [int(frame[0]) for frame in DataLoader(frames, None, num_workers=n, **how)]
+        for n, how in ((0, {}), (1, {"multiprocessing_context": "fork"}))
+    ]
+    assert came[0] == list(range(16)) != came[1]
+
+
 # What makes a race certain
+
+
+def test_slow_motion_says_that_it_waits_for_another_number_of_workers() -> None:
+    slow = SlowMotion(2)
+    loader: DataLoader[Any] = DataLoader(
+        Fixed(torch.zeros(8, 400)),
+        num_workers=1,
+        multiprocessing_context="fork",
+        worker_init_fn=slow,
+    )
+    seen = observe(loader, deadline=30)
+    assert "SlowMotion(2) waits for 2 workers, not for 1" in str(seen)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +242,7 @@ def transferred(rows: list[list[int]] | None = None, vocabulary: Any = None) -> 
     numbers = {word: n for n, word in enumerate(sorted({w for words in headlines for w in words}))}
     batch = torch.tensor(rows or [[numbers[word] for word in words] for words in headlines[::-1]])
     epoch = [batch], (numbers if vocabulary is None else vocabulary, READ.given)
-    return verdict(lambda: transfer.judge((Run(READ, 32, (epoch, epoch), FINISHED),)))
+    return verdict(lambda: transfer.judge((Run(READ, len(READ.given), (epoch, epoch), FINISHED),)))
 
 
 def test_words_with_numbers_of_their_own_are_correct() -> None:
@@ -226,9 +250,9 @@ def test_words_with_numbers_of_their_own_are_correct() -> None:
 
 
 def test_words_without_numbers_of_their_own_are_told() -> None:
-    same = [[0, 0, 0, 0]] * 32
-    torn = [[4 * row, 4 * row + 1, 4 * row + 2, 4 * row + 3] for row in range(32)]
+    same = [[0, 0, 0, 0]] * len(READ.given)
+    torn = [[4 * row, 4 * row + 1, 4 * row + 2, 4 * row + 3] for row in range(len(READ.given))]
     assert "share the number 0. With 0 workers it was right" in transferred(same).text
     assert re.search(r"`\w+` came as \d+ and as \d+", transferred(torn).text)
-    assert "`vocabulary` is a list" in transferred(vocabulary="list").text
+    assert "`vocabulary` is a list" in transferred(vocabulary="a list").text
     assert "main's `vocabulary` has nothing for it" in transferred(vocabulary={}).text

@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import sqlite3
 import tempfile
 import threading
+from collections import Counter as Counts
 from contextlib import nullcontext
 from pathlib import Path
 from queue import Empty
@@ -390,6 +392,16 @@ class SilentAtMost(SilentInSum):
         return int(stretch.max()) == 0
 
 
+class SilentWhereNothingMoves(SilentInSum):
+    def is_silent(self, stretch: torch.Tensor) -> bool:
+        return bool((stretch == stretch[0]).all())
+
+
+class SilentAtFirst(SilentInSum):
+    def is_silent(self, stretch: torch.Tensor) -> bool:
+        return not stretch[:16].any()
+
+
 class EverySecondNumber(SilentInSum):
     def is_silent(self, stretch: torch.Tensor) -> bool:
         return not stretch[::2].any()
@@ -504,6 +516,41 @@ class InAFile(SharedEpoch):
 
     def silent(self) -> int:
         return os.stat(self.path).st_size
+
+
+class FileOfAFixedName(InAFile):
+    """A second dataset empties it."""
+
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.path = os.path.join(tempfile.gettempdir(), "silent-count")
+        Path(self.path).write_bytes(b"")
+
+
+class InADatabase(SharedEpoch):
+    """Both numbers in SQLite: right, and slow."""
+
+    def __init__(self, clips: torch.Tensor) -> None:
+        super().__init__(clips)
+        self.path = os.path.join(tempfile.mkdtemp(), "clips.db")
+        self.asked("create table state (epoch integer, silent integer)")
+        self.asked("insert into state values (0, 0)")
+
+    def asked(self, *what: Any) -> Any:
+        with sqlite3.connect(self.path, timeout=60) as database:
+            return database.execute(*what).fetchone()
+
+    def set_epoch(self, epoch: int) -> None:
+        self.asked("update state set epoch = ?", (epoch,))
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        stretch = self.stretch(index, *self.asked("select epoch from state"))
+        if not stretch.any():
+            self.asked("update state set silent = silent + 1")
+        return stretch
+
+    def silent(self) -> int:
+        return int(self.asked("select silent from state")[0])
 
 
 class NumberInAFile(InAFile):
@@ -662,6 +709,46 @@ class LockedTooLate(SharedVocabulary):
         return int(self.shared[word])
 
 
+class MostFrequent(Headlines):
+    """The most frequent words, and one number for the rest."""
+
+    def __init__(self, headlines: list[str]) -> None:
+        super().__init__(headlines)
+        words = Counts(" ".join(headlines).split()).most_common(100)
+        self.vocabulary = {w: n for n, w in enumerate(["<unk>", *(word for word, _ in words)])}
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([self.vocabulary.get(w, 0) for w in self.headlines[index].split()])
+
+
+class WithUnknown(MostFrequent):
+    """All words, and a number for none of them."""
+
+    def __init__(self, headlines: list[str]) -> None:
+        super().__init__(headlines)
+        words = sorted({word for headline in headlines for word in headline.split()})
+        self.vocabulary = {word: number for number, word in enumerate(["<unk>", *words])}
+
+
+class FromASample(Headlines):
+    """The rest of the words is numbered as it is met."""
+
+    sample = slice(None, None, 2)
+
+    def __init__(self, headlines: list[str]) -> None:
+        super().__init__(headlines)
+        self.vocabulary = Numbered(headlines[self.sample]).vocabulary
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        words = self.headlines[index].split()
+        new = self.vocabulary
+        return torch.tensor([new.setdefault(word, len(new)) for word in words])
+
+
+class FromTheFirst(FromASample):
+    sample = slice(64)
+
+
 class InReadingOrder(Numbered):
     """Workers number in the order of the list, main in the order in which it reads."""
 
@@ -740,6 +827,17 @@ class ReadSorted(ReadOnce):
         return {word: number for number, word in enumerate(sorted(self.numbers))}
 
 
+class FromNumberToWord(ReadOnce):
+    def read(self) -> Any:
+        return {number: word for word, number in self.numbers.items()}
+
+
+class WithoutVocabulary(ReadOnce):
+    @property
+    def vocabulary(self) -> Any:
+        raise AttributeError
+
+
 class ListOfWords(ReadOnce):
     def read(self) -> Any:
         return [*self.numbers]
@@ -798,6 +896,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "its own __getstate__": lambda: WithAState,
         "messages that main counts": lambda: EmptiedByMain,
         "the epoch in a Value": lambda: EpochInAValue,
+        "both in a database": lambda: InADatabase,
         "index_add_ to its own place": lambda: AddsToItsPlace,
         "the twin's, from a cell": lambda: typed("fix-solved"),
         "from a cell, with open": with_open,
@@ -816,6 +915,7 @@ RIGHT_ANSWERS: RightAnswers = {
     },
     "04.transfer": {
         "numbered in __init__": lambda: Numbered,
+        "with a number for unknown words": lambda: WithUnknown,
         "a Manager's dict under a lock": lambda: SharedVocabulary,
         "a Manager's dict itself, under a lock": lambda: LentAndLocked,
         "the twin's, from a cell": lambda: typed("transfer-solved", name="MyHeadlines"),
@@ -865,13 +965,19 @@ WRONG_FIXES: WrongFixes = {
         ),
         "the Value itself": (lambda: ValueItself, "returned a Synchronized"),
         "counted from 0 in each epoch": (lambda: StartsAgain, "since this dataset was made"),
-        "one file for all datasets": (lambda: OneFile, "silent()` says 0"),
+        "one file for all datasets": (lambda: OneFile, "or does something set it back?"),
+        "a file of a fixed name": (lambda: FileOfAFixedName, "A second one, made in between"),
         "sixteen recordings": (lambda: Sixteen, "`len()` says 16"),
         "a place for each recording": (lambda: PlaceForEachRecording, "Counts get lost"),
         "four epochs, again and again": (lambda: EveryFourthEpoch, "those of epoch 1. Main had"),
         "four epochs": (lambda: FourEpochs, "those of epoch 3. Main had"),
         "a sum of 0 is silence": (lambda: SilentInSum, "a stretch of 32 zeros"),
         "nothing above 0 is silence": (lambda: SilentAtMost, "a stretch of 32 zeros"),
+        "what does not move is silence": (
+            lambda: SilentWhereNothingMoves,
+            "says 5. It counts all",
+        ),
+        "silent at first is silence": (lambda: SilentAtFirst, "a stretch of 32 zeros"),
         "every second number": (lambda: EverySecondNumber, "a stretch of 32 zeros"),
         "counted in workers only": (lambda: NotInMain, "`silent()` says 0. Who counts, and when?"),
         "room for two workers": (
@@ -907,6 +1013,15 @@ WRONG_FIXES: WrongFixes = {
             ),
             "It counts all that were drawn since this dataset",
         ),
+        "the epoch in a global Value": (
+            lambda: typed(
+                "fix-solved",
+                ("self.epoch.fill_(epoch)", "EPOCH.value = epoch"),
+                ("int(self.epoch)", "EPOCH.value"),
+                EPOCH=multiprocessing.get_context("spawn").Value("q", 0),
+            ),
+            "they are those of epoch 0. Main had called `set_epoch(301)`",
+        ),
         "another sample": (lambda: CountWithTheSample, "has to stay so. A batch: a list"),
         "a lock of the class": (lambda: LockOfTheClass, "With 2 spawned workers, 8 silent"),
         "a lock made on arrival": (lambda: LockMadeOnArrival, "class attributes, locks too"),
@@ -921,7 +1036,7 @@ WRONG_FIXES: WrongFixes = {
             ),
             "With 2 spawned workers, 8 silent",
         ),
-        "a queue drained at once": (lambda: DrainedAtOnce, "Who counts, and when?"),
+        "a queue drained at once": (lambda: DrainedAtOnce, "`silent()` says"),
         "a number as text": (lambda: SaysText, "returned a str"),
     },
     "04.transfer": {
@@ -945,9 +1060,14 @@ WRONG_FIXES: WrongFixes = {
         ),
         "each headline once": (
             lambda: EachHeadlineOnce,
-            "the class was given 40, some of which may be alike",
+            "the class was given 168, some of which may be alike",
         ),
-        "an emptied list": (lambda: EmptiesTheList, "was given is another one"),
+        "an emptied list": (lambda: EmptiesTheList, "was given has changed"),
+        "the most frequent words": (lambda: MostFrequent, "two words the same to it"),
+        "every second headline": (lambda: FromASample, "what does another process know"),
+        "the first 64 headlines": (lambda: FromTheFirst, "what does another process know"),
+        "from number to word": (lambda: FromNumberToWord, "has no number for `0`. It maps"),
+        "no vocabulary": (lambda: WithoutVocabulary, "is missing, and has to be a dict"),
         "a vocabulary that is read once": (lambda: ReadOnce, "has nothing for it"),
         "int16": (lambda: Narrow, "A batch: torch.int16"),
         "upper case is lower case": (lambda: LowerCase, "two words the same to it"),
@@ -961,7 +1081,7 @@ WRONG_FIXES: WrongFixes = {
         "numbers with gaps": (lambda: NumbersWithGaps, "without gaps"),
         "the words": (lambda: WordsThemselves, "A batch: a list"),
         "an empty vocabulary": (lambda: FailsAtTheFirstWord, "KeyError"),
-        "a sorted list": (lambda: SortsTheList, "was given is another one"),
+        "a sorted list": (lambda: SortsTheList, "was given has changed"),
     },
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.reduction import ForkingPickler
+from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import SemLock
 from pathlib import Path
 from types import FunctionType
@@ -111,10 +112,12 @@ def changed(before: dict[str, tuple[int, str]], folder: Path) -> list[str]:
 
 
 class _Copier(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type hints
-    # A lock in a global or a class is made anew, as the import of its module would make it.
+    # A lock or Value in a global or a class is made anew, as the import of its module would do.
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, SemLock):
             return getattr(get_context("spawn"), type(thing).__name__), ()
+        if isinstance(thing, Synchronized):
+            return get_context("spawn").Value, (type(thing.get_obj()),)
         return super().reducer_override(thing)
 
 

@@ -1,6 +1,5 @@
 """Lesson 04: what a worker changes stays in the worker. What its notebook imports."""
 
-from dltutor.failures import reused_buffer
 from dltutor.lessons.lesson_04.material import (
     CountedClips,
     Headlines,
@@ -17,7 +16,6 @@ __all__ = [
     "SlowMotion",
     "ask_every_process",
     "make_headlines",
-    "reused_buffer",
     "side_by_side",
     "what_arrives",
 ]

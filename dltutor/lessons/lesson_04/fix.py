@@ -14,19 +14,22 @@ from dltutor.lessons.lesson_04.material import CountedClips, make_clips, stretch
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 
 _CLIPS: Final = make_clips((0, 301, 1), seed=45)
-# Two are nearly silent: of one the sum is 0, of the other the maximum.
+# Four are nearly silent: one never moves, one ends with a sound, and of two the sum or the maximum
+# is 0.
+_CLIPS[8, :32], _CLIPS[9, :31] = 7, 0
 _CLIPS[13:15, :32], _CLIPS[13, 7], _CLIPS[13:15, 9] = 0, 5, -5
 _MORE: Final = torch.cat((_CLIPS, _CLIPS[4:12]))
 _ALL: Final = list(range(16))
+_MOST: Final = [*range(24), *(40 * [2])]  # more silent ones than a byte can count
 # As a resumed run does, with a sampler that draws some recordings twice and others not at all.
 _EPOCHS: Final = ((0, _ALL), (301, 2 * _ALL[:8]), (1, _ALL))
 # In slow motion, all workers draw one recording at the same moment, and then the next one.
 _AT_ONCE: Final = tuple((epoch, sorted(4 * _ALL[:8])) for epoch in (0, 301, 1))
 PLANS: Final = (
     Plan("with 2 persistent workers under fork", _CLIPS, _EPOCHS),
-    Plan("with 4 workers in slow motion", _CLIPS, _AT_ONCE, 4, within=12, slow=True),
+    Plan("with 4 workers in slow motion", _CLIPS, _AT_ONCE, 4, within=20, slow=True),
     Plan("with 2 fresh workers under fork", _CLIPS, _EPOCHS, persistent=False),
-    Plan("with 0 workers", _MORE, (*_EPOCHS, (1, 99 * [*range(24)])), 0, persistent=False),
+    Plan("with 0 workers", _MORE, (*_EPOCHS, (1, 8 * _MOST)), 0, persistent=False, within=12),
     Plan("with 2 spawned workers", _CLIPS, _AT_ONCE, method="spawn", within=60, slow=True),
 )
 _SPAWN: Final = (
@@ -82,8 +85,10 @@ def _instead(plan: Plan, got: torch.Tensor, draw: list[int], epoch: int) -> str:
 
 
 def _why(plan: Plan, said: int, silent: int) -> str:
-    if said == 0:
-        return " Who counted, and in which copy?" if plan.workers else " Who counts, and when?"
+    if said == 0 and not plan.workers:
+        return " Who counts, and when?"
+    if said == 0 and plan.persistent:  # no second dataset was made
+        return " Who counted, and in which copy?"
     drawn = (
         " It counts all that were drawn since this dataset was made, each as often as it was, as "
         "soon as the epoch is over. A second one, made in between, counts its own. Silent is a "

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils.data import get_worker_info
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
 from dltutor.lessons.kit.forms import whole_number
@@ -79,7 +80,8 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
         if hasattr(dataset, "set_epoch"):
             dataset.set_epoch(number)
         came = [each.clone() if isinstance(each, torch.Tensor) else each for each in loader]
-        others.append(answer(deepcopy(plan.given)))  # as for validation, with counts of its own
+        if not plan.persistent:  # a second one, as for validation, with counts of its own
+            others.append(answer(deepcopy(plan.given)))
         epochs.append((came, ask(dataset, given)))
 
     if not plan.workers:  # what a thread of main has to do, such as a queue's, it does late
@@ -105,7 +107,8 @@ def samples(run: Run, width: int, died: str = "") -> list[torch.Tensor]:
     if run.length != len(run.plan.given):
         given = f"the class was given {len(run.plan.given)}, some of which may be alike"
         not_yet(f"`len()` says {run.length}, and {given}.")
-    ended_well(run.end, run.plan.where, died=died)
+    hung = "What does your class wait for, or what in it takes so long?"
+    ended_well(run.end, run.plan.where, hung=hung, died=died)
     for (_, draw), (batches, _) in zip(run.plan.epochs, run.epochs, strict=True):
         for batch in batches:
             if getattr(batch, "dtype", None) != torch.int64 or batch.shape[1:] != (width,):
@@ -136,6 +139,8 @@ class SlowMotion(TorchFunctionMode):
         self._taken: Counter[tuple[CodeType, int]] = Counter()
 
     def __call__(self, worker_id: int) -> None:
+        if (number := get_worker_info().num_workers) != (parties := self._together.parties):  # type: ignore[union-attr]
+            raise ValueError(f"SlowMotion({parties}) waits for {parties} workers, not for {number}")
         self._wait_for_the_others(50)  # spawned ones import torch first
         sys.settrace(self._enter)
         self.__enter__()  # type: ignore[no-untyped-call]  # to the end of the worker's life

@@ -13,7 +13,9 @@ from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.lesson_04.material import Headlines, make_headlines
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 
-_HEADLINES: Final = make_headlines(seed=61)
+# Most words stand in one headline only, and most of those beyond the first hundred.
+_RARE: Final = [f"train-{number} waits for bridge-{number}" for number in range(128)]
+_HEADLINES: Final = make_headlines(seed=61) + _RARE
 # In slow motion four workers meet new words at the same moment: each word two of them, or all.
 _NEW: Final = 4 * ["Bridge bridge bridge. bridges", "bridge. bridges Bridge bridge"]
 # Words that no later run has: a global variable of main would know them there.
@@ -44,7 +46,8 @@ _WITH_WORKERS: Final = (
 def _ask(dataset: Any, headlines: list[str]) -> tuple[dict[str, int | None] | str, list[str]]:
     found: Any = getattr(dataset, "vocabulary", None)
     if not hasattr(found, "items"):  # a Manager's dict has them
-        return type(found).__name__, [*headlines]
+        missing = not hasattr(dataset, "vocabulary")
+        return "missing" if missing else f"a {type(found).__name__}", [*headlines]
     return {str(word): whole_number(number) for word, number in found.items()}, [*headlines]
 
 
@@ -63,7 +66,7 @@ def _judge(run: Run) -> None:
     plan, why = run.plan, _WITH_WORKERS if run.plan.workers else _IN_MAIN
     rows = torch.cat(samples(run, 4)).tolist()
     if any(given != plan.given for _, (_, given) in run.epochs):
-        not_yet("the list of headlines that your class was given is another one afterwards.")
+        not_yet("the list of headlines that your class was given has changed.")
     drawn = [plan.given[index].split() for _, draw in plan.epochs for index in draw]
     numbers: dict[str, int] = {}
     words: dict[int, str] = {}
@@ -75,7 +78,9 @@ def _judge(run: Run) -> None:
                 not_yet(f"{plan.where}, `{same}` and `{word}` share the number {number}. {why}")
     for _, (vocabulary, _) in run.epochs:
         if isinstance(vocabulary, str):
-            not_yet(f"main's `vocabulary` is a {vocabulary}, and has to be a dict.")
+            not_yet(f"main's `vocabulary` is {vocabulary}, and has to be a dict.")
+        if odd := [word for word, number in vocabulary.items() if number is None]:
+            not_yet(f"main's `vocabulary` has no number for `{odd[0]}`. It maps word to number.")
         for word, number in numbers.items():
             if (known := vocabulary.get(word, "nothing")) != number:
                 text = f"`{word}` came as {number}, and main's `vocabulary` has {known} for it."
