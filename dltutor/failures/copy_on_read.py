@@ -1,6 +1,6 @@
 """A list of file names, only ever read, is copied page by page into every worker.
 
-Symptom: memory grows during the first epoch, in every worker, until each has as much as main; then
+Symptom: memory grows during each epoch, in every worker, until each has as much as main; then
 `DataLoader worker (pid N) is killed by signal: Killed`. The dataset is a long list, of names,
 dicts or tuples; nobody writes to it. `htop` shows the full size for each worker from the start,
 since it counts shared pages (RES); only the private part (USS) grows.
@@ -83,7 +83,7 @@ FAILURE = Failure(
     name="copy_on_read",
     lesson="09",
     symptoms=(
-        "memory grows during the first epoch, in every worker",
+        "memory grows during each epoch, in every worker",
         "DataLoader worker (pid N) is killed by signal: Killed",
     ),
     cause="Reading a Python object writes its reference count, and a forked worker gets its own "

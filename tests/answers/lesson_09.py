@@ -6,13 +6,16 @@ import copy
 import gc
 import json
 import linecache
+import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import time
 from array import array
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -269,7 +272,7 @@ class PackedStrings:
     def __init__(self, strings: Iterable[str]) -> None:
         self.data, self.ends = bytearray(), array("q")
         for text in strings:
-            self.data += text.encode()
+            self.data += text.encode(errors="surrogatepass")
             self.ends.append(len(self.data))
 
     def __len__(self) -> int:
@@ -278,7 +281,7 @@ class PackedStrings:
     def __getitem__(self, index: int) -> str:
         index = range(len(self))[index]
         start = self.ends[index - 1] if index else 0
-        return self.data[start : self.ends[index]].decode()
+        return self.data[start : self.ends[index]].decode(errors="surrogatepass")
 
 
 class FromTheNotebook(Dataset[str]):
@@ -464,6 +467,43 @@ class CollectingPacked(PackedCaptions):
         if self.asked % 5000 == 0:
             gc.collect()
         return super().__getitem__(index)
+
+
+class EmptyOnesLost(FromTheNotebook):
+    def __init__(self, path: str | Path) -> None:
+        self.captions = PackedStrings(Path(path).read_text().rstrip("\n").split("\n"))
+
+
+class OpenedOnFirstUse(FromTheFile):
+    """What main has opened, its workers share: with the place in the file."""
+
+    def __getitem__(self, index: int) -> str:
+        if self.file is None:
+            self.file = os.open(self.path, os.O_RDONLY)
+        start, stop = self.starts[index : index + 2].tolist()
+        os.lseek(self.file, start, os.SEEK_SET)
+        return os.read(self.file, stop - start - 1).decode(errors="replace")
+
+
+class CutAt256(Wide):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.captions = self.captions.astype("U256")
+
+
+class InAManager(Dataset[str]):
+    """A server process has them, as long as there is the dataset."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.manager = multiprocessing.Manager()
+        self.captions = self.manager.list(Path(path).read_text().splitlines())
+        self.length = len(self.captions)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> str:
+        return str(self.captions[index])
 
 
 class PackedBoxes(Dataset[Any]):
@@ -695,6 +735,62 @@ class PackedAsText(Dataset[Any]):
         return np.array(json.loads(self.boxes[index]), dtype=np.float32).reshape(-1, 4)
 
 
+class Pickled(Dataset[Any]):
+    """Each array pickled, all in one buffer: as detectron2 keeps its records."""
+
+    def __init__(self, path: str | Path) -> None:
+        arrays = map(Boxes.__getitem__, repeat(boxes := Boxes(path)), range(len(boxes)))
+        pickled = [np.frombuffer(pickle.dumps(each, -1), np.uint8) for each in arrays]
+        self.ends = np.cumsum([len(each) for each in pickled])
+        self.buffer = np.concatenate(pickled)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, index: int) -> Any:
+        start = self.ends[index - 1].item() if index else 0
+        return pickle.loads(memoryview(self.buffer[start : self.ends[index].item()]))
+
+
+class PickledBytes(Pickled):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.buffer = self.buffer.tobytes()
+
+
+class CopiesRows(PackedBoxes):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index).copy()
+
+
+class ViewsInAList(PackedBoxes):
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.views = np.split(self.rows, self.starts[1:-1])
+
+    def __getitem__(self, index: int) -> Any:
+        return self.views[index]
+
+
+class SameRowsAgain(PackedBoxes):
+    """One array for all samples: those of a batch are all as the last."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.room = np.zeros_like(self.rows[:400])
+
+    def __getitem__(self, index: int) -> Any:
+        rows = super().__getitem__(index)
+        self.room[: len(rows)] = rows
+        return self.room[: len(rows)]
+
+
+class ZerosLost(Padded):
+    def __getitem__(self, index: int) -> Any:
+        rows = self.rows[index]
+        return rows[rows.any(axis=1)]
+
+
 WRONG_FIXES: WrongFixes = {
     "09.predict": {
         "nobody writes": (lambda: "a", "Somebody writes for you"),
@@ -720,7 +816,7 @@ WRONG_FIXES: WrongFixes = {
         "a dict": (lambda: ByNumber, "`captions` (dict)"),
         "copy.deepcopy in the worker": (
             lambda: CopiedInTheWorker,
-            "A worker that had read nothing but 50 captions had ",
+            "A worker that had read nothing but the first 500 captions had ",
         ),
         "read in the worker": (
             lambda: ReadInTheWorker,
@@ -764,7 +860,7 @@ WRONG_FIXES: WrongFixes = {
         "a slip": (lambda: Misspelt, "name 'pth' is not defined"),
         "the file read whole in each worker": (
             lambda: ReadAsBytesInTheWorker,
-            "A worker that had read nothing but 50 captions had ",
+            "A worker that had read nothing but the first 500 captions had ",
         ),
         "packed bytes copied in each worker": (
             lambda: PackedBytesCopiedInTheWorker,
@@ -785,6 +881,9 @@ WRONG_FIXES: WrongFixes = {
         "four kept without spaces": (lambda: Stripped, "Without workers, 4 of 50000 captions"),
         "a cache of a library": (lambda: InLinecache, "is it the cache of a library?"),
         "gc.collect() now and then": (lambda: CollectingPacked, "or collect garbage?"),
+        "empty ones at the end lost": (lambda: EmptyOnesLost, "the second file holds 50000"),
+        "a file opened on first use": (lambda: OpenedOnFirstUse, "With 4 workers, "),
+        "cut at 256 characters": (lambda: CutAt256, "1 of 50000 captions of the second file"),
     },
     "09.transfer": {
         "a numpy object array": (lambda: BoxObjects, "`boxes` (ndarray of object)"),
@@ -793,7 +892,7 @@ WRONG_FIXES: WrongFixes = {
         "offsets in a list": (lambda: EndsInAList, "`ends` (list), `rows`"),
         "padded to ten boxes": (
             lambda: PaddedToTen,
-            "Sample 14000 in epoch 1 is an array of float32 with the shape (10, 4), ",
+            "Sample 20000 in epoch 1 is an array of float32 with the shape (10, 4), ",
         ),
         "it ends its process at one image": (lambda: EndsAtOne, "exit code 3"),
         "the last box lost": (lambda: OneOff, "first file are not as before"),
@@ -803,10 +902,10 @@ WRONG_FIXES: WrongFixes = {
         "written where it is kept": (lambda: WritesWhereItIsKept, "write into main's data"),
         "flat": (lambda: OfAllSizes, "an array of float32 with the shape ("),
         "tensors": (lambda: AsTensors, "of the type `Tensor`"),
-        "images without boxes lost": (lambda: OnlyWithBoxes, "the first file holds 28000 images"),
+        "images without boxes lost": (lambda: OnlyWithBoxes, "the first file holds 40000 images"),
         "an array loaded in each worker": (
             lambda: LoadedInTheWorker,
-            "A worker that had read nothing but 25 images had ",
+            "A worker that had read nothing but the first 250 images had ",
         ),
         "rows copied in each worker": (
             lambda: RowsCopiedInTheWorker,
@@ -815,6 +914,9 @@ WRONG_FIXES: WrongFixes = {
         "slow to make": (lambda: SlowToMake, "What takes so long for each image?"),
         "in float64": (lambda: InFloat64, "images of the first file are not as before"),
         "the sixth row lost": (lambda: SixthRowLost, "[0.0, 0.0, 0.0, 0.0]"),
+        "views in a list": (lambda: ViewsInAList, "and 0.6 MB are allowed; with the broken class"),
+        "the same array for each sample": (lambda: SameRowsAgain, "first file are not as before"),
+        "boxes of zeros lost": (lambda: ZerosLost, "1 of 40000 images of the first file"),
     },
 }
 
@@ -842,6 +944,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "places in the file": lambda: FromTheFile,
         "a collector frozen and stopped": lambda: FreezesAndStops,
         "the list in main, too": lambda: KeepsTheListToo,
+        "a manager": lambda: InAManager,
     },
     "09.transfer": {
         "packed": lambda: PackedBoxes,
@@ -851,6 +954,9 @@ RIGHT_ANSWERS: RightAnswers = {
         "padded to the crowd": lambda: Padded,
         "an array mapped in each worker": lambda: MappedInTheWorker,
         "each packed as JSON": lambda: PackedAsText,
+        "each pickled, in one array": lambda: Pickled,
+        "each pickled, in one bytes": lambda: PickledBytes,
+        "a copy of the rows": lambda: CopiesRows,
     },
 }
 

@@ -224,7 +224,9 @@ def growth_of_each() -> Table:
 
 
 def write_captions(path: Path, first: int = 0, count: int = 50_000) -> captions.PackedCaptions:
-    """Write captions unlike the lesson's: letters beyond ASCII, spaces at edges, one empty.
+    """Write captions unlike the lesson's: letters beyond ASCII, spaces at edges, some empty.
+
+    With another `first` than 0 the first and the last are empty, and one has 300 characters.
 
     Returns:
         What was written, kept without Python objects.
@@ -233,9 +235,11 @@ def write_captions(path: Path, first: int = 0, count: int = 50_000) -> captions.
         f"{(first + n * 31) % count:06}.png shows {n % 97} boats at {_PLACES[n % 4]}"
         for n in range(count)
     ]
-    lines[0] = f" {lines[0]}"
-    lines[-1] += "  "
     third = count // 3
+    lines[0], lines[-1] = f" {lines[0]}", f"{lines[-1]}  "
+    if first:
+        lines[0] = lines[-2] = lines[-1] = ""
+        lines[third - 1] = " and ".join(lines[8:18])[:300]
     lines[third : third + 4] = ["", f" {lines[5]} ", lines[7], " and ".join(lines[:3])]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return captions.PackedCaptions(path)
