@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -229,6 +230,40 @@ def test_a_dump_that_is_armed_for_each_sample_comes_for_the_slow_one_alone() -> 
     assert "Timeout" not in quick  # eight samples, of 1.6 s together
     assert "Timeout" in slow
     assert "in __getitem__" in slow
+
+
+@pytest.mark.parametrize(
+    ("lock", "above"),
+    [
+        (threading.Lock, None),
+        (threading.RLock, None),
+        (threading.Condition, "__enter__"),
+        (threading.Semaphore, "acquire"),
+    ],
+)
+def test_the_line_above_yours_is_in_the_lock_that_the_card_names(lock: Any, above: Any) -> None:
+    held = Held(lock())
+    thread = threading.Thread(target=held.lock.acquire)  # it ends, and releases nothing
+    thread.start()
+    thread.join()
+    known = imported(read(NOTEBOOK))
+    exec(source("watched", read(NOTEBOOK)).partition("\nloader = ")[0], known)
+    dump = observe(load(known["Watched"](held, 0.5), 1, "fork"), deadline=4).stderr
+    functions = re.findall(r" in (\w+)$", dump, re.MULTILINE)
+    yours = functions.index("__getitem__")
+    assert (functions[yours - 1] if yours else None) == above
+
+
+class Held(Dataset[int]):
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        with self.lock:
+            return index
 
 
 class Naps(Dataset[int]):
