@@ -118,7 +118,11 @@ def test_all_pairs_once_and_in_order_are_correct() -> None:
         ({"epochs": ((*PAIRS, PAIRS[-1]),)}, "(49, 47) came once too often"),
         ({"epochs": ((*PAIRS, (47, 52)),)}, "As sample 16 came (47, 52), which is not"),
         ({"promised": 17}, "But `__len__` promises 17 samples. A loader takes StopIteration"),
-        ({"promised": None, "epochs": (PAIRS[1:],)}, "(52, 55) did not. No error says so."),
+        (
+            {"promised": 15},
+            "16 of 16 pairs came from 17 levels. But `__len__` promises 15 samples.",
+        ),
+        ({"epochs": (PAIRS[1:],)}, "(52, 55) did not. No error says so. `__len__` promises 16"),
         ({"epochs": ((*PAIRS, "[47]"),)}, "As sample 16 came [47], which is not two numbers."),
         ({"left": ("52", "55")}, "`levels[2]` was 61 and is missing"),
         ({"left": (*map(repr, LEVELS), "0")}, "`levels[17]` was missing and is 0"),
@@ -142,6 +146,16 @@ def test_all_pairs_once_and_in_order_are_correct() -> None:
 def test_each_thing_that_can_go_wrong_is_told(differs: dict[str, Any], text: str) -> None:
     assert told(**differs).outcome is Outcome.NOT_YET
     assert text in told(**differs).text
+
+
+def test_more_than_promised_is_not_told_as_an_early_end() -> None:
+    assert "StopIteration" not in told(promised=15).text
+
+
+def test_a_pair_that_comes_too_seldom_did_come() -> None:
+    levels = (33, 33, 33)
+    text = told(levels=levels, epochs=(((33, 33),),), left=("33",) * 3, promised=1).text
+    assert "1 of 2 pairs came from 3 levels. (33, 33) came 1 of 2 times" in text
 
 
 def test_an_exception_of_the_answer_is_told_as_its_own() -> None:

@@ -216,8 +216,8 @@ class Misspelt(Fixed):
         return self.level[index]  # type: ignore[attr-defined]
 
 
-class Streams(IterableDataset[Any]):
-    """Nothing was said of `__len__`; all comes from one worker."""
+class StreamsWithoutALength(IterableDataset[Any]):
+    """All comes from one worker."""
 
     def __init__(self, levels: Any) -> None:
         self.levels = levels
@@ -225,6 +225,21 @@ class Streams(IterableDataset[Any]):
     def __iter__(self) -> Any:
         worker = get_worker_info()
         return iter(()) if worker and worker.id else itertools.pairwise(self.levels)
+
+
+class Streams(StreamsWithoutALength):
+    def __len__(self) -> int:
+        return len(self.levels) - 1
+
+
+class StreamsMoreThanItSays(StreamsWithoutALength):
+    def __len__(self) -> int:
+        return len(self.levels) - 2
+
+
+class EachPairOnce(BuiltBefore):
+    def __init__(self, levels: Any) -> None:
+        self.pairs = list(dict.fromkeys(itertools.pairwise(levels)))
 
 
 class TakesItsTime(Fixed):
@@ -393,7 +408,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "tensors": lambda: TensorPairs,
         "a tensor for each sample": lambda: TensorSamples,
         "slices of the list": lambda: Slices,
-        "a stream without a length": lambda: Streams,
+        "a stream": lambda: Streams,
         "two seconds to make": lambda: TakesItsTime,
     },
 }
@@ -412,7 +427,7 @@ WRONG_FIXES: WrongFixes = {
         "the last that came": (lambda: 15, "Sample 15 arrived"),
         "the place in the list": (lambda: 17, "`index + 1`"),
         "another number": (lambda: 7, "7 is not it"),
-        "no number": (lambda: "W0", "is not an index"),
+        "no number": (lambda: "W0", "is one whole number, such as 3, not 'W0'."),
     },
     "00.fix": {
         "an object instead of the class": (lambda: Pairs([1, 2]), "not an object of it"),
@@ -465,6 +480,12 @@ WRONG_FIXES: WrongFixes = {
         "the index as well": (lambda: WithItsIndex, "As sample 0 came (0, 52, 55), which is not"),
         "text": (lambda: AsText, "As sample 0 came ('52', '55'), which is not two numbers."),
         "a dict": (lambda: AsADict, "As sample 0 came {'level': 52, 'later': 55}, which is not"),
+        "a stream without a length": (lambda: StreamsWithoutALength, "has no len()"),
+        "a stream of more than it says": (
+            lambda: StreamsMoreThanItSays,
+            "16 of 16 pairs came from 17 levels. But `__len__` promises 15 samples.",
+        ),
+        "each pair once": (lambda: EachPairOnce, "(33, 33) came 1 of 2 times: the same two"),
         "a stream that ends early": (lambda: StreamsTooFew, "(49, 47) did not. No error says so."),
         "a stream in each worker": (lambda: StreamsInEachWorker, "Where is the second from?"),
         "a stream that goes too far": (lambda: StreamsTooFar, "in batches of 4, then `IndexError"),

@@ -15,7 +15,7 @@ def _index(answer: Any) -> int:
         not_attempted("set `failing_index` to the index that you read off.")
     number = whole_number(answer)
     if number is None:
-        not_yet(f"{shown(answer)} is not an index. An index is one whole number, such as 3.")
+        not_yet(f"an index is one whole number, such as 3, not {shown(answer)}.")
     return number
 
 

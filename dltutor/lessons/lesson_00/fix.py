@@ -55,7 +55,7 @@ class Run:
     Args:
         levels: The list.
         workers: How many the loader had.
-        promised: What `__len__` says; None if there is none.
+        promised: What `__len__` says.
         epochs: What arrived in each epoch, in order, up to the one that ended the run; what is no
             pair, as text.
         ending: How the run ended.
@@ -64,7 +64,7 @@ class Run:
 
     levels: tuple[int, ...]
     workers: int
-    promised: int | None
+    promised: int
     epochs: tuple[tuple[Pair | str, ...], ...]
     ending: Ending
     left: tuple[str, ...]
@@ -83,7 +83,7 @@ def gather(answer: type) -> tuple[Run, ...]:
     for (levels, workers, count), given in zip(_RUNS, lists, strict=True):
         dataset = datasets.pop(0)
         with theirs():
-            promised = len(dataset) if hasattr(dataset, "__len__") else None
+            promised = len(dataset)  # a stream needs none to be loaded, but the task asks for it
         epochs: list[list[Pair | str]] = []
 
         def collect(loader: DataLoader[Any], epochs: list[list[Pair | str]] = epochs) -> None:
@@ -137,7 +137,7 @@ def _judge(run: Run) -> None:
         f"{loader}, {len(expected) - missing.total()} of {len(expected)} pairs came from "
         f"{len(run.levels)} levels"
     )
-    promise = "" if run.promised is None else f" `__len__` promises {run.promised} samples."
+    promise = f" `__len__` promises {run.promised} samples."
     if run.ending.kind == "IndexError":
         not_yet(f"{came} in batches of {_BATCH}, then {run.ending.error}{promise}")
     if "found <class 'NoneType'>" in run.ending.message:
@@ -158,11 +158,16 @@ def _judge(run: Run) -> None:
     for pair in Counter(pairs) - Counter(expected):
         not_yet(f"{came}. And {pair} came once too often. Where is the second from?")
     for pair in missing:
+        if times := pairs.count(pair):
+            due = f"{times} of {expected.count(pair)} times"
+            not_yet(f"{came}. {pair} came {due}: the same two levels can come again.")
         not_yet(f"{came}. {pair} did not. No error says so.{promise}")
     if [*pairs] != expected:
-        not_yet(f"{came}. But in batches of {_BATCH} they came in another order than measured.")
-    if run.promised not in (None, len(pairs)):
+        not_yet(f"{came}. But in batches of {_BATCH} they came in another order than in `levels`.")
+    if run.promised > len(pairs):
         not_yet(f"{came}. But{promise} A loader takes StopIteration for the end of an epoch.")
+    if run.promised < len(pairs):
+        not_yet(f"{came}. But{promise}")
 
 
 GRADER: Final = Grader(
