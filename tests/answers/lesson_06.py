@@ -277,6 +277,18 @@ RIGHT_ANSWERS: RightAnswers = {
             BY_SEEK,
         ),
         "the process id travels, the file does not": lambda: records(PID, NEW_PROCESS_ID, BY_SEEK),
+        "one for each process, main's is closed": lambda: records(
+            (OPENED, "        self.opened = {}\n"),
+            (
+                LAZY + READ,
+                "        if os.getpid() not in self.opened:\n"
+                "            self.opened.clear()\n"
+                f"            self.opened[os.getpid()] = {OPEN}\n"
+                "        return self.read(self.opened[os.getpid()], index)\n",
+            ),
+            (STATE, STATE.replace('"handle": None', '"opened": {}')),
+            BY_SEEK,
+        ),
         "opened in __init__, and anew where the process id has changed": lambda: records(
             (OPENED, f"        self.pid, self.handle = os.getpid(), {OPEN}\n"),
             NEW_PROCESS_ID,
@@ -485,6 +497,32 @@ WRONG_FIXES: WrongFixes = {
             lambda: records((STATE, EMPTIES)),
             "does your `__getstate__` change main's own dict",
         ),
+        "closes main's file": (
+            lambda: records(
+                (
+                    STATE,
+                    "\n    def __getstate__(self):\n        if self.handle:\n"
+                    "            self.handle.close()\n"
+                    '        return {**vars(self), "handle": None}\n',
+                )
+            ),
+            "change main's own dict, or close its file?",
+        ),
+        "the pickle has no count": (
+            lambda: records(
+                (
+                    STATE,
+                    STATE.replace(
+                        '{**vars(self), "handle": None}', '{"path": self.path, "handle": None}'
+                    ),
+                )
+            ),
+            "has no attribute 'count'",
+        ),
+        "reads on and on": (
+            lambda: records(BY_SEEK, ("        handle.seek(index * SIZE)\n", "")),
+            "Is it the right file that each of them reads, and the right place in it?",
+        ),
         "deletes the file": (
             lambda: records(
                 (STATE, f"{STATE}\n    def __del__(self):\n        os.unlink(self.path)\n")
@@ -646,6 +684,53 @@ WRONG_FIXES: WrongFixes = {
             lambda: clips((GENERATOR, ""), (", generator=g", "")),
             "changed the global random numbers of torch",
         ),
+        "torch's global numbers, put back in main only": (
+            lambda: clips(
+                (
+                    GENERATOR,
+                    "        if torch.utils.data.get_worker_info() is None:\n"
+                    "            with torch.random.fork_rng(devices=[]):\n"
+                    "                torch.manual_seed(10_000 * self.seed + index)\n"
+                    "                return 0.1 * torch.randn(clip.shape)\n"
+                    "        torch.manual_seed(10_000 * self.seed + index)\n",
+                ),
+                (", generator=g", ""),
+            ),
+            "changed the global random numbers of torch in a worker, with 1 worker under spawn",
+        ),
+        "torch's global numbers, seeded once in each worker": (
+            lambda: clips(
+                (LOADED, LOADED + "        self.pid = os.getpid()\n"),
+                (
+                    GENERATOR,
+                    "        if self.pid != os.getpid():\n"
+                    "            self.pid = os.getpid()\n"
+                    "            torch.manual_seed(self.seed)\n" + GENERATOR,
+                ),
+                ("import torch\n", "import os\n\nimport torch\n"),
+            ),
+            "changed the global random numbers of torch in a worker",
+        ),
+        "torch.manual_seed on arrival": (
+            lambda: clips(
+                (
+                    SCALE,
+                    SCALE + "\n    def __setstate__(self, state):\n"
+                    "        self.__dict__.update(state)\n"
+                    "        torch.manual_seed(self.seed)\n",
+                )
+            ),
+            "reading or unpickling it changed the global random numbers of torch. Others",
+        ),
+        "scaled before the noise is on it": (
+            lambda: clips(
+                (
+                    "self.scale(clip + self.noise(clip, index))",
+                    "self.scale(clip) + self.noise(clip, index)",
+                )
+            ),
+            "the loudest value is nan (this clip is silent: all zeros), not 1 as",
+        ),
         "numpy's global numbers, started anew": (
             lambda: clips(
                 (GENERATOR, GENERATOR.replace("g = torch.Generator().manual_", "np.random.")),
@@ -676,7 +761,10 @@ WRONG_FIXES: WrongFixes = {
         "the index first": (lambda: seeded("10_000 * index + self.seed"), NO_RECIPE),
         "the seed alone": (lambda: seeded("10_000 * self.seed"), f"23 of 24 {NO_RECIPE}"),
         "the index alone": (lambda: seeded("index"), f"24 of 24 {NO_RECIPE}"),
-        "the seed plus the index": (lambda: seeded("self.seed + index"), NO_RECIPE),
+        "the seed plus the index": (
+            lambda: seeded("self.seed + index"),
+            "the loudest value is 1.0000, as in the starter. How is the",
+        ),
         "the number of clips is in the seed": (
             lambda: seeded("self.seed * len(self) + index"),
             NO_RECIPE,
@@ -717,7 +805,7 @@ WRONG_FIXES: WrongFixes = {
                     "(clip + self.noise(clip, index)) / clip.abs().max()",
                 )
             ),
-            "the loudest value is inf; in the starter it is 1",
+            "the loudest value is inf (this clip is silent: all zeros), not 1 as in the starter",
         ),
         "scaled to the loudest of all clips": (
             lambda: clips((SCALE, "        return clip / self.clips.abs().max()\n")),

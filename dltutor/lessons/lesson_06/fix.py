@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import pickle
 import random
 import sys
 import tempfile
@@ -134,9 +133,6 @@ def gather(path: Path) -> Evidence:
             wrong = evidence.wrong + travel.wrong_of(samples, list(records[[*_FIRST]]))
             evidence = replace(evidence, wrong=wrong)
         pickled, problem = travel.sent(datasets[0])
-        if pickled:
-            with theirs():
-                pickle.loads(pickled)  # the end of a copy is not the end of the file
         evidence = replace(evidence, problem=problem, size=len(pickled), touched=files.touched())
     judge(evidence)
     for method, workers in (("fork", 0), ("fork", 2), ("fork", 4), ("spawn", 1)):
@@ -189,9 +185,9 @@ def _judge_epoch(epoch: Epoch) -> None:
         )
     if epoch.renamed and epoch.samples.run.end == "raised":
         not_yet(
-            f"{where}, the first records arrive. Then the file gets another name, under which an "
-            f"open file can be read as before, and it ends with {epoch.samples.run.error} Does it "
-            "open the file for each record, or does your `__getstate__` change main's own dict?"
+            f"{where}, the first records arrive. Then the file gets another name, an open one can "
+            f"still be read, and it ends with {epoch.samples.run.error} Does it open the file for "
+            "each record, or does your `__getstate__` change main's own dict, or close its file?"
         )
     travel.arrived(epoch.samples)
     if epoch.samples.wrong:
@@ -201,7 +197,7 @@ def _judge_epoch(epoch: Epoch) -> None:
 def _wrong(where: str, wrong: int, of: int) -> None:
     not_yet(
         f"{where}, {wrong} of {of} records are wrong, read from two datasets that each have a file "
-        "of their own. Which file does each of them read, if any?"
+        "of their own. Is it the right file that each of them reads, and the right place in it?"
     )
 
 

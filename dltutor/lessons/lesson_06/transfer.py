@@ -9,11 +9,14 @@ import pickle
 import random
 import tempfile
 from dataclasses import dataclass, replace
+from functools import partial
+from math import isclose, isfinite
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.utils.data import default_collate, get_worker_info
 
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
@@ -25,6 +28,36 @@ from dltutor.observation.time_limits import deadline
 CLIPS: Final = 24
 _SEED: Final = 11
 _READ: Final = (*reversed(range(CLIPS)), *range(CLIPS))  # by each loader, once main has read all
+
+
+class Changed(Exception):
+    """Raised in a worker: the answer changed what is not its own."""
+
+
+class _Watch:
+    # The file, and the global random numbers of main, or of the worker in which it begins anew.
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.begin()
+
+    def begin(self, worker: int = 0) -> None:
+        self.before = self._now()
+
+    def changed(self) -> str:
+        return next((name for name, now in self._now().items() if now != self.before[name]), "")
+
+    def collate(self, samples: travel.Samples) -> Any:
+        if get_worker_info() and (changed := self.changed()):
+            raise Changed(changed)
+        return default_collate(samples)
+
+    def _now(self) -> dict[str, object]:
+        return {  # less than the 64 KB of a pipe: main hangs where a worker dies before it has all
+            "the global random numbers of torch": torch.get_rng_state().numpy().tobytes(),
+            "the global random numbers of numpy": pickle.dumps(np.random.get_state()),
+            "the global random numbers of Python": pickle.dumps(random.getstate()),
+            "the file of clips": hash(self.file.read_bytes()),
+        }
 
 
 @dataclass(frozen=True)
@@ -45,7 +78,7 @@ def gather(path: Path) -> Evidence:
     clips = torch.linspace(0, -5, CLIPS)[:, None] * tone  # silent, then louder, loudest below zero
     torch.save(clips, file)
     expected = [_sample(clip, index) for index, clip in enumerate(clips)]
-    before = _not_its_own(file)
+    watch = _Watch(file)
     with deadline(travel.IN_MAIN):
         answer = travel.class_in(path, "MyClips")
         with theirs():
@@ -53,17 +86,19 @@ def gather(path: Path) -> Evidence:
             length = len(dataset)
         _, problem = travel.sent(dataset)
         samples = travel.read(dataset, range(CLIPS), f"torch.float32, ({len(tone)},)")
-        after = _not_its_own(file)
-    changed = next((name for name in before if before[name] != after[name]), "")
-    evidence = Evidence(length, problem, changed)
+        evidence = Evidence(length, problem, watch.changed())
     judge(evidence)
     pairs = zip(samples, expected, strict=True)
     wrong = [float(one.abs().max()) for one, right in pairs if travel.wrong_of([one], [right])]
     evidence = replace(evidence, wrong=tuple(wrong))
     expected = [expected[index] for index in _READ]
+    epoch_of = partial(travel.epoch, worker_init_fn=watch.begin, collate_fn=watch.collate)
     for method, workers in (("spawn", 1), ("fork", 0), ("fork", 2), ("fork", 4)):
-        epoch = travel.epoch(dataset, _READ, expected, method, workers)
+        epoch = epoch_of(dataset, _READ, expected, method, workers)
         evidence = replace(evidence, epochs=(*evidence.epochs, epoch))
+        if epoch.run.kind == Changed.__name__:
+            what = epoch.run.message.partition(": ")[2]
+            evidence = replace(evidence, changed=f"{what} in a worker, {epoch.where}")
         judge(evidence)  # ends here where it is not right
     return evidence
 
@@ -72,15 +107,6 @@ def _sample(clip: torch.Tensor, index: int) -> torch.Tensor:
     g = torch.Generator().manual_seed(10_000 * _SEED + index)
     noisy = clip + 0.1 * torch.randn(clip.shape, generator=g)
     return noisy / noisy.abs().max()
-
-
-def _not_its_own(file: Path) -> dict[str, bytes]:
-    return {
-        "the global random numbers of torch": torch.get_rng_state().numpy().tobytes(),
-        "the global random numbers of numpy": pickle.dumps(np.random.get_state()),
-        "the global random numbers of Python": pickle.dumps(random.getstate()),
-        "the file of clips": file.read_bytes(),
-    }
 
 
 def judge(evidence: Evidence) -> Result:
@@ -92,18 +118,19 @@ def judge(evidence: Evidence) -> Result:
         not_yet(f"the file holds {CLIPS} clips, and `len(dataset)` is {evidence.length}.")
     if evidence.changed:
         not_yet(
-            "importing the file, making the dataset and reading it, with 0 workers, changed "
-            f"{evidence.changed}. The rest of the program uses that as well. What can your dataset "
-            "have of its own?"
+            "importing the file, making the dataset, reading or unpickling it changed "
+            f"{evidence.changed}. Others use that as well. What can your dataset have of its own?"
         )
     for epoch in evidence.epochs:
         travel.arrived(epoch)
     if evidence.wrong:
+        loudest = evidence.wrong[0]
+        compared = "as" if isclose(loudest, 1, abs_tol=1e-4) else "not 1 as"
+        silent = "" if isfinite(loudest) else " (this clip is silent: all zeros)"
         not_yet(
             f"in main, {len(evidence.wrong)} of {CLIPS} samples are not the clip with the task's "
-            "noise, scaled. (In the first of them, the loudest value is "
-            f"{evidence.wrong[0]:.4f}; in the starter it is 1.) How is the noise of each sample "
-            "seeded and drawn, and what is scaled?"
+            f"noise, scaled. In the first of them, the loudest value is {loudest:.4f}{silent}, "
+            f"{compared} in the starter. How is the noise of each sample made, and what is scaled?"
         )
     for epoch in evidence.epochs:
         if epoch.wrong:

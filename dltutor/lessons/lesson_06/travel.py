@@ -102,9 +102,12 @@ def sent(dataset: Any) -> tuple[bytes, str]:
     """The pickle of an answer's dataset, or why there is none and which attributes it lies in."""
     with theirs():
         try:
-            return pickle.dumps(dataset), ""
+            pickled = pickle.dumps(dataset)
         except Exception:
             problem = problem_with(dataset)
+        else:
+            len(pickle.loads(pickled))  # it has a length; its end is not the file's
+            return pickled, ""
         state = dataset.__getstate__()  # what goes into the pickle: all attributes, or fewer
         parts = state.items() if isinstance(state, dict) else ()
         held = [f"`{name}`" for name, value in parts if problem_with(value)]
@@ -144,10 +147,11 @@ def epoch(
     method: str,
     workers: int,
     underway: Callable[[], object] = lambda: None,
+    **options: Any,
 ) -> Epoch:
     """Read these samples with workers; call a function once each of them has delivered."""
-    within = _WITHIN[method]
     samples: Samples = []
+    options |= {"workers": workers, "within": _WITHIN[method], "method": method}
 
     def collect(loader: Any) -> None:
         for delivered, batch in enumerate(chain([()], loader)):
@@ -155,15 +159,13 @@ def epoch(
             if delivered == workers:
                 underway()
 
-    run = run_loader(
-        dataset, collect, workers=workers, within=within, method=method, batch_size=4, sampler=read
-    )
+    run = run_loader(dataset, collect, batch_size=4, sampler=read, **options)
     return Epoch(where(workers, method), run, wrong_of(samples, expected))
 
 
 def arrived(epoch: Epoch) -> None:
     """Go on only where an epoch finished."""
-    question = "Which of what it uses is not there in that process?"
+    question = "Which of what it uses is not there, or not the same, in that process?"
     if epoch.run.end == "raised":
         not_yet(f"{epoch.where}, it ends with {epoch.run.error} {question}")
     if "unable to resize file" in epoch.run.last_words:
