@@ -905,7 +905,7 @@ WRONG_FIXES: WrongFixes = {
         "images without boxes lost": (lambda: OnlyWithBoxes, "the first file holds 40000 images"),
         "an array loaded in each worker": (
             lambda: LoadedInTheWorker,
-            "A worker that had read nothing but the first 250 images had ",
+            "A worker that had read nothing but the first 500 images had ",
         ),
         "rows copied in each worker": (
             lambda: RowsCopiedInTheWorker,

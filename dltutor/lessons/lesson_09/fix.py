@@ -35,11 +35,12 @@ from dltutor.system.processes import descendants
 _FILES: Final = {"first": {0: 2}, "second": {2: 1, 4: 1}}
 _MAKING: Final = 8  # seconds for making the dataset, and
 _READING: Final = 15  # for each reading of it, as the task says
-_BEFORE: Final = 60  # batches for each worker of
-_FEW: Final = 10  # batches of samples, again and again: then its heap is as large as it gets
+_BATCH: Final = 50  # samples
+_BEFORE: Final = 60  # batches for each worker, of the same
+_FEW: Final = 500  # samples again and again: then its heap is as large as it gets
 _LEAST: Final = 4.0  # MB that the broken dataset must grow by, for a comparison to mean something
 _MOST: Final = 0.6  # MB that a worker may grow by: right answers 0 to 0.2, numbers in a list 1.3
-_MORE: Final = 1.2  # MB that it may have more than the broken class's, before it has read
+_MORE: Final = 0.9  # MB that it may have more than the broken class's, before it has read
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,6 @@ class Task:
         noun: What the lesson calls a sample, such as "caption".
         same: Whether a sample is what the second one says.
         told: A sample in words, all of it.
-        batch: How many are in a batch.
         broken: The starter: a dataset made as `broken(path)`.
         write: Writes a file for it, and returns the samples, kept without Python objects; another
             number makes another file.
@@ -59,7 +59,6 @@ class Task:
     noun: str
     same: Callable[[Any, Any], bool]
     told: Callable[[Any], str]
-    batch: int
     broken: type
     write: Callable[[Path, int], Any]
 
@@ -166,11 +165,11 @@ def gather(task: Task, answer: type) -> Rewritten:
 def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) -> Run:
     """Read all samples at random, for so many epochs, and before that a few again and again."""
     generator, samples = torch.Generator().manual_seed(7), len(truth)
-    before, few = _BEFORE * workers, min(_FEW * task.batch, samples)
-    order = [torch.randint(few, (before * task.batch,), generator=generator)]
+    before, few = _BEFORE * workers, min(_FEW, samples)
+    order = [torch.randint(few, (before * _BATCH,), generator=generator)]
     order += [torch.randperm(samples, generator=generator) for _ in range(math.ceil(epochs))]
-    indices = torch.cat(order)[: before * task.batch + int(epochs * samples)]
-    batches = [batch.tolist() for batch in indices.split(task.batch)]
+    indices = torch.cat(order)[: before * _BATCH + int(epochs * samples)]
+    batches = [batch.tolist() for batch in indices.split(_BATCH)]
     run = Run(workers, Ending("hung", _READING))
     different: set[int] = set()
 
@@ -249,7 +248,7 @@ def judge(task: Task, seen: Rewritten) -> Result:
     more = max(mb for run in seen.runs for mb in run.first) - max(broken.first)
     if more > _MORE:
         not_yet(
-            f"a worker that had read nothing but the first {_FEW * task.batch} {task.noun}s had "
+            f"a worker that had read nothing but the first {_FEW} {task.noun}s had "
             f"{more:.1f} MB more for itself than one of the broken class. {seen.keeps} What does "
             "each worker make for itself, or does it collect garbage?"
         )
@@ -287,7 +286,6 @@ CAPTIONS: Final = Task(
     noun="caption",
     same=lambda sample, truth: isinstance(sample, str) and bool(sample == truth),
     told=repr,
-    batch=50,
     broken=Captions,
     write=write_captions,
 )

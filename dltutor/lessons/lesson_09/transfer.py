@@ -89,7 +89,6 @@ BOXES: Final = Task(
         and np.array_equal(sample, truth)
     ),
     told=_told,
-    batch=25,
     broken=Boxes,
     write=lambda path, number: write_boxes(path, images=40_000, seed=2 + number),
 )
