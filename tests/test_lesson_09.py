@@ -101,7 +101,7 @@ def test_all_samples_and_no_growth_are_correct() -> None:
         ),
         (
             with_two(first=(11.0, 13.0), last=(11.0, 13.1)),
-            "A worker that had read nothing but the first 500 captions had 2.0 MB more for itself",
+            "A worker that had read nothing but the first 250 captions had 2.0 MB more for itself",
         ),
     ],
 )

@@ -816,7 +816,7 @@ WRONG_FIXES: WrongFixes = {
         "a dict": (lambda: ByNumber, "`captions` (dict)"),
         "copy.deepcopy in the worker": (
             lambda: CopiedInTheWorker,
-            "A worker that had read nothing but the first 500 captions had ",
+            "A worker that had read nothing but the first 250 captions had ",
         ),
         "read in the worker": (
             lambda: ReadInTheWorker,
@@ -860,7 +860,7 @@ WRONG_FIXES: WrongFixes = {
         "a slip": (lambda: Misspelt, "name 'pth' is not defined"),
         "the file read whole in each worker": (
             lambda: ReadAsBytesInTheWorker,
-            "A worker that had read nothing but the first 500 captions had ",
+            "A worker that had read nothing but the first 250 captions had ",
         ),
         "packed bytes copied in each worker": (
             lambda: PackedBytesCopiedInTheWorker,
@@ -905,7 +905,7 @@ WRONG_FIXES: WrongFixes = {
         "images without boxes lost": (lambda: OnlyWithBoxes, "the first file holds 40000 images"),
         "an array loaded in each worker": (
             lambda: LoadedInTheWorker,
-            "A worker that had read nothing but the first 500 images had ",
+            "A worker that had read nothing but the first 250 images had ",
         ),
         "rows copied in each worker": (
             lambda: RowsCopiedInTheWorker,

@@ -37,9 +37,9 @@ _MAKING: Final = 8  # seconds for making the dataset, and
 _READING: Final = 15  # for each reading of it, as the task says
 _BATCH: Final = 50  # samples
 _BEFORE: Final = 60  # batches for each worker, of the same
-_FEW: Final = 500  # samples again and again: then its heap is as large as it gets
+_FEW: Final = 250  # samples again and again: then its heap is as large as it gets
 _LEAST: Final = 4.0  # MB that the broken dataset must grow by, for a comparison to mean something
-_MOST: Final = 0.6  # MB that a worker may grow by: right answers 0 to 0.2, numbers in a list 1.3
+_MOST: Final = 0.6  # MB that a worker may grow by: right answers 0 to 0.2, numbers in a list 1.2
 _MORE: Final = 0.9  # MB that it may have more than the broken class's, before it has read
 
 
