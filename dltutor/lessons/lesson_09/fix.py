@@ -175,16 +175,16 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) 
 
     def read(loader: DataLoader[Any]) -> None:
         gauge, others = Gauge(), descendants(getpid())
-        for number, unlike in enumerate(loader, start=1):
+        for number, (unlike, words) in enumerate(loader, start=1):
             if number == before - 2 * workers:  # it is two batches ahead
                 run.first = gauge.each()
             if number == len(batches):
                 run.last = gauge.each()
             if number > before:
-                for index, words in unlike:
-                    different.add(index)
+                if unlike and not run.example:
                     epoch = math.ceil((run.number + 1) / samples)
-                    run.example = run.example or f"Sample {index} in epoch {epoch} is {words}."
+                    run.example = f"Sample {unlike[0]} in epoch {epoch} is {words}."
+                different.update(unlike)
                 run.number += len(batches[number - 1])
         run.different, run.left = len(different), still_running(others)
 
@@ -203,14 +203,12 @@ class _Compared(Dataset[Any]):
     dataset: Any
     truth: Any  # without Python objects: to read it copies nothing
 
-    def __getitems__(self, indices: list[int]) -> list[tuple[int, str]]:
+    def __getitems__(self, indices: list[int]) -> tuple[list[int], str]:
         task, truth = self.task, self.truth
-        samples = [self.dataset[index] for index in indices]
-        return [
-            (index, where_unlike(task.told(sample), task.told(truth[index])))
-            for index, sample in zip(indices, samples, strict=True)
-            if not task.same(sample, truth[index])
-        ]
+        samples = {index: self.dataset[index] for index in indices}
+        unlike = [index for index in samples if not task.same(samples[index], truth[index])]
+        told = [task.told(each[index]) for index in unlike[:1] for each in (samples, truth)]
+        return unlike, where_unlike(*told) if told else ""
 
 
 def where_unlike(found: str, right: str) -> str:
