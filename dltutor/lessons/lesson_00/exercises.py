@@ -46,8 +46,8 @@ EXERCISES: Final = (
             {
                 "a": "0 batches would mean that the first one fails. Run the next cell, and "
                 "look at `got`: what can be made, up to the batch that fails, is delivered.",
-                "b": "8 batches, then the error, on every run. Without a shuffle, and with "
-                "`in_order=True` as by default, the error takes the place of its batch.",
+                "b": "8 batches, then the error, on every run. With `in_order=True`, the "
+                "default, the error takes the place of its batch: without a shuffle, the ninth.",
                 "c": "9 batches would hold all 17 samples. Run the next cell, and look at `got`: "
                 "one sample could not be made.",
                 "d": "The workers may finish in any order, but by default main holds back a batch "
