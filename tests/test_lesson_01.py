@@ -230,7 +230,11 @@ def test_what_is_wrong_on_the_second_folder_alone_is_told_as_that() -> None:
             "Not yet",
             "Not accounted for: a gray image.",
         ),
-        ({"samples": (*SAMPLES, SAMPLES[0])}, "Not yet", "`a/0.jpg`, a healthy file, came 2 times"),
+        (
+            {"samples": (*SAMPLES, SAMPLES[0])},
+            "Not yet",
+            "different ones: 2 hold what `a/0.jpg`, a healthy file, holds. Whose place did the",
+        ),
         ({"samples": (("a/0.jpg", 1),)}, "Not yet", "another class number"),
         ({"quarantined": {}}, "Not yet", "2 neither arrive nor are in the dict `quarantined`"),
         ({"quarantined": {"root/b/3.jpg": "x"}}, "Not yet", "such as `root/b/3.jpg`"),
@@ -245,7 +249,8 @@ def test_what_is_wrong_on_the_second_folder_alone_is_told_as_that() -> None:
             "most like what it says of a cut JPEG: `OSError: truncated`. Which word tells a file "
             "that is missing from one that is damaged?",
         ),
-        ({"later": "a/1.jpg"}, "Not yet", "in its place, `dataset[0]` gives `a/1.jpg`. Who will"),
+        ({"later": "x gives y"}, "Not yet", "After the dataset was made, x gives y. Who will"),
+        ({"dtypes": {"half": 2, "float": 1}}, "Not yet", "Samples arrive as 2 x half, 1 x float."),
         ({"runs": {0: (FINISHED, False)}}, "Not yet", "Without workers, the loader brings other"),
         ({"runs": {0: (FINISHED, True), 2: (DIED, False)}}, "Not yet", "under fork, W0 killed by"),
     ],

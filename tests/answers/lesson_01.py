@@ -329,6 +329,37 @@ class NoneInCase(Verified):
             return None, None
 
 
+class NextIfItDoesNotLoad(Verified):
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return super().__getitem__(index)
+        except FileNotFoundError:
+            raise
+        except Exception:
+            return self[(index + 1) % len(self)]
+
+
+class BlackIfUnidentified(Verified):
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return super().__getitem__(index)
+        except UnidentifiedImageError:
+            return torch.zeros(3, 64, 64), 0
+
+
+class BySuffix(Verified):
+    suffixes = (".jpg", ".png")
+
+    def load(self, path: str) -> torch.Tensor:
+        if not path.endswith(self.suffixes):
+            raise ValueError("not an image")
+        return super().load(path)
+
+
+class BySuffixInAnyCase(BySuffix):
+    suffixes = (".jpg", ".JPG", ".jpeg", ".png")
+
+
 class SixteenBitsCutOff(Verified):
     def load(self, path: str) -> torch.Tensor:
         with Image.open(self.root / path) as image:
@@ -920,6 +951,53 @@ class ZerosInCase(VerifiedReadings):
             return torch.zeros(AXES, STEPS), 0
 
 
+class ZerosInValueErrors(VerifiedReadings):
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return super().__getitem__(index)
+        except ValueError:
+            return torch.zeros(AXES, STEPS), 0
+
+
+class ZerosForAll(VerifiedReadings):
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return super().__getitem__(index)
+        except Exception:
+            return torch.zeros(AXES, STEPS), 0
+
+
+class AsSaved(VerifiedReadings):
+    def load(self, path: str) -> torch.Tensor:
+        return torch.as_tensor(self.saved(path))
+
+    def saved(self, path: str) -> Any:
+        reading = np.load(self.root / path)
+        if reading.shape != (AXES, STEPS):
+            raise ValueError(f"shape {reading.shape}")
+        return reading
+
+
+class KeepsThemMapped(AsSaved):
+    """As arrays of numpy, and of the file as it was when the dataset was made."""
+
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root)
+        self.kept = [np.load(self.root / path, mmap_mode="r") for path, _ in self.listed]
+
+    def __getitem__(self, index: int) -> Any:
+        reading = self.kept[index].astype(np.float32)
+        return reading, self.classes.index(self.listed[index][1])
+
+
+class CutsTheSteps(VerifiedReadings):
+    def load(self, path: str) -> torch.Tensor:
+        reading = np.load(self.root / path)[..., :STEPS]
+        if reading.shape != (AXES, STEPS):
+            raise ValueError(f"shape {reading.shape}")
+        return torch.from_numpy(reading).float()
+
+
 class ReadingsAlone(VerifiedReadings):
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index)[0]
@@ -1076,8 +1154,8 @@ WRONG_FIXES: WrongFixes = {
             lambda: ReturnsNoise,
             "9 of 28 samples match no usable file, such as one with values from 6.51e-05 to 1.",
         ),
-        "the next image": (lambda: ReturnsTheNext, "came 3 times"),
-        "the first image": (lambda: ReturnsTheFirst, "came 10 times"),
+        "the next image": (lambda: ReturnsTheNext, "Whose place did the other 2 take?"),
+        "the first image": (lambda: ReturnsTheFirst, "different ones: 10 hold what"),
         "a random image": (lambda: ReturnsARandomOne, "only 19 different ones"),
         "LOAD_TRUNCATED_IMAGES": (
             lambda: LoadsTruncated,
@@ -1136,12 +1214,22 @@ WRONG_FIXES: WrongFixes = {
         ),
         "the neighbor, in case a file goes bad": (
             lambda: NeighborInCase,
-            "Nothing raised: in its place, `dataset[0]` gives `set0/002.jpg`.",
+            "Nothing raised: in its place, `dataset[0]` gives what `set0/002.jpg`, a",
         ),
         "None, in case a file goes bad": (
             lambda: NoneInCase,
             "`dataset[0]` gives `(NoneType, NoneType)`. Who will notice?",
         ),
+        "the neighbor of what does not load": (
+            lambda: NextIfItDoesNotLoad,
+            "the file of sample 1 was cut in half. Nothing raised: in its place, `dataset[1]`",
+        ),
+        "black for what is no image": (
+            lambda: BlackIfUnidentified,
+            "was emptied. Nothing raised: in its place, `dataset[2]` gives `from 0 to 0`. Who will",
+        ),
+        "by suffix": (lambda: BySuffix, "a healthy file. Your class gives the reason `ValueError:"),
+        "by suffix in any case": (lambda: BySuffixInAnyCase, "1 of the 10 files in `quarantined`"),
         "16 bits cut off": (
             lambda: SixteenBitsCutOff,
             "values from 1 to 1. Not accounted for: a gray image of 16 bits.",
@@ -1236,24 +1324,37 @@ WRONG_FIXES: WrongFixes = {
         "None for a bad reading": (lambda: ReadingOrNone, "10 x (NoneType, NoneType)"),
         "print, and zeros": (
             lambda: PrintsAndReturnsZeros,
-            "a reading of zeros, came 11 times",
+            "11 hold what `set0/022.npy`, a reading of zeros, holds. Whose place did the other 10",
         ),
-        "zeros, as given": (lambda: AsGiven, "a reading of zeros, came 9 times"),
+        "zeros, as given": (lambda: AsGiven, "a reading of zeros, holds. Whose"),
         "an average": (lambda: AverageForAll, "10 of 27 samples match no usable file"),
         "padded": (lambda: Padded, "2 of 19 samples match no"),
-        "the next reading": (lambda: NextReading, "healthy file, came 3 times"),
+        "the next reading": (lambda: NextReading, "a healthy file, holds. Whose place did"),
         "no try": (lambda: Reading, "8 x ValueError raised"),
         "names of states": (lambda: StateNames, "Yours: 17 x (floats (3, 128), str)"),
         "zeros, in case a file goes bad": (lambda: ZerosInCase, "Who will notice?"),
+        "zeros, whatever happens later": (
+            lambda: ZerosForAll,
+            "`dataset[0]` gives what `set0/022.npy`, a reading of zeros, holds. Who will notice?",
+        ),
+        "zeros for what is cut short": (
+            lambda: ZerosInValueErrors,
+            "the file of sample 1 was cut in half. Nothing raised",
+        ),
+        "each in its own precision": (
+            lambda: AsSaved,
+            "16 x torch.float32, 1 x torch.float64. Of which type is a batch that has both?",
+        ),
+        "the steps cut off": (lambda: CutsTheSteps, "1 of 18 samples match no usable file"),
         "no states": (lambda: ReadingsAlone, "Yours: 17 x floats (3, 128)."),
         "bare shapes for reasons": (
             lambda: ScannedWithoutAWord,
-            "is '(4, 200)': numbers or a path, and no word. What is wrong with the file?",
+            "is '(3, 200)': numbers or a path, and no word. What is wrong with the file?",
         ),
         "any shape": (lambda: AnyShape, "1 x (floats (3, 90), int)"),
         "only OSError caught": (
             lambda: CatchesOSErrorOnly,
-            "`ValueError: shape (4, 200)` in `load`",
+            "`ValueError: shape (3, 200)` in `load`",
         ),
         "double precision set aside": (lambda: SinglePrecisionOnly, "double precision"),
         "dropped without a word": (
@@ -1306,6 +1407,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "looked at once": lambda: VerifiedReadings,
         "in double precision": lambda: EachKindByName,
         "the lesson's scan": lambda: Scanned,
+        "all kept mapped": lambda: KeepsThemMapped,
         "an executor as long as the dataset": lambda: KeepsAnExecutorForReadings,
     },
 }

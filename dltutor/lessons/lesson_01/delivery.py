@@ -9,11 +9,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+import torch
 from PIL import Image
 from torch.utils.data import default_collate
 
@@ -39,7 +40,8 @@ class Evidence:
         error: The first of those exceptions, with its place, or "".
         runs: Workers -> how the loader's run ended, and whether it brought the same samples.
         changed: Files that are gone or no longer as they were, and listed ones that are new.
-        later: What the first sample is once its file is gone; "" if that raises.
+        dtypes: How many samples are of which type of floats.
+        later: What arrives in place of a sample whose file goes bad; "" if that raises.
     """
 
     folder: Folder
@@ -48,6 +50,7 @@ class Evidence:
     error: str
     runs: dict[int, tuple[Ending, bool]]
     changed: Sequence[str]
+    dtypes: dict[str, int] = field(default_factory=dict)
     later: str = ""
 
 
@@ -82,7 +85,7 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     # The workers first: what main had read by then, they would have too.
     forked, came = _run(dataset, workers, 1, folder)
     samples: list[Told] = []
-    error = ""
+    error, dtypes = "", Counter[str]()
     with theirs(), deadline(_SECONDS):
         for index in range(len(dataset)):
             try:
@@ -92,16 +95,26 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
                 samples.append((f"{type(raised).__name__} raised", None))
             else:
                 samples.append(folder.told(sample))
+                if samples[-1][1] is not None:
+                    dtypes[str(torch.as_tensor(sample[0]).dtype)] += 1
     runs = {workers: (forked, came == samples)}
     if forked.end == "finished":
         here, came = _run(dataset, 0, 2, folder)
         runs[0] = here, came == samples * 2
     spoilt = [p for p in changed(before, folder.root) if p in before or p in folder.listed]
-    later = ""
-    with theirs(), deadline(_SECONDS), suppress(Exception):
-        (folder.root / samples[0][0]).unlink()
-        later = folder.told(dataset[0])[0]
-    return Evidence(folder, quarantined, samples, error, runs, spoilt, later)
+    with theirs(), deadline(_SECONDS):
+        later = _later(dataset, folder, samples)
+    return Evidence(folder, quarantined, samples, error, runs, spoilt, dtypes, later)
+
+
+def _later(dataset: Any, folder: Folder, samples: Sequence[Told]) -> str:
+    for index, how in enumerate(("deleted", "cut in half", "emptied") * 2):
+        with suppress(Exception):
+            folder.spoil(path := samples[index][0], how)
+            if (told := folder.told(dataset[index])[0]) != path:
+                bad = f"the file of sample {index} was {how}. Nothing raised: in its place, "
+                return f"{bad}`dataset[{index}]` gives {folder.held(told)}"
+    return ""
 
 
 def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
@@ -170,8 +183,8 @@ def _folder_is_right(evidence: Evidence) -> None:
     for path, times in count.most_common():
         if times > 1 and path in folder.listed:
             not_yet(
-                f"{len(samples)} samples arrive, and only {len(count)} different ones: `{path}`, "
-                f"{folder.kinds[path].odd}, came {times} times. Whose place did it take?"
+                f"{len(samples)} samples arrive, and only {len(count)} different ones: {times} "
+                f"hold {folder.held(path)}. Whose place did the other {times - 1} take?"
             )
     if strays := [file for file, _ in samples if file not in folder.listed]:
         kinds = ", ".join(sorted({folder.kinds[path].odd for path in lost} - {HEALTHY}))
@@ -205,11 +218,11 @@ def _folder_is_right(evidence: Evidence) -> None:
         ended_well(run, where(workers))
         if not same:
             not_yet(f"{where(workers)}, the loader brings other samples than `dataset[i]` gave.")
-    if evidence.later not in ("", samples[0][0]):
-        not_yet(
-            "after the dataset was made, the file of its first sample was deleted. Nothing raised: "
-            f"in its place, `dataset[0]` gives `{evidence.later}`. Who will notice?"
-        )
+    if len(evidence.dtypes) > 1:
+        each = ", ".join(f"{times} x {dtype}" for dtype, times in evidence.dtypes.items())
+        not_yet(f"samples arrive as {each}. Of which type is a batch that has both?")
+    if evidence.later:
+        not_yet(f"after the dataset was made, {evidence.later}. Who will notice?")
 
 
 def _reasons_tell(first: Evidence, second: Evidence) -> None:

@@ -35,6 +35,7 @@ def _break_a_chunk(path: Path, image: Image.Image) -> None:
     path.write_bytes(b"\0DAT".join(path.read_bytes().rsplit(b"IDAT", 1)))
 
 
+_USUAL: Final = ("jpg", "png")
 _KINDS: Final = (
     Kind(SPOILERS["cut-short.png"], "a PNG cut short", "damaged", "png"),
     Kind(SPOILERS["cut-short.jpg"], "a JPEG cut short", "damaged", "jpg"),
@@ -50,7 +51,7 @@ _KINDS: Final = (
     Kind(SPOILERS["transparent.png"], "an image with transparency", "", "png"),
     Kind(_fade, "a gray image with transparency", "", "png"),
     Kind(_add_bytes, "a JPEG with more bytes after its end", "", "jpg"),
-    *(Kind(lambda to, x: x.resize((SIDE, SIDE)).save(to), suffix=s) for s in ("jpg", "png") * 7),
+    *(Kind(lambda to, x: x.reduce(2).save(to), suffix=s) for s in (*_USUAL * 6, "JPG", "bmp")),
 )
 
 

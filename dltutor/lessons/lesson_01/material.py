@@ -65,6 +65,17 @@ class Folder:
             return kind, None
         return self._file_of(torch.as_tensor(sample[0]).detach().float().numpy()), int(sample[1])
 
+    def held(self, it: str) -> str:
+        """What `told` told of the values, in words."""
+        return f"what `{it}`, {self.kinds[it].odd}, holds" if it in self.kinds else f"`{it}`"
+
+    def spoil(self, path: str, how: str) -> None:
+        """Let a file go bad: "deleted", "cut in half" or "emptied". Who has it open keeps it."""
+        whole = (self.root / path).read_bytes()
+        (self.root / path).unlink()
+        if how != "deleted":
+            (self.root / path).write_bytes(whole[: len(whole) // 2 * (how == "cut in half")])
+
     def _file_of(self, values: Values) -> str:
         for path, held in self.contents.items():
             if held.shape == values.shape and float(np.abs(held - values).mean()) <= TOLERANCE:

@@ -80,7 +80,7 @@ def fresh_readings(root: Path, seed: int) -> Folder:
     kinds = (
         *SPOILT_READINGS,
         Kind(lambda to, x: np.save(to, x.T), "128 steps x 3 axes", "damaged", label="broken"),
-        Kind(lambda to, x: np.save(to, np.pad(x, ((0, 1), (0, 72)))), "4 axes x 200", "damaged"),
+        Kind(lambda to, x: np.save(to, np.pad(x, ((0, 0), (0, 72)))), "3 axes x 200", "damaged"),
         Kind(lambda to, x: np.save(to, x[None]), "a recording of shape (1, 3, 128)", "damaged"),
         Kind(_pickle, "a pickle that deletes its own file when it is loaded", "damaged"),
         Kind(lambda to, x: np.save(to, x * 0), "a reading of zeros"),
