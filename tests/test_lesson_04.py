@@ -207,7 +207,7 @@ OF_EPOCH_0, OF_EPOCH_3 = (stretches(FAST.plan.given, epoch) for epoch in (0, 3))
         (with_last(FAST, [[LAST]], COUNTED), "A batch: a list."),
         (with_last(FAST, [LAST.float()], COUNTED), "A batch: torch.float32, shape (16, 32)."),
         (with_last(FAST, [LAST + 1], COUNTED), "16 of 16 stretches of epoch 1 are wrong. Which"),
-        (with_last(FAST, [OF_EPOCH_0], COUNTED), "Which copy of the number"),
+        (with_last(FAST, [OF_EPOCH_0], COUNTED), "which copy of the number"),
         (with_last(FAST, [OF_EPOCH_3], COUNTED), "Epochs may be left out."),
         (with_last(FAST, [LAST[:15]], COUNTED), "15 samples came in an epoch, of 16"),
         (with_last(FAST, [LAST], "NoneType"), "`silent()` returned a NoneType"),
@@ -252,7 +252,7 @@ def test_words_with_numbers_of_their_own_are_correct() -> None:
 def test_words_without_numbers_of_their_own_are_told() -> None:
     same = [[0, 0, 0, 0]] * len(READ.given)
     torn = [[4 * row, 4 * row + 1, 4 * row + 2, 4 * row + 3] for row in range(len(READ.given))]
-    assert "share the number 0. With 0 workers it was right" in transferred(same).text
-    assert re.search(r"`\w+` came as \d+ and as \d+", transferred(torn).text)
+    assert "came the number 0. With 0 workers it was right" in transferred(same).text
+    assert re.search(r"in the places of `\w+` came \d+ and \d+", transferred(torn).text)
     assert "`vocabulary` is a list" in transferred(vocabulary="a list").text
     assert "main's `vocabulary` has nothing for it" in transferred(vocabulary={}).text

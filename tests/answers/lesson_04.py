@@ -176,6 +176,11 @@ class OfFork(Fixed):
         self.count = multiprocessing.get_context("fork").Value("q", 0)
 
 
+class OneFurther(Fixed):
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch += 1
+
+
 class ValueItself(Fixed):
     def silent(self) -> Any:
         return self.count
@@ -447,6 +452,11 @@ class TensorUnderItsLock(TensorAndLock):
     def count_one(self) -> None:
         with self.lock:
             self.count.add_(1)
+
+
+class TensorItself(TensorUnderItsLock):
+    def silent(self) -> Any:
+        return self.count
 
 
 class LockOfTheClass(CountInATensor):
@@ -780,6 +790,11 @@ class SortsTheList(Numbered):
         super().__init__(headlines)
 
 
+class SortedHeadlines(Numbered):
+    def __init__(self, headlines: list[str]) -> None:
+        super().__init__(sorted(headlines))
+
+
 class SortedNumbers(Numbered):
     def __getitem__(self, index: int) -> torch.Tensor:
         return super().__getitem__(index).sort()[0]
@@ -942,7 +957,7 @@ WRONG_FIXES: WrongFixes = {
         "a tensor that is not shared": (lambda: EpochInATensor, "they are those of epoch 0"),
         "a global": (lambda: EpochInAGlobal, "they are those of epoch 0"),
         "a class attribute": (lambda: EpochInTheClass, "they are those of epoch 0"),
-        "os.environ": (lambda: EpochInTheEnvironment, "Which copy of the number"),
+        "os.environ": (lambda: EpochInTheEnvironment, "which copy of the number"),
         "epochs counted in the worker": (lambda: CountsTheEpochs, "Epochs may be left out"),
         "chance": (lambda: DrawsTheStretch, "Which numbers of a recording"),
         "get_worker_info() in main": (lambda: TellsTheWorkerFromMain, "'NoneType' object"),
@@ -963,12 +978,17 @@ WRONG_FIXES: WrongFixes = {
             lambda: HoldsAThreadLock,
             "cannot pickle '_thread.lock' object",
         ),
+        "the shared tensor itself": (lambda: TensorItself, "returned a Tensor that later counts"),
         "the Value itself": (lambda: ValueItself, "returned a Synchronized"),
         "counted from 0 in each epoch": (lambda: StartsAgain, "since this dataset was made"),
         "one file for all datasets": (lambda: OneFile, "or does something set it back?"),
         "a file of a fixed name": (lambda: FileOfAFixedName, "A second one, made in between"),
         "sixteen recordings": (lambda: Sixteen, "`len()` says 16"),
         "a place for each recording": (lambda: PlaceForEachRecording, "Counts get lost"),
+        "one further, whatever comes": (
+            lambda: OneFurther,
+            "epoch 1. Main had called `set_epoch(0)`",
+        ),
         "four epochs, again and again": (lambda: EveryFourthEpoch, "those of epoch 1. Main had"),
         "four epochs": (lambda: FourEpochs, "those of epoch 3. Main had"),
         "a sum of 0 is silence": (lambda: SilentInSum, "a stretch of 32 zeros"),
@@ -1075,7 +1095,8 @@ WRONG_FIXES: WrongFixes = {
         "another vocabulary": (lambda: ReadSorted, "Who has to fill it"),
         "a list": (lambda: ListOfWords, "is a list, and has to be a dict"),
         "a method": (lambda: VocabularyOnDemand, "is a method, and has to be a dict"),
-        "sorted numbers": (lambda: SortedNumbers, "in which order do the numbers"),
+        "sorted numbers": (lambda: SortedNumbers, "and the numbers in each, stand in"),
+        "sorted headlines": (lambda: SortedHeadlines, "do the headlines, and the numbers in each"),
         "hash()": (lambda: Hashes, "has nothing for it"),
         "the first headlines only": (lambda: UnknownIsNought, "two words the same to it"),
         "numbers with gaps": (lambda: NumbersWithGaps, "without gaps"),

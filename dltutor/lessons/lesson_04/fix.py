@@ -42,6 +42,8 @@ _SPAWN: Final = (
 def _ask(dataset: Any, given: Any) -> int | str:
     said = dataset.silent()
     number = None if isinstance(said, str) else whole_number(said)
+    if isinstance(said, torch.Tensor) and said.is_shared():  # what was noted would change
+        return "Tensor that later counts change"
     return type(said).__name__ if number is None else number
 
 
@@ -79,8 +81,8 @@ def _instead(plan: Plan, got: torch.Tensor, draw: list[int], epoch: int) -> str:
     if not others:
         return f". Which numbers of a recording belong to epoch {epoch}, and who changes them?"
     return (
-        f": they are those of epoch {others[0]}. Main had called `set_epoch({epoch})`. Which copy "
-        "of the number did `__getitem__` read? Epochs may be left out."
+        f": they are those of epoch {others[0]}. Main had called `set_epoch({epoch})`. What did "
+        "it write, and which copy of the number did `__getitem__` read? Epochs may be left out."
     )
 
 

@@ -34,8 +34,8 @@ PLANS: Final = (
     _plan("with 2 persistent workers", _HEADLINES, 2),
 )
 _IN_MAIN: Final = (
-    "Main alone gives the numbers here. When are two words the same to it, and in which order do "
-    "the numbers of a headline stand?"
+    "Main alone gives the numbers here. When are two words the same to it, and do the headlines, "
+    "and the numbers in each, stand in the order that came in?"
 )
 _WITH_WORKERS: Final = (
     "With 0 workers it was right. Who gives a word its number, and what does another process "
@@ -73,9 +73,10 @@ def _judge(run: Run) -> None:
     for headline, row in zip(drawn, rows, strict=True):
         for word, number in zip(headline, row, strict=True):
             if (other := numbers.setdefault(word, number)) != number:
-                not_yet(f"{plan.where}, `{word}` came as {other} and as {number}. {why}")
+                not_yet(f"{plan.where}, in the places of `{word}` came {other} and {number}. {why}")
             if (same := words.setdefault(number, word)) != word:
-                not_yet(f"{plan.where}, `{same}` and `{word}` share the number {number}. {why}")
+                places = f"in the places of `{same}` and of `{word}`"
+                not_yet(f"{plan.where}, {places} came the number {number}. {why}")
     for _, (vocabulary, _) in run.epochs:
         if isinstance(vocabulary, str):
             not_yet(f"main's `vocabulary` is {vocabulary}, and has to be a dict.")
