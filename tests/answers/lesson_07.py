@@ -758,6 +758,19 @@ class KeepsTensorsBeside(Masked):
         return sample
 
 
+class WritesAnIndex(Masked):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        (folder / "index.txt").write_text("\n".join(map(str, self.masks)))
+
+
+class KeepsTheMasksBeside(Masked):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        (folder / ".cache").mkdir()
+        torch.save(self.masks, folder / ".cache" / "masks.pt")
+
+
 class RemovesTheFolder(Masked):
     def __getitem__(self, index: int) -> torch.Tensor:
         sample = super().__getitem__(index)
@@ -893,6 +906,14 @@ WRONG_FIXES: WrongFixes = {
         "tensors kept beside the files": (
             lambda: KeepsTensorsBeside,
             "`scan-00.image.pt` was changed, added or removed",
+        ),
+        "an index in the folder": (
+            lambda: WritesAnIndex,
+            "In main, `index.txt` was changed, added",
+        ),
+        "a cache in the folder": (
+            lambda: KeepsTheMasksBeside,
+            "In main, `.cache` was changed, add",
         ),
         "a sample of two tensors": (lambda: TwoTensors, "A sample is one tensor"),
         "a thread in two of four workers": (lambda: HangsWithFour, "Main had started a thread"),

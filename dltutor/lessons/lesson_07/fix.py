@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -66,7 +67,7 @@ class Epochs:
 def gather(answer: type) -> tuple[Epochs, ...]:
     """Use the class in main, then run it with 2, 0 and 4 workers, up to what is not right."""
     folder, shift = Path(tempfile.mkdtemp()), count(1)
-    expected = _write(folder, 0)
+    expected, before = _write(folder, 0), contents(folder)
     threads = threading.active_count()
     dataset = made(answer, folder, call=f"{answer.__name__}(folder)", within=_LONG)
     first = _tensor(made(lambda: dataset[0], call="dataset[0]", within=_LONG))
@@ -75,6 +76,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         not_yet(f"the folder holds {_PAIRS} pairs, and `len(dataset)` is {length}.")
     if not torch.equal(first, expected[0]):
         not_yet("in main, `dataset[0]` is not the bytes of the first image and of its mask.")
+    _only_reads("In main", changed(before, folder))
     reads, runs = _Reads(), []
     for workers, epochs in _RUNS:
         came: list[bool] = []  # whether each pair is right
@@ -180,11 +182,7 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
     """Correct if every pair came, and its two files were opened at the same time."""
     for epochs in runs:
         run, lead = epochs.run, where(epochs.workers)
-        if epochs.changed:
-            not_yet(
-                f"{lead}, `{epochs.changed[0]}` was changed, added or removed in the folder, one "
-                f"of {len(epochs.changed)} such files. A dataset only reads."
-            )
+        _only_reads(lead, epochs.changed)
         timed_out = run.raised_in_worker == "TimeoutError"
         if timed_out or run.end == "hung":
             _why_it_hangs(epochs, lead)
@@ -201,6 +199,14 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
         "after main had used the dataset too. In the workers, both files of a pair are opened "
         "at the same time, and each worker starts its threads once."
     )
+
+
+def _only_reads(lead: str, files: Sequence[str]) -> None:
+    if files:
+        not_yet(
+            f"{lead}, `{files[0]}` was changed, added or removed in the folder, one of "
+            f"{len(files)} such files. A dataset only reads."
+        )
 
 
 def _why_it_hangs(epochs: Epochs, lead: str) -> None:

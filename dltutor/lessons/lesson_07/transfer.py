@@ -94,7 +94,7 @@ def forked_half_way(answer: type) -> Note:
     )
     print(ended.printed, end="")
     text = ended.result.text if ended.result else f"it was stopped.{ended.stood}"
-    return Note("Forked when a refresh was half done:", text)
+    return Note("Epoch started when a refresh was half done:", text)
 
 
 def gather(answer: type) -> tuple[Epoch, ...]:
@@ -262,8 +262,8 @@ def judge(epochs: tuple[Epoch, ...]) -> Result:
             )
     return correct(
         f"{CLIPS} of {CLIPS} clips arrive in every epoch, each worker's labels belong together, "
-        "and main has the corrected ones. The workers were forked in the middle of a reading, and "
-        "after each step of a refresh that they could see."
+        "and main has the corrected ones. Epochs were started in the middle of a reading, and "
+        "after each step of a refresh that a worker could see."
     )
 
 
