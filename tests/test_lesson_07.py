@@ -171,7 +171,7 @@ def test_the_notebooks_starter_is_not_attempted(exercise: str, cell: str, name: 
 
 def imported(notebook: NotebookNode) -> dict[str, Any]:
     """What the setup cell imports, but for the package."""
-    known: dict[str, Any] = {"threading": threading}
+    known: dict[str, Any] = {}
     lines = source("setup", notebook).splitlines()
     exec("\n".join(line for line in lines if "dltutor" not in line), known)
     return known

@@ -57,8 +57,7 @@ class Clips(Dataset[tuple[int, int]]):
 
     def __getitem__(self, index: int) -> tuple[int, int]:
         with self.lock:
-            label = self.labels[self.names[index]]
-        return index, label
+            return index, self.labels[self.names[index]]
 
 
 class Server:
