@@ -181,7 +181,7 @@ def _judge_epoch(epoch: Epoch) -> None:
         not_yet(
             f"{where}, the workers moved the read position of the file that main has open. They "
             "inherit that file, and its position is one for all: the records come right by luck "
-            "only. How can a worker tell that another process has opened a file?"
+            "only. Does it read from main's file, or close it though it is open for writing too?"
         )
     if epoch.renamed and epoch.samples.run.end == "raised":
         not_yet(
