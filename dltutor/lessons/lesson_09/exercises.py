@@ -111,8 +111,8 @@ EXERCISES: Final = (
             "each of its four values.",
             "One array can hold the rows of all images, one below the other. What else has to be "
             "known to find those of image i, also if it has none?",
-            "`self.starts = np.cumsum([0, *map(len, listed)])`: image i has the rows from "
-            "`starts[i]` up to `starts[i + 1]`.",
+            "With `listed = json.loads(...)`: `self.starts = np.cumsum([0, *map(len, listed)])`; "
+            "image i has the rows from `starts[i]` up to `starts[i + 1]`.",
         ),
     ),
 )
