@@ -283,7 +283,8 @@ def judge(ran: Ran) -> Result:
     if ran.mixed:
         not_yet(
             f"two datasets in one process mix up {ran.mixed} of {2 * _SECOND} samples: their "
-            "archives have the same file names. What is the key of your cache, and whose is it?"
+            "archives have the same indices and file names. What is the key of your cache, and "
+            "whose is it?"
         )
     return correct(
         "All samples are right: three epochs of 64 recordings with two workers, one of 128 without "

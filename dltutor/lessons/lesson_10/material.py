@@ -88,21 +88,18 @@ class Job:
 
         Args:
             dataset: In the place of the job's own.
-            options: More arguments of the DataLoader.
+            options: More arguments of the DataLoader, or others in place of the job's.
         """
         gc.collect()  # one that is due would copy the pages that main and the workers share
         if self.method == "forkserver":
             multiprocessing.set_forkserver_preload([__name__])  # it imports torch once, for all
             # Or the import takes the seconds in which memory is read most often.
             multiprocessing.get_context("forkserver").Pool(1).terminate()
-        return DataLoader(
-            dataset or self.dataset,
-            self.batch_size,
-            num_workers=2,
-            persistent_workers=True,
-            multiprocessing_context=self.method,
-            **{"shuffle": True, **options},
-        )
+        usual: dict[str, Any] = {"shuffle": True}
+        if options.get("num_workers") != 0:
+            usual |= {"num_workers": 2, "persistent_workers": True}
+            usual["multiprocessing_context"] = self.method
+        return DataLoader(dataset or self.dataset, self.batch_size, **usual | options)
 
     def train(self, loader: DataLoader[Any]) -> None:
         """The training loop."""
