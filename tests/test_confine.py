@@ -127,7 +127,8 @@ def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() ->
     died = seen.workers[0]
     assert (died.name, died.signal) == ("W0", "SIGKILL")
     assert seen.confinement is not None
-    assert seen.confinement.oom_kills == 1
+    # While W0's memory goes back, W1 may be in need, and is killed as well.
+    assert 1 <= seen.confinement.oom_kills <= 2
     assert seen.confinement.peak == 500 * MB
     assert not seen.confinement.stand_in
     assert "memory 500 MB: enforced by the kernel, with a cgroup" in str(seen)
@@ -135,8 +136,10 @@ def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() ->
     assert any("SIGKILL" in life.died for life in seen.timeline.processes)
     if not os.access("/dev/kmsg", os.R_OK):
         pytest.skip("all but the kernel's log, which may not be read here")
-    (line,) = seen.confinement.kernel_log or ()
+    lines = seen.confinement.kernel_log or ()
+    assert len(lines) == seen.confinement.oom_kills
     killed = f"Memory cgroup out of memory: Killed process {died.name} (pt_data_worker)"
+    (line,) = (line for line in lines if "process W0 " in line)
     assert line.startswith(f"{killed} total-vm:")
     assert f"{killed}\n" in f"{seen}\n"
 

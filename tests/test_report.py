@@ -142,11 +142,11 @@ def test_a_run_that_hung_says_where_each_worker_stood() -> None:
     )
     assert str(hung) == (
         "Hung: stopped at its deadline of 0.5 s\n"
-        "  got          8 batches, 16 samples before that\n"
-        "  workers      W0 still running\n"
-        "               W1 still running\n"
+        "  got        8 batches, 16 samples before that\n"
+        "  workers    W0 still running\n"
+        "             W1 still running\n"
         "  W0 was at  train/data.py, line 17, in read: lock.acquire()\n"
-        "               train/data.py, line 3, in f"
+        "             train/data.py, line 3, in f"
     )
 
 
