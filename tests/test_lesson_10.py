@@ -178,6 +178,17 @@ def test_main_stays_small_when_it_collects() -> None:
     assert gc.get_freeze_count() == 0
 
 
+def test_a_job_that_is_stopped_leaves_nothing_frozen() -> None:
+    def stop(batch: int) -> None:
+        if batch == 2:
+            raise KeyboardInterrupt
+
+    job = replace(material.make_jobs()["C"], keep=stop)
+    with pytest.raises(KeyboardInterrupt):
+        job.train(range(4))  # type: ignore[arg-type]  # any batches
+    assert gc.get_freeze_count() == 0
+
+
 class Weighed(material.JobD):
     """Job D's dataset; each worker writes down what it weighs before every 16th sample."""
 

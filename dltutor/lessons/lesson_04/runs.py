@@ -139,7 +139,9 @@ class SlowMotion(TorchFunctionMode):
         self._taken: Counter[tuple[CodeType, int]] = Counter()
 
     def __call__(self, worker_id: int) -> None:
-        if (number := get_worker_info().num_workers) != (parties := self._together.parties):  # type: ignore[union-attr]
+        worker: Any = get_worker_info()
+        if worker.num_workers != (parties := self._together.parties):
+            number = worker.num_workers
             raise ValueError(f"SlowMotion({parties}) waits for {parties} workers, not for {number}")
         self._wait_for_the_others(50)  # spawned ones import torch first
         sys.settrace(self._enter)

@@ -104,14 +104,16 @@ class Job:
     def train(self, loader: DataLoader[Any]) -> None:
         """The training loop."""
         kept = []
-        for _ in range(self.epochs):
-            for batch in loader:
-                kept.append(self.keep(batch))
-                if len(kept) == 2:
-                    gc.freeze()  # a collection would copy what main shares with the workers
-                    time.sleep(_FIRST_STEP)
-                time.sleep(self.step)
-        gc.unfreeze()
+        try:
+            for _ in range(self.epochs):
+                for batch in loader:
+                    kept.append(self.keep(batch))
+                    if len(kept) == 2:
+                        gc.freeze()  # a collection would copy what main shares with the workers
+                        time.sleep(_FIRST_STEP)
+                    time.sleep(self.step)
+        finally:
+            gc.unfreeze()
 
 
 def make_jobs() -> dict[str, Job]:
