@@ -1,0 +1,15 @@
+"""Lesson 02: transforms that raise. What its notebook imports."""
+
+from dltutor.lessons.kit.sources import show_source as show_source
+from dltutor.lessons.lesson_02.material import VOCABULARY as VOCABULARY
+from dltutor.lessons.lesson_02.material import Captions as Captions
+from dltutor.lessons.lesson_02.material import Compose as Compose
+from dltutor.lessons.lesson_02.material import Require as Require
+from dltutor.lessons.lesson_02.material import caption_files as caption_files
+from dltutor.lessons.lesson_02.material import captions_that as captions_that
+from dltutor.lessons.lesson_02.material import end_of as end_of
+from dltutor.lessons.lesson_02.material import fates as fates
+from dltutor.lessons.lesson_02.material import headline as headline
+from dltutor.lessons.lesson_02.material import loader_of as loader_of
+from dltutor.lessons.lesson_02.material import two_orders as two_orders
+from dltutor.lessons.lesson_02.material import without_articles as without_articles

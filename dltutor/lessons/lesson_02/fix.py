@@ -1,0 +1,304 @@
+"""Grade "02.fix": whatever a dataset raises arrives as what it is, with the sample's place.
+
+A dataset with thousands of samples raises in ten ways, each time with a word in its text that is
+printed nowhere else. It is read in an order of our own, sample by sample, past each error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.kit.exercise import Grader
+from dltutor.lessons.kit.forms import a_fixed_class, shown
+from dltutor.lessons.kit.outcomes import Result, correct, not_yet
+from dltutor.lessons.kit.running import made
+from dltutor.lessons.lesson_02.material import Located
+from dltutor.observation.time_limits import DeadlinePassed, deadline
+
+_LONG: Final = 6  # seconds for each thing that the answer does
+_RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
+_INTERRUPTED: Final = 2900
+
+
+class TornReading(Exception):
+    """Takes two arguments."""
+
+    def __init__(self, part: str, reason: str) -> None:
+        super().__init__(f"{part}: {reason}")
+
+
+class WrongUnit(Exception):
+    """Takes keywords only."""
+
+    def __init__(self, *, unit: str) -> None:
+        super().__init__(f"no such unit: {unit}")
+
+
+class Drifted(Exception):
+    """Its class has a message for all."""
+
+    message = "the sensor has drifted"
+
+
+def _local(base: type[Exception]) -> type[Exception]:
+    class Local(base):  # type: ignore[misc, valid-type]
+        pass
+
+    return Local
+
+
+class Fault(NamedTuple):
+    """What a sample raises: made of a word; what `except` is to catch; in words."""
+
+    make: Callable[[str], Exception]
+    kind: type[Exception]
+    what: str
+
+
+_JSON: Final = partial(json.JSONDecodeError, doc="{", pos=1)
+_UTF8: Final = partial(UnicodeDecodeError, "utf-8", b"\xff", 0, 1)
+_INSIDE: Final = "a class made inside a function, of the base"
+_LENGTH: Final = 5200
+#: By the index of the sample. The last sample is among them, the first is not.
+FAULTS: Final = {
+    4217: Fault(ValueError, ValueError, "a ValueError"),
+    1931: Fault(KeyError, KeyError, "a KeyError"),
+    2617: Fault(partial(FileNotFoundError, 2), FileNotFoundError, "a FileNotFoundError"),
+    2203: Fault(partial(TornReading, "its header"), TornReading, "a type of two arguments"),
+    3019: Fault(lambda word: WrongUnit(unit=word), WrongUnit, "a type of keywords only"),
+    4129: Fault(_UTF8, UnicodeDecodeError, "a UnicodeDecodeError"),
+    3307: Fault(_JSON, json.JSONDecodeError, "a json.JSONDecodeError"),
+    3541: Fault(Drifted, Drifted, "a type with a class attribute `message`"),
+    3803: Fault(StopIteration, RuntimeError, "a StopIteration"),
+    1507: Fault(lambda word: _local(ValueError)(word), ValueError, f"{_INSIDE} ValueError"),
+    4801: Fault(lambda w: _local(TornReading)("", w), TornReading, f"{_INSIDE} TornReading"),
+    _LENGTH - 1: Fault(KeyError, KeyError, "a KeyError"),
+}
+_HEALTHY: Final = (0, 1, 4000, *range(1300, 1319), 2, _LENGTH - 2)
+_THREES: Final = zip(_HEALTHY[::2], FAULTS, _HEALTHY[1::2], strict=True)
+ORDER: Final = [index for three in _THREES for index in three]
+
+
+class Readings(Dataset[tuple[torch.Tensor, int]]):
+    """Samples that are made on the spot, and that fail as FAULTS says."""
+
+    def __init__(self, shift: int = 0) -> None:
+        self.shift = shift
+        self.paths = [Path(f"readings/{_letters(n + shift)}.json") for n in range(_LENGTH)]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.tensor([index, self.shift, 3 * index]), self.parse_label(index)
+
+    def parse_label(self, index: int) -> int:
+        """The second half of a sample; this may raise."""
+        if index == _INTERRUPTED:
+            raise KeyboardInterrupt
+        if index in FAULTS:
+            raise FAULTS[index].make(f"w-{_letters(index)}-w")
+        return index % 7
+
+
+def _letters(number: int) -> str:
+    return "".join(chr(ord("a") + int(digit)) for digit in f"{number * 7:08}")
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What the loop got for one sample.
+
+    Args:
+        index: The sample.
+        kind: The type of the exception, or "" for a sample.
+        right: Whether it is the sample, or `except` of the expected type catches it.
+        lacks: What Python does not print of it.
+    """
+
+    index: int
+    kind: str = ""
+    right: bool = True
+    lacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """The epochs with some workers, and what came in the one that was wrong, or in the last."""
+
+    workers: int
+    ending: Ending
+    arrivals: tuple[Arrival, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of an answer: its length, what a KeyboardInterrupt became, the runs."""
+
+    length: int = _LENGTH
+    interrupt: str = "KeyboardInterrupt"
+    runs: tuple[Run, ...] = ()
+
+
+def gather(answer: type) -> Evidence:
+    """Wrap two datasets, use one in main, then read it with 2, 0 and 4 workers."""
+    dataset = Readings()
+    call = f"{answer.__name__}(dataset)"
+    located = made(answer, dataset, call=call, within=_LONG)
+    made(answer, Readings(9), call=call, within=_LONG)  # what one keeps is not the other's
+    length = made(lambda: len(located), call="len(located)", within=_LONG)
+    evidence = Evidence(length, _interrupted(located))
+    for workers, epochs in _RUNS if length == _LENGTH else ():
+        run = _run(located, dataset, workers, epochs)
+        evidence = replace(evidence, runs=(*evidence.runs, run))
+        if run.ending.end != "finished" or _is_wrong(run.arrivals):
+            break
+    return evidence
+
+
+def _interrupted(located: Any) -> str:
+    try:
+        with deadline(_LONG):
+            return f"a sample, `{shown(located[_INTERRUPTED])}`"
+    except (KeyboardInterrupt, DeadlinePassed) as error:
+        return type(error).__name__
+    except BaseException as error:
+        return f"`{type(error).__name__}`"
+
+
+def _run(located: Any, dataset: Readings, workers: int, epochs: int) -> Run:
+    arrivals: list[Arrival] = []
+
+    def loop(loader: DataLoader[Any]) -> None:
+        if _is_wrong(tuple(arrivals)) and arrivals:
+            return
+        arrivals.clear()
+        iterator = iter(loader)
+        for index in (*ORDER, -1):  # one more than there are
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            except Exception as error:
+                if "exited unexpectedly" in str(error):
+                    raise
+                arrivals.append(_of_error(index, error, dataset))
+            else:
+                arrivals.append(_of_sample(index, batch))
+
+    ending = run_loader(
+        located,
+        loop,
+        workers=workers,
+        within=_LONG,
+        epochs=epochs,
+        sampler=ORDER,
+        collate_fn=list,
+        persistent_workers=workers > 0 and epochs > 1,
+    )
+    return Run(workers, ending, tuple(arrivals))
+
+
+def _of_sample(index: int, batch: Any) -> Arrival:
+    try:
+        [(values, label)] = batch
+        right = values.tolist() == [index, 0, 3 * index] and label == index % 7
+    except (TypeError, ValueError, AttributeError):
+        right = False
+    return Arrival(index, right=right and index not in FAULTS)
+
+
+def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
+    if (fault := FAULTS.get(index)) is None:
+        return Arrival(index, type(error).__name__, right=False)
+    printed = "".join(traceback.format_exception(error))
+    parts = {
+        "the index": re.search(rf"(?<!\d){index}(?!\d)", printed),
+        "the path": dataset.paths[index].name in printed,
+        "the text of the first error": f"w-{_letters(index)}-w" in printed,
+        "the line that raised": "raise FAULTS[index]" in printed,
+    }
+    lacks = tuple(part for part, found in parts.items() if not found)
+    return Arrival(index, type(error).__name__, isinstance(error, fault.kind), lacks)
+
+
+def _is_wrong(arrivals: tuple[Arrival, ...]) -> bool:
+    bad = any(not each.right or each.lacks for each in arrivals)
+    return bad or len(arrivals) != len(ORDER)
+
+
+def judge(evidence: Evidence) -> Result:
+    """Correct if each sample, and each error, arrived in every run as what it is."""
+    if evidence.length != _LENGTH:
+        not_yet(f"the dataset has {_LENGTH} samples, and `len(located)` is {evidence.length}.")
+    for run in evidence.runs:
+        for arrival in run.arrivals:
+            _judge_arrival(where(run.workers), arrival)
+        _judge_ending(where(run.workers), run.ending, len(run.arrivals))
+    if evidence.interrupt != "KeyboardInterrupt":
+        not_yet(
+            "in main, a KeyboardInterrupt (Ctrl-C) while a sample is read becomes "
+            f"{evidence.interrupt}. Which of your lines catches more than `Exception`?"
+        )
+    return correct(
+        f"{len(FAULTS)} errors arrive with 0, 2 and 4 workers, each caught by its type, with its "
+        f"index, path and line; the {len(_HEALTHY)} healthy samples arrive around them."
+    )
+
+
+def _judge_ending(lead: str, ending: Ending, came: int) -> None:
+    due = ORDER[came] if came < len(ORDER) else -1
+    what = f"sample {due} raises {FAULTS[due].what}" if due in FAULTS else f"sample {due} is due"
+    if ending.end == "hung" and due >= 0 and "pickle" in ending.last_words.lower():
+        not_yet(
+            f"{lead}, the loop waits: {what}. A worker wrote `{ending.last_words}`. What has to be "
+            "pickled on the way to main, and can it be?"
+        )
+    ended_well(ending, lead)
+    if due >= 0:
+        not_yet(f"{lead}, the epoch ends without a word: {what}. What ends a `for` loop?")
+
+
+def _judge_arrival(lead: str, arrival: Arrival) -> None:
+    index, fault = arrival.index, FAULTS.get(arrival.index)
+    if index < 0:
+        not_yet(f"{lead}, more comes than the {len(ORDER)} samples that were asked for.")
+    if fault is None:
+        if not arrival.right:
+            came = f"the loop gets `{arrival.kind}`" if arrival.kind else "another one arrives"
+            not_yet(f"{lead}, sample {index} is healthy, and {came}. What do you do with those?")
+        return
+    said = f"{lead}, sample {index} raises {fault.what}"
+    if not arrival.kind:
+        not_yet(f"{said}, and the loop gets a sample in its place. Who will notice?")
+    if not arrival.right:
+        not_yet(
+            f"{said}, and the loop gets `{arrival.kind}`, which `except {fault.kind.__name__}` "
+            "does not catch. What does main call to make the exception, and with what?"
+        )
+    if arrival.lacks:
+        not_yet(
+            f"{said}. It is caught, and what Python prints of it lacks "
+            f"{' and '.join(arrival.lacks)}. What is in its text, and was it raised `from` the "
+            "first error?"
+        )
+
+
+GRADER: Final = Grader(
+    gather=gather,
+    judge=judge,
+    look=partial(a_fixed_class, starter=Located),
+    runs="wraps a dataset that raises at twelve samples, and reads it with 2, 0 and 4 workers",
+    at_most=45,
+)

@@ -1,0 +1,162 @@
+"""What notebook 02 works on and shows: captions, the steps of their transform, tables of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.kit.handles import own_folder
+from dltutor.observation import Observation, observe
+from dltutor.observation.texts import tidy
+from dltutor.tables import Table
+
+_WORDS: Final = "a an the dog cat bird boat chef nurse sees paints follows red old small tall"
+VOCABULARY: Final = {word: number for number, word in enumerate(_WORDS.split())}
+
+UNKNOWN: Final = 9  # the caption with a word that is not in the vocabulary
+EMPTY: Final = 6  # the caption that has nothing but articles
+COUNT: Final = 16
+
+
+@cache
+def caption_files() -> list[Path]:
+    """The files of the captions, in order: one caption in each."""
+    folder, words = own_folder(), list(VOCABULARY)
+    paths = [folder / f"{number:03}.txt" for number in range(COUNT)]
+    for number, path in enumerate(paths):
+        who, does, like, whom = (words[start + number % 3] for start in (3, 9, 12, 6))
+        path.write_text(f"the {like} {who} {does} a {whom}")
+    paths[UNKNOWN].write_text("the tall zebra follows a nurse")
+    paths[EMPTY].write_text("a an the a")
+    return paths
+
+
+class Compose:
+    """Several steps as one."""
+
+    def __init__(self, *steps: Callable[[Any], Any]) -> None:
+        self.steps = steps
+
+    def __call__(self, sample: Any) -> Any:
+        for step in self.steps:
+            sample = step(sample)
+        return sample
+
+
+class Captions(Dataset[Any]):
+    """Captions, each in a file of its own."""
+
+    def __init__(self, paths: Sequence[Path], transform: Callable[[str], Any]) -> None:
+        self.paths, self.transform = paths, transform
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(self.paths[index].read_text())
+
+
+class Located(Dataset[Any]):
+    """The starter of "02.fix"."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[index]
+
+
+class TooShort(ValueError):
+    """A step needs more than there is."""
+
+
+class Require:
+    """Hands on what has a length of at least `least`."""
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def __call__(self, sample: Any) -> Any:
+        if len(sample) < self.least:
+            raise TooShort("there is too little to go on with")
+        return sample
+
+    def __repr__(self) -> str:
+        return f"Require({self.least})"
+
+
+def without_articles(words: list[str]) -> list[str]:
+    """The words that say something."""
+    return [word for word in words if word not in ("a", "an", "the")]
+
+
+def loader_of(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
+    """A loader with batches of 4, its workers forked; `options` are further arguments of it."""
+    context = "fork" if workers else None
+    options = {"batch_size": 4} | options
+    return DataLoader(dataset, num_workers=workers, multiprocessing_context=context, **options)
+
+
+def end_of(seen: Observation, lines: int = 1) -> str:
+    """The last lines of the message that a run ended with."""
+    return "\n".join(tidy(seen.raw).strip().splitlines()[-lines:])
+
+
+def headline(seen: Observation) -> str:
+    """The type that a run ended with in main, and the first line of its message."""
+    kind, message = seen.chain[0]
+    return f"{kind}: {message.splitlines()[0]}"
+
+
+def captions_that(raises: Callable[[str], Any]) -> Captions:
+    """The captions, each as a tensor; a function raises for a word that is unknown."""
+
+    def number(word: str) -> int:
+        return VOCABULARY[word] if word in VOCABULARY else raises(word)
+
+    def count(words: list[str]) -> torch.Tensor:
+        return torch.bincount(torch.tensor([number(word) for word in words]), minlength=16)
+
+    return Captions(caption_files(), Compose(str.split, count))
+
+
+def fates(
+    ways: Sequence[Callable[[str], Any]], around: Callable[[Any], Any] | None = None
+) -> Table:
+    """What the loop gets of the captions, by the way in which one of them raises.
+
+    Args:
+        ways: Each raises for a word that is unknown.
+        around: Wraps the captions, if they are to be wrapped.
+    """
+    rows = []
+    for raises in ways:
+        captions = captions_that(raises)
+        wrapped = around(captions) if around else captions
+        ends = (_fate(loader_of(wrapped, workers)) for workers in (0, 2))
+        rows.append((raises.__name__, *ends))
+    return Table("What the loop gets", tuple(rows), ("", "0 workers", "2 workers"))
+
+
+def _fate(loader: DataLoader[Any]) -> str:
+    seen = observe(loader, deadline=2 if loader.num_workers else 10)
+    return seen.chain[0][0] if seen.chain else f"{seen.end} after {seen.samples} of {COUNT}"
+
+
+def two_orders(*samples: torch.Tensor) -> Table:
+    """The message of a batch of these, in this order and the other way round."""
+    rows = []
+    for order in (samples, samples[::-1]):
+        lengths = ", ".join(str(len(sample)) for sample in order)
+        for workers in (0, 2):
+            text = end_of(observe(loader_of(order, workers))).replace("RuntimeError: ", "")
+            rows.append((lengths, str(workers), text.replace(", but", ",\nbut")))
+    return Table("One batch, four RuntimeErrors", tuple(rows), ("lengths", "workers", "message"))
