@@ -1,0 +1,265 @@
+"""Grade "12.fix": noise that depends on seed, epoch and index, and on nothing else.
+
+Two datasets with neighboring seeds live side by side. Each is run by some plans, in other orders
+and with other numbers of workers; then each noise is compared with all others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
+
+from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.kit.exercise import Grader
+from dltutor.lessons.kit.forms import a_fixed_class
+from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.kit.running import made, theirs
+from dltutor.lessons.lesson_12.material import Signals
+
+_LENGTH: Final = 120
+_LONG: Final = 8  # seconds for each thing that the answer does
+_SEEDS: Final = (3, 4)
+# Workers, and of which of the seeds, which epochs.
+_RUNS: Final = ((2, 0, (0, 1, 0)), (0, 0, (1, 100)), (4, 0, (0, 100)), (2, 1, (0, 1, 2)))
+
+Noise = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of one dataset with some workers.
+
+    Args:
+        workers: How many; from 2 to 3 they are persistent.
+        seed: The seed that the dataset was given.
+        end: How it ended.
+        epochs: The number of each epoch, and its noise by index; a text in place of a noise says
+            what came instead.
+        moved: The global generators that moved while samples were drawn.
+        changed: Whether the signals were changed.
+    """
+
+    workers: int
+    seed: int
+    end: Ending
+    epochs: tuple[tuple[int, dict[int, Noise | str]], ...] = ()
+    moved: tuple[str, ...] = ()
+    changed: bool = False
+
+
+def gather(answer: type) -> tuple[Run, ...]:
+    """Make two datasets, and run them up to the first run that is not right."""
+    signals = torch.arange(4.0 * _LENGTH, dtype=torch.float64).reshape(-1, 4) % 17 - 8
+    before, given = _states(), [signals.clone() for _ in _SEEDS]
+    call = f"{answer.__name__}(signals, seed)"
+    datasets = [
+        made(answer, *pair, call=call, within=_LONG) for pair in zip(given, _SEEDS, strict=True)
+    ]
+    if moved := _moved([before, _states()]):
+        not_yet(f"`{call}` sets {_listed(moved)}, which others draw from. What could it own?")
+    runs: list[Run] = []
+    for workers, which, epochs in _RUNS:
+        dataset = datasets[which]
+        if (length := made(partial(len, dataset), call="len(dataset)", within=_LONG)) != _LENGTH:
+            not_yet(f"there are {_LENGTH} signals, and `len(dataset)` is {length}.")
+        run = _run(dataset, given[which], signals, workers, which, epochs)
+        runs.append(run)
+        try:
+            judge(runs)
+        except Rejected:
+            break
+    return tuple(runs)
+
+
+def _run(
+    dataset: Any,
+    given: torch.Tensor,
+    signals: torch.Tensor,
+    workers: int,
+    which: int,
+    epochs: Sequence[int],
+) -> Run:
+    order = list(range(_LENGTH))
+    came: list[tuple[int, dict[int, Noise | str]]] = []
+    moved: set[str] = set()
+
+    def collate(samples: list[Any]) -> Any:  # in the worker
+        info = get_worker_info()
+        return info.id if info else 0, _states(), [_told(sample) for sample in samples]
+
+    def epoch(loader: Any) -> None:
+        number = epochs[len(came)]
+        random.Random(number + workers).shuffle(order)
+        with theirs():
+            dataset.set_epoch(number)
+        noise: dict[int, Noise | str] = {}
+        states: dict[int, list[list[int]]] = {}
+        indices = iter(order)
+        for worker, state, told in loader:
+            states.setdefault(worker, []).append(state)
+            for sample, index in zip(told, indices, strict=False):
+                wrong = isinstance(sample, str)
+                noise[index] = sample if wrong else _less(sample, signals[index])
+        moved.update(*(_moved(each) for each in states.values()))
+        came.append((number, noise))
+
+    end = run_loader(
+        dataset,
+        epoch,
+        workers=workers,
+        within=_LONG,
+        epochs=len(epochs),
+        batch_size=4,
+        sampler=order,
+        collate_fn=collate,
+        persistent_workers=workers == 2,
+    )
+    changed = not torch.equal(given, signals)
+    return Run(workers, _SEEDS[which], end, tuple(came), tuple(sorted(moved)), changed)
+
+
+def _told(sample: Any) -> list[float] | str:
+    try:
+        tensor = torch.as_tensor(sample)
+    except (TypeError, ValueError, RuntimeError):
+        return f"a `{type(sample).__name__}`"
+    if tensor.shape != (4,) or not tensor.is_floating_point():
+        return f"{tensor.dtype}, shape {tuple(tensor.shape)}"
+    return tensor.tolist()
+
+
+def _less(sample: list[float], signal: torch.Tensor) -> Noise:
+    return tuple(round(number - s, 5) for number, s in zip(sample, signal.tolist(), strict=True))
+
+
+def _states() -> list[int]:
+    # A digest of each of the global generators that torch seeds in a worker.
+    numpy: Any = np.random.get_state(legacy=True)
+    return [
+        hash(random.getstate()),
+        hash((numpy[1].tobytes(), *numpy[2:])),
+        hash(torch.get_rng_state().numpy().tobytes()),
+    ]
+
+
+def _moved(states: Sequence[list[int]]) -> set[str]:
+    names = ("random", "np.random", "torch")
+    return {name for name, seen in zip(names, zip(*states, strict=True), strict=True) if len({*seen}) > 1}
+
+
+def _listed(names: Sequence[str] | set[str]) -> str:
+    return "the global generator of " + " and of ".join(f"`{name}`" for name in sorted(names))
+
+
+def judge(runs: Sequence[Run]) -> Result:
+    """Correct if each seed, epoch and index has one noise, and no two have the same."""
+    known: dict[tuple[int, int, int], tuple[Noise, str]] = {}  # and where it came first
+    owner: dict[Noise, tuple[int, int, int]] = {}
+    for run in runs:
+        lead = where(run.workers)
+        ended_well(run.end, lead)
+        for epoch, came in run.epochs:
+            _right_form(lead, epoch, came)
+            _never_before(run, epoch, came, owner)
+            for index, noise in came.items():
+                key = run.seed, epoch, index
+                first, there = known.setdefault(key, (noise, lead))  # type: ignore[arg-type]
+                if first != noise:
+                    also = f" {there}, and {lead}" if there != lead else f" {lead}, asked twice"
+                    not_yet(
+                        f"sample {index} of epoch {epoch} has two different noises:{also}. What "
+                        "else than seed, epoch and index does it depend on: the worker, the order, "
+                        "what was drawn before?"
+                    )
+                owner[noise] = key  # type: ignore[index]
+        if run.moved:
+            not_yet(
+                f"{lead}, a sample sets or draws from {_listed(run.moved)}, which others use too. "
+                "What could draw in its place?"
+            )
+        if run.changed:
+            not_yet(f"{lead}, the signals that the class was given were changed.")
+    _standard_normal([noise for noise, _ in known.values()])
+    return correct(
+        f"{len(known)} noises, one for each seed, epoch and index that was asked for, and no two "
+        "alike: with 2 persistent workers, with 0 and with 4, in any order, and again when an "
+        "epoch is run again. The global generators stayed where they were."
+    )
+
+
+def _right_form(lead: str, epoch: int, came: dict[int, Noise | str]) -> None:
+    for index, noise in came.items():
+        if isinstance(noise, str):
+            error_in_your_code(
+                f"{lead}, sample {index} is {noise}. It has to be one tensor of 4 floats, as in "
+                "the starter."
+            )
+        if len({*noise}) < 4:
+            not_yet(
+                f"{lead}, sample {index} of epoch {epoch} less its signal is {list(noise)}. Its "
+                "noise has to be four numbers of their own."
+            )
+    if len(came) != _LENGTH:
+        not_yet(f"{lead}, {len(came)} of {_LENGTH} samples came in epoch {epoch}.")
+
+
+def _never_before(
+    run: Run,
+    epoch: int,
+    came: dict[int, Noise | str],
+    owner: dict[Noise, tuple[int, int, int]],
+) -> None:
+    seen: dict[Any, tuple[int, int, int]] = dict(owner)
+    repeated = []
+    for index, noise in came.items():
+        key = run.seed, epoch, index
+        if seen.setdefault(noise, key) != key:
+            repeated.append((key, seen[noise]))
+    if repeated:
+        (seed, epoch, index), (other_seed, other_epoch, other) = repeated[0]
+        text = f"{len(repeated)} of {_LENGTH} noises of epoch {epoch} had come before"
+        what = "What differs between the two, and does your generator know of it?"
+        if other_epoch != epoch and other == index and other_seed == seed:
+            what = "Main had called `set_epoch`. Who reads the epoch, and in which process?"
+        not_yet(
+            f"{where(run.workers)}, {text}: sample {index} of epoch {epoch} with seed {seed} has "
+            f"that of sample {other} of epoch {other_epoch} with seed {other_seed}. {what}"
+        )
+
+
+def _standard_normal(noises: Sequence[Noise]) -> None:
+    numbers = torch.tensor(noises).flatten()
+    mean, spread = float(numbers.mean()), float(numbers.std())
+    if abs(mean) > 0.15 or abs(spread - 1) > 0.15:
+        not_yet(
+            f"the noise has a mean of {mean:.1f} and a standard deviation of {spread:.1f}. The "
+            "starter's is standard normal: 0 and 1."
+        )
+    times = Counter(numbers.tolist())
+    if sum(count > 1 for count in times.values()) > len(times) // 10:
+        not_yet(
+            "the noises share numbers with each other: windows that overlap? Each needs four of "
+            "its own."
+        )
+
+
+GRADER: Final = Grader(
+    gather=gather,
+    judge=judge,
+    look=partial(
+        a_fixed_class,
+        starter=Signals,
+        methods=("__len__", "__getitem__", "set_epoch"),
+        without_workers="What do two workers copy?",
+    ),
+    runs="runs epochs of two datasets with 2, 0 and 4 workers, in other orders",
+    at_most=5 * _LONG,
+)

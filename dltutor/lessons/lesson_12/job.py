@@ -1,0 +1,132 @@
+"""A job for two ranks, which `torchrun` starts: `torchrun --nproc-per-node 2 job.py`.
+
+`job.py told FILE` runs it with `set_epoch`, and with the stream whose class is pickled in FILE.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, get_worker_info
+
+RECORDS: Final = 65
+
+
+class ByWorker(IterableDataset[int]):
+    """The workers of a rank share the records."""
+
+    def __init__(self, read: Callable[[], Iterable[int]], rank: int, ranks: int) -> None:
+        self.read = read
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        me, workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        for number, record in enumerate(self.read()):
+            if number % workers == me:
+                yield record
+
+
+class ByRankAndWorker(IterableDataset[int]):
+    """All workers of all ranks share the records."""
+
+    def __init__(self, read: Callable[[], Iterable[int]], rank: int, ranks: int) -> None:
+        self.read, self.rank, self.ranks = read, rank, ranks
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        me, workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        for number, record in enumerate(self.read()):
+            if number % (self.ranks * workers) == self.rank * workers + me:
+                yield record
+
+
+def census(
+    loader: Iterable[Any], epochs: int = 1, names: Callable[[Any], list[Any]] = torch.Tensor.tolist
+) -> Counter[Any]:
+    """Which samples came how often, over epochs, workers and ranks."""
+    came = Counter[Any]()
+    for _ in range(epochs):
+        for batch in loader:
+            came.update(names(batch))
+    if dist.is_available() and dist.is_initialized():  # then call it on all ranks
+        of_ranks: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(of_ranks, came)
+        came = sum(of_ranks, Counter())
+    return came
+
+
+def load(dataset: Any, sampler: Any = None) -> DataLoader[Any]:
+    """Two workers for each rank."""
+    fork: Any = "fork"
+    return DataLoader(
+        dataset, batch_size=8, num_workers=2, sampler=sampler, multiprocessing_context=fork
+    )
+
+
+def read() -> Iterable[int]:
+    """All records: here, their numbers."""
+    return range(RECORDS)
+
+
+def shuffled(told: bool) -> None:
+    """Two epochs with a sampler that is told which one it is, or is not."""
+    sampler = DistributedSampler(range(RECORDS))  # type: ignore[arg-type]  # all that has a length
+    loader, orders = load(range(RECORDS), sampler), []
+    for epoch in range(2):
+        if told:
+            sampler.set_epoch(epoch)
+        orders.append([number for batch in loader for number in batch.tolist()])
+    how = "repeats the order of epoch 0" if orders[0] == orders[1] else "has an order of its own"
+    say(f"DistributedSampler: epoch 1 {how}; {summary(census(loader))}")
+
+
+def streamed(stream: Callable[..., IterableDataset[int]]) -> None:
+    """An epoch that is counted, then one with a collective call in each step."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    loader = load(stream(read, rank, ranks))
+    say(f"{stream.__name__}: {summary(census(loader))}")
+    impatient = dist.new_group(timeout=timedelta(seconds=5))  # torch's default is 30 minutes
+    step = 0
+    for step, _ in enumerate(loader, start=1):
+        try:
+            dist.all_reduce(torch.zeros(3), group=impatient)  # all ranks wait for each other
+        except RuntimeError:
+            sys.exit(f"rank {rank} waited in vain in all_reduce, step {step}")
+    steps: list[Any] = [None] * ranks
+    dist.all_gather_object(steps, step)
+    say(f"  steps of the ranks: {steps}")
+
+
+def summary(came: Counter[Any]) -> str:
+    """What a census says of the records: missing ones, and how often the others came."""
+    expected = Counter(read())
+    times = Counter(came.values())
+    often = ", ".join(f"{count} came {number}x" for number, count in sorted(times.items()))
+    return f"{len(expected - came)} missing, {often}"
+
+
+def say(text: str) -> None:
+    """Print on rank 0."""
+    if dist.get_rank() == 0:
+        print(text, flush=True)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    if sys.argv[1:2] == ["told"]:
+        import cloudpickle
+
+        shuffled(told=True)
+        streamed(cloudpickle.loads(Path(sys.argv[2]).read_bytes()))
+    else:
+        shuffled(told=False)
+        streamed(ByWorker)
+        streamed(ByRankAndWorker)
+    dist.destroy_process_group()

@@ -1,0 +1,162 @@
+"""What notebook 12 measures and starts, and the starter of "12.fix"."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any, Final
+
+import cloudpickle
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.lessons.lesson_12 import job
+from dltutor.system import processes
+from dltutor.tables import Table
+
+#: What each generator of the table is, in the order in which `_Draws` draws from them.
+GENERATORS: Final = (
+    "np.random.normal()",
+    "random.random()",
+    "torch.rand(())",
+    "self.rng = np.random.default_rng(0)",
+    "self.rng = np.random.RandomState(0)",
+    "self.rng = random.Random(0)",
+    "self.rng = torch.Generator()",
+)
+_BATCH: Final = 8
+_LOOPBACK: Final = "lo0" if sys.platform == "darwin" else "lo"
+_COMMAND: Final = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+# What is the same in every run: what the job prints, and which rank failed first.
+_KEPT: Final = re.compile(
+    r"DistributedSampler: .*|\w+: \d+ missing.*|  steps of .*|rank \d waited .*|job.py FAILED|\[rank0\]: \w*(?:Error|Exception).*"
+)
+_FIRST: Final = re.compile(r"  rank      : \d|  exitcode  : -?\d+|\w*Error: .*")
+
+
+class Signals(Dataset[torch.Tensor]):
+    """The starter of "12.fix": signals with noise, from a generator that is made once."""
+
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        self.signals = signals
+        self.seed = seed
+        self.epoch = torch.tensor(0).share_memory_()
+        self.rng = np.random.default_rng(seed)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self.signals)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        noise = self.rng.normal(size=4)
+        return self.signals[index] + torch.from_numpy(noise)
+
+
+class _Draws(Dataset[torch.Tensor]):
+    # Each sample is one draw from each of GENERATORS.
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+        self.state = np.random.RandomState(0)
+        self.random = random.Random(0)
+        self.torch = torch.Generator()
+
+    def __len__(self) -> int:
+        return 4 * _BATCH
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(
+            [
+                np.random.normal(),
+                random.random(),
+                torch.rand(()),
+                self.rng.normal(),
+                self.state.normal(),
+                self.random.random(),
+                torch.rand((), generator=self.torch),
+            ]
+        )
+
+
+def generators() -> Table:
+    """Which generators draw the same in two workers, and in two epochs."""
+    columns: list[list[str]] = []
+    for persistent in (False, True):
+        fork: Any = "fork"
+        loader = DataLoader(
+            _Draws(),
+            _BATCH,
+            num_workers=2,
+            multiprocessing_context=fork,
+            persistent_workers=persistent,
+        )
+        epochs = [list(loader), list(loader)]
+        if not persistent:
+            columns.append(_compared(epochs[0][0], epochs[0][1]))  # one batch of each worker
+        columns.append(_compared(epochs[0][0], epochs[1][0]))
+    assert [*zip(*columns, strict=True)] == 3 * [("differ",) * 3] + 4 * [("same", "same", "differ")]
+    header = ("drawn from", "W0, W1", "epochs 0, 1", "with persistent workers")
+    return Table("The draws", tuple(zip(GENERATORS, *columns, strict=True)), header)
+
+
+def _compared(one: torch.Tensor, other: torch.Tensor) -> list[str]:
+    return ["same" if torch.equal(*pair) else "differ" for pair in zip(one.T, other.T, strict=True)]
+
+
+def warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:
+    """How many samples an epoch has, and how often torch warns that these are too many."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        len(loader)  # as a progress bar does
+        samples = sum(len(batch) for batch in loader)
+    return samples, sum("Length of IterableDataset" in str(each.message) for each in caught)
+
+
+def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
+    """Start the job on two ranks, and print what it says that is the same in every run.
+
+    Args:
+        stream: A class of streams for it, which sets the epoch too; None for those that fail.
+        deadline: Seconds after which it is killed, with all that it has started.
+    """
+    # The ranks find each other on this machine, whatever its name is and its network.
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": _LOOPBACK, "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory(prefix="dltutor-") as folder:
+        arguments = []
+        if stream:
+            Path(folder, "stream.pkl").write_bytes(cloudpickle.dumps(stream))
+            arguments = ["told", f"{folder}/stream.pkl"]
+        output = Path(folder, "output")
+        with output.open("wb") as file:
+            run = subprocess.Popen(
+                [*_COMMAND, "--local-addr=localhost", "--nproc-per-node=2", job.__file__]
+                + arguments,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+            print("$ torchrun --nproc-per-node 2 job.py", *arguments[:1])
+            try:
+                run.wait(deadline)
+            except subprocess.TimeoutExpired:
+                print(f"It was ended after {deadline:g} s.")
+            finally:
+                processes.end(run.pid)
+                run.wait()
+        print(*kept(output.read_text(errors="replace")), sep="\n")
+
+
+def kept(output: str) -> list[str]:
+    """The lines of what torchrun printed that are the same in every run."""
+    before, _, first = output.replace(job.__file__, "job.py").partition("Root Cause")
+    matches = [_KEPT.match(line) for line in before.splitlines()]
+    matches += [_FIRST.match(line) for line in first.splitlines()]
+    return [match[0] for match in matches if match]
