@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 import torch.multiprocessing
 from PIL import Image
-from torch.utils.data import get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,15 @@ def harmed_class(answer: type, place: str, harm: str) -> type:
                 do()
             return super().__getitem__(index)
 
-    Harmed.__name__ = Harmed.__qualname__ = answer.__name__
-    return Harmed
+    class HarmedStream(Harmed):
+        def __iter__(self) -> Iterator[Any]:
+            if place == (IN_A_WORKER if get_worker_info() else IN_MAIN):
+                do()
+            return iter(super().__iter__())
+
+    made = HarmedStream if issubclass(answer, IterableDataset) else Harmed
+    made.__name__ = made.__qualname__ = answer.__name__
+    return made
 
 
 def _function(answer: Callable[..., Any], harm: str) -> Callable[..., Any]:

@@ -64,10 +64,11 @@ def _is_plain(node: ast.FunctionDef) -> bool:
 
 def _held_by(thing: type) -> dict[str, Any]:
     # What Python itself adds to a class has underscores around, and is no function of a learner's.
+    # So has what a base with abstract methods keeps, as IterableDataset does.
     return {
         name: _member(value)
         for name, value in vars(thing).items()
-        if not name.startswith("__")
+        if not name.startswith(("__", "_abc_"))
         or (isinstance(value, FunctionType) and not name.startswith("__annotate"))
     }
 
