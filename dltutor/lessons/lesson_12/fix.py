@@ -152,7 +152,11 @@ def _states() -> list[int]:
 
 def _moved(states: Sequence[list[int]]) -> set[str]:
     names = ("random", "np.random", "torch")
-    return {name for name, seen in zip(names, zip(*states, strict=True), strict=True) if len({*seen}) > 1}
+    return {
+        name
+        for name, seen in zip(names, zip(*states, strict=True), strict=True)
+        if len({*seen}) > 1
+    }
 
 
 def _listed(names: Sequence[str] | set[str]) -> str:
@@ -179,7 +183,7 @@ def judge(runs: Sequence[Run]) -> Result:
                         "else than seed, epoch and index does it depend on: the worker, the order, "
                         "what was drawn before?"
                     )
-                owner[noise] = key  # type: ignore[index]
+                owner[noise] = key
         if run.moved:
             not_yet(
                 f"{lead}, a sample sets or draws from {_listed(run.moved)}, which others use too. "
@@ -240,8 +244,8 @@ def _standard_normal(noises: Sequence[Noise]) -> None:
     mean, spread = float(numbers.mean()), float(numbers.std())
     if abs(mean) > 0.15 or abs(spread - 1) > 0.15:
         not_yet(
-            f"the noise has a mean of {mean:.1f} and a standard deviation of {spread:.1f}. The "
-            "starter's is standard normal: 0 and 1."
+            f"samples less their signals have a mean of {mean:.1f} and a standard deviation of "
+            f"{spread:.1f}. The starter's noise is standard normal: 0 and 1."
         )
     times = Counter(numbers.tolist())
     if sum(count > 1 for count in times.values()) > len(times) // 10:

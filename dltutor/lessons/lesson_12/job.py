@@ -77,8 +77,9 @@ def read() -> Iterable[int]:
 
 def shuffled(told: bool) -> None:
     """Two epochs with a sampler that is told which one it is, or is not."""
-    sampler = DistributedSampler(range(RECORDS))  # type: ignore[arg-type]  # all that has a length
-    loader, orders = load(range(RECORDS), sampler), []
+    records: Any = range(RECORDS)
+    sampler = DistributedSampler[int](records)
+    loader, orders = load(records, sampler), []
     for epoch in range(2):
         if told:
             sampler.set_epoch(epoch)

@@ -33,10 +33,14 @@ GENERATORS: Final = (
 )
 _BATCH: Final = 8
 _LOOPBACK: Final = "lo0" if sys.platform == "darwin" else "lo"
-_COMMAND: Final = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+_COMMAND: Final = (
+    *(sys.executable, "-m", "torch.distributed.run"),
+    *("--standalone", "--local-addr=localhost", "--nproc-per-node=2"),
+)
 # What is the same in every run: what the job prints, and which rank failed first.
 _KEPT: Final = re.compile(
-    r"DistributedSampler: .*|\w+: \d+ missing.*|  steps of .*|rank \d waited .*|job.py FAILED|\[rank0\]: \w*(?:Error|Exception).*"
+    r"DistributedSampler: .*|\w+: \d+ missing.*|  steps of .*|rank \d waited .*|job.py FAILED"
+    r"|\[rank0\]: \w*(?:Error|Exception).*"
 )
 _FIRST: Final = re.compile(r"  rank      : \d|  exitcode  : -?\d+|\w*Error: .*")
 
@@ -137,8 +141,7 @@ def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
         output = Path(folder, "output")
         with output.open("wb") as file:
             run = subprocess.Popen(
-                [*_COMMAND, "--local-addr=localhost", "--nproc-per-node=2", job.__file__]
-                + arguments,
+                [*_COMMAND, job.__file__, *arguments],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=environment,

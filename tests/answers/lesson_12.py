@@ -1,0 +1,743 @@
+"""The usual wrong answers to the exercises of lesson 12."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from math import ceil
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
+
+from answers import OtherOutcomes, RightAnswers, WrongFixes
+from dltutor.lessons.lesson_12.job import ByRankAndWorker, ByWorker
+from dltutor.lessons.lesson_12.material import Signals
+
+# 12.fix
+
+
+class Keyed(Signals):
+    """A generator for each sample. A base for what follows."""
+
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        self.signals = signals
+        self.seed = seed
+        self.epoch = torch.tensor(0).share_memory_()
+
+    def noise(self, index: int) -> torch.Tensor:
+        rng = np.random.default_rng((self.seed, int(self.epoch), index))
+        return torch.from_numpy(rng.normal(size=4))
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.signals[index] + self.noise(index)
+
+
+def drawn(noise: Callable[[Any, int], Any]) -> type:
+    """A class whose noise is what this function of the dataset and the index draws."""
+
+    class Drawn(Keyed):
+        def noise(self, index: int) -> torch.Tensor:
+            return torch.as_tensor(noise(self, index))
+
+    return Drawn
+
+
+def rng_of(*seed: int) -> Any:
+    return np.random.default_rng(seed).normal(size=4)
+
+
+def by_torch(self: Any, index: int) -> torch.Tensor:
+    generator = torch.Generator()
+    generator.manual_seed(self.seed * 1_000_000 + int(self.epoch) * 1_000 + index)
+    return torch.randn(4, generator=generator, dtype=torch.float64)
+
+
+def by_python(self: Any, index: int) -> list[float]:
+    chance = random.Random(f"{self.seed} {int(self.epoch)} {index}")
+    return [chance.gauss(0, 1) for _ in range(4)]
+
+
+def by_digest(self: Any, index: int) -> Any:
+    text = f"{self.seed}-{int(self.epoch)}-{index}"
+    return rng_of(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
+
+
+def by_spawn_key(self: Any, index: int) -> Any:
+    keys = np.random.SeedSequence(self.seed, spawn_key=(int(self.epoch), index))
+    return np.random.default_rng(keys).normal(size=4)
+
+
+def the_whole_epoch(self: Any, index: int) -> Any:
+    whole = np.random.default_rng((self.seed, int(self.epoch)))
+    return whole.normal(size=(len(self), 4))[index]
+
+
+def by_philox(self: Any, index: int) -> Any:
+    bits = np.random.Philox(key=self.seed, counter=[0, 0, index, int(self.epoch)])
+    return np.random.Generator(bits).normal(size=4)
+
+
+def with_fork_rng(self: Any, index: int) -> torch.Tensor:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(self.seed * 1_000_000 + int(self.epoch) * 1_000 + index)
+        return torch.randn(4, dtype=torch.float64)
+
+
+def seeds_numpy(self: Any, index: int) -> Any:
+    np.random.seed(self.seed * 1_000_000 + int(self.epoch) * 1_000 + index)
+    return np.random.normal(size=4)
+
+
+def seeds_torch(self: Any, index: int) -> Any:
+    torch.manual_seed(self.seed * 1_000_000 + int(self.epoch) * 1_000 + index)
+    return torch.randn(4, dtype=torch.float64)
+
+
+def by_workers_seed(self: Any, index: int) -> Any:
+    info = get_worker_info()
+    return rng_of(info.seed if info else torch.initial_seed(), int(self.epoch), index)
+
+
+def overlapping(self: Any, index: int) -> Any:
+    whole = np.random.default_rng((self.seed, int(self.epoch)))
+    return whole.normal(size=len(self) + 4)[index : index + 4]
+
+
+class NoBase:
+    """No Dataset, and a float32 sample."""
+
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        self.signals, self.seed = signals, seed
+        self.shared = torch.zeros(1, dtype=torch.long).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        self.shared[0] = epoch
+
+    def __len__(self) -> int:
+        return self.signals.shape[0]
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        noise = rng_of(self.seed, int(self.shared[0]), int(index))
+        return self.signals[index].float() + torch.from_numpy(noise).float()
+
+
+class CachedGenerators(Keyed):
+    """Generators that are kept, and set back before each use."""
+
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        super().__init__(signals, seed)
+        self.generator = torch.Generator()
+
+    def noise(self, index: int) -> torch.Tensor:
+        self.generator.manual_seed(hash((self.seed, int(self.epoch), index)) & (2**62 - 1))
+        return torch.randn(4, generator=self.generator, dtype=torch.float64)
+
+
+class InEachWorker(Signals):
+    """A generator for each process, made when it is first needed."""
+
+    made_in: int | None = None
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.made_in != os.getpid():
+            self.rng, self.made_in = np.random.default_rng(torch.initial_seed()), os.getpid()
+        return super().__getitem__(index)
+
+
+class ByWorkerId(Signals):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        info = get_worker_info()
+        if info and not hasattr(self, "own"):
+            self.own = self.rng = np.random.default_rng((self.seed, info.id))
+        return super().__getitem__(index)
+
+
+class AnewInSetEpoch(Signals):
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.rng = np.random.default_rng((self.seed, epoch))
+
+
+class SeedsInInit(Keyed):
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        super().__init__(signals, seed)
+        np.random.seed(seed)
+
+    def noise(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(np.random.normal(size=4))
+
+
+class GlobalOfClass(Keyed):
+    """The seed of the class, which the second dataset changes."""
+
+    of_class = 0
+
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        super().__init__(signals, seed)
+        type(self).of_class = seed
+
+    def noise(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(rng_of(type(self).of_class, int(self.epoch), index))
+
+
+class PlainEpoch(Keyed):
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = torch.tensor(epoch)
+
+
+class KeptNoise(Keyed):
+    """Drawn once for each index."""
+
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        super().__init__(signals, seed)
+        self.kept: dict[int, torch.Tensor] = {}
+
+    def noise(self, index: int) -> torch.Tensor:
+        return self.kept.setdefault(index, super().noise(index))
+
+
+class ChangesSignals(Keyed):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.signals[index] += self.noise(index)
+        return self.signals[index].clone()
+
+
+class NoiseAlone(Keyed):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.noise(index)
+
+
+class WithTheIndex(Keyed):
+    def __getitem__(self, index: int) -> Any:
+        return index, super().__getitem__(index)
+
+
+class WholeNumbers(Keyed):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(index).long()
+
+
+class RandomLast(Keyed):
+    """Right but for the last sample."""
+
+    def noise(self, index: int) -> torch.Tensor:
+        if index == len(self) - 1:
+            return torch.from_numpy(np.random.default_rng().normal(size=4))
+        return super().noise(index)
+
+
+class OnlyWithTwo(Keyed):
+    """Right with two workers."""
+
+    def noise(self, index: int) -> torch.Tensor:
+        info = get_worker_info()
+        more = info.num_workers - 2 if info else 0
+        return torch.from_numpy(rng_of(self.seed, int(self.epoch), index + 1000 * more))
+
+
+class OneTooFew(Keyed):
+    def __len__(self) -> int:
+        return len(self.signals) - 1
+
+
+class Sleeps(Keyed):
+    def noise(self, index: int) -> torch.Tensor:
+        time.sleep(60 if get_worker_info() else 0)
+        return super().noise(index)
+
+
+class Exits(Keyed):
+    def noise(self, index: int) -> torch.Tensor:
+        if get_worker_info():
+            os._exit(3)
+        return super().noise(index)
+
+
+class NoSetEpoch(Dataset[torch.Tensor]):
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        self.signals, self.seed = signals, seed
+
+    def __len__(self) -> int:
+        return len(self.signals)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.signals[index]
+
+
+class LoaderOfSignals(DataLoader[Any]):
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        super().__init__(Signals(signals, seed), num_workers=0)
+
+
+# 12.transfer
+
+Read = Callable[[], Iterable[int]]
+
+
+def here() -> tuple[int, int]:
+    info = get_worker_info()
+    return (info.id, info.num_workers) if info else (0, 1)
+
+
+class Rounds(IterableDataset[int]):
+    """Of each full round of records, one for each rank. A base for what follows."""
+
+    def __init__(self, read: Read, rank: int, ranks: int) -> None:
+        self.read, self.rank, self.ranks = read, rank, ranks
+
+    def mine(self) -> Iterator[int]:
+        for full in zip(*[iter(self.read())] * self.ranks, strict=False):
+            yield full[self.rank]
+
+    def __iter__(self) -> Iterator[Any]:
+        me, workers = here()
+        return islice(self.mine(), me, None, workers)
+
+
+class InBlocks(Rounds):
+    """Read whole; a block for each rank, and of that a block for each worker."""
+
+    def __iter__(self) -> Iterator[int]:
+        records, (me, workers) = list(self.read()), here()
+        share = len(records) // self.ranks
+        block = records[self.rank * share : (self.rank + 1) * share]
+        each = ceil(len(block) / workers)
+        yield from block[me * each : (me + 1) * each]
+
+
+class Strided(Rounds):
+    def __iter__(self) -> Iterator[int]:
+        records, (me, workers) = list(self.read()), here()
+        whole = len(records) - len(records) % self.ranks
+        yield from records[self.rank : whole : self.ranks][me::workers]
+
+
+class ReadOnce(Rounds):
+    """The records are read in main."""
+
+    def __init__(self, read: Read, rank: int, ranks: int) -> None:
+        super().__init__(read, rank, ranks)
+        self.records = list(read())
+        self.share = len(self.records) // ranks
+
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        for place in range(me, self.share, workers):
+            yield self.records[place * self.ranks + self.rank]
+
+
+class CountsFirst(Rounds):
+    """One pass to count, one to give."""
+
+    def __iter__(self) -> Iterator[int]:
+        whole = sum(1 for _ in self.read()) // self.ranks * self.ranks
+        me, workers = here()
+        for number, record in enumerate(self.read()):
+            if number >= whole or number % self.ranks != self.rank:
+                continue
+            if number // self.ranks % workers == me:
+                yield record
+
+
+class OneBehind(Rounds):
+    """Keeps a record back until the round is full."""
+
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        kept: Any = None
+        for number, record in enumerate(self.read()):
+            if number % self.ranks == self.rank:
+                kept = record
+            if number % self.ranks == self.ranks - 1 and number // self.ranks % workers == me:
+                yield kept
+
+
+class Iterates:
+    """An iterator with a state, made anew for each epoch."""
+
+    def __init__(self, stream: Rounds) -> None:
+        self.left = list(Strided.__iter__(stream))[::-1]  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterates:
+        return self
+
+    def __next__(self) -> int:
+        if not self.left:
+            raise StopIteration
+        return self.left.pop()
+
+
+class WithAnIterator(Rounds):
+    def __iter__(self) -> Any:
+        return Iterates(self)
+
+
+class AsTensors(Rounds):
+    def __iter__(self) -> Iterator[Any]:
+        return map(torch.tensor, super().__iter__())
+
+
+class InWholeBatches(Rounds):
+    """A worker takes four records of its rank at a time."""
+
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        for number, record in enumerate(self.mine()):
+            if number // 4 % workers == me:
+                yield record
+
+
+class ByRankAlone(Rounds):
+    def __iter__(self) -> Iterator[int]:
+        yield from self.mine()
+
+
+class Padded(Rounds):
+    """Begins again until the ranks have equally many."""
+
+    def __iter__(self) -> Iterator[int]:
+        records, (me, workers) = list(self.read()), here()
+        while len(records) % self.ranks:
+            records.append(records[0])
+        yield from records[self.rank :: self.ranks][me::workers]
+
+
+class DealtEvenly(Rounds):
+    """Drops what does not go round all workers of all ranks: too much."""
+
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        group = self.ranks * workers
+        for full in zip(*[iter(self.read())] * group, strict=False):
+            yield full[self.rank * workers + me]
+
+
+class RankAfterWorker(Rounds):
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        return islice(self.read(), me * self.ranks + self.rank, None, self.ranks * workers)
+
+
+class Swapped(Rounds):
+    """The worker's number and the rank's are added."""
+
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        return islice(self.read(), self.rank + me, None, self.ranks * workers)
+
+
+class FirstWorkerOnly(Rounds):
+    def __iter__(self) -> Iterator[int]:
+        if here()[0] == 0:
+            yield from self.mine()
+
+
+class KeptIterator(Rounds):
+    """Its generator is made in `__init__`."""
+
+    def __init__(self, read: Read, rank: int, ranks: int) -> None:
+        super().__init__(read, rank, ranks)
+        self.records = self.mine()
+
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        return islice(self.records, me, None, workers)
+
+
+class FromDist(Rounds):
+    def mine(self) -> Iterator[int]:
+        return islice(self.read(), dist.get_rank(), None, dist.get_world_size())
+
+
+class FromEnvironment(Rounds):
+    def __init__(self, read: Read, rank: int, ranks: int) -> None:
+        rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        super().__init__(read, rank, ranks)
+
+
+class OfClass(Rounds):
+    """The rank is kept in the class, where the next dataset changes it."""
+
+    number = 0
+
+    def __init__(self, read: Read, rank: int, ranks: int) -> None:
+        super().__init__(read, rank, ranks)
+        type(self).number = rank
+
+    def mine(self) -> Iterator[int]:
+        for full in zip(*[iter(self.read())] * self.ranks, strict=False):
+            yield full[type(self).number]
+
+
+class TwoRanksOnly(Rounds):
+    def mine(self) -> Iterator[int]:
+        for pair in zip(*[iter(self.read())] * 2, strict=False):
+            yield pair[self.rank]
+
+
+class NeedsARecord(Rounds):
+    def mine(self) -> Iterator[int]:
+        records = iter(self.read())
+        first = next(records)
+        yield from islice([first, *records], self.rank, None, self.ranks)
+
+
+class NeedsAWorker(Rounds):
+    def __iter__(self) -> Iterator[int]:
+        info: Any = get_worker_info()
+        return islice(self.mine(), info.id, None, info.num_workers)
+
+
+class SixtyFive(Rounds):
+    """The number of records that the job has."""
+
+    def mine(self) -> Iterator[int]:
+        return islice(self.read(), self.rank, 64, self.ranks)
+
+
+class Numbers(Rounds):
+    """The numbers of the records."""
+
+    def mine(self) -> Iterator[int]:
+        for number, _ in enumerate(super().mine()):
+            yield number * self.ranks + self.rank
+
+
+class WithItsNumber(Rounds):
+    def __iter__(self) -> Iterator[Any]:
+        return enumerate(super().__iter__())
+
+
+class TwoOfARank(Rounds):
+    """Rank 0 lets W0 do more than rank 1 does."""
+
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        for number, record in enumerate(self.mine()):
+            if (number // (5 - 4 * self.rank)) % workers == me:
+                yield record
+
+
+class ByChance(Rounds):
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        mine = self.rank * workers + me
+        for record in self.read():
+            if random.randrange(self.ranks * workers) == mine:
+                yield record
+
+
+class MapStyle(Dataset[int]):
+    def __init__(self, read: Read, rank: int, ranks: int) -> None:
+        self.records = list(read())[rank::ranks]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: int) -> int:
+        return self.records[index]
+
+
+class Endless(Rounds):
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            yield from super().__iter__()
+
+
+class OneTooMany(Rounds):
+    def mine(self) -> Iterator[int]:
+        return islice(self.read(), self.rank, None, self.ranks)
+
+
+class StopsInAWorker(Rounds):
+    def __iter__(self) -> Iterator[int]:
+        if get_worker_info():
+            os._exit(4)
+        yield from super().__iter__()
+
+
+class LoaderOfStream(DataLoader[Any]):
+    def __init__(self, read: Read, rank: int, ranks: int) -> None:
+        super().__init__(Rounds(read, rank, ranks), num_workers=0)
+
+
+RIGHT_ANSWERS: RightAnswers = {
+    "12.predict": {"the letter": lambda: "c", "in capitals": lambda: "(C)"},
+    "12.diagnose": {"the letter": lambda: "c"},
+    "12.fix": {
+        "default_rng of a tuple": lambda: Keyed,
+        "a torch.Generator": lambda: drawn(by_torch),
+        "random.Random of a text": lambda: drawn(by_python),
+        "a digest": lambda: drawn(by_digest),
+        "a spawn key": lambda: drawn(by_spawn_key),
+        "the noise of the whole epoch": lambda: drawn(the_whole_epoch),
+        "a counter-based generator": lambda: drawn(by_philox),
+        "torch's own, set back": lambda: drawn(with_fork_rng),
+        "no Dataset, and float32": lambda: NoBase,
+        "one generator, seeded for each sample": lambda: CachedGenerators,
+    },
+    "12.transfer": {
+        "full rounds": lambda: Rounds,
+        "blocks": lambda: InBlocks,
+        "slices of a list": lambda: Strided,
+        "read in main": lambda: ReadOnce,
+        "counted first": lambda: CountsFirst,
+        "one behind": lambda: OneBehind,
+        "an iterator with a state": lambda: WithAnIterator,
+        "records as tensors": lambda: AsTensors,
+        "four at a time": lambda: InWholeBatches,
+    },
+}
+
+OTHER_OUTCOMES: OtherOutcomes = {
+    "12.fix": {
+        "the starter": (lambda: Signals, "Not attempted", "still the broken one"),
+        "no set_epoch": (lambda: NoSetEpoch, "Error in your code", "has no `set_epoch`"),
+        "an object": (
+            lambda: Keyed(torch.zeros(3, 4), 0),
+            "Error in your code",
+            "takes the class itself",
+        ),
+        "a pair": (lambda: WithTheIndex, "Error in your code", "a `tuple`"),
+        "whole numbers": (lambda: WholeNumbers, "Error in your code", "torch.int64, shape (4,)"),
+    },
+    "12.transfer": {
+        "the starter": (lambda: ByWorker, "Not attempted", "still the broken one"),
+        "a map-style dataset": (lambda: MapStyle, "Error in your code", "has no `__iter__`"),
+        "the rank of a process group": (
+            lambda: FromDist,
+            "Error in your code",
+            "process group has not been initialized",
+        ),
+        "only in a worker": (lambda: NeedsAWorker, "Error in your code", "0 workers each"),
+        "at least one record": (lambda: NeedsARecord, "Not yet", "the ranks get 33 and 32"),
+    },
+}
+
+WRONG_FIXES: WrongFixes = {
+    "12.predict": {
+        "all": (lambda: "a", "0 workers"),
+        "half": (lambda: "b", "one of two repetitions"),
+        "a number": (lambda: 32, "none of the options"),
+    },
+    "12.diagnose": {
+        "nothing": (lambda: "a", "torch had seeded numpy"),
+        "the workers": (lambda: "b", "never draw alike"),
+        "both": (lambda: "d", "one of the two"),
+    },
+    "12.fix": {
+        "a generator in each worker": (lambda: InEachWorker, "two different noises"),
+        "a generator for each worker's number": (lambda: ByWorkerId, "two different noises"),
+        "num_workers=0": (lambda: LoaderOfSignals, "keeps its workers"),
+        "a generator for each epoch": (lambda: AnewInSetEpoch, "had come before"),
+        "the sum": (
+            lambda: drawn(lambda self, index: rng_of(self.seed + int(self.epoch) + index)),
+            "119 of 120 noises of epoch 1 had come before",
+        ),
+        "index and epoch": (
+            lambda: drawn(lambda self, index: rng_of(int(self.epoch), index)),
+            "with seed 4",
+        ),
+        "seed and index": (
+            lambda: drawn(lambda self, index: rng_of(self.seed, index)),
+            "Who reads the epoch",
+        ),
+        "seed and epoch": (
+            lambda: drawn(lambda self, index: rng_of(self.seed, int(self.epoch))),
+            "119 of 120 noises of epoch 0",
+        ),
+        "epoch times the length": (
+            lambda: drawn(
+                lambda self, index: rng_of(self.seed + int(self.epoch) * len(self) + index)
+            ),
+            "had come before",
+        ),
+        "epoch times a hundred": (
+            lambda: drawn(lambda self, index: rng_of(self.seed, int(self.epoch) * 100 + index)),
+            "20 of 120 noises of epoch 1",
+        ),
+        "a new seed each time": (
+            lambda: drawn(lambda self, index: np.random.default_rng().normal(size=4)),
+            "two different noises",
+        ),
+        "the global generator": (
+            lambda: drawn(lambda self, index: np.random.normal(size=4)),
+            "two different noises",
+        ),
+        "the global generator, seeded": (
+            lambda: drawn(seeds_numpy),
+            "the global generator of `np.random`",
+        ),
+        "torch's global generator, seeded": (
+            lambda: drawn(seeds_torch),
+            "the global generator of `torch`",
+        ),
+        "seeded in __init__": (lambda: SeedsInInit, "which others draw from"),
+        "the worker's seed": (lambda: drawn(by_workers_seed), "two different noises"),
+        "the pid": (
+            lambda: drawn(lambda self, index: rng_of(os.getpid(), int(self.epoch), index)),
+            "two different noises",
+        ),
+        "the time": (
+            lambda: drawn(lambda self, index: rng_of(time.time_ns())),
+            "two different noises",
+        ),
+        "a seed of the class": (lambda: GlobalOfClass, "had come before"),
+        "an epoch of main's": (lambda: PlainEpoch, "Who reads the epoch, and in which process?"),
+        "kept by index": (lambda: KeptNoise, "Who reads the epoch"),
+        "the signals changed": (lambda: ChangesSignals, "two different noises"),
+        "no signal": (lambda: NoiseAlone, "a standard deviation of 5"),
+        "another last sample": (lambda: RandomLast, "Sample 119"),
+        "right with two workers": (lambda: OnlyWithTwo, "with 4 workers"),
+        "one number four times": (
+            lambda: drawn(lambda self, index: [rng_of(self.seed, int(self.epoch), index)[0]] * 4),
+            "four numbers of their own",
+        ),
+        "no noise": (lambda: drawn(lambda self, index: [0.0] * 4), "four numbers of their own"),
+        "uniform": (
+            lambda: drawn(
+                lambda self, index: np.random.default_rng(
+                    (self.seed, int(self.epoch), index)
+                ).uniform(size=4)
+            ),
+            "a mean of 0.5",
+        ),
+        "windows that overlap": (
+            lambda: drawn(overlapping),
+            "windows that overlap",
+        ),
+        "one too few": (lambda: OneTooFew, "`len(dataset)` is 119"),
+        "sleeps": (lambda: Sleeps, "did not end within 8 s"),
+        "exits": (lambda: Exits, "exit code 3"),
+    },
+    "12.transfer": {
+        "by rank and worker, uneven": (lambda: ByRankAndWorker, "the ranks get 33 and 32"),
+        "by rank alone": (lambda: ByRankAlone, "W0 of rank 0 and W1 of rank 0"),
+        "num_workers=0": (lambda: LoaderOfStream, "which records are whose"),
+        "worker first, uneven": (lambda: RankAfterWorker, "the ranks get 33 and 32"),
+        "padded": (lambda: Padded, "1 of 65 records come more than once"),
+        "too much left out": (lambda: DealtEvenly, "With 2 ranks, 2 workers each, and 7 records"),
+        "rank plus worker": (lambda: Swapped, "come more than once"),
+        "one worker does it all": (lambda: FirstWorkerOnly, "W1 of rank 0 gives none of its 32"),
+        "an iterator of __init__": (lambda: KeptIterator, "the ranks get 0 and 0"),
+        "from the environment": (lambda: FromEnvironment, "from W0 of rank 0 and W0 of rank 1"),
+        "a rank of the class": (lambda: OfClass, "from W0 of rank 0 and W0 of rank 1"),
+        "two ranks only": (lambda: TwoRanksOnly, "with 3 ranks"),
+        "65 records only": (lambda: SixtyFive, "and 7 records, the ranks get 4 and 3"),
+        "numbers for records": (lambda: Numbers, "no record that `read()` gives"),
+        "with a number": (lambda: WithItsNumber, "no record that `read()` gives"),
+        "ranks that share differently": (lambda: TwoOfARank, "batches of 4 at most"),
+        "by chance": (lambda: ByChance, "come more than once"),
+        "endless": (lambda: Endless, "did not end within 6 s"),
+        "the last round": (lambda: OneTooMany, "the ranks get 33 and 32"),
+        "ends its worker": (lambda: StopsInAWorker, "exit code 4"),
+        "a subset": (lambda: Subset, "has no `__iter__`"),
+    },
+}
