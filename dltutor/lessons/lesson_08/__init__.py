@@ -1,0 +1,21 @@
+"""Lesson 08: seeing memory. What its notebook imports."""
+
+from dltutor.failures.kit.contract import load
+from dltutor.failures.prefetch_budget import Recordings
+from dltutor.failures.view_of_a_giant import Excerpts
+from dltutor.lessons.lesson_08.material import (
+    four_jobs,
+    moment,
+    predicted_and_measured,
+    recordings,
+)
+
+__all__ = [
+    "Excerpts",
+    "Recordings",
+    "four_jobs",
+    "load",
+    "moment",
+    "predicted_and_measured",
+    "recordings",
+]

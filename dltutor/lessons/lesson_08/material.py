@@ -1,0 +1,269 @@
+"""What a loader holds when all its queues are full, read from inside and from outside; four jobs.
+
+Where there is no `/proc`, as on macOS, none of it can be read, and the tables say so.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import psutil
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures import prefetch_budget, view_of_a_giant
+from dltutor.failures.kit.contract import load
+from dltutor.failures.kit.gauge import Gauge, no_proc
+from dltutor.failures.material.readings import shared_recordings
+from dltutor.observation.time_limits import deadline
+from dltutor.system import cgroup_files
+from dltutor.system.process_memory import shared_memory
+from dltutor.tables import MB, Note, Table, size
+
+_PATIENCE: Final = 30.0  # seconds for a loader to fill its queues
+_LINUX: Final = Note("Not on this machine:", "there is no /proc. The solved notebook shows it.")
+
+
+def ready(batches: Any) -> int:
+    """How many batches of an iterator are made, and not yet with the loop."""
+    if not hasattr(batches, "_worker_result_queue"):
+        return 0
+    fetched = sum(len(info) == 2 for info in batches._task_info.values())
+    return int(batches._worker_result_queue.qsize()) + fetched
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The memory of one process, or a sum, in bytes, as psutil tells it; `shr` as `top` does."""
+
+    rss: int
+    shr: int
+    pss: int
+    uss: int
+
+
+def sizes(pid: int) -> Sizes:
+    """The memory of a process."""
+    full = psutil.Process(pid).memory_full_info()
+    return Sizes(full.rss, full.shared, full.pss, full.uss)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What is told of memory without looking at a process, in bytes; None where it is not told.
+
+    Args:
+        shm: What `df /dev/shm` counts as used.
+        shared: The column "shared" of `free`.
+        used: The memory that is not available any more.
+        percent: The same as psutil gives it, of all memory.
+        charged: To the cgroup of this process: memory.current.
+        working: The same without files that were not read again: `docker stats`, `kubectl top`.
+    """
+
+    shm: int | None
+    shared: int | None
+    used: int
+    percent: float
+    charged: int | None
+    working: int | None
+
+
+def outside() -> Outside:
+    """Read it now."""
+    memory = psutil.virtual_memory()
+    file, _ = cgroup_files.memory()
+    charged = cgroup_files.number(file)
+    stat = cgroup_files.counts(f"{os.path.dirname(file)}/memory.stat")
+    files = stat.get("total_inactive_file", stat.get("inactive_file", 0))
+    return Outside(
+        shm=shared_memory()[0],
+        shared=getattr(memory, "shared", None),
+        used=memory.total - memory.available,
+        percent=memory.percent,
+        charged=charged,
+        working=None if charged is None else charged - files,
+    )
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A loader with full queues, while the loop holds its first batch.
+
+    Args:
+        processes: main, W0, W1 and so on.
+        held: Bytes of its batches in shared memory.
+        batches: How many there are, with the one in the loop.
+        batch: Bytes of the numbers in that one.
+        before: From outside, before the loader started.
+        now: From outside, at this moment.
+    """
+
+    processes: tuple[Sizes, ...]
+    held: int
+    batches: int
+    batch: int
+    before: Outside
+    now: Outside
+
+    def sum_of(self, of: str) -> int:
+        """The sum over all processes of "rss", "pss" or "uss"."""
+        return sum(getattr(each, of) for each in self.processes)
+
+    def from_outside(self) -> Table:
+        """The same moment, as the tools tell it that do not look at processes."""
+        lines = (
+            ("df /dev/shm, Used", "shm", "batches that wait, and the loop's"),
+            ("free, shared", "shared", "the same, and other files in memory"),
+            ("free, used", "used", "all processes and /dev/shm, not the page cache"),
+            ("cgroup, memory.current", "charged", "the container, /dev/shm and page cache with it"),
+            ("docker stats, kubectl top", "working", "the same, without files not read again"),
+        )
+        rows = []
+        for name, of, counts in lines:
+            before, now = getattr(self.before, of), getattr(self.now, of)
+            told = ("-", "-") if now is None else (size(now), size(now - before))
+            rows.append((name, *told, counts))
+        promised(abs(self.held - self.batches * self.batch) < MB, self)
+        header = ("look at", "now", "more than before", "it counts")
+        return Table("From outside", tuple(rows), header)
+
+
+def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
+    """Run a loader until its queues are full, call a function then, and end it.
+
+    Args:
+        loader: With workers, and more batches than its queues hold.
+        look: What is called at that moment.
+
+    Raises:
+        DeadlinePassed: The queues did not fill.
+    """
+    gc.collect()  # one that is due would run in the workers
+    before, gauge, others = outside(), Gauge(), set(multiprocessing.active_children())
+    waiting = loader.num_workers * (loader.prefetch_factor or 0)
+    with deadline(_PATIENCE):
+        batches = iter(loader)
+        try:
+            first = next(batches)
+            while ready(batches) < waiting:
+                time.sleep(0.01)
+            held = gauge.shared()  # waits until the workers rest
+            workers = [each.pid for each in multiprocessing.active_children() if each not in others]
+            pids = [os.getpid(), *sorted(pid for pid in workers if pid)]
+            read = tuple(map(sizes, pids)), int(held * MB), waiting + 1, _shown(first)
+            now = outside()
+            look()
+        finally:
+            getattr(batches, "_shutdown_workers", int)()
+    return Moment(*read, before, now)
+
+
+def _shown(batch: Any) -> int:
+    return batch.nbytes if torch.is_tensor(batch) else sum(map(_shown, batch))
+
+
+def recordings(count: int = 24, length: int = 500_000) -> tuple[str, ...]:
+    """The paths of so many recordings of so many numbers, each of two bytes."""
+    return shared_recordings(count, length)
+
+
+def moment(loader: DataLoader[Any], look: Callable[[], object]) -> Moment | Note:
+    """`full`, where it can be read: what notebook 08 calls."""
+    return _LINUX if no_proc() else full(loader, look)
+
+
+def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | Note:
+    """What loaders hold in shared memory when they are full, beside the product."""
+    if no_proc():
+        return _LINUX
+    rows = []
+    for name, loader in loaders.items():
+        seen = full(loader)
+        predicted = seen.batches * seen.batch
+        right = abs(seen.held - predicted) < 0.02 * predicted
+        promised(right, (name, seen))
+        words = "as predicted" if right else "not as predicted"
+        rows.append((name, str(seen.batches), size(predicted), size(seen.held), words))
+    header = ("workers x prefetch_factor", "+ 1", "x batch", "measured", "")
+    return Table("Batches in shared memory", tuple(rows), header)
+
+
+class Nothing(Dataset[torch.Tensor]):
+    """Samples of next to nothing. A base for the jobs."""
+
+    def __len__(self) -> int:
+        return 200
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.zeros(8)
+
+
+class _InMain(Nothing):
+    # Every sample is a piece of an array that main has loaded.
+    def __init__(self) -> None:
+        self.map = np.full(96 * MB, 7, np.uint8)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(self.map[index::MB].copy())
+
+
+class _InEach(Nothing):
+    # Each worker loads the array with its first sample.
+    map: Any = None
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.map is None:
+            self.map = np.full(48 * MB, 7, np.uint8)
+        return torch.from_numpy(self.map[index::MB].copy())
+
+
+def _jobs() -> Iterator[tuple[str, DataLoader[Any]]]:
+    yield "A", load(_InEach(), 2, "fork")
+    yield "B", prefetch_budget.broken().loader
+    yield "C", load(_InMain(), 2, "fork")
+    giants = view_of_a_giant.Excerpts(recordings())
+    yield "D", load(giants, 2, "fork", batch_size=None, prefetch_factor=8)
+
+
+def four_jobs() -> Table | Note:
+    """Four loaders, each with full queues: what they hold more than one with next to nothing."""
+    if no_proc():
+        return _LINUX
+    empty, rows = full(load(Nothing(), 2, "fork")), []
+    for name, loader in _jobs():
+        seen = full(loader)
+        more = [seen.sum_of(of) - empty.sum_of(of) for of in ("rss", "pss", "uss")]
+        shapes = seen.batches * seen.batch
+        promised(_as_told(name, more, seen.held, shapes), (name, more, seen))
+        rows.append((name, *map(_near, (*more, seen.held, shapes))))
+        del loader, seen
+    header = ("job", "sum of RES", "sum of PSS", "sum of USS", "/dev/shm", "batches, by shape")
+    return Table("More than a loader of next to nothing", tuple(rows), header)
+
+
+def _near(count: int) -> str:
+    return f"{max(0, round(count / MB))} MB"
+
+
+def _as_told(job: str, more: list[int], held: int, shapes: int) -> bool:
+    rss, pss, uss = more
+    return {
+        "A": min(rss, pss, uss) > 80 * MB,
+        "B": held > 25 * MB and abs(held - shapes) < MB and uss < 40 * MB,
+        "C": rss > 200 * MB and pss < 150 * MB and uss < 40 * MB,
+        "D": held > 12 * MB and shapes < MB and uss < 40 * MB,
+    }[job]
+
+
+def promised(holds: bool, found: object) -> None:
+    """What a text of the notebook says of a run; the course's own tests stop where it is not so."""
+    if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
+        raise AssertionError(found)
