@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+import psutil
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from measured_claims import DEEP_DIVE, Claim, Measured
+from dltutor.failures.kit.contract import load
+from dltutor.failures.kit.gauge import Gauge
+from dltutor.lessons.lesson_08.material import Moment, Nothing, full, ready, sizes
+from dltutor.system import cgroups
+from dltutor.system.process_memory import mapped, shared_memory
+from dltutor.tables import MB
+from measured_claims import DEEP_DIVE, CannotMeasure, Claim, Measured, Source
 
+_FORUMS: Final = Source("a common answer in forums")
+_PSUTIL: Final = Source(
+    "psutil's documentation of memory_full_info", "", "https://psutil.readthedocs.io/en/latest/"
+)
+_MAP: Final = 200  # MB
 _WORKERS: Final = (1, 2, 3)
 _PREFETCH: Final = (1, 2, 4)
 
@@ -55,6 +74,222 @@ def _prefetched() -> Measured:
     )
 
 
+class _Mapped(Nothing):
+    """A piece of an array that main has loaded; each sample reads all of it."""
+
+    def __init__(self) -> None:
+        self.map = torch.ones(_MAP, MB, dtype=torch.uint8).numpy()
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.map.max(axis=1))
+
+
+class _Batches(Nothing):
+    """Samples of 2 MB."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.zeros(2 * MB, dtype=torch.uint8)
+
+
+def _mapped() -> Moment:
+    return full(load(_Mapped(), 2, "fork", batch_size=1))
+
+
+def _shown_in_each() -> Measured:
+    _, *workers = _mapped().processes
+    res, own = min(each.rss for each in workers) / MB, max(each.uss for each in workers) / MB
+    fits = res > _MAP and own < _MAP / 4
+    return Measured(
+        f"Main had an array of {_MAP} MB, and both workers read all of it: RES of each "
+        f"{'more' if res > _MAP else 'less'} than {_MAP} MB, USS less than {_MAP // 4} MB.",
+        "refuted under fork: RES shows shared pages in each process." if fits else "holds.",
+    )
+
+
+def _res_less_shr() -> Measured:
+    _, *workers = _mapped().processes
+    found = min(each.rss - each.shr for each in workers) / MB
+    own = max(each.uss for each in workers) / MB
+    fits = found > _MAP and own < _MAP / 4
+    return Measured(
+        f"The same workers: RES minus SHR {'more' if found > _MAP else 'less'} than {_MAP} MB, USS "
+        f"less than {_MAP // 4} MB.",
+        "refuted for forked workers: SHR counts pages of files and of shared memory, and not what "
+        "fork shares."
+        if fits
+        else "holds.",
+    )
+
+
+def _sum_of_pss() -> Measured:
+    parts: list[float] = []
+
+    def look() -> None:
+        pids = (os.getpid(), *(child.pid for child in multiprocessing.active_children()))
+        parts.append(sum(mapped(pid or 0).get("Pss_Shmem", 0) for pid in pids) / MB)
+
+    held = full(load(_Batches(), 2, "fork", batch_size=1, prefetch_factor=8), look).held / MB
+    fits = parts[0] < 4
+    return Measured(
+        f"17 batches of 2 MB, one of them with the loop: {held:.0f} MB in `/dev/shm`; of these, "
+        f"the sum of PSS has {'less than 4 MB' if fits else 'more than 4 MB'}.",
+        "holds but for batches that wait: no process has them mapped." if fits else "holds.",
+    )
+
+
+def _freed() -> Measured:
+    gauge = Gauge()
+    loader = load(_Own(), 2, "fork", batch_size=1)
+    batches = iter(loader)
+    next(batches)
+    while ready(batches) < 4:
+        time.sleep(0.01)
+    gauge.shared()
+    pids = [os.getpid(), *(worker.pid for worker in batches._workers)]
+    before = [sizes(pid) for pid in pids]
+    os.kill(pids[2], signal.SIGKILL)
+    while psutil.Process(pids[2]).status() != psutil.STATUS_ZOMBIE:
+        with suppress(RuntimeError):  # torch's signal handler tells of the death
+            time.sleep(0.05)
+    after = [sizes(pid) for pid in pids[:2]]
+    fell = (sum(each.pss for each in before) - sum(each.pss for each in after)) / MB
+    own = before[2].uss / MB
+    fits = abs(fell - own) < 0.1 * own
+    return Measured(
+        "A worker with a buffer of 64 MB of its own was killed: the sum of PSS fell by "
+        + ("its USS, to within a tenth." if fits else "something else than its USS."),
+        "holds." if fits else "refuted.",
+    )
+
+
+class _Own(Nothing):
+    buffer: Any = None
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.buffer is None:
+            self.buffer = torch.ones(64 * MB, dtype=torch.uint8)
+        return torch.zeros(8)
+
+
+def _df() -> Measured:
+    def listed() -> int:
+        return sum(name.startswith("torch_") for name in os.listdir("/dev/shm"))
+
+    used = shared_memory()[0] or 0
+    files = listed()
+    found: list[int] = []
+    seen = full(
+        load(_Batches(), 2, "fork", batch_size=1, prefetch_factor=8),
+        lambda: found.extend((listed() - files, (shared_memory()[0] or 0) - used)),
+    )
+    fits = abs(found[1] - seen.held) < 4 * MB
+    return Measured(
+        f"With 17 batches of 2 MB, `df` shows {'34 MB more' if fits else 'another number'}; `ls` "
+        f"shows {found[0]} files more.",
+        "holds; `ls` shows none of them, for they have no name." if fits else "refuted.",
+    )
+
+
+def _look() -> Measured:
+    gauge = Gauge()
+    batches = iter(load(_Batches(), 2, "fork", batch_size=1, prefetch_factor=8))
+    get, differ, percents = batches._data_queue.get, list[float](), list[float]()
+
+    def looked(**options: Any) -> Any:
+        before = gauge.shared(), psutil.virtual_memory().percent
+        data = get(**options)
+        differ.append(abs(gauge.shared() - before[0]))
+        percents.append(abs(psutil.virtual_memory().percent - before[1]))
+        return data
+
+    next(batches)
+    while ready(batches) < 16:
+        time.sleep(0.01)
+    batches._data_queue.get = looked
+    for _ in range(20):
+        next(batches)
+        while ready(batches) < 16:
+            time.sleep(0.01)
+    del batches._data_queue.get
+    same = sum(each < 0.5 for each in differ)
+    one = psutil.virtual_memory().total / 100 / MB
+    return Measured(
+        f"In {same} of {len(differ)} cases, shared memory held the same before `get` and after it. "
+        f"A batch had 2 MB, and one per cent of this machine's memory is about {one:.0f} MB.",
+        "refuted: `get` maps what was there before, and frees nothing."
+        if same == len(differ)
+        else "holds.",
+    )
+
+
+_TOUCH: Final = "kept = bytearray(b'x' * (200 << 20))"
+_IN_SHM: Final = (
+    "import tempfile; file = tempfile.TemporaryFile(dir='/dev/shm')\n"
+    "for _ in range(200): file.write(b'x' * (1 << 20)); file.flush()"
+)
+_FILE: Final = (
+    "import os, sys; size = os.path.getsize(sys.argv[2])\n"
+    "with open(sys.argv[2], 'rb') as file:\n    while file.read(1 << 20): pass"
+)
+
+
+@contextmanager
+def _group() -> Iterator[cgroups.Group]:
+    try:
+        group = cgroups.make(100 * MB)
+    except OSError as error:
+        raise CannotMeasure(f"No cgroup can be made here: {error}.") from None
+    try:
+        yield group
+    finally:
+        group.remove()
+
+
+def _limited(script: str, file: str = "") -> tuple[bool, int]:
+    # Whether a process with 100 MB is killed, and the most that was charged to its group.
+    with _group() as group:
+        enter = "import sys; open(sys.argv[1] + '/cgroup.procs', 'w').write('0')\n"
+        command = [sys.executable, "-c", enter + script, str(group.folder), file]
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode not in (0, -signal.SIGKILL):
+            raise CannotMeasure(f"The process failed otherwise: {run.stderr.strip()[-200:]}.")
+        return run.returncode != 0, group.peak or 0
+
+
+def _at_the_limit() -> Measured:
+    with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:
+        for _ in range(300):
+            file.write(os.urandom(MB))
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        reads, peak = _limited(_FILE, file.name)
+    others = {"its own memory": _limited(_TOUCH)[0], "a file in `/dev/shm`": _limited(_IN_SHM)[0]}
+    told = ", ".join(f"200 MB in {what}: {_fate(killed)}" for what, killed in others.items())
+    close = peak > 90 * MB
+    return Measured(
+        f"In a group with 100 MB: reading a file of 300 MB, {'more' if close else 'less'} than 90 "
+        f"MB charged: {_fate(reads)}; {told}.",
+        "refuted for page cache, which is given back; holds for processes and `/dev/shm`."
+        if not reads and close and all(others.values())
+        else "holds.",
+    )
+
+
+def _fate(killed: bool) -> str:
+    return "killed" if killed else "lives"
+
+
+def _swap() -> Measured:
+    swap = psutil.swap_memory().total
+    killed, _ = _limited(_TOUCH)
+    return Measured(
+        f"This machine has {'some' if swap else 'no'} swap. A process in a group with 100 MB wrote "
+        f"to 200 MB: {_fate(killed)}.",
+        "refuted where there is no swap, or a group may not use it." if killed else "holds.",
+    )
+
+
 CLAIMS: Final = (
     Claim(
         "A loader keeps `prefetch_factor` x `num_workers` batches in memory ahead of the loop.",
@@ -62,5 +297,59 @@ CLAIMS: Final = (
         "Forked workers count the samples that they make, with a batch size of 1, until they stop; "
         "nobody takes a batch.",
         _prefetched,
+    ),
+    Claim(
+        "`htop` shows every worker with the memory of main, so each worker has a copy of the data.",
+        _FORUMS,
+        "Main has an array, and two forked workers read all of it. RES and USS of each worker are "
+        "read when they rest.",
+        _shown_in_each,
+    ),
+    Claim(
+        "RES minus SHR is the memory that belongs to a process alone.",
+        _FORUMS,
+        "The same run; SHR as `top` shows it, and USS.",
+        _res_less_shr,
+    ),
+    Claim(
+        "The sum of PSS is the memory that all processes take together.",
+        _FORUMS,
+        "Two forked workers fill their queues, and the loop holds a batch. What its segments of "
+        "shared memory hold is compared with what PSS says of shared memory (`Pss_Shmem`).",
+        _sum_of_pss,
+    ),
+    Claim(
+        "USS is the memory that would be freed if the process was terminated now.",
+        _PSUTIL,
+        "The sum of PSS of main and two workers, before one of them is killed and after.",
+        _freed,
+    ),
+    Claim(
+        "`df -h` shows what lies in `/dev/shm`.",
+        DEEP_DIVE,
+        "Two forked workers fill their queues; the space in use and the listed files before and "
+        "then.",
+        _df,
+    ),
+    Claim(
+        "To print `psutil.virtual_memory().percent` before and after `_data_queue.get` shows how "
+        "memory is released.",
+        DEEP_DIVE,
+        "Around 20 calls of `get`, while the workers rest, all segments of shared memory that main "
+        "or a worker has open are added up.",
+        _look,
+    ),
+    Claim(
+        "A container whose memory is at its limit is about to be killed.",
+        _FORUMS,
+        "Processes in a cgroup of their own, without swap: one reads a file that is larger than "
+        "the limit, one writes to memory of its own, one to a file in `/dev/shm`.",
+        _at_the_limit,
+    ),
+    Claim(
+        "When the RAM is full, idle data flows into the swap space.",
+        DEEP_DIVE,
+        "A process in a cgroup of its own, without swap, writes to more memory than the group has.",
+        _swap,
     ),
 )
