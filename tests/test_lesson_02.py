@@ -20,7 +20,8 @@ from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.lesson_02 import exercises, fix, transfer
 from dltutor.lessons.lesson_02 import material as lesson
-from dltutor.lessons.lesson_02.fix import FAULTS, ORDER, Arrival
+from dltutor.lessons.lesson_02.fix import ORDER, Arrival
+from dltutor.lessons.lesson_02.readings import FAULTS, Readings, WrongUnit
 from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "02-transforms-that-raise.ipynb"
@@ -80,7 +81,7 @@ def test_a_wrong_length_and_a_lost_interrupt_are_told() -> None:
 
 
 def test_each_word_of_a_fault_stands_in_its_text_alone() -> None:
-    readings = fix.Readings()
+    readings = Readings()
     for index, fault in FAULTS.items():
         with pytest.raises(Exception) as raised:
             readings[index]
@@ -178,7 +179,7 @@ def local_error() -> Exception:
     return Local("no array")
 
 
-@pytest.mark.parametrize("make", [local_error, StopIteration, lambda: fix.WrongUnit(unit="K")])
+@pytest.mark.parametrize("make", [local_error, StopIteration, lambda: WrongUnit(unit="K")])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_fix_of_the_card_arrives_whatever_is_raised(
     make: Callable[[], Exception], workers: int
@@ -209,7 +210,7 @@ def test_a_hang_is_in_the_table_of_fates() -> None:
     assert row == ("unknown", "Local", "hung after 8 of 16")
 
 
-@pytest.mark.parametrize("kind", [ValueError, KeyError, OSError, UnicodeDecodeError, fix.WrongUnit])
+@pytest.mark.parametrize("kind", [ValueError, KeyError, OSError, UnicodeDecodeError, WrongUnit])
 def test_a_kept_class_is_pickled_by_its_function(kind: type[Exception]) -> None:
     made = kept(kind)
     back = multiprocessing.reduction.ForkingPickler.loads(ForkingPickler.dumps(made))

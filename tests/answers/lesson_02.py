@@ -396,6 +396,11 @@ def retry(self: Any, index: int, error: Exception) -> Any:
             time.sleep(0.01)
 
 
+def rest(self: Any, index: int, error: Exception) -> None:
+    time.sleep(2)
+    raise_kept(self, index, error)
+
+
 def raise_a_base_exception(self: Any, index: int, error: Exception) -> None:
     raise SystemExit(say(self, index, error)) from error
 
@@ -530,9 +535,24 @@ class PlainClass:
         return self.whole[index]
 
 
-def inference(vector: Any) -> Any:
-    with torch.inference_mode():
-        return vector + 0
+class Inference(WithoutGrad):
+    @torch.inference_mode()
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)
+
+
+class Exits(WithoutGrad):
+    def __getitem__(self, index: int) -> Any:
+        if index == 9:
+            os._exit(3)
+        return super().__getitem__(index)
+
+
+class Waits(WithoutGrad):
+    def __getitem__(self, index: int) -> Any:
+        while get_worker_info() and index == 9:
+            time.sleep(0.1)
+        return super().__getitem__(index)
 
 
 RIGHT_ANSWERS: RightAnswers = {
@@ -558,6 +578,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "through numpy": sample(vector=lambda vector: torch.from_numpy(vector.detach().numpy())),
         "of numbers": sample(vector=lambda vector: torch.tensor(vector.tolist())),
         "no Dataset": lambda: PlainClass,
+        "inference mode": lambda: Inference,
         "data": sample(vector=lambda vector: vector.data),
     },
 }
@@ -604,8 +625,9 @@ WRONG_FIXES: WrongFixes = {
         "the one before": (answer(print_and_go_on), "gets a sample in its place"),
         "None": (answer(lambda *_: None), "gets a sample in its place"),
         "again and again": (answer(retry), "did not end within 6 s"),
-        "SystemExit": (answer(raise_a_base_exception), "W0 ended with exit code 1"),
-        "os._exit": (answer(lambda *_: os._exit(7)), "W0 ended with exit code 7"),
+        "SystemExit": (answer(raise_a_base_exception), "ended with exit code 1"),
+        "os._exit": (answer(lambda *_: os._exit(7)), "ended with exit code 7"),
+        "a rest before each": (answer(rest), "did not end within 6 s"),
         "one too few": (answer(raise_kept, __len__=drop_the_last), "`len(located)` is 5199"),
         "the index beside it": (answer(raise_kept, __getitem__=sample_and_index), "is healthy"),
         "kept in the class": (lambda: OneForAll, "is healthy, and another one arrives"),
@@ -640,6 +662,8 @@ WRONG_FIXES: WrongFixes = {
         "not in a worker": (lambda: RawInMain, "A worker wrote `TypeError: cannot pickle"),
         "one in the middle": (lambda: OneGenerator, "A worker wrote `TypeError: cannot pickle"),
         "one too few": (sample(__len__=lambda self: 21), "`len(dataset)` is 21"),
+        "os._exit": (lambda: Exits, "ended with exit code 3"),
+        "an endless loop": (lambda: Waits, "did not end within 6 s"),
         "None": (sample(__getitem__=lambda self, index: None), "sample is None"),
         "a loader": (lambda: DataLoader(range(3)), "is a loader"),  # type: ignore[arg-type]
     },

@@ -1,22 +1,18 @@
 """Grade "02.fix": whatever a dataset raises arrives as what it is, with the sample's place.
 
-A dataset with thousands of samples raises in ten ways, each time with a word in its text that is
-printed nowhere else. It is read in an order of our own, sample by sample, past each error.
+A dataset raises in twelve places. It is read in an order of our own, sample by sample, past each
+error. No tensor is in a sample: if a worker dies, that is all that can be seen of it.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
@@ -24,96 +20,23 @@ from dltutor.lessons.kit.forms import a_fixed_class, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
 from dltutor.lessons.lesson_02.material import Located
+from dltutor.lessons.lesson_02.readings import (
+    FAULTS,
+    INTERRUPTED,
+    LENGTH,
+    Readings,
+    sample_of,
+    word_of,
+)
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 
 _LONG: Final = 6  # seconds for each thing that the answer does
 _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
-_INTERRUPTED: Final = 2900
 
 
-class TornReading(Exception):
-    """Takes two arguments."""
-
-    def __init__(self, part: str, reason: str) -> None:
-        super().__init__(f"{part}: {reason}")
-
-
-class WrongUnit(Exception):
-    """Takes keywords only."""
-
-    def __init__(self, *, unit: str) -> None:
-        super().__init__(f"no such unit: {unit}")
-
-
-class Drifted(Exception):
-    """Its class has a message for all."""
-
-    message = "the sensor has drifted"
-
-
-def _local(base: type[Exception]) -> type[Exception]:
-    class Local(base):  # type: ignore[misc, valid-type]
-        pass
-
-    return Local
-
-
-class Fault(NamedTuple):
-    """What a sample raises: made of a word; what `except` is to catch; in words."""
-
-    make: Callable[[str], Exception]
-    kind: type[Exception]
-    what: str
-
-
-_JSON: Final = partial(json.JSONDecodeError, doc="{", pos=1)
-_UTF8: Final = partial(UnicodeDecodeError, "utf-8", b"\xff", 0, 1)
-_INSIDE: Final = "a class made inside a function, of the base"
-_LENGTH: Final = 5200
-#: By the index of the sample. The last sample is among them, the first is not.
-FAULTS: Final = {
-    4217: Fault(ValueError, ValueError, "a ValueError"),
-    1931: Fault(KeyError, KeyError, "a KeyError"),
-    2617: Fault(partial(FileNotFoundError, 2), FileNotFoundError, "a FileNotFoundError"),
-    2203: Fault(partial(TornReading, "its header"), TornReading, "a type of two arguments"),
-    3019: Fault(lambda word: WrongUnit(unit=word), WrongUnit, "a type of keywords only"),
-    4129: Fault(_UTF8, UnicodeDecodeError, "a UnicodeDecodeError"),
-    3307: Fault(_JSON, json.JSONDecodeError, "a json.JSONDecodeError"),
-    3541: Fault(Drifted, Drifted, "a type with a class attribute `message`"),
-    3803: Fault(StopIteration, RuntimeError, "a StopIteration"),
-    1507: Fault(lambda word: _local(ValueError)(word), ValueError, f"{_INSIDE} ValueError"),
-    4801: Fault(lambda w: _local(TornReading)("", w), TornReading, f"{_INSIDE} TornReading"),
-    _LENGTH - 1: Fault(KeyError, KeyError, "a KeyError"),
-}
-_HEALTHY: Final = (0, 1, 4000, *range(1300, 1319), 2, _LENGTH - 2)
+_HEALTHY: Final = (0, 1, 4000, *range(1300, 1319), 2, LENGTH - 2)
 _THREES: Final = zip(_HEALTHY[::2], FAULTS, _HEALTHY[1::2], strict=True)
 ORDER: Final = [index for three in _THREES for index in three]
-
-
-class Readings(Dataset[tuple[torch.Tensor, int]]):
-    """Samples that are made on the spot, and that fail as FAULTS says."""
-
-    def __init__(self, shift: int = 0) -> None:
-        self.shift = shift
-        self.paths = [Path(f"readings/{_letters(n + shift)}.json") for n in range(_LENGTH)]
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return torch.tensor([index, self.shift, 3 * index]), self.parse_label(index)
-
-    def parse_label(self, index: int) -> int:
-        """The second half of a sample; this may raise."""
-        if index == _INTERRUPTED:
-            raise KeyboardInterrupt
-        if index in FAULTS:
-            raise FAULTS[index].make(f"w-{_letters(index)}-w")
-        return index % 7
-
-
-def _letters(number: int) -> str:
-    return "".join(chr(ord("a") + int(digit)) for digit in f"{number * 7:08}")
 
 
 @dataclass(frozen=True)
@@ -146,7 +69,7 @@ class Run:
 class Evidence:
     """What is known of an answer: its length, what a KeyboardInterrupt became, the runs."""
 
-    length: int = _LENGTH
+    length: int = LENGTH
     interrupt: str = "KeyboardInterrupt"
     runs: tuple[Run, ...] = ()
 
@@ -159,7 +82,7 @@ def gather(answer: type) -> Evidence:
     made(answer, Readings(9), call=call, within=_LONG)  # what one keeps is not the other's
     length = made(lambda: len(located), call="len(located)", within=_LONG)
     evidence = Evidence(length, _interrupted(located))
-    for workers, epochs in _RUNS if length == _LENGTH else ():
+    for workers, epochs in _RUNS if length == LENGTH else ():
         run = _run(located, dataset, workers, epochs)
         evidence = replace(evidence, runs=(*evidence.runs, run))
         if run.ending.end != "finished" or _is_wrong(run.arrivals):
@@ -170,7 +93,7 @@ def gather(answer: type) -> Evidence:
 def _interrupted(located: Any) -> str:
     try:
         with deadline(_LONG):
-            return f"a sample, `{shown(located[_INTERRUPTED])}`"
+            return f"a sample, `{shown(located[INTERRUPTED])}`"
     except (KeyboardInterrupt, DeadlinePassed) as error:
         return type(error).__name__
     except BaseException as error:
@@ -181,7 +104,7 @@ def _run(located: Any, dataset: Readings, workers: int, epochs: int) -> Run:
     arrivals: list[Arrival] = []
 
     def loop(loader: DataLoader[Any]) -> None:
-        if _is_wrong(tuple(arrivals)) and arrivals:
+        if arrivals and _is_wrong(tuple(arrivals)):
             return
         arrivals.clear()
         iterator = iter(loader)
@@ -195,7 +118,7 @@ def _run(located: Any, dataset: Readings, workers: int, epochs: int) -> Run:
                     raise
                 arrivals.append(_of_error(index, error, dataset))
             else:
-                arrivals.append(_of_sample(index, batch))
+                arrivals.append(Arrival(index, right=repr(batch) == repr([sample_of(index)])))
 
     ending = run_loader(
         located,
@@ -210,15 +133,6 @@ def _run(located: Any, dataset: Readings, workers: int, epochs: int) -> Run:
     return Run(workers, ending, tuple(arrivals))
 
 
-def _of_sample(index: int, batch: Any) -> Arrival:
-    try:
-        [(values, label)] = batch
-        right = values.tolist() == [index, 0, 3 * index] and label == index % 7
-    except (TypeError, ValueError, AttributeError):
-        right = False
-    return Arrival(index, right=right and index not in FAULTS)
-
-
 def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
     if (fault := FAULTS.get(index)) is None:
         return Arrival(index, type(error).__name__, right=False)
@@ -226,7 +140,7 @@ def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
     parts = {
         "the index": re.search(rf"(?<!\d){index}(?!\d)", printed),
         "the path": dataset.paths[index].name in printed,
-        "the text of the first error": f"w-{_letters(index)}-w" in printed,
+        "the text of the first error": word_of(index) in printed,
         "the line that raised": "raise FAULTS[index]" in printed,
     }
     lacks = tuple(part for part, found in parts.items() if not found)
@@ -240,8 +154,8 @@ def _is_wrong(arrivals: tuple[Arrival, ...]) -> bool:
 
 def judge(evidence: Evidence) -> Result:
     """Correct if each sample, and each error, arrived in every run as what it is."""
-    if evidence.length != _LENGTH:
-        not_yet(f"the dataset has {_LENGTH} samples, and `len(located)` is {evidence.length}.")
+    if evidence.length != LENGTH:
+        not_yet(f"the dataset has {LENGTH} samples, and `len(located)` is {evidence.length}.")
     for run in evidence.runs:
         for arrival in run.arrivals:
             _judge_arrival(where(run.workers), arrival)
