@@ -1,0 +1,16 @@
+"""Lesson 05: inherited handles. What its notebook imports."""
+
+from dltutor.failures.material.records import LENGTH, SIZE, decode, open_slowly, shared_records
+from dltutor.lessons.lesson_05.material import handles, recording, start_server, told
+
+__all__ = [
+    "LENGTH",
+    "SIZE",
+    "decode",
+    "handles",
+    "open_slowly",
+    "recording",
+    "shared_records",
+    "start_server",
+    "told",
+]

@@ -1,0 +1,123 @@
+"""What "05.fix" and "05.transfer" ask alike: each sample is the one that was asked for, in workers
+and in main.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader
+
+from dltutor.lessons.kit.endings import Ending, run_loader
+from dltutor.lessons.kit.forms import shown
+from dltutor.lessons.kit.outcomes import Rejected
+from dltutor.lessons.kit.running import made
+
+RUNS: Final = ((2, 2), (0, 2), (4, 1))  # workers, and epochs
+LONG: Final = 10  # seconds for each thing that the answer does
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What an answer delivered with some workers.
+
+    Args:
+        workers: How many.
+        run: How it ended.
+        samples: How many came.
+        wrong: How many of them are not what was asked for.
+        others: How many of those are what was asked for elsewhere.
+        in_main: What main read wrong meanwhile or afterwards, or what it raised, or "".
+    """
+
+    workers: int
+    run: Ending
+    samples: int
+    wrong: int = 0
+    others: int = 0
+    in_main: str = ""
+
+    def is_right(self) -> bool:
+        """Whether all came."""
+        return self.run.end == "finished" and not self.wrong and not self.in_main
+
+
+def read(dataset: Any, indices: Sequence[int], expected: dict[int, torch.Tensor]) -> str:
+    """Read samples in main.
+
+    Returns:
+        What is wrong with the first that is, or what it raised; or "".
+    """
+    for index in indices:
+        try:
+            sample = made(dataset.__getitem__, index, call=f"dataset[{index}]", within=LONG)
+        except Rejected as rejected:
+            return f"`dataset[{index}]` fails: {rejected.result.text.rstrip('.')}"
+        if not _is(sample, expected[index]):
+            return (
+                f"`dataset[{index}]` is `{shown(sample)}`, and the starter alone reads "
+                f"`{shown(expected[index])}` there"
+            )
+    return ""
+
+
+def deliver(
+    dataset: Any,
+    expected: dict[int, torch.Tensor],
+    order: list[int],
+    workers: int,
+    epochs: int,
+    main: Callable[[int], str],
+    **options: Any,
+) -> Delivered:
+    """Run an answer's dataset in a loader.
+
+    Args:
+        dataset: The dataset.
+        expected: Index -> its sample.
+        order: The indices, as they are asked for.
+        workers: How many.
+        epochs: How many.
+        main: Reads in main the sample of an index, between two batches; what is wrong, or "".
+        options: More arguments of the DataLoader.
+    """
+    came: list[Any] = []  # for each sample the index of the one that it is
+    told: list[str] = []
+
+    def collect(loader: DataLoader[Any]) -> None:
+        for batch in loader:
+            came.extend(
+                next((index for index, each in expected.items() if _is(sample, each)), None)
+                for sample in batch
+            )
+            told.append(main(order[len(came) % len(order)]))
+
+    run = run_loader(
+        dataset,
+        collect,
+        workers=workers,
+        within=LONG,
+        epochs=epochs,
+        batch_size=4,
+        sampler=order,
+        persistent_workers=workers > 0 and epochs > 1,
+        **options,
+    )
+    asked = order * epochs
+    wrong = [it for it, index in zip(came, asked, strict=False) if it != index]
+    missing = abs(len(asked) - len(came)) if run.end == "finished" else 0
+    others = sum(it is not None for it in wrong)
+    return Delivered(
+        workers, run, len(came), len(wrong) + missing, others, next(filter(None, told), "")
+    )
+
+
+def _is(sample: Any, expected: torch.Tensor) -> bool:
+    try:
+        sample = torch.as_tensor(sample)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    return sample.dtype == expected.dtype and torch.equal(sample, expected)

@@ -1,0 +1,256 @@
+"""What notebook 05 shows and uses: a recording, a server of rows, a table of handles."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sqlite3
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures import shared_connection, shared_file_offset
+from dltutor.failures.kit.contract import Case, load
+from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.kit.sign import Finding
+from dltutor.failures.material.records import LENGTH, SIZE, count_wrong, shared_records
+from dltutor.observation import observe
+from dltutor.tables import Table
+
+WIDTH: Final = 16  # numbers in a window
+ROWS: Final = 40  # of the server
+_LATE: Final = 0.02  # seconds for an answer: a network
+_QUESTION: Final = struct.Struct("<2q")  # what, and which process asks
+_ROW: Final = struct.Struct("<4q")
+_COUNT, _HELLO, _GOODBYE = -1, -2, -3
+
+
+def told(loader: DataLoader[Any]) -> str:
+    """Run an epoch of records in order, and say in a few words how it ended and what came."""
+    return _in_words(Case(loader, count_wrong))
+
+
+def _in_words(case: Case) -> str:
+    seen = observe(case.loader, consume=case.consume)
+    if not isinstance(seen.result, Finding):
+        return f"{seen.end}: {seen.raised_in_worker or seen.chain[0][0]}" if seen.chain else seen.end
+    return f"{seen.end}: {'wrong' if seen.result.value else 'right'} samples"
+
+
+@cache
+def recording() -> Path:
+    """A file of a million 16-bit numbers, all different in any place where windows begin."""
+    path = own_folder() / "recording.bin"
+    np.random.default_rng(5).integers(-30_000, 30_000, 1_000_000, dtype="<i2").tofile(path)
+    return path
+
+
+class Windows(Dataset[torch.Tensor]):
+    """The starter of "05.fix": sixteen numbers of a long recording, from number `index` on."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = open(path, "rb")  # noqa: SIM115
+        self.count = os.fstat(self.file.fileno()).st_size // 2
+
+    def __len__(self) -> int:
+        return self.count - 15
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.file.seek(2 * index)
+        return torch.frombuffer(bytearray(self.file.read(32)), dtype=torch.int16)
+
+
+class Connection:
+    """A session with the server of rows. Each question says which process asks.
+
+    Args:
+        address: Where the server listens.
+    """
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._say(_HELLO)
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._ask(_COUNT)[0]
+
+    def ask(self, number: int) -> list[int]:
+        """The four numbers of a row."""
+        if not 0 <= number < ROWS:
+            raise IndexError(f"there is no row {number}")
+        return self._ask(number)
+
+    def close(self) -> None:
+        """Say goodbye: the server ends the session, whoever else has it."""
+        with suppress(OSError):
+            self._say(_GOODBYE)
+        self.socket.close()
+
+    def _say(self, what: int) -> None:
+        self.socket.sendall(_QUESTION.pack(what, os.getpid()))
+
+    def _ask(self, number: int) -> list[int]:
+        self._say(number)
+        answer = self.socket.recv(_ROW.size, socket.MSG_WAITALL)
+        if len(answer) < _ROW.size:
+            raise ConnectionError("the server has ended this session")
+        return list(_ROW.unpack(answer))
+
+
+@dataclass
+class Session:
+    """What the server knows of one: who began it, what others asked, whether another ended it."""
+
+    pid: int
+    others: int = 0
+    ended: bool = False
+
+
+class Server:
+    """Answers each connection in turn, in threads of this process.
+
+    Args:
+        seed: What sets its rows apart from another server's.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.sessions: list[Session] = []
+        self._seed = seed
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.connect = partial(Connection, self._listener.getsockname())
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def row(self, number: int) -> list[int]:
+        """What it answers to this question."""
+        return [number, *(number * factor + self._seed for factor in (7, 11, 13))]
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        session = Session(0)
+        with connection, suppress(OSError):
+            while said := connection.recv(_QUESTION.size, socket.MSG_WAITALL):
+                what, pid = _QUESTION.unpack(said)
+                if what == _HELLO:
+                    self.sessions.append(session := Session(pid))
+                    continue
+                session.others += pid != session.pid
+                if what == _GOODBYE:
+                    session.ended = pid != session.pid
+                    connection.shutdown(socket.SHUT_RDWR)
+                    return
+                # Late enough for another process to ask before this answer is there.
+                select.select([connection], [], [], _LATE)
+                row = [ROWS] * 4 if what == _COUNT else self.row(what)
+                connection.sendall(_ROW.pack(*row))
+
+
+@cache
+def start_server() -> Callable[[], Connection]:
+    """Start the server of rows; what is returned makes a connection to it."""
+    return Server().connect
+
+
+class Rows(Dataset[torch.Tensor]):
+    """The starter of "05.transfer": rows that a server has, asked for one by one."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self.connection = connect()
+
+    def __len__(self) -> int:
+        return self.connection.count()
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.connection.ask(index))
+
+
+class _Mapped(Dataset[torch.Tensor]):
+    def __init__(self) -> None:
+        self.records = np.memmap(shared_records(), "<i4", "r").reshape(-1, SIZE // 4)
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(self.records[index].copy())
+
+
+class Database(Dataset[torch.Tensor]):
+    """Rows of SQLite, over one connection. `version` of all rows is 0, then `renew` makes it 1.
+
+    Args:
+        in_transaction: Whether main has begun one, and has counted the rows in it.
+    """
+
+    def __init__(self, in_transaction: bool) -> None:
+        self.path = own_folder() / "rows.db"
+        self.connection = sqlite3.connect(self.path)
+        execute = self.connection.execute
+        execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, version INTEGER, padding BLOB)")
+        rows = ((number, 0, bytes(200)) for number in range(20_000))
+        self.connection.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
+        self.connection.commit()
+        if in_transaction:
+            execute("BEGIN")
+            execute("SELECT count(*) FROM rows").fetchone()
+
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        # A row of another page each time.
+        question = "SELECT version FROM rows WHERE number = ?"
+        return torch.tensor(self.connection.execute(question, (50 * index,)).fetchone())
+
+    def renew(self) -> None:
+        """Main ends its transaction, and somebody else writes all rows."""
+        self.connection.rollback()
+        with closing(sqlite3.connect(self.path)) as other:
+            other.execute("UPDATE rows SET version = 1")
+            other.commit()
+
+    def count_old(self, loader: DataLoader[Any]) -> Finding:
+        """An epoch; all rows are renewed at its first batch. Those that are old afterwards."""
+        batches = iter(loader)
+        next(batches)
+        self.renew()
+        for _ in range(2 * loader.num_workers):  # these may have been read before
+            next(batches, None)
+        return Finding(sum(int((batch == 0).sum()) for batch in batches), "of 400 rows old")
+
+
+def handles() -> Table:
+    """What becomes of eight kinds of handles that main opened, in two forked workers."""
+    cases: dict[str, Callable[[], Case]] = {
+        "open file: seek, read": shared_file_offset.broken,
+        "tarfile": partial(shared_file_offset.broken, kind="tar"),
+        "zipfile": partial(shared_file_offset.broken, kind="zip"),
+        "socket": shared_connection.broken,
+        "sqlite3, in an open transaction": partial(_database, True),
+        "sqlite3": partial(_database, False),
+        "open file: os.pread": partial(shared_file_offset.fixed, positioned=True),
+        "np.memmap": lambda: Case(load(_Mapped(), 2, "fork"), count_wrong),
+    }
+    rows = tuple((name, _in_words(make())) for name, make in cases.items())
+    return Table("Opened in main, used by 2 forked workers", rows, ("handle", "how it ended"))
+
+
+def _database(in_transaction: bool) -> Case:
+    database = Database(in_transaction)
+    return Case(load(database, 2, "fork", prefetch_factor=1), database.count_old)
