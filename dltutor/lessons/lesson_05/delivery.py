@@ -58,8 +58,8 @@ def read(dataset: Any, indices: Sequence[int], expected: dict[int, torch.Tensor]
             return f"`dataset[{index}]` fails: {rejected.result.text.rstrip('.')}"
         if not _is(sample, expected[index]):
             return (
-                f"`dataset[{index}]` is `{shown(sample)}`, and the starter alone reads "
-                f"`{shown(expected[index])}` there"
+                f"`dataset[{index}]` is {_told(sample)}, and the starter alone gets "
+                f"{_told(expected[index])}"
             )
     return ""
 
@@ -121,3 +121,11 @@ def _is(sample: Any, expected: torch.Tensor) -> bool:
     except (TypeError, ValueError, RuntimeError):
         return False
     return sample.dtype == expected.dtype and torch.equal(sample, expected)
+
+
+def _told(sample: Any) -> str:
+    if not isinstance(sample, torch.Tensor):
+        return f"`{shown(sample)}`"
+    more = ", ..." if sample.numel() > 4 else ""
+    first = ", ".join(map(str, sample.flatten()[:4].tolist()))
+    return f"`[{first}{more}]` of {sample.dtype} and shape {tuple(sample.shape)}"

@@ -155,7 +155,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         expected = {it - first: each for it, each in files.expected.items() if it in part}
         if wrong := read(dataset, list(expected), expected):
             not_yet(f"in main, before there are workers, {wrong}.")
-    all_three = ConcatDataset(datasets)
+    all_three: ConcatDataset[Any] = ConcatDataset(datasets)
 
     def main(index: int) -> str:
         files.main_turns()
@@ -244,6 +244,6 @@ GRADER: Final = Grader(
         starter=Windows,
         without_workers="Without workers nobody shares a file: what do they share?",
     ),
-    runs="uses your class in main, then runs epochs with 2, 0 and 4 workers on three new recordings",
+    runs="uses your class in main, then runs epochs with 2, 0 and 4 workers on new recordings",
     at_most=60,
 )

@@ -1,16 +1,11 @@
-"""What notebook 05 shows and uses: a recording, a server of rows, a table of handles."""
+"""What notebook 05 shows and uses: a recording, rows of a server, a table of handles."""
 
 from __future__ import annotations
 
 import os
-import select
-import socket
 import sqlite3
-import struct
-import threading
 from collections.abc import Callable
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,15 +19,11 @@ from dltutor.failures.kit.contract import Case, load
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Finding
 from dltutor.failures.material.records import LENGTH, SIZE, count_wrong, shared_records
+from dltutor.failures.material.sessions import Connection, Server
 from dltutor.observation import observe
 from dltutor.tables import Table
 
 WIDTH: Final = 16  # numbers in a window
-ROWS: Final = 40  # of the server
-_LATE: Final = 0.02  # seconds for an answer: a network
-_QUESTION: Final = struct.Struct("<2q")  # what, and which process asks
-_ROW: Final = struct.Struct("<4q")
-_COUNT, _HELLO, _GOODBYE = -1, -2, -3
 
 
 def told(loader: DataLoader[Any]) -> str:
@@ -43,7 +34,9 @@ def told(loader: DataLoader[Any]) -> str:
 def _in_words(case: Case) -> str:
     seen = observe(case.loader, consume=case.consume)
     if not isinstance(seen.result, Finding):
-        return f"{seen.end}: {seen.raised_in_worker or seen.chain[0][0]}" if seen.chain else seen.end
+        return (
+            f"{seen.end}: {seen.raised_in_worker or seen.chain[0][0]}" if seen.chain else seen.end
+        )
     return f"{seen.end}: {'wrong' if seen.result.value else 'right'} samples"
 
 
@@ -68,97 +61,6 @@ class Windows(Dataset[torch.Tensor]):
     def __getitem__(self, index: int) -> torch.Tensor:
         self.file.seek(2 * index)
         return torch.frombuffer(bytearray(self.file.read(32)), dtype=torch.int16)
-
-
-class Connection:
-    """A session with the server of rows. Each question says which process asks.
-
-    Args:
-        address: Where the server listens.
-    """
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._say(_HELLO)
-
-    def count(self) -> int:
-        """How many rows there are."""
-        return self._ask(_COUNT)[0]
-
-    def ask(self, number: int) -> list[int]:
-        """The four numbers of a row."""
-        if not 0 <= number < ROWS:
-            raise IndexError(f"there is no row {number}")
-        return self._ask(number)
-
-    def close(self) -> None:
-        """Say goodbye: the server ends the session, whoever else has it."""
-        with suppress(OSError):
-            self._say(_GOODBYE)
-        self.socket.close()
-
-    def _say(self, what: int) -> None:
-        self.socket.sendall(_QUESTION.pack(what, os.getpid()))
-
-    def _ask(self, number: int) -> list[int]:
-        self._say(number)
-        answer = self.socket.recv(_ROW.size, socket.MSG_WAITALL)
-        if len(answer) < _ROW.size:
-            raise ConnectionError("the server has ended this session")
-        return list(_ROW.unpack(answer))
-
-
-@dataclass
-class Session:
-    """What the server knows of one: who began it, what others asked, whether another ended it."""
-
-    pid: int
-    others: int = 0
-    ended: bool = False
-
-
-class Server:
-    """Answers each connection in turn, in threads of this process.
-
-    Args:
-        seed: What sets its rows apart from another server's.
-    """
-
-    def __init__(self, seed: int = 0) -> None:
-        self.sessions: list[Session] = []
-        self._seed = seed
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.connect = partial(Connection, self._listener.getsockname())
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def row(self, number: int) -> list[int]:
-        """What it answers to this question."""
-        return [number, *(number * factor + self._seed for factor in (7, 11, 13))]
-
-    def _accept(self) -> None:
-        while True:
-            connection, _ = self._listener.accept()
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        session = Session(0)
-        with connection, suppress(OSError):
-            while said := connection.recv(_QUESTION.size, socket.MSG_WAITALL):
-                what, pid = _QUESTION.unpack(said)
-                if what == _HELLO:
-                    self.sessions.append(session := Session(pid))
-                    continue
-                session.others += pid != session.pid
-                if what == _GOODBYE:
-                    session.ended = pid != session.pid
-                    connection.shutdown(socket.SHUT_RDWR)
-                    return
-                # Late enough for another process to ask before this answer is there.
-                select.select([connection], [], [], _LATE)
-                row = [ROWS] * 4 if what == _COUNT else self.row(what)
-                connection.sendall(_ROW.pack(*row))
 
 
 @cache

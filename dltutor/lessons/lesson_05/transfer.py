@@ -10,17 +10,18 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import torch
 
+from dltutor.failures.material.sessions import ROWS, Server
 from dltutor.lessons.kit.endings import ended_well, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, deliver, read
-from dltutor.lessons.lesson_05.material import ROWS, Rows, Server
+from dltutor.lessons.lesson_05.material import Rows
 
 _ORDER: Final = [(7 * place + 3) % ROWS for place in range(ROWS)]
 
@@ -45,17 +46,17 @@ class Epochs:
 def gather(answer: type) -> tuple[Epochs, ...]:
     """Use the class in main, then run it with 2, 0 and 4 workers, up to what is not right."""
     server, runs = Server(seed=5), list[Epochs]()
-    expected = {number: torch.tensor(server.row(number)) for number in range(ROWS)}
     call = f"{answer.__name__}(connect)"
     dataset = made(answer, server.connect, call=call, within=LONG)
     if (length := made(lambda: len(dataset), call="len(dataset)", within=LONG)) != ROWS:
         not_yet(f"the server has {ROWS} rows, and `len(dataset)` is {length}.")
-    if wrong := read(dataset, [0, ROWS - 1, 9], expected):
-        not_yet(f"in main, before there are workers, {wrong}.")
-
-    for workers, epochs in RUNS:
+    for number, (workers, epochs) in enumerate(RUNS):
+        server.seed = 5 + number
+        expected = {number: torch.tensor(server.row(number)) for number in range(ROWS)}
+        if wrong := read(dataset, [0, ROWS - 1, 9], expected):
+            not_yet(f"in main, {'before there are workers' if not runs else 'later'}, {wrong}.")
         known = len(server.sessions)
-        main = lambda number: read(dataset, [number], expected)  # noqa: E731
+        main = partial(_read, dataset, expected)
         rows = deliver(dataset, expected, _ORDER, workers, epochs, main)
         new = Counter(each.pid for each in server.sessions[known:] if each.pid != os.getpid())
         mains = [each for each in server.sessions if each.pid == os.getpid()]
@@ -64,6 +65,10 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         if not rows.is_right() or over_main or ended or runs[-1].connected > 1:
             break
     return tuple(runs)
+
+
+def _read(dataset: Any, expected: dict[int, torch.Tensor], number: int) -> str:
+    return read(dataset, [number], expected)
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:

@@ -1,0 +1,294 @@
+"""Lesson 05: what its judges say of recorded evidence, and what its notebook shows."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from cells import answer_in, source
+from torch.utils.data import DataLoader, Dataset, Subset
+
+from dltutor import observe
+from dltutor.failures.kit.contract import load
+from dltutor.failures.material.records import LENGTH, SIZE, decode, shared_records
+from dltutor.failures.material.sessions import ROWS, Server
+from dltutor.lessons import lesson_05
+from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.endings import Ending
+from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.lesson_05 import fix, transfer
+from dltutor.lessons.lesson_05.delivery import RUNS, Delivered
+from dltutor.lessons.lesson_05.material import WIDTH, Database, Windows, recording
+from notebooks import NOTEBOOKS, read
+
+NOTEBOOK = NOTEBOOKS / "05-inherited-handles.ipynb"
+FINISHED = Ending("finished", 10)
+HUNG = Ending("hung", 10, stood="W0 was at a.py, line 3.")
+RAISED = Ending("raised", 10, raised_in_worker="ValueError", error="`ValueError` in a.py.")
+
+
+# 05.fix
+
+RIGHT = tuple(Delivered(workers, FINISHED, 48 * epochs) for workers, epochs in RUNS)
+
+
+def told_of_fix(workers: int = 2, delivered: Any = None, **differs: Any) -> Result:
+    runs = [fix.Epochs(each, opened=1) for each in RIGHT]
+    at = [each.samples.workers for each in runs].index(workers)
+    samples = replace(runs[at].samples, **(delivered or {}))
+    runs[at] = replace(runs[at], samples=samples, **differs)
+    return verdict(lambda: fix.judge(tuple(runs)))
+
+
+def test_windows_that_all_come_are_correct() -> None:
+    assert told_of_fix().outcome is Outcome.CORRECT
+    assert told_of_fix(moved=True).outcome is Outcome.CORRECT  # under a lock between processes
+
+
+@pytest.mark.parametrize(
+    ("workers", "delivered", "differs", "told"),
+    [
+        (2, {"wrong": 9}, {"moved": True}, "9 of 96 windows are wrong. Meanwhile the position of"),
+        (2, {"wrong": 9, "others": 4}, {"moved": True}, "wrong, and 4 of these hold the numbers"),
+        (4, {"wrong": 1}, {}, "With 4 workers under fork, 1 of 48 windows are wrong. No worker"),
+        (0, {"wrong": 1}, {}, "Without workers, 1 of 96 windows are wrong"),
+        (2, {"wrong": 3, "run": RAISED}, {"moved": True}, "It ends with `ValueError` in a.py. M"),
+        (2, {"run": HUNG}, {}, "did not end within 10 s. W0 was at a.py, line 3."),
+        (2, {"run": Ending("worker died", 10, fates="W0 killed by SIGKILL")}, {}, "W0 killed by"),
+        (4, {"in_main": "`dataset[3]` is `x`"}, {}, "between the batches, and `dataset[3]` is `x`"),
+        (2, {}, {"opened": 9}, "a process had 9 descriptors of one recording; 4 are allowed"),
+        (2, {}, {"touched": ("a.bin",)}, "`a.bin` was written, added or removed"),
+    ],
+)
+def test_what_is_wrong_with_windows_is_told(
+    workers: int, delivered: dict[str, Any], differs: dict[str, Any], told: str
+) -> None:
+    result = told_of_fix(workers, delivered, **differs)
+    assert result.outcome is Outcome.NOT_YET
+    assert told in result.text
+
+
+def test_an_error_that_no_shared_position_explains_is_the_answers_own() -> None:
+    result = told_of_fix(delivered={"run": RAISED})
+    assert result.outcome is Outcome.ERROR
+
+
+# 05.transfer
+
+
+def told_of_transfer(delivered: Any = None, **differs: Any) -> Result:
+    runs = [transfer.Epochs(replace(each, samples=80), connected=1) for each in RIGHT]
+    runs[0] = replace(runs[0], rows=replace(runs[0].rows, **(delivered or {})), **differs)
+    return verdict(lambda: transfer.judge(tuple(runs)))
+
+
+def test_rows_that_all_come_over_connections_of_ones_own_are_correct() -> None:
+    assert told_of_transfer().outcome is Outcome.CORRECT
+    assert told_of_transfer(connected=0).outcome is Outcome.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("delivered", "differs", "told"),
+    [
+        ({"wrong": 9, "others": 9}, {"over_main": 80}, "80 questions of workers came over a"),
+        ({"wrong": 9, "others": 9}, {"over_main": 80}, "9 of these are the answers to other"),
+        ({"run": HUNG}, {"over_main": 8}, "8 questions of workers came over a connection"),
+        ({}, {"ended": True, "over_main": 1}, "a worker said goodbye over main's connection"),
+        ({"wrong": 2}, {}, "2 of 80 rows are wrong. No worker used main's connection."),
+        ({}, {"connected": 40}, "one worker connected 40 times; once is enough"),
+        ({"run": HUNG}, {}, "did not end within 10 s"),
+        ({"in_main": "`dataset[3]` fails"}, {}, "between the batches, and `dataset[3]` fails"),
+    ],
+)
+def test_what_is_wrong_with_rows_is_told(
+    delivered: dict[str, Any], differs: dict[str, Any], told: str
+) -> None:
+    result = told_of_transfer(delivered, **differs)
+    assert result.outcome is Outcome.NOT_YET
+    assert told in result.text
+
+
+def test_the_server_knows_who_speaks_over_which_connection() -> None:
+    server = Server(seed=3)
+    mine = server.connect()
+    assert mine.count() == ROWS
+    assert mine.ask(2) == server.row(2) == [2, 17, 25, 29]
+    if not (child := os.fork()):
+        mine.ask(1)
+        mine.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    with pytest.raises(OSError):  # its session is over, for the parent too
+        [mine.ask(1) for _ in range(3)]
+    mine.close()
+    [session] = server.sessions
+    assert (session.pid, session.others, session.ended) == (os.getpid(), 2, True)
+
+
+# What the notebook shows
+
+
+def test_the_starters_of_the_notebook_are_those_that_the_checks_know() -> None:
+    notebook = read(NOTEBOOK)
+    for exercise, cell, name in (
+        ("05.fix", "fix", "MyWindows"),
+        ("05.transfer", "transfer", "MyRows"),
+    ):
+        known = answer_in(notebook, cell, os=os, torch=torch)
+        assert check(exercise, known[name]).outcome is Outcome.NOT_ATTEMPTED
+
+
+@pytest.mark.parametrize("answer", [None, ...])
+@pytest.mark.parametrize("exercise", ["05.predict", "05.diagnose"])
+def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
+    assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
+
+
+def taken_home() -> Any:
+    """`differs` and `moved`, as the notebook defines them."""
+    notebook = read(NOTEBOOK)
+    known: dict[str, Any] = {
+        "os": os,
+        "torch": torch,
+        "DataLoader": DataLoader,
+        "psutil": psutil,
+    }
+    exec(source("differs", notebook), known)
+    exec(source("moved", notebook).partition("\nprint(")[0], known)
+    return known["differs"], known["moved"], known["digest"]
+
+
+class Mixed(Dataset[Any]):
+    """Samples of many types; some are others in a worker."""
+
+    def __init__(self, wrong: tuple[int, ...] = ()) -> None:
+        self.wrong = wrong
+        self.all = torch.arange(1000).reshape(10, 100)
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> Any:
+        there = torch.utils.data.get_worker_info() is not None and index in self.wrong
+        view = self.all[index][3:50]
+        return {"x": view + there, "path": f"{index}.jpg", "n": np.arange(index), "pair": (1, None)}
+
+
+@pytest.mark.parametrize("wrong", [(), (0,), (9,), (2, 5)])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_comparison_names_the_samples_that_differ(wrong: tuple[int, ...], workers: int) -> None:
+    differs, _, _ = taken_home()
+    assert differs(Mixed(wrong), workers) == list(wrong)
+    assert differs(Subset(Mixed(wrong), range(9, -1, -1)), workers) == [
+        9 - index for index in reversed(wrong)
+    ]
+
+
+def test_equal_content_has_one_digest() -> None:
+    _, _, digest = taken_home()
+    assert digest(Mixed()[3]) == digest(Mixed()[3]) != digest(Mixed()[4])
+
+
+class ByPosition(Dataset[torch.Tensor]):
+    """Records on a fast disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = open(path, "rb", buffering=0)  # noqa: SIM115
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.file.seek(SIZE * index)
+        return decode(self.file.read(SIZE))
+
+
+class Positioned(ByPosition):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return decode(os.pread(self.file.fileno(), SIZE, SIZE * index))
+
+
+@pytest.mark.skipif(not hasattr(psutil, "LINUX") or not psutil.LINUX, reason="positions of files")
+def test_a_moved_position_is_seen_on_a_fast_disk_too() -> None:
+    _, moved, _ = taken_home()
+    path = shared_records()
+    for dataset, names in ((ByPosition(path), {path.name}), (Positioned(path), set())):
+        assert moved(dataset, 2) == moved(dataset, 1) == names
+        dataset.file.close()
+
+
+def test_the_lines_for_who_is_in_a_hurry_are_a_fix() -> None:
+    [text] = [cell.source for cell in read(NOTEBOOK).cells if cell.id == "card"]
+    lines = text.partition("```python\n")[2].partition("```")[0]
+    known: dict[str, Any] = {"Dataset": Dataset, "os": os, "open": lambda path, _: slowly(path)}
+    exec(lines, known)
+
+    class Read(known["Records"]):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return LENGTH
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            file = self.file()
+            file.seek(SIZE * index)
+            return decode(file.read(SIZE))
+
+    dataset = Read(shared_records())
+    assert dataset[3][0] == 3
+    assert lesson_05.told(load(dataset, 2, "fork")) == "finished: right samples"
+    assert set(dataset.opened) == {os.getpid()}
+
+
+def slowly(path: Path) -> Any:
+    return lesson_05.open_slowly(path)
+
+
+def test_the_table_of_handles_says_who_mixes_up_and_who_does_not() -> None:
+    shown = dict(lesson_05.handles().rows)
+    wrong = [name for name, how in shown.items() if how == "finished: wrong samples"]
+    assert wrong == [
+        "open file: seek, read",
+        "tarfile",
+        "socket",
+        "sqlite3, in an open transaction",
+    ]
+    assert [name for name, how in shown.items() if how.startswith("raised")] == ["zipfile"]
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_an_open_transaction_shows_a_worker_old_rows_and_new_ones(in_transaction: bool) -> None:
+    database = Database(in_transaction)
+    got = observe(load(database, 1, "fork", prefetch_factor=1), consume=database.count_old).result
+    assert (0 < got.value < 380) is in_transaction  # type: ignore[union-attr,attr-defined]
+
+
+def test_the_windows_of_the_short_recording_differ() -> None:
+    windows = Windows(recording())
+    assert len(windows) == 1_000_000 - WIDTH + 1
+    assert windows[0].shape == windows[len(windows) - 1].shape == (WIDTH,)
+    assert not torch.equal(windows[0], windows[1])
+    windows.file.close()
+
+
+def test_a_plain_socket_gets_past_spawn() -> None:
+    from multiprocessing import context
+    from multiprocessing.reduction import ForkingPickler
+
+    class Starting:
+        def duplicate_for_child(self, descriptor: int) -> int:
+            return descriptor
+
+        DupFd = duplicate_for_child
+
+    context.set_spawning_popen(Starting())  # type: ignore[arg-type]
+    try:
+        with socket.socket() as one:
+            assert ForkingPickler.dumps(one)
+    finally:
+        context.set_spawning_popen(None)
