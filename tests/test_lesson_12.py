@@ -71,7 +71,7 @@ def one_more(**differs: Any) -> tuple[tuple[int, dict[int, Any]], ...]:
         ({"epochs": one_more(i5="a `tuple`")}, "sample 5 is a `tuple`"),
         ({"epochs": one_more(i5=(1.0, 1.0, 1.0, 1.0))}, "four numbers of their own"),
         ({"epochs": ((0, {}),)}, "0 of 120 samples came in epoch 0"),
-        ({"moved": ("torch",), "place": 1}, "Without workers, a sample sets or draws from the"),
+        ({"moved": ("torch",), "place": 1}, "Without workers, your class sets or draws from the"),
         ({"moved": ("random", "torch")}, "the global generator of `random` and of `torch`"),
         ({"changed": True}, "the signals that the class was given were changed"),
     ],

@@ -100,6 +100,11 @@ def seeds_torch(self: Any, index: int) -> Any:
     return torch.randn(4, dtype=torch.float64)
 
 
+def by_signal(self: Any, index: int) -> Any:
+    whole = self.signals[index].long() + 100
+    return rng_of(self.seed, int(self.epoch), index, *whole.tolist())
+
+
 def by_workers_seed(self: Any, index: int) -> Any:
     info = get_worker_info()
     return rng_of(info.seed if info else torch.initial_seed(), int(self.epoch), index)
@@ -172,6 +177,38 @@ class SeedsInInit(Keyed):
 
     def noise(self, index: int) -> torch.Tensor:
         return torch.from_numpy(np.random.normal(size=4))
+
+
+class SeedsInSetEpoch(Keyed):
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        np.random.seed(self.seed * 1000 + epoch)
+        self.all = torch.from_numpy(np.random.normal(size=(len(self), 4)))
+
+    def noise(self, index: int) -> torch.Tensor:
+        return Keyed.noise(self, index)
+
+
+class DrawnInMain(Keyed):
+    """The noise of an epoch is drawn in main."""
+
+    def set_epoch(self, epoch: int) -> None:
+        self.all = torch.from_numpy(self.draw(epoch))
+
+    def draw(self, epoch: int) -> Any:
+        return np.random.default_rng((self.seed, epoch)).normal(size=(len(self), 4))
+
+    def noise(self, index: int) -> torch.Tensor:
+        return self.all[index]
+
+
+class DrawnInMainAndShared(DrawnInMain):
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        super().__init__(signals, seed)
+        self.all = torch.zeros(len(signals), 4, dtype=torch.float64).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        self.all.copy_(torch.from_numpy(self.draw(epoch)))
 
 
 class GlobalOfClass(Keyed):
@@ -515,6 +552,11 @@ class WithItsNumber(Rounds):
         return enumerate(super().__iter__())
 
 
+class AsTexts(Rounds):
+    def __iter__(self) -> Iterator[Any]:
+        return map(str, super().__iter__())
+
+
 class TwoOfARank(Rounds):
     """Rank 0 lets W0 do more than rank 1 does."""
 
@@ -582,6 +624,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "torch's own, set back": lambda: drawn(with_fork_rng),
         "no Dataset, and float32": lambda: NoBase,
         "one generator, seeded for each sample": lambda: CachedGenerators,
+        "drawn in main, into shared memory": lambda: DrawnInMainAndShared,
     },
     "12.transfer": {
         "full rounds": lambda: Rounds,
@@ -680,6 +723,13 @@ WRONG_FIXES: WrongFixes = {
             "the global generator of `torch`",
         ),
         "seeded in __init__": (lambda: SeedsInInit, "which others draw from"),
+        "seeded in set_epoch": (lambda: SeedsInSetEpoch, "the global generator of `np.random`"),
+        "the object": (
+            lambda: drawn(lambda self, index: rng_of(id(self), int(self.epoch), index)),
+            "and without workers. What else",
+        ),
+        "from the signal": (lambda: drawn(by_signal), "and without workers. What else"),
+        "drawn in set_epoch": (lambda: DrawnInMain, "Who reads the epoch, and in which process?"),
         "the worker's seed": (lambda: drawn(by_workers_seed), "two different noises"),
         "the pid": (
             lambda: drawn(lambda self, index: rng_of(os.getpid(), int(self.epoch), index)),
@@ -733,6 +783,7 @@ WRONG_FIXES: WrongFixes = {
         "65 records only": (lambda: SixtyFive, "and 7 records, the ranks get 4 and 3"),
         "numbers for records": (lambda: Numbers, "no record that `read()` gives"),
         "with a number": (lambda: WithItsNumber, "no record that `read()` gives"),
+        "as texts": (lambda: AsTexts, "`'65000'` came, which is no record"),
         "ranks that share differently": (lambda: TwoOfARank, "batches of 4 at most"),
         "by chance": (lambda: ByChance, "come more than once"),
         "endless": (lambda: Endless, "did not end within 6 s"),

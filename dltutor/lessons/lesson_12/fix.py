@@ -1,7 +1,7 @@
 """Grade "12.fix": noise that depends on seed, epoch and index, and on nothing else.
 
-Two datasets with neighboring seeds live side by side. Each is run by some plans, in other orders
-and with other numbers of workers; then each noise is compared with all others.
+Three datasets live side by side: two with one seed and other signals, one with the next seed. They
+run in other orders, with other numbers of workers. Each noise is compared with all others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
@@ -22,13 +21,15 @@ from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import made, theirs
-from dltutor.lessons.lesson_12.material import Signals
+from dltutor.lessons.lesson_12.material import Signals, moved_in, states
 
 _LENGTH: Final = 120
 _LONG: Final = 8  # seconds for each thing that the answer does
-_SEEDS: Final = (3, 4)
-# Workers, and of which of the seeds, which epochs.
-_RUNS: Final = ((2, 0, (0, 1, 0)), (0, 0, (1, 100)), (4, 0, (0, 100)), (2, 1, (0, 1, 2)))
+_SEEDS: Final = (3, 4, 3)  # of three datasets
+# Workers, the number of the dataset, and its epochs.
+_RUNS: Final = ((2, 0, (0, 1, 0)), (0, 2, (1, 0, 100)), (4, 0, (0, 100)), (2, 1, (0, 1, 2)))
+
+_EQUAL: Final = 1e-4  # by which two may differ: a sample may be float32
 
 Noise = tuple[float, ...]
 
@@ -38,12 +39,11 @@ class Run:
     """What came of one dataset with some workers.
 
     Args:
-        workers: How many; from 2 to 3 they are persistent.
-        seed: The seed that the dataset was given.
+        workers: How many; two are persistent.
+        seed: Of the dataset.
         end: How it ended.
-        epochs: The number of each epoch, and its noise by index; a text in place of a noise says
-            what came instead.
-        moved: The global generators that moved while samples were drawn.
+        epochs: Of each its number, and the noise by index, or a text that says what came instead.
+        moved: The global generators that moved meanwhile.
         changed: Whether the signals were changed.
     """
 
@@ -56,21 +56,21 @@ class Run:
 
 
 def gather(answer: type) -> tuple[Run, ...]:
-    """Make two datasets, and run them up to the first run that is not right."""
-    signals = torch.arange(4.0 * _LENGTH, dtype=torch.float64).reshape(-1, 4) % 17 - 8
-    before, given = _states(), [signals.clone() for _ in _SEEDS]
+    """Make three datasets, and run them up to the first run that is not right."""
+    base = torch.arange(4.0 * _LENGTH, dtype=torch.float64).reshape(-1, 4) % 17 - 8
+    signals = [base, base, base.flip(0)]
+    before, given = states(), [each.clone() for each in signals]
     call = f"{answer.__name__}(signals, seed)"
-    datasets = [
-        made(answer, *pair, call=call, within=_LONG) for pair in zip(given, _SEEDS, strict=True)
-    ]
-    if moved := _moved([before, _states()]):
+    pairs = zip(given, _SEEDS, strict=True)
+    datasets = [made(answer, *pair, call=call, within=_LONG) for pair in pairs]
+    if moved := moved_in([before, states()]):
         not_yet(f"`{call}` sets {_listed(moved)}, which others draw from. What could it own?")
     runs: list[Run] = []
     for workers, which, epochs in _RUNS:
         dataset = datasets[which]
         if (length := made(partial(len, dataset), call="len(dataset)", within=_LONG)) != _LENGTH:
             not_yet(f"there are {_LENGTH} signals, and `len(dataset)` is {length}.")
-        run = _run(dataset, given[which], signals, workers, which, epochs)
+        run = _run(dataset, given[which], signals[which], workers, which, epochs)
         runs.append(run)
         try:
             judge(runs)
@@ -93,22 +93,24 @@ def _run(
 
     def collate(samples: list[Any]) -> Any:  # in the worker
         info = get_worker_info()
-        return info.id if info else 0, _states(), [_told(sample) for sample in samples]
+        return info.id if info else 0, states(), [_told(sample) for sample in samples]
 
     def epoch(loader: Any) -> None:
         number = epochs[len(came)]
         random.Random(number + workers).shuffle(order)
+        before = states()
         with theirs():
             dataset.set_epoch(number)
+        moved.update(moved_in([before, states()]))
         noise: dict[int, Noise | str] = {}
-        states: dict[int, list[list[int]]] = {}
+        of_workers: dict[int, list[list[int]]] = {}
         indices = iter(order)
         for worker, state, told in loader:
-            states.setdefault(worker, []).append(state)
+            of_workers.setdefault(worker, []).append(state)
             for sample, index in zip(told, indices, strict=False):
-                wrong = isinstance(sample, str)
-                noise[index] = sample if wrong else _less(sample, signals[index])
-        moved.update(*(_moved(each) for each in states.values()))
+                text = isinstance(sample, str)
+                noise[index] = sample if text else _less(sample, signals[index])
+        moved.update(*(moved_in(each) for each in of_workers.values()))
         came.append((number, noise))
 
     end = run_loader(
@@ -140,25 +142,6 @@ def _less(sample: list[float], signal: torch.Tensor) -> Noise:
     return tuple(round(number - s, 5) for number, s in zip(sample, signal.tolist(), strict=True))
 
 
-def _states() -> list[int]:
-    # A digest of each of the global generators that torch seeds in a worker.
-    numpy: Any = np.random.get_state(legacy=True)
-    return [
-        hash(random.getstate()),
-        hash((numpy[1].tobytes(), *numpy[2:])),
-        hash(torch.get_rng_state().numpy().tobytes()),
-    ]
-
-
-def _moved(states: Sequence[list[int]]) -> set[str]:
-    names = ("random", "np.random", "torch")
-    return {
-        name
-        for name, seen in zip(names, zip(*states, strict=True), strict=True)
-        if len({*seen}) > 1
-    }
-
-
 def _listed(names: Sequence[str] | set[str]) -> str:
     return "the global generator of " + " and of ".join(f"`{name}`" for name in sorted(names))
 
@@ -176,17 +159,17 @@ def judge(runs: Sequence[Run]) -> Result:
             for index, noise in came.items():
                 key = run.seed, epoch, index
                 first, there = known.setdefault(key, (noise, lead))  # type: ignore[arg-type]
-                if first != noise:
+                if any(abs(a - b) > _EQUAL for a, b in zip(first, noise, strict=True)):  # type: ignore[operator]
                     also = f" {there}, and {lead}" if there != lead else f" {lead}, asked twice"
                     not_yet(
                         f"sample {index} of epoch {epoch} has two different noises:{also}. What "
                         "else than seed, epoch and index does it depend on: the worker, the order, "
                         "what was drawn before?"
                     )
-                owner[noise] = key
+                owner[_rough(noise)] = key
         if run.moved:
             not_yet(
-                f"{lead}, a sample sets or draws from {_listed(run.moved)}, which others use too. "
+                f"{lead}, your class sets or draws from {_listed(run.moved)}, which others use. "
                 "What could draw in its place?"
             )
         if run.changed:
@@ -202,10 +185,8 @@ def judge(runs: Sequence[Run]) -> Result:
 def _right_form(lead: str, epoch: int, came: dict[int, Noise | str]) -> None:
     for index, noise in came.items():
         if isinstance(noise, str):
-            error_in_your_code(
-                f"{lead}, sample {index} is {noise}. It has to be one tensor of 4 floats, as in "
-                "the starter."
-            )
+            form = "one tensor of 4 floats, as in the starter"
+            error_in_your_code(f"{lead}, sample {index} is {noise}. It has to be {form}.")
         if len({*noise}) < 4:
             not_yet(
                 f"{lead}, sample {index} of epoch {epoch} less its signal is {list(noise)}. Its "
@@ -225,8 +206,8 @@ def _never_before(
     repeated = []
     for index, noise in came.items():
         key = run.seed, epoch, index
-        if seen.setdefault(noise, key) != key:
-            repeated.append((key, seen[noise]))
+        if seen.setdefault(_rough(noise), key) != key:
+            repeated.append((key, seen[_rough(noise)]))
     if repeated:
         (seed, epoch, index), (other_seed, other_epoch, other) = repeated[0]
         text = f"{len(repeated)} of {_LENGTH} noises of epoch {epoch} had come before"
@@ -239,6 +220,10 @@ def _never_before(
         )
 
 
+def _rough(noise: Any) -> Noise:
+    return tuple(round(number, 3) for number in noise)
+
+
 def _standard_normal(noises: Sequence[Noise]) -> None:
     numbers = torch.tensor(noises).flatten()
     mean, spread = float(numbers.mean()), float(numbers.std())
@@ -249,10 +234,7 @@ def _standard_normal(noises: Sequence[Noise]) -> None:
         )
     times = Counter(numbers.tolist())
     if sum(count > 1 for count in times.values()) > len(times) // 10:
-        not_yet(
-            "the noises share numbers with each other: windows that overlap? Each needs four of "
-            "its own."
-        )
+        not_yet("the noises share numbers: windows that overlap? Each needs four of its own.")
 
 
 GRADER: Final = Grader(
@@ -264,6 +246,6 @@ GRADER: Final = Grader(
         methods=("__len__", "__getitem__", "set_epoch"),
         without_workers="What do two workers copy?",
     ),
-    runs="runs epochs of two datasets with 2, 0 and 4 workers, in other orders",
+    runs="runs epochs of three datasets with 2, 0 and 4 workers, in other orders",
     at_most=5 * _LONG,
 )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,12 +108,29 @@ def generators() -> Table:
             columns.append(_compared(epochs[0][0], epochs[0][1]))  # one batch of each worker
         columns.append(_compared(epochs[0][0], epochs[1][0]))
     assert [*zip(*columns, strict=True)] == 3 * [("differ",) * 3] + 4 * [("same", "same", "differ")]
-    header = ("drawn from", "W0, W1", "epochs 0, 1", "with persistent workers")
+    header = ("drawn from", "W0, W1", "epochs 0, 1", "epochs 0, 1, persistent")
     return Table("The draws", tuple(zip(GENERATORS, *columns, strict=True)), header)
 
 
 def _compared(one: torch.Tensor, other: torch.Tensor) -> list[str]:
     return ["same" if torch.equal(*pair) else "differ" for pair in zip(one.T, other.T, strict=True)]
+
+
+def states() -> list[int]:
+    """A digest of each global generator that torch seeds in a worker."""
+    numpy: Any = np.random.get_state(legacy=True)
+    return [
+        hash(random.getstate()),
+        hash((numpy[1].tobytes(), *numpy[2:])),
+        hash(torch.get_rng_state().numpy().tobytes()),
+    ]
+
+
+def moved_in(seen: Sequence[list[int]]) -> set[str]:
+    """The global generators that are not the same in all of these states."""
+    names = ("random", "np.random", "torch")
+    columns = zip(*seen, strict=True)
+    return {name for name, each in zip(names, columns, strict=True) if len({*each}) > 1}
 
 
 def warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:

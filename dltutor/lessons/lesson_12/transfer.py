@@ -123,7 +123,7 @@ def _run(answer: type, plan: Plan) -> Run:
 
 def _collate(records: list[Any]) -> Came:  # in the worker
     info = get_worker_info()
-    told = [whole_number(record) for record in records]
+    told = [None if isinstance(each, str) else whole_number(each) for each in records]
     pairs = zip(told, records, strict=True)
     return tuple(
         (info.id if info else 0, shown(raw) if number is None else str(number))
