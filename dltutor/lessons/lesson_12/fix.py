@@ -87,9 +87,8 @@ def _run(
     which: int,
     epochs: Sequence[int],
 ) -> Run:
-    order = list(range(_LENGTH))
+    order, moved = list(range(_LENGTH)), set[str]()
     came: list[tuple[int, dict[int, Noise | str]]] = []
-    moved: set[str] = set()
 
     def collate(samples: list[Any]) -> Any:  # in the worker
         info = get_worker_info()
