@@ -22,10 +22,11 @@ class Sentences(Dataset[Sample]):
 
     Args:
         length: How many.
+        seed: Others have other sentences.
     """
 
-    def __init__(self, length: int) -> None:
-        random = np.random.default_rng(0)
+    def __init__(self, length: int, seed: int = 0) -> None:
+        random = np.random.default_rng(seed)
         self.offsets = np.cumsum([0, *random.integers(1, _LONGEST + 1, length)])
         self.words = random.integers(0, _VOCABULARY, self.offsets[-1])
         self.labels = random.integers(0, CLASSES, length)

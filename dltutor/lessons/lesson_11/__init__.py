@@ -1,0 +1,31 @@
+"""Lesson 11: shared memory and open files run out. What its notebook imports."""
+
+from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_files
+from dltutor.failures.material.sentences import Sentences, as_list
+from dltutor.failures.shm_exhausted import Slices, as_arrays
+from dltutor.failures.too_many_open_files import count_classes
+from dltutor.lessons.kit.sources import show_source
+from dltutor.lessons.lesson_11.material import (
+    confined,
+    held,
+    last_words,
+    what_it_costs,
+)
+from dltutor.lessons.lesson_11.transfer import read_after_close
+
+__all__ = [
+    "Sentences",
+    "Slices",
+    "as_arrays",
+    "as_list",
+    "confined",
+    "count_classes",
+    "held",
+    "last_words",
+    "orphaned_segments",
+    "read_after_close",
+    "shm_exhausted",
+    "show_source",
+    "too_many_open_files",
+    "what_it_costs",
+]

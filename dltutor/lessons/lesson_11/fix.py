@@ -1,0 +1,287 @@
+"""Grade "11.fix": a loop that collects all samples with few descriptors to spare."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch.multiprocessing
+
+from dltutor.failures.kit.handles import PerProcess
+from dltutor.failures.material.sentences import Sample, Sentences
+from dltutor.lessons.kit.exercise import Grader
+from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader, shown
+from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.kit.running import failed_in_main, send_cells
+from dltutor.lessons.lesson_11.material import collect, held
+from dltutor.observation.texts import tidy
+from dltutor.observation.time_limits import DeadlinePassed, deadline
+from dltutor.system import processes
+
+SPARE: Final = 128  # descriptors that a process may open
+RUNS: Final = (2, 0, 4)  # workers, each twice
+LENGTH: Final = 15_000  # sentences: 150 batches of 100
+_WITHIN: Final = 10  # seconds for a call: a right answer takes half of one
+_RAN_OUT: Final = ("Too many open files", "ancdata")
+
+
+@dataclass(frozen=True)
+class Called:
+    """What one call of the function did.
+
+    Args:
+        workers: What it was asked for.
+        hung: Whether it had not returned in time.
+        error: What it raised, in a sentence, or nothing.
+        ran_out: Whether that says that there are no more descriptors.
+        complaint: The last line that was written to stderr about descriptors, or nothing.
+        kind: What it returned, where that is no list of pairs; or nothing.
+        came: How many pairs.
+        wrong: How many of them are not the sentence and class of their place.
+        readers: How many processes other than main have read samples.
+        in_main: How many samples main has read.
+        left: Tensors of batches whose descriptors were open afterwards.
+        strategy: Another sharing strategy that was set, or nothing.
+    """
+
+    workers: int
+    hung: bool = False
+    error: str = ""
+    ran_out: bool = False
+    complaint: str = ""
+    kind: str = ""
+    came: int = LENGTH
+    wrong: int = 0
+    readers: int = 0
+    in_main: int = 0
+    left: int = 0
+    strategy: str = ""
+
+
+class _Noted(Sentences):
+    # Sentences that note who reads them: a line with its pid for each sample.
+    def __init__(self, seed: int, notes: str) -> None:
+        super().__init__(LENGTH, seed)
+        self.notes = PerProcess(partial(os.open, notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
+
+    def __getitem__(self, index: int) -> Sample:
+        os.write(self.notes.get(), b"%d\n" % os.getpid())
+        return super().__getitem__(index)
+
+
+def gather(answer: Any) -> list[Called]:
+    """Call the function for each number of workers twice, until something is wrong."""
+    send_cells()
+    sys.addaudithook(_keep_the_limit)
+    gc.freeze()  # the answer's own collections are quick then
+    found: list[Called] = []
+    for workers in RUNS * 2:
+        found.append(_called(answer, workers, seed=len(found) + 51))
+        with suppress(Rejected):
+            _is_right(found[-1])
+            continue
+        break
+    return found
+
+
+def _keep_the_limit(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "resource.setrlimit" and not _ours and arguments[0] == resource.RLIMIT_NOFILE:
+        raise PermissionError("the check keeps the limit of open files as it is")
+
+
+_ours: list[bool] = []  # not empty while the grader sets the limit
+
+
+@contextmanager
+def _few_descriptors() -> Iterator[None]:
+    # The limit is on the numbers: it leaves as many free ones as there are to spare.
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = {int(name) for name in os.listdir("/proc/self/fd")}
+    free = (number for number in range(max(taken) + SPARE + 1) if number not in taken)
+    last = [next(free) for _ in range(SPARE)][-1]
+    _set_limit(last + 1, before[1])
+    try:
+        yield
+    finally:
+        _set_limit(*before)
+
+
+def _set_limit(soft: int, hard: int) -> None:
+    _ours.append(True)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    _ours.clear()
+
+
+@contextmanager
+def _strategies(notes: str) -> Iterator[None]:
+    # Writes down each strategy that is set, in a worker too.
+    ours = torch.multiprocessing
+    set_it: Callable[[str], None] = ours.set_sharing_strategy
+
+    def note(new: str) -> None:
+        with Path(notes).open("a") as file:
+            file.write(f"{new}\n")
+        set_it(new)
+
+    before = ours.get_sharing_strategy()
+    ours.set_sharing_strategy = note
+    try:
+        yield
+    finally:
+        now = ours.get_sharing_strategy()
+        ours.set_sharing_strategy = set_it
+        if now != before:
+            note(now)
+            set_it(before)
+
+
+def _called(answer: Any, workers: int, seed: int) -> Called:
+    folder = tempfile.mkdtemp()
+    readers, strategies, words = (f"{folder}/{name}" for name in ("readers", "set", "stderr"))
+    Path(strategies).touch()
+    dataset, right = _Noted(seed, readers), Sentences(LENGTH, seed)
+    before, result = held().descriptors, None
+    failed: dict[str, Any] = {}
+    with _errors_to(words), _strategies(strategies):
+        try:
+            with _few_descriptors(), deadline(_WITHIN):
+                result = answer(dataset, workers)
+        except DeadlinePassed:
+            failed = {"hung": True}
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises
+            processes.end_descendants()  # or each of its workers is waited for
+        except BaseException as error:  # also SystemExit
+            text = failed_in_main(error).text
+            failed = {"error": text, "ran_out": any(each in str(error) for each in _RAN_OUT)}
+    set_to = [each for each in Path(strategies).read_text().split() if each != "file_descriptor"]
+    said = tidy(Path(words).read_text(errors="replace")).splitlines()
+    said = [line for line in said if any(each in line for each in _RAN_OUT)]
+    gc.collect()
+    notes = Path(readers).read_text().split() if Path(readers).exists() else []
+    counts = Counter(map(int, notes))
+    seen: dict[str, Any] = {
+        "in_main": counts.pop(os.getpid(), 0),
+        "readers": len(counts),
+        "strategy": "".join(set_to[:1]),
+        "complaint": "".join(said[-1:]),
+        "left": held().descriptors - before,
+    }
+    if not failed:
+        failed = _compared(result, right)
+    return Called(workers, **seen, **failed)
+
+
+@contextmanager
+def _errors_to(path: str) -> Iterator[None]:
+    # What this process and its workers write to stderr goes to a file.
+    kept, file = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(file, 2)
+    os.close(file)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _compared(result: Any, right: Sentences) -> dict[str, Any]:
+    if not isinstance(result, (list, tuple)):
+        return {"kind": shown(result) if isinstance(result, type) else type(result).__name__}
+    wrong = 0
+    for pair, (words, label) in zip(result, map(right.__getitem__, range(LENGTH)), strict=False):
+        try:
+            mine, number = pair
+            wrong += not (_same(mine, words) and int(number) == label)
+        except (TypeError, ValueError, RuntimeError):
+            return {"kind": f"a list that holds {shown(pair)}"}
+    return {"came": len(result), "wrong": wrong}
+
+
+def _same(one: Any, other: torch.Tensor) -> bool:
+    return isinstance(one, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+
+
+def judge(calls: list[Called]) -> Result:
+    """Correct if every call brought everything, read by its workers, and kept nothing open."""
+    for number, call in enumerate(calls):
+        again = ", the second time" if number >= len(RUNS) else ""
+        _is_right(call, again)
+    return correct(
+        f"All {LENGTH:,} sentences are there, in order, with 2, 0, and 4 workers, each twice. "
+        f"No process needed more than {SPARE} descriptors, and none of a batch is open now."
+    )
+
+
+def _is_right(call: Called, again: str = "") -> None:
+    where = f"with {call.workers} workers{again}" if call.workers else f"without workers{again}"
+    if call.strategy:
+        not_yet(
+            f"{where}, the sharing strategy is set to `{call.strategy}`. The exercise keeps it. "
+            "What do you send, and what do you keep, that needs so many descriptors?"
+        )
+    if call.hung and call.complaint:
+        not_yet(
+            f"{where}, your function did not return within {_WITHIN} s. On stderr stands "
+            f"`{call.complaint}`. That was a worker, in the thread that sends its batches. How "
+            "many tensors is one batch?"
+        )
+    if call.hung:
+        not_yet(f"{where}, your function did not return within {_WITHIN} s. What does it wait for?")
+    if call.ran_out:
+        not_yet(
+            f"{where}, {SPARE} descriptors were not enough: `Too many open files`, after some "
+            "batches had come. What of each batch is still referred to, by whatever name?"
+        )
+    if call.error:
+        error_in_your_code(f"{where}, {call.error}")
+    if call.kind:
+        not_yet(
+            f"{where}, your function returns {call.kind}, and not a list of pairs: a tensor and a "
+            "number for each sentence."
+        )
+    if call.came != LENGTH:
+        not_yet(f"{where}, {call.came:,} of {LENGTH:,} sentences come back. Where are the others?")
+    if call.wrong:
+        not_yet(
+            f"{where}, {call.wrong:,} of {LENGTH:,} pairs are not the words (a tensor, `int64`) "
+            "and the class of the sentence at their place."
+        )
+    if call.readers < call.workers or (call.workers and call.in_main >= LENGTH):
+        not_yet(
+            f"{where}, {call.readers} workers have read samples, and main has read "
+            f"{call.in_main:,} itself. The exercise keeps its workers. What do they send?"
+        )
+    if not call.workers and call.readers:
+        not_yet(f"{where}, {call.readers} other processes have read samples. 0 means none.")
+    if call.left > 0:
+        not_yet(
+            f"{where}, all sentences are right, and {call.left} tensors of batches are still open "
+            "when your function has returned. What in the list shares memory with them?"
+        )
+
+
+def _look(answer: Any) -> Callable[..., Any]:
+    if is_a_loader(answer):
+        not_yet("that is a loader. The check calls your function, `collect(dataset, num_workers)`.")
+    return a_fixed_function(answer, starter=collect)
+
+
+GRADER: Final = Grader(
+    gather=gather,
+    judge=judge,
+    look=_look,
+    runs=f"{LENGTH:,} fresh sentences with 2, 0, and 4 workers, each twice, and {SPARE} "
+    "descriptors to spare",
+    at_most=6 * _WITHIN,
+)

@@ -1,0 +1,123 @@
+"""What notebook 11 shows and uses: what a process holds of batches, confined runs, the starters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.failures.material.sentences import as_list
+from dltutor.observation import CannotConfine, Observation, confine
+from dltutor.observation.texts import said, tidy
+from dltutor.tables import Note, Table, size
+
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a process holds of batches that came from workers.
+
+    Args:
+        descriptors: How many of its open descriptors are segments of torch.
+        bytes: What those take in `/dev/shm`.
+    """
+
+    descriptors: int
+    bytes: int
+
+    def __str__(self) -> str:
+        s = "" if self.descriptors == 1 else "s"
+        return f"{self.descriptors} descriptor{s}, {size(self.bytes)} in /dev/shm"
+
+    __repr__ = __str__
+
+
+def held() -> Held:
+    """What this process holds now; nothing where there is no `/proc`."""
+    found = []
+    for path in _DESCRIPTORS.glob("*"):
+        with suppress(OSError):  # the one that lists them is closed by now
+            if "/dev/shm/torch_" in os.readlink(path):
+                found.append(path.stat().st_blocks * 512)
+    return Held(len(found), sum(found))
+
+
+def confined(target: Callable[..., Any], **how: Any) -> Observation | Note:
+    """`confine`, or where this machine does not permit the limit, a note that says so."""
+    try:
+        return confine(target, **how)
+    except CannotConfine as reason:
+        return Note("Not run here:", f"{reason} The solved notebook shows what happens.", "warn")
+
+
+def last_words(seen: Observation | Note) -> Note:
+    """How a run ended, and its error: main's, or else the last line that a worker wrote."""
+    if isinstance(seen, Note):
+        return seen
+    lines = [said(*seen.chain[0])] if seen.chain else seen.stderr.splitlines()
+    text = tidy("".join(lines[-1:])).strip()
+    return Note(f"{seen.end.capitalize()}.", text, "good" if seen.end == "finished" else "bad")
+
+
+def what_it_costs(batches: Mapping[str, tuple[Any, Any]]) -> Table:
+    """What main holds of one batch of eight that a forked worker has sent.
+
+    Args:
+        batches: By a name: a sample, and a `collate_fn` or None.
+    """
+    rows = []
+    for name, (sample, collate_fn) in batches.items():
+        before = held()
+        dataset: Any = [deepcopy(sample) for _ in range(8)]
+        loader: DataLoader[Any] = DataLoader(
+            dataset, 8, num_workers=1, multiprocessing_context="fork", collate_fn=collate_fn
+        )
+        [batch] = loader
+        after = held()
+        del batch
+        more = after.bytes - before.bytes
+        rows.append((name, str(after.descriptors - before.descriptors), size(more)))
+    return Table("What a batch of eight costs main", tuple(rows), ("", "descriptors", "/dev/shm"))
+
+
+def collect(dataset: Any, num_workers: int) -> list[Any]:
+    """The starter of "11.fix": every sentence with its class, in the dataset's order."""
+    method = "fork" if num_workers else None
+    loader: DataLoader[Any] = DataLoader(
+        dataset, 100, num_workers=num_workers, collate_fn=as_list, multiprocessing_context=method
+    )
+    found: list[Any] = []
+    for sentences, labels in loader:
+        found.extend(zip(sentences, labels, strict=True))
+    return found
+
+
+class Rows(Dataset[torch.Tensor]):
+    """The starter of "11.transfer": the rows of an array, in a block of shared memory."""
+
+    def __init__(self, array: Any) -> None:
+        self.block = SharedMemory(create=True, size=array.nbytes)
+        self.rows = np.ndarray(array.shape, array.dtype, buffer=self.block.buf)
+        self.rows[:] = array
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(self.rows[index])
+
+    def write(self, index: int, row: Any) -> None:
+        self.rows[index] = row
+
+    def close(self) -> None:
+        self.block.close()

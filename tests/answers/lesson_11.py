@@ -1,0 +1,820 @@
+"""Answers to the exercises of lesson 11, wrong and right."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from multiprocessing import resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.multiprocessing
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from answers import OtherOutcomes, RightAnswers, WrongFixes
+from dltutor.failures.material.sentences import as_list, packed
+from dltutor.lessons.lesson_11.material import Rows, collect
+
+Pairs = list[Any]
+Samples = list[tuple[torch.Tensor, int]]
+
+# 11.fix
+
+
+def batches(dataset: Any, workers: int, collate_fn: Any, size: int = 100, **how: Any) -> Any:
+    how.setdefault("multiprocessing_context", "fork" if workers else None)
+    return DataLoader(dataset, size, num_workers=workers, collate_fn=collate_fn, **how)
+
+
+def as_numbers(samples: Samples) -> Any:
+    return [(words.tolist(), label) for words, label in samples]
+
+
+def as_arrays(samples: Samples) -> Any:
+    return [(words.numpy(), label) for words, label in samples]
+
+
+def as_a_rectangle(samples: Samples) -> Any:
+    words = [words for words, _ in samples]
+    lengths = [(len(each), label) for each, label in samples]
+    return pad_sequence(words, batch_first=True), lengths
+
+
+def as_bytes(samples: Samples) -> bytes:
+    return pickle.dumps(as_numbers(samples))
+
+
+def with_lengths(samples: Samples) -> Any:
+    words = [words for words, _ in samples]
+    return torch.cat(words), [len(each) for each in words], [label for _, label in samples]
+
+
+def packed_and_cloned(dataset: Any, num_workers: int) -> Pairs:
+    found = []
+    for words, offsets, labels in batches(dataset, num_workers, packed):
+        sentences = torch.tensor_split(words, offsets[1:])
+        found += [(s.clone(), n) for s, n in zip(sentences, labels.tolist(), strict=True)]
+    return found
+
+
+def lengths_as_numbers(dataset: Any, num_workers: int) -> Pairs:
+    found = []
+    for words, lengths, labels in batches(dataset, num_workers, with_lengths):
+        found += list(zip(words.clone().split(lengths), labels, strict=True))
+    return found
+
+
+def numbers_through_the_pipe(dataset: Any, num_workers: int) -> Pairs:
+    loader = batches(dataset, num_workers, as_numbers)
+    return [(torch.tensor(words), label) for batch in loader for words, label in batch]
+
+
+def arrays_through_the_pipe(dataset: Any, num_workers: int) -> Pairs:
+    loader = batches(dataset, num_workers, as_arrays, persistent_workers=num_workers > 0)
+    return [(torch.from_numpy(words), label) for batch in loader for words, label in batch]
+
+
+def bytes_through_the_pipe(dataset: Any, num_workers: int) -> Pairs:
+    found: Pairs = []
+    for batch in batches(dataset, num_workers, as_bytes, 500):
+        found.extend((torch.tensor(words), label) for words, label in pickle.loads(batch))
+    return found
+
+
+def padded(dataset: Any, num_workers: int) -> Pairs:
+    found = []
+    for rows, lengths in batches(dataset, num_workers, as_a_rectangle, prefetch_factor=None):
+        for row, (length, label) in zip(rows, lengths, strict=True):
+            found.append((row[:length].clone(), label))
+    return found
+
+
+def generated(dataset: Any, num_workers: int) -> Pairs:
+    def pairs() -> Iterator[Any]:
+        for words, lengths, labels in batches(dataset, num_workers, with_lengths, 64):
+            for sentence, label in zip(words.split(lengths), labels, strict=True):
+                yield torch.tensor(sentence.tolist()), torch.tensor(label)
+
+    return [*pairs()]
+
+
+class Collector:
+    """Not a function, and called like one."""
+
+    def __init__(self, collate_fn: Any) -> None:
+        self.collate_fn = collate_fn
+
+    def __call__(self, dataset: Any, num_workers: int) -> Pairs:
+        found: Pairs = []
+        for words, offsets, labels in batches(dataset, num_workers, self.collate_fn):
+            numbers = words.numpy().copy()
+            cut = np.split(numbers, offsets[1:].numpy())
+            found += zip(map(torch.from_numpy, cut), labels.tolist(), strict=True)
+        return found
+
+
+def joined_at_the_end(dataset: Any, num_workers: int) -> Pairs:
+    words, lengths, labels = [], [], []
+    for some, their_lengths, their_labels in batches(dataset, num_workers, with_lengths):
+        words.append(some.clone())
+        lengths += their_lengths
+        labels += their_labels
+    return [*zip(torch.cat(words).split(lengths), labels, strict=True)]
+
+
+def without_workers(dataset: Any, num_workers: int) -> Pairs:
+    return collect(dataset, 0)
+
+
+def packed_and_kept(dataset: Any, num_workers: int) -> Pairs:
+    found: Pairs = []
+    for words, lengths, labels in batches(dataset, num_workers, with_lengths):
+        found += zip(words.split(lengths), labels, strict=True)
+    return found
+
+
+def cloned_alone(dataset: Any, num_workers: int) -> Pairs:
+    found: Pairs = []
+    for sentences, labels in batches(dataset, num_workers, as_list):
+        found += zip([each.clone() for each in sentences], labels.tolist(), strict=True)
+    return found
+
+
+def by_name(dataset: Any, num_workers: int) -> Pairs:
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    return collect(dataset, num_workers)
+
+
+def by_name_for_a_while(dataset: Any, num_workers: int) -> Pairs:
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    try:
+        return [(w.clone(), int(n)) for w, n in collect(dataset, num_workers)]
+    finally:
+        torch.multiprocessing.set_sharing_strategy("file_descriptor")
+
+
+def by_name_in_workers(worker: int) -> None:
+    torch.multiprocessing.set_sharing_strategy("file_system")
+
+
+def by_name_from_workers(dataset: Any, num_workers: int) -> Pairs:
+    init = by_name_in_workers
+    return [
+        (words.clone(), int(label))
+        for sentences, labels in batches(dataset, num_workers, as_list, worker_init_fn=init)
+        for words, label in zip(sentences, labels, strict=True)
+    ]
+
+
+def with_a_higher_limit(dataset: Any, num_workers: int) -> Pairs:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return collect(dataset, num_workers)
+
+
+def labels_kept(dataset: Any, num_workers: int) -> Pairs:
+    found: Pairs = []
+    for words, offsets, labels in batches(dataset, num_workers, packed):
+        cut = torch.tensor_split(words.clone(), offsets[1:])
+        found += zip(cut, labels, strict=True)
+    return found
+
+
+def arrays_kept(dataset: Any, num_workers: int) -> Pairs:
+    found: Pairs = []
+    for words, lengths, labels in batches(dataset, num_workers, with_lengths):
+        found += zip([each.numpy() for each in words.split(lengths)], labels, strict=True)
+    return found
+
+
+def collected(dataset: Any, num_workers: int) -> Pairs:
+    found: Pairs = []
+    for words, lengths, labels in batches(dataset, num_workers, with_lengths):
+        found += zip(words.detach().cpu().split(lengths), labels, strict=True)
+        gc.collect()
+    return found
+
+
+def as_numpy(dataset: Any, num_workers: int) -> Pairs:
+    return [(words.numpy(), label) for words, label in lengths_as_numbers(dataset, num_workers)]
+
+
+def as_floats(dataset: Any, num_workers: int) -> Pairs:
+    return [(words.float(), label) for words, label in lengths_as_numbers(dataset, num_workers)]
+
+
+def without_the_last(dataset: Any, num_workers: int) -> Pairs:
+    loader = batches(dataset, num_workers, as_numbers, 64, drop_last=True)
+    return [(torch.tensor(words), label) for batch in loader for words, label in batch]
+
+
+def shuffled(dataset: Any, num_workers: int) -> Pairs:
+    loader = batches(dataset, num_workers, as_numbers, shuffle=True)
+    return [(torch.tensor(words), label) for batch in loader for words, label in batch]
+
+
+def cut_one_too_far(dataset: Any, num_workers: int) -> Pairs:
+    found = []
+    for words, offsets, labels in batches(dataset, num_workers, packed):
+        sentences = torch.tensor_split(words.clone(), offsets[1:] + 1)
+        found += [*zip(sentences, labels.tolist(), strict=True)]
+    return found
+
+
+def by_class(dataset: Any, num_workers: int) -> Any:
+    found: dict[int, Any] = {}
+    for words, label in numbers_through_the_pipe(dataset, num_workers):
+        found.setdefault(label, []).append(words)
+    return found
+
+
+def lazily(dataset: Any, num_workers: int) -> Any:
+    yield from numbers_through_the_pipe(dataset, num_workers)
+
+
+def flat(dataset: Any, num_workers: int) -> Any:
+    return [words for words, _ in numbers_through_the_pipe(dataset, num_workers)]
+
+
+def one_worker(dataset: Any, num_workers: int) -> Pairs:
+    return numbers_through_the_pipe(dataset, min(num_workers, 1))
+
+
+def always_two(dataset: Any, num_workers: int) -> Pairs:
+    return numbers_through_the_pipe(dataset, 2)
+
+
+def or_else_alone(dataset: Any, num_workers: int) -> Pairs:
+    with suppress(RuntimeError):
+        return packed_and_kept(dataset, num_workers)
+    return collect(dataset, 0)
+
+
+def a_few_large_ones(dataset: Any, num_workers: int) -> Pairs:
+    found: Pairs = []
+    for words, lengths, labels in batches(dataset, num_workers, with_lengths, 1500):
+        found += zip(words.split(lengths), labels, strict=True)
+    return found
+
+
+def the_last_is_kept(dataset: Any, num_workers: int) -> Pairs:
+    found = []
+    for words, lengths, labels in batches(dataset, num_workers, with_lengths):
+        the_last_is_kept.batch = words  # type: ignore[attr-defined]
+        found += [*zip(words.clone().split(lengths), labels, strict=True)]
+    return found
+
+
+def remembered() -> Callable[..., Pairs]:
+    known: dict[int, Pairs] = {}
+
+    def once(dataset: Any, num_workers: int) -> Pairs:
+        if num_workers not in known:
+            known[num_workers] = numbers_through_the_pipe(dataset, num_workers)
+        return known[num_workers]
+
+    return once
+
+
+def constants(dataset: Any, num_workers: int) -> Pairs:
+    return [(torch.tensor([1]), 0)] * len(dataset)
+
+
+def read_and_thrown_away(dataset: Any, num_workers: int) -> Pairs:
+    numbers_through_the_pipe(dataset, num_workers)
+    return [dataset[index] for index in range(len(dataset))]
+
+
+def ends_itself(dataset: Any, num_workers: int) -> Pairs:
+    os._exit(0)
+
+
+def never(dataset: Any, num_workers: int) -> Pairs:
+    while True:
+        time.sleep(0.01)
+
+
+def raises(dataset: Any, num_workers: int) -> Pairs:
+    raise ValueError("not like this")
+
+
+# 11.transfer
+
+
+class Table(Dataset[torch.Tensor]):
+    """Right; the others inherit from it. It attaches where it is unpickled."""
+
+    def __init__(self, array: Any) -> None:
+        self.block: Any = SharedMemory(create=True, size=array.nbytes)
+        self.attach(array.shape, array.dtype)
+        self.rows[:] = array
+
+    def attach(self, shape: Any, dtype: Any) -> None:
+        self.rows = np.ndarray(shape, dtype, buffer=self.block.buf)
+
+    def __getstate__(self) -> Any:
+        return self.block, self.rows.shape, self.rows.dtype
+
+    def __setstate__(self, state: Any) -> None:
+        self.block, shape, dtype = state
+        self.attach(shape, dtype)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.rows[index])
+
+    def write(self, index: int, row: Any) -> None:
+        self.rows[index] = row
+
+    def close(self) -> None:
+        if self.block is not None:
+            del self.rows
+            self.block.close()
+            self.block.unlink()
+            self.block = None
+
+
+class MadeForEachUse:
+    """Not a Dataset; a Sequence will do."""
+
+    def __init__(self, array: Any) -> None:
+        self.block: Any = SharedMemory(create=True, size=array.nbytes)
+        self.kind = array.shape, array.dtype
+        self.rows[:] = array
+
+    @property
+    def rows(self) -> Any:
+        return np.ndarray(*self.kind, buffer=self.block.buf)
+
+    def __len__(self) -> int:
+        return int(self.kind[0][0])
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(self.rows[index].copy())
+
+    def write(self, index: int, row: Any) -> None:
+        self.rows[index] = row
+
+    def close(self) -> None:
+        if self.block:
+            self.block.close()
+            self.block.unlink()
+        self.block = None
+
+
+class SharedTensor(Dataset[torch.Tensor]):
+    def __init__(self, array: Any) -> None:
+        self.rows: Any = torch.from_numpy(array).share_memory_()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        row: torch.Tensor = self.rows[index].clone()
+        return row
+
+    def write(self, index: int, row: Any) -> None:
+        self.rows[index] = row
+
+    def close(self) -> None:
+        self.rows = None
+
+
+class ByName(Table):
+    """A pickle has the name and nothing else of the block."""
+
+    def __getstate__(self) -> Any:
+        return self.block.name, self.rows.shape, self.rows.dtype
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__((SharedMemory(state[0]), *state[1:]))
+
+
+class OfTorch(Table):
+    """A tensor over the block."""
+
+    def attach(self, shape: Any, dtype: Any) -> None:
+        self.kind = shape, dtype
+        tensor = torch.frombuffer(self.block.buf, dtype=torch.from_numpy(np.empty(0, dtype)).dtype)
+        self.rows: Any = tensor[: int(np.prod(shape))].view(shape)
+
+    def __init__(self, array: Any) -> None:
+        self.block = SharedMemory(create=True, size=array.nbytes)
+        self.attach(array.shape, array.dtype)
+        self.rows[:] = torch.from_numpy(array)
+
+    def __getstate__(self) -> Any:
+        return self.block, *self.kind
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        row: torch.Tensor = self.rows[index].clone()
+        return row
+
+
+class Frozen(Table):
+    """With an array that has to go before the block can be closed."""
+
+    def attach(self, shape: Any, dtype: Any) -> None:
+        self.rows = np.frombuffer(self.block.buf, dtype, int(np.prod(shape))).reshape(shape)
+
+
+class InAFile(Dataset[torch.Tensor]):
+    """A mapped file: memory that is shared, too."""
+
+    def __init__(self, array: Any) -> None:
+        handle, self.path = tempfile.mkstemp()
+        os.close(handle)
+        array.tofile(self.path)
+        self.kind = array.dtype, "r+", 0, array.shape
+        self.rows: Any = np.memmap(self.path, *self.kind)
+
+    def __getstate__(self) -> Any:
+        return self.path, self.kind
+
+    def __setstate__(self, state: Any) -> None:
+        self.path, self.kind = state
+        self.rows = np.memmap(self.path, *self.kind)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(np.array(self.rows[index]))
+
+    def write(self, index: int, row: Any) -> None:
+        self.rows[index] = row
+
+    def close(self) -> None:
+        self.rows = None
+        Path(self.path).unlink(missing_ok=True)
+
+
+class WithAPart:
+    """The block is a part of its own."""
+
+    def __init__(self, array: Any) -> None:
+        self.table = MadeForEachUse(array)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.table[index]
+
+    def write(self, index: int, row: Any) -> None:
+        self.table.write(int(index), np.asarray(row))
+
+    def close(self) -> None:
+        self.table.close()
+
+
+class ManyBlocks:
+    """A block for every hundred rows."""
+
+    def __init__(self, array: Any) -> None:
+        self.length = len(array)
+        self.parts = [Table(array[at : at + 100]) for at in range(0, len(array), 100)]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.parts[index // 100][index % 100]
+
+    def write(self, index: int, row: Any) -> None:
+        self.parts[index // 100].write(index % 100, row)
+
+    def close(self) -> None:
+        for part in self.parts:
+            part.close()
+
+
+class CopiedAtTheFork(SharedTensor):
+    def __init__(self, array: Any) -> None:
+        self.rows = torch.from_numpy(array)
+
+
+class RowsInTheBlock(Table):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(self.rows[index])
+
+
+class RowsInTheTensor(SharedTensor):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        row: torch.Tensor = self.rows[index]
+        return row
+
+
+class CopiesAlone(Rows):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.rows[index])
+
+
+class CopiesAndUnlinks(CopiesAlone):
+    def close(self) -> None:
+        super().close()
+        self.block.unlink()
+
+
+class NotUnlinked(Table):
+    def close(self) -> None:
+        self.block.close()
+
+
+class NotClosed(Table):
+    def close(self) -> None:
+        if self.block is not None:
+            self.kept, self.block = self.block, None
+            self.kept.unlink()
+
+
+class ClosesNothing(Table):
+    def close(self) -> None:
+        pass
+
+
+class ClosedOnce(Table):
+    def close(self) -> None:
+        self.block.close()
+        self.block.unlink()
+
+
+class ClosedUnderAnArray(Frozen):
+    def close(self) -> None:
+        if self.block is not None:
+            self.block.close()
+            self.block.unlink()
+            self.block = None
+
+
+class Unregisters(Table):
+    """The advice of many answers on the web."""
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)
+        resource_tracker.unregister(self.block._name, "shared_memory")
+
+
+class UnlinksAtOnce(Table):
+    def __init__(self, array: Any) -> None:
+        super().__init__(array)
+        self.block.unlink()
+
+
+class UnlinksInItsWorker(Table):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if get_worker_info():
+            with suppress(FileNotFoundError):
+                self.block.unlink()
+        return super().__getitem__(index)
+
+
+class OneName(Table):
+    def __init__(self, array: Any) -> None:
+        self.block = SharedMemory("dltutor-rows", create=True, size=array.nbytes)
+        self.attach(array.shape, array.dtype)
+        self.rows[:] = array
+
+
+class OneForAll(Table):
+    every: ClassVar[list[Any]] = []
+
+    def __init__(self, array: Any) -> None:
+        if not self.every:
+            self.every.append(SharedMemory(create=True, size=array.nbytes))
+        self.block = self.every[0]
+        self.attach(array.shape, array.dtype)
+        self.rows[:] = array
+
+
+class ClosesAll(Table):
+    every: ClassVar[list[Any]] = []
+
+    def __init__(self, array: Any) -> None:
+        super().__init__(array)
+        self.every.append(self)
+
+    def close(self) -> None:
+        for each in self.every:
+            Table.close(each)
+        self.every.clear()
+
+
+class WrittenAside(Table):
+    def __init__(self, array: Any) -> None:
+        super().__init__(array)
+        self.written: dict[int, Any] = {}
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)
+        self.written = {}
+
+    def write(self, index: int, row: Any) -> None:
+        self.written[index] = row
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index in self.written:
+            return torch.as_tensor(self.written[index]).clone()
+        return super().__getitem__(index)
+
+
+class Doubles(Table):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(index).double()
+
+
+class AsArrays(Table):
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[index].copy()
+
+
+class OneFurther(Table):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(index - 1)
+
+
+class WritesNothing(Table):
+    def write(self, index: int, row: Any) -> None:
+        pass
+
+
+class LastIsFirst(Table):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(0 if index == len(self) - 1 else index)
+
+
+class Sleeps(Table):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if get_worker_info():
+            time.sleep(600)
+        return super().__getitem__(index)
+
+
+class Exits(Table):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if get_worker_info():
+            os._exit(3)
+        return super().__getitem__(index)
+
+
+class RaisesInAWorker(Table):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if get_worker_info():
+            raise KeyError(index)
+        return super().__getitem__(index)
+
+
+class WithoutWrite:
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.array[index]
+
+
+def function(answer: Any) -> Callable[[], Any]:
+    return lambda: answer
+
+
+RIGHT_ANSWERS: RightAnswers = {
+    "11.predict": {"the letter": lambda: "c", "in brackets": lambda: "(C)"},
+    "11.diagnose": {
+        "a word": lambda: "aceg",
+        "with commas": lambda: "A, C, E and G",
+        "a list": lambda: ["g", "e", "c", "a"],
+        "a set": lambda: {"a", "c", "e", "g"},
+        "with quotes": lambda: "'a' 'c' 'e' 'g'",
+    },
+    "11.fix": {
+        "packed, and cloned": function(packed_and_cloned),
+        "lengths as numbers": function(lengths_as_numbers),
+        "numbers through the pipe": function(numbers_through_the_pipe),
+        "arrays through the pipe": function(arrays_through_the_pipe),
+        "bytes through the pipe": function(bytes_through_the_pipe),
+        "padded": function(padded),
+        "by a generator": function(generated),
+        "an object that can be called": lambda: Collector(packed),
+        "a partial": lambda: partial(packed_and_cloned),
+        "joined at the end": function(joined_at_the_end),
+    },
+    "11.transfer": {
+        "attached where it is unpickled": lambda: Table,
+        "made for each use": lambda: MadeForEachUse,
+        "a shared tensor": lambda: SharedTensor,
+        "by its name": lambda: ByName,
+        "a tensor over the block": lambda: OfTorch,
+        "an array that goes first": lambda: Frozen,
+        "a mapped file": lambda: InAFile,
+        "a part of its own": lambda: WithAPart,
+        "many blocks": lambda: ManyBlocks,
+    },
+}
+
+WRONG_FIXES: WrongFixes = {
+    "11.predict": {
+        "an error": (lambda: "a", "Which thread of the worker"),
+        "it works": (lambda: "b", "A list needs shared memory too"),
+        "a number": (lambda: 3, "none of the options"),
+    },
+    "11.diagnose": {
+        "a view alone": (lambda: "a", "4 of 7 are judged right"),
+        "a copy, too": (lambda: "acdeg", "Not `d`: `labels.clone()`"),
+        "all": (lambda: list("abcdefg"), "Not `b`"),
+        "none": (lambda: "", "some of the seven keep a descriptor"),
+        "another letter": (lambda: "ax", "'x', which is none of the letters"),
+        "a number": (lambda: 4, "is no text with letters"),
+        "a number in a list": (lambda: ["a", 4], "which is none of the letters"),
+    },
+    "11.fix": {
+        "zero workers": (function(without_workers), "main has read 15,000 itself"),
+        "packed, and kept": (function(packed_and_kept), "128 descriptors were not enough"),
+        "cloned alone": (function(cloned_alone), "On stderr stands `OSError: [Errno 24]"),
+        "shared by name": (function(by_name), "is set to `file_system`"),
+        "shared by name for a while": (function(by_name_for_a_while), "is set to `file_system`"),
+        "by name, in workers": (function(by_name_from_workers), "is set to `file_system`"),
+        "a higher limit": (function(with_a_higher_limit), "the check keeps the limit"),
+        "labels are kept": (function(labels_kept), "descriptors were not enough"),
+        "arrays are kept": (function(arrays_kept), "descriptors were not enough"),
+        "collected": (function(collected), "descriptors were not enough"),
+        "numpy arrays": (function(as_numpy), "15,000 of 15,000 pairs are not the words"),
+        "floats": (function(as_floats), "15,000 of 15,000 pairs are not the words"),
+        "without the last": (function(without_the_last), "14,976 of 15,000 sentences come"),
+        "shuffled": (function(shuffled), "pairs are not the words"),
+        "cut one too far": (function(cut_one_too_far), "pairs are not the words"),
+        "a dict": (function(by_class), "returns dict, and not a list of pairs"),
+        "a generator": (function(lazily), "returns generator, and not a list"),
+        "sentences alone": (function(flat), "a list that holds tensor"),
+        "one worker": (function(one_worker), "1 workers have read samples"),
+        "always two": (function(always_two), "Without workers, 2 other processes"),
+        "or else alone": (function(or_else_alone), "main has read 15,000 itself"),
+        "a few large ones": (function(a_few_large_ones), "tensors of batches are still open"),
+        "the last is kept": (function(the_last_is_kept), "1 tensors of batches are still open"),
+        "remembered": (remembered, "the second time, 1"),
+        "constants": (function(constants), "pairs are not the words"),
+        "read, and thrown away": (function(read_and_thrown_away), "has read 15,000 itself"),
+        "ends itself": (function(ends_itself), "the process that ran it"),
+        "never ends": (function(never), "did not return within 10 s. What does it wait for?"),
+        "raises": (function(raises), "`ValueError: not like this`"),
+        "a loader": (lambda: DataLoader([1]), "is a loader"),  # type: ignore[arg-type]
+        "a class": (lambda: Collector, "the check takes the function itself"),
+    },
+    "11.transfer": {
+        "copied at the fork": (lambda: CopiedAtTheFork, "4 of 8 rows that main had written"),
+        "rows in the block": (lambda: RowsInTheBlock, "has changed the table"),
+        "rows in the tensor": (lambda: RowsInTheTensor, "has changed the table"),
+        "copies alone": (lambda: CopiesAlone, "1 worker under spawn, 4 of 8"),
+        "copies, and unlinks": (lambda: CopiesAndUnlinks, "1 worker under spawn, 4 of 8"),
+        "not unlinked": (lambda: NotUnlinked, "2 files are left in `/dev/shm`"),
+        "not closed": (lambda: NotClosed, "main still maps"),
+        "closes nothing": (lambda: ClosesNothing, "2 files are left in `/dev/shm`"),
+        "closed once": (lambda: ClosedOnce, "a second close()` raises: `FileNotFoundError"),
+        "closed under an array": (lambda: ClosedUnderAnArray, "BufferError"),
+        "unregisters": (lambda: Unregisters, "the resource tracker says: `KeyError"),
+        "unlinks at once": (lambda: UnlinksAtOnce, "1 worker under spawn, `FileNotFound"),
+        "unlinks in its worker": (lambda: UnlinksInItsWorker, "FileNotFoundError"),
+        "one name": (lambda: OneName, "FileExistsError"),
+        "one for all": (lambda: OneForAll, "is not row 3 of the array"),
+        "closes all": (lambda: ClosesAll, "could not be read any more"),
+        "written aside": (lambda: WrittenAside, "came as they were before"),
+        "doubles": (lambda: Doubles, "row is torch.float64, (5000,)"),
+        "numpy arrays": (lambda: AsArrays, "row is array("),
+        "one further": (lambda: OneFurther, "is not row 3 of the array"),
+        "writes nothing": (lambda: WritesNothing, "main itself reads another row 3"),
+        "the last is the first": (lambda: LastIsFirst, "2 of 600 rows are not the table's"),
+        "sleeps": (lambda: Sleeps, "did not end within 8 s"),
+        "exits": (lambda: Exits, "exit code 3"),
+        "raises in a worker": (lambda: RaisesInAWorker, "`KeyError"),
+        "no write": (lambda: WithoutWrite, "`WithoutWrite` has no `write`"),
+        "an object": (lambda: Table(np.zeros((2, 2))), "takes the class itself"),
+        "a loader": (lambda: DataLoader([1]), "is a loader"),  # type: ignore[arg-type]
+    },
+}
+
+OTHER_OUTCOMES: OtherOutcomes = {
+    "11.predict": {"unset": (lambda: ..., "Not attempted", "set the variable")},
+    "11.diagnose": {"unset": (lambda: None, "Not attempted", "set the variable")},
+    "11.fix": {
+        "the starter": (lambda: collect, "Not attempted", "still the one from above"),
+        "unset": (lambda: ..., "Not attempted", "hand in your function"),
+    },
+    "11.transfer": {
+        "the starter": (lambda: Rows, "Not attempted", "still the broken one"),
+        "unset": (lambda: None, "Not attempted", "hand in your class"),
+    },
+}
