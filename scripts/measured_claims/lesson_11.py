@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import resource
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import torch.multiprocessing
+from torch.utils.data import Dataset
 
 from dltutor import confine, observe
 from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_files
+from dltutor.failures.kit.contract import load
 from dltutor.failures.kit.sign import Finding
 from dltutor.observation import CannotConfine
-from measured_claims import DEEP_DIVE, CannotMeasure, Claim, Measured
+from measured_claims import DEEP_DIVE, NOT_STARTING, CannotMeasure, Claim, Measured, Source
+
+_ISSUE: Final = "https://github.com/pytorch/pytorch/issues/5040"
+_TRACKER: Final = "https://github.com/python/cpython/issues/82300"
 
 
 def _larger() -> Measured:
@@ -95,6 +104,173 @@ def _limits() -> Measured:
     )
 
 
+_ARTICLES: Final = """
+import pickle, sys
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+from multiprocessing import shared_memory
+
+class Rows(Dataset):
+    def __init__(self, name, shape):
+        self.block = shared_memory.SharedMemory(name)
+        self.rows = np.ndarray(shape, buffer=self.block.buf)
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, index):
+        return torch.tensor(self.rows[index])
+
+if __name__ == "__main__":
+    block = shared_memory.SharedMemory(create=True, size=8 << 20)
+    rows = np.ndarray((1 << 14, 64), buffer=block.buf)
+    rows[:] = 1
+    dataset = Rows(block.name, rows.shape)
+    print("large" if len(pickle.dumps(dataset)) > rows.nbytes else "small")
+    for method in ("fork", "spawn"):
+        rows[:] = 1
+        loader = DataLoader(
+            dataset, 1024, num_workers=1, persistent_workers=True, multiprocessing_context=method
+        )
+        first = sum(batch.sum().item() for batch in loader)
+        rows[:] = 2
+        print("sees" if sum(batch.sum().item() for batch in loader) == 2 * first else "misses")
+        del loader
+    block.close()
+    block.unlink()
+    print("closed", flush=True)
+    print(rows[0, 0])
+"""
+
+
+def _python(script: str) -> subprocess.CompletedProcess[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sample.py"
+        path.write_text(script)
+        return subprocess.run(
+            [sys.executable, str(path)], capture_output=True, text=True, timeout=90, check=False
+        )
+
+
+def _the_articles_sample() -> Measured:
+    bare = _python("import torch\nimport multiprocessing as mp\nmp.shared_memory.SharedMemory")
+    run = _python(_ARTICLES)
+    told = run.stdout.split()
+    after = f"dies of signal {-run.returncode}" if run.returncode < 0 else "can be read"
+    return Measured(
+        f"Its `mp.shared_memory`: {bare.stderr.strip().splitlines()[-1]}. With that import: the "
+        f"dataset's pickle is {told[0]}, for it has every row; a forked worker {told[1]} what main "
+        f"writes while it is alive, a spawned one {told[2]} it. After `close()`, main's array "
+        f"{after}.",
+        "refuted as printed; with the import it holds under fork. A spawned worker gets a copy of "
+        "all rows, and the block serves nobody."
+        if told[:3] == ["large", "sees", "misses"] and bare.returncode
+        else "holds.",
+    )
+
+
+_ATTACHES: Final = """
+import sys
+from multiprocessing.shared_memory import SharedMemory
+SharedMemory(sys.argv[1]{option}).close()
+"""
+
+
+def _removed_by_another(option: str) -> bool:
+    # In a process of its own, whose resource tracker may complain.
+    script = textwrap.dedent(
+        f"""
+        import os, subprocess, sys, time
+        from multiprocessing.shared_memory import SharedMemory
+        block = SharedMemory(create=True, size=100)
+        subprocess.run([sys.executable, "-c", {_ATTACHES.format(option=option)!r}, block.name])
+        until = time.monotonic() + 2
+        while os.path.exists("/dev/shm/" + block.name) and time.monotonic() < until:
+            time.sleep(0.05)
+        there = os.path.exists("/dev/shm/" + block.name)
+        print("there" if there else "gone")
+        block.close()
+        if there:
+            block.unlink()
+        """
+    )
+    return _python(script).stdout.split() == ["gone"]
+
+
+def _other_interpreters() -> Measured:
+    gone = _removed_by_another("")
+    newer = sys.version_info >= (3, 13)
+    option = (
+        f"With `track=False` it is {'gone' if _removed_by_another(', track=False') else 'there'}."
+        if newer
+        else "`track=False` came with Python 3.13."
+    )
+    return Measured(
+        f"After another interpreter has attached to the block, closed it, and ended, it is "
+        f"{'gone' if gone else 'there'}. {option}",
+        "refuted for an interpreter that has a resource tracker of its own; workers of a "
+        "DataLoader have main's."
+        if gone
+        else "holds.",
+    )
+
+
+class _Strategies(Dataset[int]):
+    """Says of each sample whether its process shares by name."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> int:
+        return int(torch.multiprocessing.get_sharing_strategy() == "file_system")
+
+
+def _reaches_workers() -> Measured:
+    before = torch.multiprocessing.get_sharing_strategy()
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    try:
+        reached = {
+            method: all(_of_workers(method)) for method in multiprocessing.get_all_start_methods()
+        }
+    finally:
+        torch.multiprocessing.set_sharing_strategy(before)
+    told = ", ".join(f"{method} {'yes' if yes else 'no'}" for method, yes in reached.items())
+    return Measured(
+        f"Has a worker the strategy that main has set? {told}.",
+        "holds under fork; by the other start methods each worker has to set it."
+        if reached.pop("fork") and not any(reached.values())
+        else "other than expected.",
+    )
+
+
+def _of_workers(method: str) -> list[int]:
+    def take(loader: Any) -> list[int]:
+        return [number for batch in loader for number in batch.tolist()]
+
+    seen: Any = observe(load(_Strategies(), 2, method), deadline=60, consume=take).result
+    return list(seen)
+
+
+def _bus_error() -> Measured:
+    try:
+        runs = {
+            collate: confine(shm_exhausted.broken, shm="24M", deadline=5, collate=collate)
+            for collate in ("default", "list")
+        }
+    except CannotConfine as reason:
+        raise CannotMeasure(f"This machine permits no /dev/shm of one's own: {reason}") from None
+    raised, hung = runs.values()
+    short = raised.chain[0][1].rpartition(": ")[2].strip() if raised.chain else raised.end
+    dead = [worker for worker in raised.workers if worker.exitcode is not None]
+    return Measured(
+        f"The batch made by `default_collate`: {raised.end}, `{short}`, {len(dead)} workers dead. "
+        f"By `collate_fn=list`: {hung.end}.",
+        "outdated: since torch 2.10 an error that names the reason, or a hang with a collate "
+        "function of one's own."
+        if "No space left" in short and hung.end == "hung" and not dead
+        else "holds.",
+    )
+
+
 CLAIMS: Final = (
     Claim(
         "Where `/dev/shm` fills up, remount it with a larger size.",
@@ -118,5 +294,34 @@ CLAIMS: Final = (
         DEEP_DIVE,
         "Both are asked, and the limit is compared with what a Python process has.",
         _limits,
+    ),
+    Claim(
+        "A bus error in a worker means that `/dev/shm` is too small.",
+        Source("pytorch#5040, and most answers since", "", _ISSUE),
+        "The loader of lesson 11 with a `/dev/shm` of 24 MB, with `default_collate` and with "
+        "`collate_fn=list`.",
+        _bus_error,
+        120,
+    ),
+    Claim(
+        "Set the sharing strategy to `file_system` at the beginning of your code.",
+        Source("torch's own message, `Too many open files`"),
+        "Main sets it; each sample tells the strategy of its worker, by each start method.",
+        _reaches_workers,
+        180,
+    ),
+    Claim(
+        "With `multiprocessing.shared_memory`, workers read one copy of the data.",
+        NOT_STARTING,
+        "A class like the article's, written anew; then with the import that it lacks: main writes "
+        "into the block while a worker is alive, and reads its array after `close()`.",
+        _the_articles_sample,
+        120,
+    ),
+    Claim(
+        "A block of shared memory lives until somebody unlinks it.",
+        Source("cpython#82300, on the resource tracker", "", _TRACKER),
+        "A second interpreter attaches to a block, closes it and ends, without unlinking.",
+        _other_interpreters,
     ),
 )

@@ -1,0 +1,224 @@
+"""Lesson 11: its bytes and descriptors, what its judges say, and what its first screen tells."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cells import answer_in, source
+from torch.utils.data import DataLoader
+
+from dltutor.failures import too_many_open_files
+from dltutor.failures.kit.gauge import no_proc
+from dltutor.lessons import lesson_11
+from dltutor.lessons.kit.checking import check, verdict
+from dltutor.lessons.kit.endings import Ending
+from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.lesson_11 import confined, exercises, fix, held, last_words, transfer
+from dltutor.lessons.lesson_11.fix import LENGTH, RUNS, Called
+from dltutor.lessons.lesson_11.material import Rows
+from dltutor.lessons.lesson_11.transfer import Epochs, Used, read_after_close
+from dltutor.observation import confine
+from dltutor.tables import Note
+from notebooks import NOTEBOOKS, read
+
+pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
+
+NOTEBOOK = NOTEBOOKS / "11-shared-memory-and-open-files.ipynb"
+CARD = next(cell.source for cell in read(NOTEBOOK).cells if cell.id == "card")
+COPIED = re.findall(r"(?s)```(\w+)\n(.*?)```", CARD)
+
+
+# 11.fix
+
+GOOD = [Called(workers, readers=workers) for workers in RUNS * 2]
+
+
+def told_of_fix(call: int = 0, **differs: Any) -> Result:
+    calls = list(GOOD)
+    calls[call] = replace(calls[call], **differs)
+    return verdict(lambda: fix.judge(calls))
+
+
+def test_calls_that_bring_everything_and_keep_nothing_are_correct() -> None:
+    result = told_of_fix()
+    assert result.outcome is Outcome.CORRECT
+    assert result.text.startswith("All 15,000 sentences are there, in order")
+
+
+@pytest.mark.parametrize(
+    ("differs", "told"),
+    [
+        ({"hung": True, "complaint": "OSError: x"}, "On stderr stands `OSError: x`. That was"),
+        ({"hung": True}, "With 2 workers, your function did not return within"),
+        ({"call": 2, "ran_out": True}, "With 4 workers, 128 descriptors were not enough"),
+        ({"kind": "dict"}, "your function returns dict, and not a list of pairs"),
+        ({"call": 1, "came": 9}, "Without workers, 9 of 15,000 sentences come back"),
+        ({"call": 3, "wrong": 4}, "With 2 workers, the second time, 4 of 15,000 pairs"),
+        ({"readers": 1, "in_main": 3}, "1 workers have read samples, and main has read 3"),
+        ({"in_main": LENGTH}, "main has read 15,000 itself"),
+        ({"call": 1, "readers": 2}, "Without workers, 2 other processes have read"),
+        ({"left": 3}, "3 tensors of batches are still open"),
+        ({"strategy": "file_system"}, "the sharing strategy is set to `file_system`"),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_told(differs: dict[str, Any], told: str) -> None:
+    result = told_of_fix(**differs)
+    assert result.outcome is Outcome.NOT_YET
+    assert told in result.text
+
+
+def test_what_a_call_raises_is_told() -> None:
+    result = told_of_fix(error="`ValueError: no`.")
+    assert (result.outcome, result.text) == (Outcome.ERROR, "with 2 workers, `ValueError: no`.")
+
+
+# 11.transfer
+
+ENDED = Ending("finished", 8)
+EPOCHS = Epochs("with 2 workers under fork", ENDED)
+USED = Used(runs=(EPOCHS,))
+
+
+def test_a_table_that_all_see_and_that_is_gone_is_correct() -> None:
+    assert verdict(lambda: transfer.judge(USED)).outcome is Outcome.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("used", "told"),
+    [
+        (Used(kind="torch.float64, (5,)"), "A row is torch.float64, (5,). The array's rows are"),
+        (Used(other=True), "is not row 3 of the array"),
+        (Used(shares=True), "has changed the table"),
+        (Used(lost=True), "main itself reads another row 3"),
+        (replace(USED, runs=(replace(EPOCHS, run=Ending("hung", 8)),)), "did not end within 8 s"),
+        (replace(USED, runs=(replace(EPOCHS, came=590),)), "590 of 600 rows came in two"),
+        (replace(USED, runs=(replace(EPOCHS, wrong=4, old=4),)), "4 of 8 rows that main had"),
+        (replace(USED, runs=(replace(EPOCHS, wrong=4, old=1),)), "4 of 600 rows are not the"),
+        (replace(USED, mixed=True), "the other could not be read any more"),
+        (replace(USED, left=2), "2 files are left in `/dev/shm`"),
+        (replace(USED, mapped=5.7), "main still maps 6 MB"),
+        (replace(USED, tracker="KeyError: '/psm_...'"), "tracker says: `KeyError: '/psm_...'`"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_told(used: Used, told: str) -> None:
+    result = verdict(lambda: transfer.judge(used))
+    assert result.outcome is Outcome.NOT_YET
+    assert told in result.text
+
+
+def test_a_row_in_the_block_ends_its_reader() -> None:
+    assert read_after_close(Rows).text == (
+        "the process that read it was killed by SIGSEGV (exit code -11). Files left in /dev/shm: 1."
+    )
+    assert not list(Path("/dev/shm").glob("psm_*"))
+
+
+# What the notebook says
+
+
+@pytest.mark.parametrize(
+    ("exercise", "cells", "name"),
+    [("11.fix", ("collect",), "collect"), ("11.transfer", ("rows",), "MyRows")],
+)
+def test_the_notebooks_starter_is_not_attempted(
+    exercise: str, cells: tuple[str, ...], name: str
+) -> None:
+    known = {"torch": torch, "DataLoader": DataLoader}
+    answer = answer_in(read(NOTEBOOK), *cells, **known)[name]
+    assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
+
+
+def test_each_way_to_keep_labels_keeps_what_the_check_says() -> None:
+    pairs = dict(re.findall(r"`(\w)` \| `(labels[^`]+)`", source("diagnose", read(NOTEBOOK))))
+    numbers: Any = [torch.tensor(number) for number in range(16)]
+    keep = set()
+    for letter, expression in pairs.items():
+        loader = DataLoader(numbers, 8, num_workers=1, multiprocessing_context="fork")
+        before = held().descriptors
+        kept = [eval(expression, {"labels": labels}) for labels in loader]
+        if held().descriptors == before + len(kept):
+            keep.add(letter)
+        del kept
+    assert len(pairs) == 7
+    assert keep == exercises._KEEPS.keys()
+    assert pairs.keys() - keep == exercises._FREES.keys()
+
+
+def test_a_batch_costs_a_descriptor_for_each_tensor() -> None:
+    scan = torch.zeros(256, 256)
+    costs = lesson_11.what_it_costs(
+        {
+            "a tensor": (scan, None),
+            "two, and a name": ((scan, 3, "p7"), None),
+            "a list": (scan, list),
+            "an array": (scan, lesson_11.as_arrays),
+        }
+    )
+    assert [row[1:] for row in costs.rows][:1] == [("1", "2 MB")]
+    assert [row[1] for row in costs.rows] == ["1", "2", "8", "0"]
+
+
+def test_a_limit_that_is_not_permitted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(target: Callable[..., Any], **how: Any) -> None:
+        raise lesson_11.material.CannotConfine("no mounts here.")
+
+    monkeypatch.setattr(lesson_11.material, "confine", refuse)
+    told = confined(too_many_open_files.broken, shm="24M")
+    assert isinstance(told, Note) and last_words(told) is told
+    assert str(told).startswith("Not run here: no mounts here. The solved notebook")
+
+
+# The first screen
+
+
+def test_the_lines_to_copy_are_few_and_run() -> None:
+    lines = [line for _, text in COPIED for line in text.splitlines()]
+    assert [language for language, _ in COPIED] == ["sh", "yaml", "python"]
+    assert len(lines) <= 10
+    [limit] = [line for line in lines if line.startswith("ulimit")]
+    shell = f"ulimit -Sn 64; {limit}\n[ $(ulimit -Sn) = $(ulimit -Hn) ]"
+    assert subprocess.run(["bash", "-c", shell], check=False).returncode == 0
+    kept: list[torch.Tensor] = []
+    exec(COPIED[2][1], {"kept": kept, "labels": torch.arange(3)})
+    assert torch.equal(kept[0], torch.arange(3))
+
+
+def test_the_pod_mounts_what_it_makes() -> None:
+    yaml = pytest.importorskip("yaml")
+    spec = yaml.safe_load(COPIED[1][1])
+    [mount], [volume] = spec["containers"][0]["volumeMounts"], spec["volumes"]
+    assert mount == {"name": volume["name"], "mountPath": "/dev/shm"}
+    assert volume["emptyDir"]["medium"] == "Memory"
+
+
+JOB = """
+import time
+import torch
+from torch.utils.data import DataLoader
+
+for batch in DataLoader(
+    [torch.zeros(1 << 18)] * 64, 4, num_workers={workers}, prefetch_factor={prefetch},
+    multiprocessing_context="fork",
+):
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("workers", "prefetch"), [(2, 2), (4, 1)])
+def test_the_rule_for_dev_shm_is_exact(workers: int, prefetch: int, tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(JOB.format(workers=workers, prefetch=prefetch))
+    ends = [
+        confine(script, shm=f"{4 * (workers * prefetch + more) + a_little}M", deadline=40).end
+        for more, a_little in ((1, 0), (2, 1))  # the semaphores of queues lie there, too
+    ]
+    assert ends == ["raised", "finished"]
