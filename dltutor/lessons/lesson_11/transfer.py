@@ -265,7 +265,8 @@ def judge(used: Used) -> Result:
     if used.lost:
         not_yet("after `write(3, row)`, main itself reads another row 3. Where did it go?")
     for epochs in used.runs:
-        ended_well(epochs.run, epochs.where, died="Which of your lines ends it, or needs what is gone?")
+        question = "Which of your lines ends it, or needs what is gone?"
+        ended_well(epochs.run, epochs.where, died=question)
         if epochs.came != 2 * LENGTH:
             not_yet(f"{epochs.where}, {epochs.came} of {2 * LENGTH} rows came in two epochs.")
         if epochs.old and epochs.old == epochs.wrong:
