@@ -118,7 +118,7 @@ def test_light_samples_that_unpack_are_correct() -> None:
     [
         (0, {"run": Ending("hung", 15, stood="W0 was at a.py, line 3.")}, "W0 was at a.py"),
         (1, {"changed": ("a.npy",)}, "Without workers, `a.npy` was changed"),
-        (0, {"error": "`FileNotFoundError`.", "away": True}, "which were away by then"),
+        (0, {"error": "`FileNotFoundError`."}, "which were away by then"),
         (2, {"samples": (EPOCH[1:],)}, "With 4 workers under fork, 23 of 24 samples came"),
         (0, with_sample(wrong="is float64"), "recording 23, unpacked, is float64."),
         (

@@ -96,6 +96,11 @@ class Mapped(Light):
         return torch.tensor(middle(np.load(self.paths[index], mmap_mode="r")))
 
 
+class SliceOfAMap(Light):
+    def __getitem__(self, index: int) -> Any:
+        return middle(np.load(self.paths[index], mmap_mode="c"))
+
+
 class InBytes(Light):
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index).view(torch.uint8)
@@ -435,6 +440,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "a slice of a numpy array": lambda: sends(lambda part: part, from_numpy),
         "a tensor made of the slice": lambda: sends(torch.tensor, from_numpy),
         "a mapped file": lambda: Mapped,
+        "a slice of a mapped file": lambda: SliceOfAMap,
         "bytes": lambda: sends(lambda part: part.tobytes(), from_bytes),
         "compressed": lambda: sends(
             lambda part: zlib.compress(part.tobytes()),

@@ -52,6 +52,9 @@ class Excerpts(Dataset[torch.Tensor]):
         return sample
 
 
+_Tensors = tuple[tuple[str, int, int], ...]
+
+
 @dataclass(frozen=True)
 class Sample:
     """One sample that arrived, or what became of it.
@@ -65,7 +68,7 @@ class Sample:
 
     numbers: int
     carried: int
-    tensors: tuple[tuple[str, int, int], ...] = ()
+    tensors: _Tensors = ()
     wrong: str = ""
 
 
@@ -78,7 +81,6 @@ class Epochs:
         run: How it ended.
         samples: What each epoch brought, in the order of the recordings.
         error: What `unpack` raised with its place, or "".
-        away: Whether what it raised is that the recording was not there.
         changed: The recordings that were changed, added or removed.
     """
 
@@ -86,7 +88,6 @@ class Epochs:
     run: Ending
     samples: tuple[tuple[Sample, ...], ...] = ()
     error: str = ""
-    away: bool = False
     changed: tuple[str, ...] = ()
 
 
@@ -107,7 +108,7 @@ class _Weigher(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type hin
         return int, ()
 
 
-def weigh(sample: Any) -> tuple[int, tuple[tuple[str, int, int], ...]]:
+def weigh(sample: Any) -> tuple[int, _Tensors]:
     """The bytes that travel with a sample, and its tensors."""
     weigher = _Weigher()
     weigher.dump(sample)
@@ -161,23 +162,17 @@ def gather(answer: type) -> tuple[Epochs, ...]:
                 return
             finally:
                 away.rename(there)
-            found = dict(zip(order, zip(unpacked, weights, strict=False), strict=False))
+            found = sorted(zip(order, weights, unpacked, strict=False), key=lambda each: each[0])
             came.append(
-                tuple(
-                    Sample(len(right[at]), carried, tensors, _wrong(got, right[at]))
-                    for at, (got, (carried, tensors)) in sorted(
-                        found.items(), key=lambda each: each[0]
-                    )
-                )
+                tuple(Sample(len(right[at]), *w, _wrong(got, right[at])) for at, w, got in found)
             )
 
         more: dict[str, Any] = {"batch_size": None, "sampler": order, "within": _WITHIN}
         more |= {"epochs": epochs, "persistent_workers": epochs > 1}
         run = run_loader(dataset, collect, workers=workers, **more)
         error = raised[0].result.text if raised else ""
-        away = "FileNotFoundError" in error or "NotADirectoryError" in error
         spoilt = tuple(changed(before, there))
-        runs.append(Epochs(where(workers), run, tuple(came), error, away, spoilt))
+        runs.append(Epochs(where(workers), run, tuple(came), error, spoilt))
         try:
             _right(runs[-1])
         except Rejected:
@@ -215,7 +210,7 @@ def judge(runs: Sequence[Epochs]) -> Result:
 def _right(run: Epochs) -> None:
     if run.changed:
         not_yet(f"{run.where}, `{run.changed[0]}` was changed, added or removed. Others read it.")
-    if run.away:
+    if "FileNotFoundError" in run.error:
         not_yet(
             f"{run.where}, `unpack` needs the recordings, which were away by then: {run.error} "
             "It runs in main, where every read holds up the training. What has to travel?"

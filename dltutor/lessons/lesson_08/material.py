@@ -55,42 +55,34 @@ def sizes(pid: int) -> Sizes:
     return Sizes(full.rss, full.shared, full.pss, full.uss)
 
 
-@dataclass(frozen=True)
-class Outside:
+def outside() -> dict[str, int | None]:
     """What is told of memory without looking at a process, in bytes; None where it is not told.
 
-    Args:
-        shm: What `df /dev/shm` counts as used.
-        shared: The column "shared" of `free`.
-        used: The memory that is not available any more.
-        percent: The same as psutil gives it, of all memory.
-        charged: To the cgroup of this process: memory.current.
-        working: The same without files that were not read again: `docker stats`, `kubectl top`.
+    `docker stats` and `kubectl top` leave out the files that were not read again.
     """
-
-    shm: int | None
-    shared: int | None
-    used: int
-    percent: float
-    charged: int | None
-    working: int | None
-
-
-def outside() -> Outside:
-    """Read it now."""
     memory = psutil.virtual_memory()
     file, _ = cgroup_files.memory()
     charged = cgroup_files.number(file)
     stat = cgroup_files.counts(f"{os.path.dirname(file)}/memory.stat")
     files = stat.get("total_inactive_file", stat.get("inactive_file", 0))
-    return Outside(
-        shm=shared_memory()[0],
-        shared=getattr(memory, "shared", None),
-        used=memory.total - memory.available,
-        percent=memory.percent,
-        charged=charged,
-        working=None if charged is None else charged - files,
-    )
+    return {
+        "df /dev/shm, Used": shared_memory()[0],
+        "free, shared": getattr(memory, "shared", None),
+        "free, used": memory.total - memory.available,
+        "free, Swap used": psutil.swap_memory().used,
+        "cgroup, memory.current": charged,
+        "docker stats, kubectl top": None if charged is None else charged - files,
+    }
+
+
+_COUNTS: Final = (
+    "batches that wait, and the loop's",
+    "the same, and other files in memory",
+    "all processes and /dev/shm, not the page cache",
+    "pages that were moved to disk",
+    "the container, /dev/shm and page cache with it",
+    "the same, without files not read again",
+)
 
 
 @dataclass(frozen=True)
@@ -110,8 +102,8 @@ class Moment:
     held: int
     batches: int
     batch: int
-    before: Outside
-    now: Outside
+    before: dict[str, int | None]
+    now: dict[str, int | None]
 
     def sum_of(self, of: str) -> int:
         """The sum over all processes of "rss", "pss" or "uss"."""
@@ -119,19 +111,11 @@ class Moment:
 
     def from_outside(self) -> Table:
         """The same moment, as the tools tell it that do not look at processes."""
-        lines = (
-            ("df /dev/shm, Used", "shm", "batches that wait, and the loop's"),
-            ("free, shared", "shared", "the same, and other files in memory"),
-            ("free, used", "used", "all processes and /dev/shm, not the page cache"),
-            ("cgroup, memory.current", "charged", "the container, /dev/shm and page cache with it"),
-            ("docker stats, kubectl top", "working", "the same, without files not read again"),
-        )
-        rows = []
-        for name, of, counts in lines:
-            before, now = getattr(self.before, of), getattr(self.now, of)
-            told = ("-", "-") if now is None else (size(now), size(now - before))
-            rows.append((name, *told, counts))
         promised(abs(self.held - self.batches * self.batch) < MB, self)
+        rows = []
+        for (name, now), counts in zip(self.now.items(), _COUNTS, strict=True):
+            told = ("-", "-") if now is None else (size(now), size(now - (self.before[name] or 0)))
+            rows.append((name, *told, counts))
         header = ("look at", "now", "more than before", "it counts")
         return Table("From outside", tuple(rows), header)
 
@@ -142,9 +126,6 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
     Args:
         loader: With workers, and more batches than its queues hold.
         look: What is called at that moment.
-
-    Raises:
-        DeadlinePassed: The queues did not fill.
     """
     gc.collect()  # one that is due would run in the workers
     before, gauge, others = outside(), Gauge(), set(multiprocessing.active_children())

@@ -35,33 +35,18 @@ def ahead(batches: Any) -> Any:
 
 @dataclass(frozen=True)
 class Asked:
-    """One question to the function.
-
-    Args:
-        when: At which moment.
-        right: How many batches were ready.
-        said: What it returned, twice, as text.
-        numbers: The same as whole numbers; None where it is none.
-        gone: How many batches were gone when it had been asked.
-    """
+    """One question to the function, asked twice."""
 
     when: str
-    right: int
+    right: int  # batches that were ready
     said: tuple[str, str]
-    numbers: tuple[int | None, int | None]
-    gone: int
+    numbers: tuple[int | None, int | None]  # what was said; None where it is no whole number
+    gone: int  # batches that were gone afterwards
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What a function said in one run.
-
-    Args:
-        where: With which workers.
-        run: How it ended.
-        asked: The questions, in order.
-        came: The numbers of the batches that the loop got, in each epoch.
-    """
+    """What a function said in one run, and the batches that the loop got in each epoch."""
 
     where: str
     run: Ending
