@@ -76,12 +76,12 @@ EXERCISES: Final = (
         title="Index, path and type of whatever is raised",
         grader=fix.GRADER,
         hints=(
-            "Try `one_text` on the type of the error first. Which of the types in the table of "
-            "section 4 does pickle refuse, and what is in its `__mro__`?",
+            "Catch the error, and raise `kept` of its type with a longer text. For two rows of "
+            "section 4 that is not enough: pickle does not find one by its name, one ends a loop.",
             "`except Exception as error:`, then look for the first class in "
-            "`type(error).__mro__` that `pickle.dumps` and `one_text` take. A StopIteration needs "
+            "`type(error).__mro__` that `pickle.dumps` and `kept` take. A StopIteration needs "
             "a line of its own.",
-            '`raise one_text(kind)(f"sample {index}, {self.dataset.paths[index]}: {error}") from '
+            '`raise kept(kind)(f"sample {index}, {self.dataset.paths[index]}: {error}") from '
             "error`, where `kind` is that class, or RuntimeError for a StopIteration.",
         ),
     ),
@@ -90,8 +90,8 @@ EXERCISES: Final = (
         title="Samples that can leave a worker",
         grader=transfer.GRADER,
         hints=(
-            "Run `ForkingPickler.dumps(captions[0])`. It names one thing; fix that, and run it "
-            "again: there are three.",
+            "The cell below the class names one thing that cannot be pickled. Fix that, and run "
+            "both cells again: there are three.",
             "A generator and a view of a dict cannot be pickled, a list and a dict can. The third "
             "message says itself what to call on the tensor.",
             "`[...]` in place of `(...)`, `dict(Counter(...))` in place of `.items()`, and "

@@ -147,7 +147,9 @@ def fates(
 
 
 def _fate(loader: DataLoader[Any]) -> str:
-    seen = observe(loader, deadline=2 if loader.num_workers else 10)
+    seen = observe(loader, deadline=2 if loader.num_workers else 20)
+    if seen.end == "hung" and not (seen.stderr and seen.samples == UNKNOWN // 4 * 4):
+        seen = observe(loader, deadline=20)  # the machine was busy
     return seen.chain[0][0] if seen.chain else f"{seen.end} after {seen.samples} of {COUNT}"
 
 
