@@ -478,7 +478,7 @@ RIGHT_ANSWERS: RightAnswers = {
 WRONG_FIXES: WrongFixes = {
     "08.predict": {
         "the sum": (lambda: "a", "has the map in it three times"),
-        "a third": (lambda: "c", "three thirds are one whole"),
+        "what is each one's own": (lambda: "c", "The map belongs to no process alone"),
         "a number": (lambda: 3, "none of the options"),
     },
     "08.diagnose": {

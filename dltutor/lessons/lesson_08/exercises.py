@@ -59,8 +59,8 @@ EXERCISES: Final = (
                 "b": "`b`: the map is there once. A worker adds its scratch buffer, some MB of "
                 "Python's, and its batches. The column RES shows the map in each process all the "
                 "same.",
-                "c": "`c`: a third of it is what PSS writes to each process for the shared pages. "
-                "Add up the column: three thirds are one whole, and the buffers come on top.",
+                "c": "`c`: that is the sum of USS. The map belongs to no process alone, so it is "
+                "in no USS. It is in memory all the same, once.",
             },
         ),
         hints=(
