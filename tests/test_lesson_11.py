@@ -23,7 +23,8 @@ from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.lesson_11 import confined, exercises, fix, held, last_words, transfer
 from dltutor.lessons.lesson_11.fix import LENGTH, RUNS, Called
 from dltutor.lessons.lesson_11.material import Rows
-from dltutor.lessons.lesson_11.transfer import Epochs, Used, read_after_close
+from dltutor.lessons.lesson_11.traces import read_after_close
+from dltutor.lessons.lesson_11.transfer import Epochs, Used
 from dltutor.observation import confine
 from dltutor.tables import Note
 from notebooks import NOTEBOOKS, read

@@ -11,7 +11,7 @@ from dltutor.lessons.lesson_11.material import (
     last_words,
     what_it_costs,
 )
-from dltutor.lessons.lesson_11.transfer import read_after_close
+from dltutor.lessons.lesson_11.traces import read_after_close
 
 __all__ = [
     "Sentences",

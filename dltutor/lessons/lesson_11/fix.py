@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,12 @@ from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader, shown
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import failed_in_main, send_cells
 from dltutor.lessons.lesson_11.material import collect, held
+from dltutor.lessons.lesson_11.traces import (
+    errors_to,
+    few_descriptors,
+    keep_the_limit,
+    noted_strategies,
+)
 from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 from dltutor.system import processes
@@ -83,7 +88,7 @@ class _Noted(Sentences):
 def gather(answer: Any) -> list[Called]:
     """Call the function for each number of workers twice, until something is wrong."""
     send_cells()
-    sys.addaudithook(_keep_the_limit)
+    sys.addaudithook(keep_the_limit)
     gc.freeze()  # the answer's own collections are quick then
     found: list[Called] = []
     for workers in RUNS * 2:
@@ -95,57 +100,6 @@ def gather(answer: Any) -> list[Called]:
     return found
 
 
-def _keep_the_limit(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "resource.setrlimit" and not _ours and arguments[0] == resource.RLIMIT_NOFILE:
-        raise PermissionError("the check keeps the limit of open files as it is")
-
-
-_ours: list[bool] = []  # not empty while the grader sets the limit
-
-
-@contextmanager
-def _few_descriptors() -> Iterator[None]:
-    # The limit is on the numbers: it leaves as many free ones as there are to spare.
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken = {int(name) for name in os.listdir("/proc/self/fd")}
-    free = (number for number in range(max(taken) + SPARE + 1) if number not in taken)
-    last = [next(free) for _ in range(SPARE)][-1]
-    _set_limit(last + 1, before[1])
-    try:
-        yield
-    finally:
-        _set_limit(*before)
-
-
-def _set_limit(soft: int, hard: int) -> None:
-    _ours.append(True)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    _ours.clear()
-
-
-@contextmanager
-def _strategies(notes: str) -> Iterator[None]:
-    # Writes down each strategy that is set, in a worker too.
-    ours = torch.multiprocessing
-    set_it: Callable[[str], None] = ours.set_sharing_strategy
-
-    def note(new: str) -> None:
-        with Path(notes).open("a") as file:
-            file.write(f"{new}\n")
-        set_it(new)
-
-    before = ours.get_sharing_strategy()
-    ours.set_sharing_strategy = note
-    try:
-        yield
-    finally:
-        now = ours.get_sharing_strategy()
-        ours.set_sharing_strategy = set_it
-        if now != before:
-            note(now)
-            set_it(before)
-
-
 def _called(answer: Any, workers: int, seed: int) -> Called:
     folder = tempfile.mkdtemp()
     readers, strategies, words = (f"{folder}/{name}" for name in ("readers", "set", "stderr"))
@@ -153,9 +107,9 @@ def _called(answer: Any, workers: int, seed: int) -> Called:
     dataset, right = _Noted(seed, readers), Sentences(LENGTH, seed)
     before, result = held().descriptors, None
     failed: dict[str, Any] = {}
-    with _errors_to(words), _strategies(strategies):
+    with errors_to(words), noted_strategies(strategies):
         try:
-            with _few_descriptors(), deadline(_WITHIN):
+            with few_descriptors(SPARE), deadline(_WITHIN):
                 result = answer(dataset, workers)
         except DeadlinePassed:
             failed = {"hung": True}
@@ -180,19 +134,6 @@ def _called(answer: Any, workers: int, seed: int) -> Called:
     if not failed:
         failed = _compared(result, right)
     return Called(workers, **seen, **failed)
-
-
-@contextmanager
-def _errors_to(path: str) -> Iterator[None]:
-    # What this process and its workers write to stderr goes to a file.
-    kept, file = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(file, 2)
-    os.close(file)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def _compared(result: Any, right: Sentences) -> dict[str, Any]:

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import gc
-import os
-import re
-import sys
 import tempfile
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context, resource_tracker
-from pathlib import Path
 from random import shuffle
 from typing import Any, Final
 
@@ -27,8 +19,7 @@ from dltutor.lessons.kit.forms import a_fixed_class, shown
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import failed_in_main, made, send_cells
 from dltutor.lessons.lesson_11.material import Rows
-from dltutor.observation.texts import fate, tidy
-from dltutor.tables import MB, Note
+from dltutor.lessons.lesson_11.traces import Files, errors_to, mapped, tracker_said
 
 LENGTH: Final = 300
 _WIDTH: Final = 5000
@@ -41,7 +32,6 @@ _RUNS: Final[tuple[tuple[int, str, dict[str, Any]], ...]] = (
 )
 _WITHIN: Final = {"fork": 8, "spawn": 40}  # seconds for two epochs
 _STEP: Final = 8  # seconds for anything else
-_PATIENCE: Final = 20.0
 _METHODS: Final = ("__len__", "__getitem__", "write", "close")
 
 
@@ -97,11 +87,19 @@ def gather(answer: Any) -> Used:
     """Use two tables as a training run would, then close them and look for what is left."""
     send_cells()
     folder = tempfile.mkdtemp()
-    _stderr_to(f"{folder}/stderr")
-    files = _Files()
+    said = f"{folder}/stderr"  # by the resource tracker, too
+    with errors_to(said):
+        used = _used(answer)
+    if used.error or len(used.runs) < len(_RUNS):
+        return used
+    return replace(used, tracker=tracker_said(said))
+
+
+def _used(answer: Any) -> Used:
+    files = Files()
     random = np.random.default_rng()
     one, two = (random.random((LENGTH, _WIDTH), np.float32) for _ in range(2))
-    before = _mapped()
+    before = mapped()
     call = f"{answer.__name__}(array)"
     table, other = (made(answer, each.copy(), call=call, within=_STEP) for each in (one, two))
     used: Used = made(_alone, table, one, call=f"{call}[index]", within=_STEP)
@@ -118,17 +116,11 @@ def gather(answer: Any) -> Used:
     for each, what in ((other, "close()"), (table, "a second close()")):
         error = error or _closed(each, what)
     gc.collect()
-    left, mapped = files.left(), _mapped() - before
-    del table, other, each
-    files.remove()
-    return replace(
-        used,
-        mixed=mixed,
-        error=error,
-        left=left,
-        mapped=mapped,
-        tracker=_tracker_said(f"{folder}/stderr"),
-    )
+    left = files.there()
+    used = replace(used, mixed=mixed, error=error, left=len(left), mapped=mapped() - before)
+    for path in left:
+        path.unlink(missing_ok=True)
+    return used
 
 
 def _alone(table: Any, array: Any) -> Used:
@@ -193,64 +185,6 @@ def _closed(table: Any, call: str) -> str:
     return ""
 
 
-class _Files:
-    # The files in /dev/shm that this process makes or maps from now on; torch's have no name there.
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        sys.addaudithook(self._note)
-
-    def _note(self, event: str, given: tuple[Any, ...]) -> None:
-        with suppress(OSError, TypeError):
-            if event == "mmap.__new__" and given[0] >= 0:
-                self.names.add(os.readlink(f"/proc/self/fd/{given[0]}"))
-            elif event == "open" and isinstance(given[0], str):
-                self.names.add(given[0])
-
-    def _there(self) -> list[Path]:
-        ours = (Path(name) for name in self.names if name.startswith("/dev/shm/"))
-        return [path for path in ours if path.is_file()]
-
-    def left(self) -> int:
-        return len(self._there())
-
-    def remove(self) -> None:
-        for path in self._there():
-            path.unlink(missing_ok=True)
-
-
-def _mapped() -> float:
-    # MB of files in /dev/shm that this process maps, with a name or without.
-    total = 0
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        if re.search(r" (/dev/shm/|/memfd:|/dev/zero|/tmp/\S*pymp-)", line):
-            start, _, end = line.partition(" ")[0].partition("-")
-            total += int(end, 16) - int(start, 16)
-    return total / MB
-
-
-def _stderr_to(path: str) -> None:
-    # The resource tracker, which starts later, has it too.
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(file, 2)
-    os.close(file)
-
-
-def _tracker_said(path: str) -> str:
-    # It speaks when the last process that talks to it is gone, and main is that one.
-    tracker: Any = resource_tracker._resource_tracker
-    if tracker._fd is not None:
-        os.close(tracker._fd)
-        until = time.monotonic() + _PATIENCE
-        with suppress(ChildProcessError):
-            while not os.waitpid(tracker._pid, os.WNOHANG)[0] and time.monotonic() < until:
-                time.sleep(0.02)
-        tracker._fd = tracker._pid = None
-    lines = tidy(Path(path).read_text(errors="replace")).splitlines()
-    words = re.compile(r"There appear .* leaked shared_memory objects|KeyError: '/.*")
-    told = map(words.search, lines)
-    return next((re.sub(r"'/.*", "'/psm_...'", found[0]) for found in told if found), "")
-
-
 def judge(used: Used) -> Result:
     """Correct if every process saw the table as main wrote it, and nothing is left of it."""
     if used.kind != Used.kind:
@@ -300,47 +234,6 @@ def judge(used: Used) -> Result:
         "Each of 2 forked, 4 forked, and 1 spawned workers read every row as main had written it, "
         "also after it had started. After close() nothing is left, and the tracker says nothing."
     )
-
-
-def read_after_close(table: Callable[[Any], Any]) -> Note:
-    """In a process of its own: take a row of a small table, close the table, read the row.
-
-    Args:
-        table: A class such as `Rows`.
-    """
-    hear, say = os.pipe()
-    process = get_context("fork").Process(target=_read_after_close, args=(table, say))
-    process.start()
-    os.close(say)
-    process.join(_PATIENCE)
-    process.kill()
-    process.join()
-    with open(hear) as told:
-        left = told.read().split()
-    for name in left:
-        Path(name).unlink(missing_ok=True)
-    what = "read it" if process.exitcode == 0 else f"was {fate(process.exitcode)}"
-    return Note(
-        "A row after close():",
-        f"the process that read it {what.replace('read it', 'could')}. "
-        f"Files left in /dev/shm: {len(left)}.",
-    )
-
-
-def _read_after_close(table: Callable[[Any], Any], say: int) -> None:
-    import faulthandler
-
-    faulthandler.disable()  # a death here is what is asked for
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the tracker's words, too
-    tracker: Any = resource_tracker._resource_tracker
-    tracker._fd = tracker._pid = None  # it gets its own, which removes the block in the end
-    files = _Files()
-    rows = table(np.arange(12, dtype=np.float32).reshape(3, 4))
-    row = rows[1]
-    rows.close()
-    os.write(say, " ".join(map(str, files._there())).encode())
-    os.close(say)
-    row.sum().item()
 
 
 GRADER: Final = Grader(
