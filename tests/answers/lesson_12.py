@@ -261,6 +261,20 @@ class WholeNumbers(Keyed):
         return super().__getitem__(index).long()
 
 
+class Half(Keyed):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(index).half()
+
+
+class NumberForEpoch(Keyed):
+    def __init__(self, signals: torch.Tensor, seed: int) -> None:
+        super().__init__(signals, seed)
+        self.epoch = 0  # type: ignore[assignment]
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch.fill_(epoch)
+
+
 class RandomLast(Keyed):
     """Right but for the last sample."""
 
@@ -576,6 +590,43 @@ class ByChance(Rounds):
                 yield record
 
 
+class WholeLists(Rounds):
+    def __iter__(self) -> Iterator[Any]:
+        yield list(super().__iter__())
+
+
+class NoIterator(Rounds):
+    def __iter__(self) -> Any:
+        return None
+
+
+class ShuffledAlike(Rounds):
+    def mine(self) -> Iterator[int]:
+        records = list(self.read())
+        self.shuffle(records)
+        return iter(records[self.rank : len(records) - len(records) % self.ranks : self.ranks])
+
+    def shuffle(self, records: list[int]) -> None:
+        random.Random(0).shuffle(records)
+
+
+class ShuffledByEach(ShuffledAlike):
+    def shuffle(self, records: list[int]) -> None:
+        random.shuffle(records)
+
+
+class PlainStream:
+    def __init__(self, read: Read, rank: int, ranks: int) -> None:
+        self.stream = Rounds(read, rank, ranks)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.stream)
+
+
+def made_stream(read: Read, rank: int, ranks: int) -> Rounds:
+    return Rounds(read, rank, ranks)
+
+
 class MapStyle(Dataset[int]):
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         self.records = list(read())[rank::ranks]
@@ -636,6 +687,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "an iterator with a state": lambda: WithAnIterator,
         "records as tensors": lambda: AsTensors,
         "four at a time": lambda: InWholeBatches,
+        "shuffled by a common seed": lambda: ShuffledAlike,
     },
 }
 
@@ -649,10 +701,18 @@ OTHER_OUTCOMES: OtherOutcomes = {
             "takes the class itself",
         ),
         "a pair": (lambda: WithTheIndex, "Error in your code", "a `tuple`"),
+        "half precision": (lambda: Half, "Error in your code", "torch.float16, shape (4,)"),
+        "an epoch that is no tensor": (
+            lambda: NumberForEpoch,
+            "Error in your code",
+            "AttributeError: 'int' object has no attribute 'fill_'",
+        ),
         "whole numbers": (lambda: WholeNumbers, "Error in your code", "torch.int64, shape (4,)"),
     },
     "12.transfer": {
         "the starter": (lambda: ByWorker, "Not attempted", "still the broken one"),
+        "no IterableDataset": (lambda: PlainStream, "Error in your code", "ask it for a length"),
+        "a function": (lambda: made_stream, "Error in your code", "the check takes a class"),
         "a map-style dataset": (lambda: MapStyle, "Error in your code", "has no `__iter__`"),
         "the rank of a process group": (
             lambda: FromDist,
@@ -790,5 +850,8 @@ WRONG_FIXES: WrongFixes = {
         "the last round": (lambda: OneTooMany, "the ranks get 33 and 32"),
         "ends its worker": (lambda: StopsInAWorker, "exit code 4"),
         "a subset": (lambda: Subset, "has no `__iter__`"),
+        "whole lists": (lambda: WholeLists, "no record that `read()` gives"),
+        "no iterator": (lambda: NoIterator, "iter() returned non-iterator"),
+        "shuffled by each worker": (lambda: ShuffledByEach, "come more than once"),
     },
 }

@@ -20,7 +20,7 @@ from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.kit.running import made, theirs
+from dltutor.lessons.kit.running import made
 from dltutor.lessons.lesson_12.material import Signals, moved_in, states
 
 _LENGTH: Final = 120
@@ -98,8 +98,7 @@ def _run(
         number = epochs[len(came)]
         random.Random(number + workers).shuffle(order)
         before = states()
-        with theirs():
-            dataset.set_epoch(number)
+        dataset.set_epoch(number)
         moved.update(moved_in([before, states()]))
         noise: dict[int, Noise | str] = {}
         of_workers: dict[int, list[list[int]]] = {}
@@ -132,7 +131,7 @@ def _told(sample: Any) -> list[float] | str:
         tensor = torch.as_tensor(sample)
     except (TypeError, ValueError, RuntimeError):
         return f"a `{type(sample).__name__}`"
-    if tensor.shape != (4,) or not tensor.is_floating_point():
+    if tensor.shape != (4,) or tensor.dtype not in (torch.float32, torch.float64):
         return f"{tensor.dtype}, shape {tuple(tensor.shape)}"
     return tensor.tolist()
 
@@ -184,7 +183,7 @@ def judge(runs: Sequence[Run]) -> Result:
 def _right_form(lead: str, epoch: int, came: dict[int, Noise | str]) -> None:
     for index, noise in came.items():
         if isinstance(noise, str):
-            form = "one tensor of 4 floats, as in the starter"
+            form = "one tensor of 4 floats of 32 or 64 bits, as in the starter"
             error_in_your_code(f"{lead}, sample {index} is {noise}. It has to be {form}.")
         if len({*noise}) < 4:
             not_yet(

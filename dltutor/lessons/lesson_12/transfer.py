@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
-from torch.utils.data import get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class, shown, whole_number
-from dltutor.lessons.kit.outcomes import Rejected, Result, correct, not_yet
+from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import made
 from dltutor.lessons.lesson_12.job import ByWorker
 
@@ -196,15 +195,26 @@ def _listed(counts: Sequence[int]) -> str:
     return f"{', '.join(map(str, counts[:-1]))} and {counts[-1]}" if counts[1:] else str(counts[0])
 
 
+def look(answer: Any) -> type:
+    """The answer, if it is a class that a loader iterates."""
+    fixed = a_fixed_class(
+        answer,
+        ByWorker,
+        methods=("__iter__",),
+        without_workers="Each rank has a loader of its own: which records are whose?",
+    )
+    if not issubclass(fixed, IterableDataset):
+        error_in_your_code(
+            f"`{fixed.__name__}` is not an `IterableDataset`, as the starter is: a loader would "
+            "not iterate it, but ask it for a length and for samples by index."
+        )
+    return fixed
+
+
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
-    look=partial(
-        a_fixed_class,
-        starter=ByWorker,
-        methods=("__iter__",),
-        without_workers="Each rank has a loader of its own: which records are whose?",
-    ),
+    look=look,
     runs="makes your class for 1, 2 and 3 ranks, and runs it with 0, 2 and 4 workers each",
     at_most=60,
 )
