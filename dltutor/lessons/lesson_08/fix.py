@@ -57,38 +57,23 @@ _Tensors = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample that arrived, or what became of it.
+    """One sample that arrived."""
 
-    Args:
-        numbers: How many its excerpt has.
-        carried: Bytes that came with it.
-        tensors: Its tensors: type, how many numbers, bytes of its storage.
-        wrong: What is wrong with it unpacked, as the end of a sentence; or nothing.
-    """
-
-    numbers: int
-    carried: int
-    tensors: _Tensors = ()
-    wrong: str = ""
+    numbers: int  # in its excerpt
+    carried: int  # bytes that came with it
+    tensors: _Tensors = ()  # type, how many numbers, bytes of the storage
+    wrong: str = ""  # what is wrong with it unpacked, as the end of a sentence
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What an answer delivered with some workers.
-
-    Args:
-        where: With which, such as "with 2 workers under fork".
-        run: How it ended.
-        samples: What each epoch brought, in the order of the recordings.
-        error: What `unpack` raised with its place, or "".
-        changed: The recordings that were changed, added or removed.
-    """
+    """What an answer delivered with some workers."""
 
     where: str
     run: Ending
-    samples: tuple[tuple[Sample, ...], ...] = ()
-    error: str = ""
-    changed: tuple[str, ...] = ()
+    samples: tuple[tuple[Sample, ...], ...] = ()  # of each epoch, in the order of the recordings
+    error: str = ""  # what `unpack` raised, with its place
+    changed: tuple[str, ...] = ()  # recordings that were changed, added or removed
 
 
 class _Weigher(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type hints

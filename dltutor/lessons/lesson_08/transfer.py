@@ -121,11 +121,7 @@ def _none(dataset: _Gated, take: Callable[[], None]) -> Iterator[tuple[str, int]
 
 
 # Workers, prefetch_factor, epochs.
-_RUNS: Final[tuple[tuple[int, int, int, _Steps], ...]] = (
-    (2, 3, 2, _two),
-    (4, 2, 1, _four),
-    (0, 0, 1, _none),
-)
+_RUNS: Final = ((2, 3, 2, _two), (4, 2, 1, _four), (0, 0, 1, _none))
 
 
 def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
