@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.kit.handles import PerProcess
 from dltutor.failures.material.sessions import Connection
-from dltutor.lessons.lesson_05.material import Rows, Windows
+from dltutor.lessons.lesson_05.material import Rows, Windows, recording
 
 FORK = multiprocessing.get_context("fork")
 Connect = Callable[[], Connection]
@@ -644,7 +644,7 @@ OTHER_OUTCOMES: OtherOutcomes = {
             "still the broken one",
         ),
         "nothing": (lambda: ..., "Not attempted", "hand in your class"),
-        "an object": (lambda: Memmap(Path(__file__)), "Error in your code", "the class itself"),
+        "an object": (lambda: Memmap(recording()), "Error in your code", "the class itself"),
     },
     "05.transfer": {
         "the starter": (lambda: Rows, "Not attempted", "still the broken one"),

@@ -17,7 +17,7 @@ from dltutor.lessons.kit.outcomes import Rejected
 from dltutor.lessons.kit.running import made
 
 RUNS: Final = ((2, 2), (0, 2), (4, 1))  # workers, and epochs
-LONG: Final = 10  # seconds for each thing that the answer does
+LONG: Final = 15  # seconds for each thing that the answer does
 
 
 @dataclass(frozen=True)

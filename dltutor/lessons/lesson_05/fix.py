@@ -1,17 +1,11 @@
 """Grade "05.fix": windows of recordings that are larger than memory, read by forked workers.
 
-The race for a shared position is lost in every run: after each call into C that moved a position of
-main's, a forked worker waits until another process has moved it too.
+The race for a shared position is lost in every run: see `SlowMotion`.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
-import sys
 import tempfile
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,12 +21,10 @@ from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, deliver, read
-from dltutor.lessons.lesson_05.material import WIDTH, Windows
+from dltutor.lessons.lesson_05.material import WIDTH, SlowMotion, Windows
 
 _NUMBERS: Final = 2**28 - 9  # of each recording: 512 MB, and hardly any of it on the disk
 _WINDOWS: Final = _NUMBERS - WIDTH + 1
-_WAIT: Final = 0.3  # seconds for another process to move a position
-_PATIENCE: Final = 3  # waits of a worker in vain
 _OPEN: Final = 4  # descriptors of a recording that a process may have
 
 
@@ -54,26 +46,27 @@ class Epochs:
 
 
 class _Recordings:
-    """Three, with numbers where windows are read, and holes between; and who has them open."""
+    """Three, with numbers where windows are read, and holes between."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.paths = [self.folder / name for name in ("monday.bin", "tuesday.bin", "friday.bin")]
-        self.expected: dict[int, torch.Tensor] = {}  # by the index in both, one after the other
+        self.expected: dict[int, torch.Tensor] = {}  # by the index in all three together
+        self.order: list[int] = []  # one recording after the other: all workers read the same
         random = np.random.default_rng(55)
         for which, path in enumerate(self.paths):
             with path.open("wb") as file:
                 file.truncate(2 * _NUMBERS)
                 far = random.integers(WIDTH, _WINDOWS - WIDTH, 14)
-                for start in (0, *map(int, far), _WINDOWS - 1):
+                starts = random.permutation([0, *far, _WINDOWS - 1]).tolist()
+                self.order += [which * _WINDOWS + start for start in starts]
+                for start in starts:
                     numbers = random.integers(1, 30_000, WIDTH, dtype="<i2")
                     file.seek(2 * start)
                     file.write(numbers.tobytes())
                     self.expected[which * _WINDOWS + start] = torch.from_numpy(numbers)
-        self.order = [int(index) for index in random.permutation(list(self.expected))]
         self._stats = [path.stat() for path in self.paths]
-        self._main, self._held = os.getpid(), list[int]()
-        self._shared = mmap.mmap(-1, 2)  # with all forks: main's turns, and a moved position
+        self.motion = SlowMotion(self._stats)
 
     def touched(self) -> tuple[str, ...]:
         """What is new in the folder, gone, or was written to."""
@@ -85,56 +78,6 @@ class _Recordings:
             if not (name in known and name in found)
             or known[name].st_mtime_ns != found[name].st_mtime_ns
         )
-
-    def opened(self) -> int:
-        """How many descriptors of one recording this process has, besides those that are held."""
-        found = [stat for each, stat in _descriptors() if each not in self._held]
-        return max(sum(os.path.samestat(stat, each) for stat in found) for each in self._stats)
-
-    def slow_motion(self) -> None:
-        """Hold what main has open, and let workers that are forked from now on wait."""
-        while self._held:
-            os.close(self._held.pop())
-        for descriptor, stat in _descriptors():
-            if any(os.path.samestat(stat, each) for each in self._stats):
-                self._held.append(os.dup(descriptor))  # the same position
-        self._shared[1], self._turn, self._patience = 0, self._shared[0], _PATIENCE
-        self._seen = self._positions()
-        sys.setprofile(self._look)
-
-    def full_speed(self) -> bool:
-        """End that; whether a position of main's moved while only workers read."""
-        sys.setprofile(None)
-        return bool(self._shared[1])
-
-    def main_turns(self) -> None:
-        """Main begins to read, or has read."""
-        self._shared[0] = (self._shared[0] + 1) % 256
-
-    def _positions(self) -> list[int]:
-        return [os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in self._held]
-
-    def _look(self, frame: object, event: str, argument: object) -> None:
-        if event != "c_return" or os.getpid() == self._main or not self._patience:
-            return
-        now, turn = self._positions(), self._shared[0]
-        if turn % 2 or turn != self._turn or now == self._seen:
-            self._seen, self._turn = now, turn
-            return
-        self._shared[1] = 1
-        until = time.monotonic() + _WAIT
-        while (later := self._positions()) == now and time.monotonic() < until:
-            time.sleep(0.0005)
-        self._patience -= later == now
-        self._seen = later
-
-
-def _descriptors() -> list[tuple[int, os.stat_result]]:
-    found = []
-    for descriptor in map(int, os.listdir("/dev/fd")):
-        with suppress(OSError):  # the one that listed them is closed again
-            found.append((descriptor, os.fstat(descriptor)))
-    return found
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
@@ -153,34 +96,34 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         first = which * _WINDOWS
         part = range(first, first + _WINDOWS)
         expected = {it - first: each for it, each in files.expected.items() if it in part}
-        if wrong := read(dataset, list(expected), expected):
+        if wrong := read(dataset, sorted(expected), expected):
             not_yet(f"in main, before there are workers, {wrong}.")
     all_three: ConcatDataset[Any] = ConcatDataset(datasets)
 
     def main(index: int) -> str:
-        files.main_turns()
+        files.motion.main_turns()
         try:
             return read(all_three, [index], files.expected)
         finally:
-            files.main_turns()
+            files.motion.main_turns()
 
     opened: list[int] = []
 
     def join(samples: list[Any]) -> Any:
-        count = files.opened()
+        count = files.motion.opened()
         if count > _OPEN:
             raise _TooMany(str(count))
         return torch.utils.data.default_collate(samples)
 
     for workers, epochs in RUNS:
-        files.slow_motion()
+        files.motion.begin(workers)
         samples = deliver(
             all_three, files.expected, files.order, workers, epochs, main, collate_fn=join
         )
-        opened.append(files.opened())
+        opened.append(files.motion.opened())
         if samples.run.kind == _TooMany.__name__:
             opened.append(int(samples.run.message.rpartition(" ")[2]))
-        runs.append(Epochs(samples, files.full_speed(), max(opened), files.touched()))
+        runs.append(Epochs(samples, files.motion.end(), max(opened), files.touched()))
         if not samples.is_right() or runs[-1].opened > _OPEN or runs[-1].touched:
             break
     return tuple(runs)
@@ -220,11 +163,14 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
 
 def _wrong(epochs: Epochs, lead: str) -> None:
     samples = epochs.samples
-    what = f"{samples.wrong} of {samples.samples} windows are wrong"
+    parts = []
+    if samples.wrong:
+        parts.append(f"{samples.wrong} of {samples.samples} windows are wrong")
     if samples.others:
-        what += f", and {samples.others} of these hold the numbers of another window"
+        parts[0] += f", and {samples.others} of these hold the numbers of another window"
     if samples.run.end == "raised":
-        what += f". It ends with {samples.run.error.rstrip('.')}"
+        parts.append(f"it ends with {samples.run.error.rstrip('.')}")
+    what = "; ".join(parts)
     if epochs.moved:
         not_yet(
             f"{lead}, {what}. Meanwhile the position of a file that main has open moved, and main "
