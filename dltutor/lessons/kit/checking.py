@@ -110,6 +110,15 @@ def hint(exercise: str) -> Note:
     return Note(f"Hint {number + 1} of {len(found.hints)}:", found.hints[number])
 
 
+def hints_given(exercise: str) -> int:
+    """How many hints were taken for an exercise in this kernel.
+
+    Args:
+        exercise: The name, such as "01.fix".
+    """
+    return _hints_given[exercise]
+
+
 def progress(lesson: str = "") -> Table:
     """Which exercises are solved.
 

@@ -1,0 +1,80 @@
+"""The incident room: which four a learner gets, and what is said at the end."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dltutor.lessons.kit import saved_outcomes
+from dltutor.lessons.kit.checking import hints_given
+from dltutor.lessons.kit.outcomes import Outcome
+from dltutor.lessons.lesson_14 import images, text
+from dltutor.lessons.lesson_14.scene import Incident, Scene
+from dltutor.tables import Table
+
+INCIDENTS: Final[tuple[Incident, ...]] = (images.INCIDENT, text.INCIDENT)
+_DRAWN: Final = 4
+
+
+@dataclass(frozen=True)
+class Room:
+    """Four incidents of six; `room[0]` is the first.
+
+    Args:
+        scenes: The incidents with their folders.
+    """
+
+    scenes: tuple[Scene, ...]
+
+    def __getitem__(self, number: int) -> Scene:
+        return self.scenes[number]
+
+    def __iter__(self) -> Iterator[Scene]:
+        return iter(self.scenes)
+
+    def debrief(self) -> Table:
+        """How it went, and the shortest way through each incident that is solved."""
+        outcomes = saved_outcomes.load()
+
+        def way(scene: Scene) -> str:
+            if outcomes.get(scene.exercise) is not Outcome.CORRECT:
+                return "not solved yet"
+            return "\n".join(cause.shortest for cause in scene.incident.causes)
+
+        rows = [(each.incident.title, str(hints_given(each.exercise)), way(each)) for each in self]
+        return Table(
+            "What came in last night", tuple(rows), ("ticket", "hints", "the shortest way")
+        )
+
+    def _table(self) -> Table:
+        rows = [
+            (f"room[{number}]", each.incident.title, f"{each.folder.name}/")
+            for number, each in enumerate(self.scenes)
+        ]
+        return Table("What came in last night", tuple(rows), ("", "ticket", "folder"))
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def _repr_html_(self) -> str:
+        return self._table()._repr_html_()
+
+
+def enter(seed: int, folder: str | Path | None = None) -> Room:
+    """Draw four incidents, and lay out the folder of each unless it is there already.
+
+    Args:
+        seed: Any whole number. The same one draws the same four, in the same order.
+        folder: Where to lay them out; default: `incidents`, beside the notebook. What you have
+            changed there stays: delete an incident's folder to begin anew.
+    """
+    above = Path(folder or os.environ.get("DLTUTOR_INCIDENTS", "incidents")).absolute()
+    drawn = random.Random(seed).sample(INCIDENTS, min(_DRAWN, len(INCIDENTS)))
+    for incident in drawn:
+        if not (above / incident.name).exists():
+            incident.lay_out(above / incident.name, seed)
+    return Room(tuple(Scene(incident, above / incident.name) for incident in drawn))
