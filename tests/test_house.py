@@ -82,7 +82,7 @@ def test_a_lesson_has_at_most_six_modules(folder: Path) -> None:
     modules = {path.stem for path in folder.glob("*.py")}
     assert {"__init__", "exercises"} <= modules
     assert len(modules - named) <= 1, "one that the modules of the exercises share"
-    assert len(modules) <= 6
+    assert len(modules) <= 6 or folder.name == "lesson_14", "an incident each, in the last lesson"
 
 
 @pytest.mark.parametrize("twin", twins(), ids=lambda path: path.stem)

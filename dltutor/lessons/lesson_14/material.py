@@ -12,11 +12,18 @@ from typing import Final
 from dltutor.lessons.kit import saved_outcomes
 from dltutor.lessons.kit.checking import hints_given
 from dltutor.lessons.kit.outcomes import Outcome
-from dltutor.lessons.lesson_14 import images, text
+from dltutor.lessons.lesson_14 import images, ranks, table, text, validation, video
 from dltutor.lessons.lesson_14.scene import Incident, Scene
 from dltutor.tables import Table
 
-INCIDENTS: Final[tuple[Incident, ...]] = (images.INCIDENT, text.INCIDENT)
+INCIDENTS: Final[tuple[Incident, ...]] = (
+    images.INCIDENT,
+    text.INCIDENT,
+    table.INCIDENT,
+    video.INCIDENT,
+    validation.INCIDENT,
+    ranks.INCIDENT,
+)
 _DRAWN: Final = 4
 
 

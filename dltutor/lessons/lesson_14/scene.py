@@ -27,7 +27,7 @@ from dltutor.lessons.kit.outcomes import (
 )
 from dltutor.lessons.kit.running import theirs
 
-_REPOS: Final = Path(__file__).parent / "repos"
+REPOS: Final = Path(__file__).parent / "repos"
 _CODE: Final = ("data.py", "train.py")
 _MOST: Final = 2  # causes of an incident
 
@@ -70,7 +70,7 @@ class Incident:
 
     def lay_out(self, folder: Path, seed: int) -> None:
         """Make its folder, with data from this seed."""
-        shutil.copytree(_REPOS / self.name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(REPOS / self.name, folder, ignore=shutil.ignore_patterns("__pycache__"))
         self.make_data(folder, seed)
 
 
@@ -150,13 +150,14 @@ class HandedIn:
 
 
 def imported(folder: Path) -> tuple[ModuleType, ModuleType]:
-    """Import `data` and `train` of a folder as they are now, and forget those of others."""
+    """Import `data` and `train` of a folder as they are now, and forget what came from others."""
+    for name, module in [*sys.modules.items()]:
+        if str(Path(getattr(module, "__file__", None) or "").parent) in _on_path:
+            del sys.modules[name]
     sys.path[:] = [path for path in sys.path if path not in _on_path]
     sys.path.insert(0, str(folder))
     _on_path.add(str(folder))
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)  # of how it was a second ago
-    for name in ("data", "train"):
-        sys.modules.pop(name, None)
     importlib.invalidate_caches()
     return importlib.import_module("data"), importlib.import_module("train")
 
@@ -183,7 +184,7 @@ def _handed_in(incident: Incident, report: Any) -> HandedIn:
         if not (folder / name).is_file():
             error_in_your_code(f"there is no {name} in the folder of the incident.")
     untouched = all(
-        (folder / name).read_text() == (_REPOS / incident.name / name).read_text() for name in _CODE
+        (folder / name).read_text() == (REPOS / incident.name / name).read_text() for name in _CODE
     )
     words = re.findall(r"\w+", " ".join(_texts(report.where, "where")))
     return HandedIn(folder, _causes(report.cause), frozenset(words), untouched)
@@ -234,6 +235,7 @@ def grader(
     judge_run: Callable[[R], str],
     runs: str,
     at_most: int,
+    died: str = "Which of your lines, or what they call, ends a process?",
 ) -> Grader[Evidence[R]]:
     """How a report of an incident is graded: what the fix does first, then what is said of it.
 
@@ -244,6 +246,7 @@ def grader(
         judge_run: Says in a sentence what is right about it; rejects what is not.
         runs: As a Grader takes it.
         at_most: Likewise.
+        died: Likewise.
     """
 
     def gather(report: HandedIn) -> Evidence[R]:
@@ -268,7 +271,7 @@ def grader(
         ways = " ".join(cause.shortest for cause in incident.causes)
         return correct(f"{right} The shortest way here: {ways}")
 
-    return Grader(gather, judge, partial(_handed_in, incident), runs, at_most)
+    return Grader(gather, judge, partial(_handed_in, incident), runs, at_most, died)
 
 
 def _judge_report(incident: Incident, handed_in: HandedIn, ran: str) -> None:

@@ -1,0 +1,36 @@
+"""Scans of tissue, with the kind of each."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+BATCH = 16
+
+
+class Scans(Dataset):
+    """Half of the scans: (3, 32, 32) between 0 and 1, and a kind."""
+
+    def __init__(self, folder, validation):
+        scans = np.load(Path(folder, "scans.npy"), mmap_mode="r")
+        half = len(scans) // 2
+        self.scans = scans[half:] if validation else scans[:half]
+
+    def __len__(self):
+        return len(self.scans)
+
+    def __getitem__(self, index):
+        scan = torch.from_numpy(self.scans[index].astype(np.float32)) / 255
+        return scan, int(self.scans[index, 0, 0, 0]) // 64
+
+
+def make_loader(folder, workers=2, validation=False):
+    """Batches of scans and kinds."""
+    return DataLoader(
+        Scans(folder, validation),
+        BATCH,
+        shuffle=True,
+        num_workers=workers,
+        multiprocessing_context="fork" if workers else None,
+    )

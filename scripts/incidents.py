@@ -1,0 +1,84 @@
+"""Record what the incidents of lesson 14 looked like: `train.log` and `monitor.txt` of each.
+
+`python scripts/incidents.py text table` records these, without names all. Each job really runs, as
+a learner gets it. What differs from run to run, pids and times, stays as it was recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from dltutor.lessons.lesson_14.material import INCIDENTS
+from dltutor.lessons.lesson_14.scene import REPOS, Incident
+
+_SEED = 14
+_LAST = 30  # lines of what a job printed that the log keeps
+_EVERY = 0.25  # seconds
+_TICKS = 14  # that `monitor.txt` keeps
+_DEADLINE = 90
+_TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def record(incident: Incident) -> None:
+    """Run its job, and write what it printed, and what its processes held."""
+    folder = Path(tempfile.mkdtemp()) / incident.name
+    incident.lay_out(folder, _SEED)
+    launcher = _TORCHRUN if incident.name == "ranks" else []
+    with open(folder / "printed", "w") as printed:
+        job = psutil.Popen(
+            [sys.executable, "-u", *launcher, "train.py"],
+            cwd=folder,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+        )
+    began, ticks, seen = time.monotonic(), list[list[str]](), set[psutil.Process]()
+    while job.poll() is None and time.monotonic() - began < _DEADLINE:
+        with suppress(psutil.Error):
+            children = job.children(recursive=True)
+            seen |= {*children}
+            if seen:  # the first seconds are the import of torch
+                ticks.append(_rows(time.monotonic() - began, [job, *children]))
+        time.sleep(_EVERY)
+    for process in [*seen, job]:
+        with suppress(psutil.Error):
+            process.kill()
+    text = (folder / "printed").read_text().replace(str(folder), ".")
+    text = re.sub(r"/\S*/\.venv/", "venv/", text).replace(sys.base_prefix, "python")
+    lines = text.strip().splitlines()
+    shown = lines if len(lines) <= 2 * _LAST else [*lines[:_LAST], "...", *lines[-_LAST:]]
+    end = f"(exit code {job.wait()})\n"
+    (REPOS / incident.name / "train.log").write_text("\n".join([*shown, end]))
+    head = "seconds  process  pid  PSS MB  open files"
+    kept = ticks[:: max(1, len(ticks) // _TICKS)]
+    (REPOS / incident.name / "monitor.txt").write_text("\n".join([head, *chain(*kept)]) + "\n")
+    print(incident.name, len(lines), "lines,", len(ticks), "ticks")
+
+
+def _rows(now: float, processes: list[Any]) -> list[str]:
+    found = []
+    for process in processes:
+        with suppress(psutil.Error, PermissionError):
+            name = "worker" if process.name().startswith("pt_data_worker") else process.name()
+            pss = process.memory_full_info().pss / 2**20
+            found.append(f"{now:7.1f}  {name:7}  {process.pid}  {pss:6.0f}  {process.num_fds():10}")
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="of incidents; all without")
+    asked = parser.parse_args().names
+    for each in INCIDENTS:
+        if not asked or each.name in asked:
+            record(each)
