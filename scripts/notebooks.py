@@ -98,6 +98,7 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
         temporary.mkdir()
         environment = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         environment |= {"DLTUTOR_HOME": str(home), "TMPDIR": str(temporary)}
+        environment["DLTUTOR_INCIDENTS"] = str(temporary / "incidents")
         environment["IPYTHONDIR"] = str(Path(root, "ipython"))
         if strict:
             environment["DLTUTOR_STRICT"] = "1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch.multiprocessing
 from PIL import Image
 from torch.utils.data import IterableDataset, get_worker_info
+
+from dltutor.lessons.lesson_14 import Report
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,30 @@ def harmed(answer: Any, place: str, harm: str, folder: Path) -> Any:
         return with_class_replaced(Path(answer), folder, "harmed_class", place, harm)
     if isinstance(answer, type):
         return harmed_class(answer, place, harm)
+    if isinstance(answer, Report):
+        return _report(answer, place, harm, folder)
     return _function(answer, harm) if place == MADE else None
+
+
+def _report(answer: Report, place: str, harm: str, folder: Path) -> Report | None:
+    # The harm is done when `data.py` is imported, or by each dataset of it.
+    data = answer.scene.folder / "data.py"
+    if place != MADE and "def __getitem__" not in data.read_text():
+        return None
+    shutil.copytree(answer.scene.folder, folder / "harmed")
+    with open(folder / "harmed" / "data.py", "a") as source:
+        source.write(f"\nimport sys\nsys.path.append({str(Path(__file__).parent)!r})\n")
+        source.write(f"import harms\nharms.in_module(globals(), {place!r}, {harm!r})\n")
+    return replace(answer, scene=replace(answer.scene, folder=folder / "harmed"))
+
+
+def in_module(names: dict[str, Any], place: str, harm: str) -> None:
+    """Do harm in a module of the learner's; called in the files that `harmed` writes."""
+    if place == MADE:
+        HARMS[harm].do()
+    for name, each in list(names.items()):
+        if isinstance(each, type) and "__getitem__" in vars(each):
+            names[name] = harmed_class(each, place, harm)
 
 
 def harmed_class(answer: type, place: str, harm: str) -> type:

@@ -46,7 +46,10 @@ def test_every_exercise_is_asked_once_in_its_own_lesson() -> None:
         for cell in code_cells(read(twin))
         for name in re.findall(r"""\bcheck\(\s*["']([^"']+)["']""", cell.source)
     )
-    assert asked == Counter((name, each.lesson) for name, each in exercises().items())
+    by_name = {name: each for name, each in exercises().items() if each.lesson != "14"}
+    assert asked == Counter(
+        (name, each.lesson) for name, each in by_name.items()
+    )  # 14 draws its own
 
 
 def test_every_exercise_has_its_right_and_wrong_answers_listed() -> None:

@@ -1,6 +1,6 @@
 """Lesson 14: the incident room. What its notebook imports."""
 
-from dltutor.lessons.lesson_14.material import Room, enter
+from dltutor.lessons.lesson_14.material import Room, causes, enter
 from dltutor.lessons.lesson_14.scene import Report
 
-__all__ = ["Report", "Room", "enter"]
+__all__ = ["Report", "Room", "causes", "enter"]

@@ -7,8 +7,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Final
 
+from dltutor.failures import FACTS
 from dltutor.lessons.kit import saved_outcomes
 from dltutor.lessons.kit.checking import hints_given
 from dltutor.lessons.kit.outcomes import Outcome
@@ -69,6 +71,17 @@ class Room:
 
     def _repr_html_(self) -> str:
         return self._table()._repr_html_()
+
+
+def causes() -> Table:
+    """The names that a report may give as its cause, by the lesson that treats each."""
+    names: dict[str, list[str]] = {}
+    for facts in FACTS:
+        names.setdefault(facts.lesson, []).append(facts.name)
+    rows = tuple((lesson, fill(", ".join(each), 84)) for lesson, each in sorted(names.items()))
+    return Table(
+        "What can be the cause", rows, ("lesson", "names, as `dltutor show NAME` takes them")
+    )
 
 
 def enter(seed: int, folder: str | Path | None = None) -> Room:

@@ -89,8 +89,8 @@ class Ran:
             )
         if self.missing or self.often or self.twice >= max(ranks, 1):
             return (
-                f"of {self.length} recordings, {self.missing or 'none'} came to no rank in an "
-                f"epoch, {self.twice or 'none'} came twice, and {self.often or 'none'} more often."
+                f"of {self.length} recordings, in an epoch {self.missing} came to no rank, "
+                f"{self.twice} came twice, and {self.often} more often."
             )
         if self.same:
             return (

@@ -113,8 +113,10 @@ class Scene:
         """`data` and `train`, imported from the folder as the files are now."""
         return imported(self.folder)
 
-    def _repr_markdown_(self) -> str:
+    def __repr__(self) -> str:
         return (self.folder / "TICKET.md").read_text()
+
+    _repr_markdown_ = __repr__
 
 
 @dataclass(frozen=True)
@@ -268,8 +270,7 @@ def grader(
             )
         right = judge_run(evidence.ran)
         _judge_report(incident, evidence.handed_in, "your fix runs right. But ")
-        ways = " ".join(cause.shortest for cause in incident.causes)
-        return correct(f"{right} The shortest way here: {ways}")
+        return correct(right)
 
     return Grader(gather, judge, partial(_handed_in, incident), runs, at_most, died)
 

@@ -159,9 +159,9 @@ def judge_run(epochs: tuple[Epoch, ...]) -> str:
             not_yet(f"{epoch.where}, {epoch.odd} What does the ticket say of batches?")
         if epoch.missing or epoch.extra:
             not_yet(
-                f"{epoch.where}, {epoch.missing or 'none'} of the {epoch.expected} blocks did not "
-                f"come, and {epoch.extra or 'none'} came that should not, or once too often. "
-                "Who reads which part of the shards?"
+                f"{epoch.where}, of the {epoch.expected} blocks {epoch.missing} are missing, and "
+                f"{epoch.extra} came once too often, or are no block of the shards. Who reads "
+                "which part of them?"
             )
         if epoch.touched:
             not_yet(f"files of the shards are new, gone or changed: {epoch.touched}.")

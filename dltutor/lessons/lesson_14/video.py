@@ -188,9 +188,9 @@ def judge_run(found: tuple[Ran, ...]) -> str:
             not_yet(f"{ran.where}, {ran.odd}")
         if ran.missing or ran.wrong:
             not_yet(
-                f"{ran.where}, {ran.missing or 'none'} of the {ran.clips} clips that can be "
-                f"decoded did not come once in each of {_EPOCHS} epochs, and "
-                f"{ran.wrong or 'none'} came with other frames or another label."
+                f"{ran.where}, of the {ran.clips} clips that can be decoded {ran.missing} did not "
+                f"come once in each of {_EPOCHS} epochs, and {ran.wrong} samples are not a clip's "
+                "frames with its label."
             )
         if ran.length != ran.clips:
             not_yet(

@@ -1,6 +1,7 @@
 """The customer database: a server in a process of its own, and its client."""
 
 import os
+import signal
 import socket
 import socketserver
 import struct
@@ -78,6 +79,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Stop is meant for the notebook
     server = Server(sys.argv[1])
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"\0customers-{os.getpid()}", flush=True)
