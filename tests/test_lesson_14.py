@@ -1,0 +1,156 @@
+"""Lesson 14: the room, its six incidents as they come, and how a report of one is judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from answers.lesson_14 import report
+
+from dltutor.failures import NAMES
+from dltutor.lessons.kit import checking
+from dltutor.lessons.kit.checking import check, exercises, hint
+from dltutor.lessons.lesson_14 import Report, causes, enter
+from dltutor.lessons.lesson_14.material import INCIDENTS
+from dltutor.lessons.lesson_14.scene import Incident
+
+# What the check sees of each as it comes, but for a comment.
+SYMPTOMS = {
+    "images": "of a batch before them",
+    "text": "752 came once too often",
+    "table": "another customer's",
+    "video": "SIGSEGV",
+    "validation": "started 16 processes",
+    "ranks": "[10, 10, 10] and [9, 9, 9] batches",
+}
+
+each_incident = pytest.mark.parametrize("incident", INCIDENTS, ids=lambda each: each.name)
+
+
+def words(incident: Incident) -> tuple[list[str], list[str]]:
+    """What is right to say of it."""
+    return (
+        [cause.names[0] for cause in incident.causes],
+        [cause.places[0] for cause in incident.causes],
+    )
+
+
+def test_a_room_has_four_of_six_and_the_same_four_again(tmp_path: Path) -> None:
+    drawn = [scene.incident.name for scene in enter(1, tmp_path)]
+    assert len(set(drawn)) == 4
+    assert [scene.incident.name for scene in enter(1, tmp_path)] == drawn
+
+
+def test_a_few_seeds_draw_every_incident(tmp_path: Path) -> None:
+    drawn = {scene.incident.name for seed in range(6) for scene in enter(seed, tmp_path)}
+    assert drawn == {each.name for each in INCIDENTS} == set(SYMPTOMS)
+
+
+def test_what_was_changed_in_a_folder_stays(tmp_path: Path) -> None:
+    scene = enter(1, tmp_path)[0]
+    (scene.folder / "data.py").write_text("mine = True\n")
+    (scene.folder / "train.py").write_text("")
+    again = enter(1, tmp_path)[0]
+    data, _ = again.modules()
+    assert data.mine
+
+
+def test_the_files_are_imported_as_they_are_now(tmp_path: Path) -> None:
+    scene = enter(1, tmp_path)[0]
+    for value in (1, 2):
+        (scene.folder / "data.py").write_text(f"value = {value}\n")
+        (scene.folder / "train.py").write_text("import data\n")
+        assert scene.modules()[0].value == value
+
+
+@each_incident
+def test_a_folder_has_its_ticket_its_records_and_a_job(incident: Incident, tmp_path: Path) -> None:
+    folder = tmp_path / incident.name
+    incident.lay_out(folder, 1)
+    files = {path.name for path in folder.iterdir()}
+    assert {"TICKET.md", "data.py", "train.py", "train.log", "monitor.txt"} <= files
+    assert (folder / "TICKET.md").read_text().startswith(f"# {incident.title}\n")
+    text = "".join(path.read_text() for path in folder.glob("*.[tm]*"))
+    names = {name for cause in incident.causes for name in cause.names}
+    assert not any(name in text for name in names - {"ranks"}), "the ticket gives it away"
+
+
+@each_incident
+def test_its_causes_are_of_the_catalogue_and_its_places_in_its_files(
+    incident: Incident, tmp_path: Path
+) -> None:
+    incident.lay_out(tmp_path / "it", 1)
+    source = "".join((tmp_path / "it" / name).read_text() for name in ("data.py", "train.py"))
+    for cause in incident.causes:
+        assert set(cause.names) <= set(NAMES)
+        assert all(place in source for place in cause.places)
+
+
+@each_incident
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_the_check_sees_the_symptom_of_what_was_not_fixed(incident: Incident) -> None:
+    cause, where = words(incident)
+    made = report(incident, cause, where, ('"""\n\n', '"""\n\n# looked at\n'))()
+    result = check(f"14.{incident.name}", made)
+    assert result.outcome.value in ("Not yet", "Error in your code")
+    if incident.name != "video" or "is no clip" not in result.text:  # whichever clip comes first
+        assert SYMPTOMS[incident.name] in result.text
+
+
+@each_incident
+def test_who_knows_the_cause_and_has_changed_nothing_is_told_so(incident: Incident) -> None:
+    result = check(f"14.{incident.name}", report(incident, *words(incident))())
+    assert result.text.startswith("That is what happened, and where.")
+
+
+@each_incident
+def test_a_cause_that_is_not_it_is_told_what_that_looks_like(incident: Incident) -> None:
+    _, where = words(incident)
+    result = check(f"14.{incident.name}", report(incident, "held_lock", where)())
+    assert result.text.startswith("`held_lock` is not what happened here. It looks like this: ")
+
+
+def test_a_cause_that_is_misspelled_is_told_which_are_near() -> None:
+    result = check("14.text", report(INCIDENTS[1], "repeated_streams", "Blocks")())
+    assert "Is it 'repeated_stream' or" in result.text
+
+
+def test_the_list_of_causes_has_the_whole_catalogue() -> None:
+    listed = " ".join(names for _, names in causes().rows).replace("\n", " ")
+    assert set(listed.replace(",", " ").split()) == set(NAMES)
+
+
+def test_a_file_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    scene = enter(1, tmp_path)[0]
+    with pytest.raises(ValueError, match=r"name must be one of TICKET.md, .*, got 'log'"):
+        scene.read("log")
+
+
+def test_the_debrief_counts_hints_and_tells_the_way_of_what_is_solved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLTUTOR_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(checking, "_hints_given", type(checking._hints_given)())
+    room = enter(4, tmp_path)
+    scene = next(each for each in room if each.incident.name == "text")
+    hint(scene.exercise)
+    rows = {ticket: (hints, way) for ticket, hints, way in room.debrief().rows}
+    assert rows[scene.incident.title] == ("1", "not solved yet")
+    fixed = scene.folder / "data.py"
+    old = "            for start in range(0, len(tokens) - CONTEXT, CONTEXT):\n"
+    new = (
+        "            info = torch.utils.data.get_worker_info()\n"
+        "            first, step = (info.id, info.num_workers) if info else (0, 1)\n"
+        "            for start in range(first * CONTEXT, len(tokens) - CONTEXT, step * CONTEXT):\n"
+    )
+    fixed.write_text(fixed.read_text().replace(old, new))
+    assert check(scene.exercise, Report(scene, "repeated_stream", "Blocks")).outcome.value == (
+        "Correct"
+    )
+    rows = {ticket: (hints, way) for ticket, hints, way in room.debrief().rows}
+    assert rows[scene.incident.title][1].startswith("count the blocks of one epoch")
+
+
+def test_each_exercise_is_an_incident_under_its_title() -> None:
+    titles = {name: each.title for name, each in exercises().items() if each.lesson == "14"}
+    assert titles == {f"14.{each.name}": each.title for each in INCIDENTS}
