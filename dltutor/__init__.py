@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dltutor.observation import Timeline as Timeline
     from dltutor.observation import confine as confine
     from dltutor.observation import machine as machine
+    from dltutor.observation.throughput import how_many_workers as how_many_workers
 
 __version__ = "0.1.0"
 
@@ -40,6 +41,7 @@ _HOMES = {
     "confine": "dltutor.observation",
     "explain": "dltutor.diagnosis.messages",
     "hint": "dltutor.lessons.kit.checking",
+    "how_many_workers": "dltutor.observation.throughput",
     "machine": "dltutor.observation",
     "monitor": "dltutor.display.instruments",
     "observe": "dltutor.display.instruments",

@@ -13,6 +13,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from dltutor import __version__
+from dltutor.diagnosis.workers_command import add_workers
 from dltutor.failures import FACTS, NAMES, START_METHODS, Facts
 from dltutor.lab.command import add_lab
 
@@ -48,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dltutor {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     # Each adds a command, and sets the function of the chosen words that runs it as `run`.
-    for add in (_add_list, _add_show, _add_explain, add_lab):
+    for add in (_add_list, _add_show, _add_explain, add_workers, add_lab):
         add(commands)
     return parser
 

@@ -1,0 +1,282 @@
+"""how_many_workers(): a loader's throughput by number of workers, on this machine.
+
+A number is measured several times, in turns with the others, since other programs run meanwhile:
+what happens to one number then happens to all. What counts is the middle of its runs.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import Any, Final
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from dltutor.observation.counting import count_samples
+from dltutor.observation.observing import observe
+from dltutor.observation.texts import said, tidy
+from dltutor.observation.time_limits import DeadlinePassed, check_deadline
+from dltutor.observation.time_limits import deadline as time_limit
+from dltutor.system.this_machine import machine
+from dltutor.tables import Table
+
+RUNS: Final = 5
+_BATCHES: Final = 32  # of a run, at most
+_WORTH: Final = 0.10  # a smaller number may be slower by that part of the best, and is taken
+_FIRST_ROUND: Final = 0.4  # of the time, for the batches of the first round
+
+Loader = DataLoader[Any]
+
+
+class CannotMeasure(Exception):
+    """The loader did not run as it should; the message is a sentence that says how it ended."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What was measured with one number of workers.
+
+    Args:
+        workers: The number.
+        rates: Samples per second of each run, once every worker has delivered a batch.
+        starts: Seconds until then, of each run.
+    """
+
+    workers: int
+    rates: tuple[float, ...]
+    starts: tuple[float, ...]
+
+    @property
+    def rate(self) -> float:
+        """The median of its runs."""
+        return median(self.rates)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Between what the middle half of its runs lies; of one run, that one twice."""
+        if len(self.rates) == 1:
+            return self.rates[0], self.rates[0]
+        low, _, high = quantiles(self.rates, n=4, method="inclusive")
+        return low, high
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """What a loader delivers, by number of workers.
+
+    Args:
+        speeds: One for each number that was measured, the smallest first.
+        too_short: Numbers for which the epoch has too few batches.
+    """
+
+    speeds: tuple[Speed, ...]
+    too_short: tuple[int, ...] = ()
+
+    @property
+    def best(self) -> Speed:
+        """The one with the highest median."""
+        return max(self.speeds, key=lambda speed: speed.rate)
+
+    @property
+    def take(self) -> int:
+        """The smallest number of workers that the best does not clearly beat."""
+        enough = min(self.best.spread[0], (1 - _WORTH) * self.best.rate)
+        return next(speed.workers for speed in self.speeds if speed.rate >= enough)
+
+    @property
+    def why(self) -> str:
+        """The choice and its reason, as a sentence."""
+        best = self.best.workers
+        if self.take == best:
+            why = "no smaller number comes near it" if best else "no number of workers is faster"
+            return f"Take {best}: {why}."
+        return (
+            f"Take {self.take}: {best} is the fastest here, by less than {_WORTH:.0%} or less than "
+            "its runs differ."
+        )
+
+    def story(self) -> Table:
+        """The numbers, row by row."""
+        rows = []
+        for speed in self.speeds:
+            spread = " to ".join(map(_rounded, speed.spread))
+            mark = "take this" if speed.workers == self.take else ""
+            start = f"{median(speed.starts):.2f} s"
+            rows.append((f"{speed.workers}", _rounded(speed.rate), spread, start, mark))
+        runs = min(len(speed.rates) for speed in self.speeds)
+        header = ("workers", "samples/s", "middle half of runs", "start-up", "")
+        return Table(f"Throughput, the median of {runs} runs in turns", tuple(rows), header)
+
+    def __str__(self) -> str:
+        lines = [str(self.story()), self.why]
+        if self.too_short:
+            numbers = ", ".join(map(str, self.too_short))
+            lines.append(f"Not measured: {numbers}. An epoch has too few batches for them.")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"{self.story()._repr_html_()}<p>{self.why}</p>"
+
+
+def how_many_workers(
+    loader: Loader | Callable[[], Loader],
+    *,
+    counts: Sequence[int] | None = None,
+    runs: int = RUNS,
+    batches: int = _BATCHES,
+    deadline: float = 60,
+) -> Throughput:
+    """Measure a loader with different numbers of workers, and choose one.
+
+    The loader is made anew for each run, with everything it has but the number, and without
+    persistent workers. The clock starts when each worker has delivered a batch, so start-up is
+    told apart. Nothing is done with a batch: it is the most that the loader can deliver. A file
+    that a run has read comes from the kernel's cache in the next; shuffle a large set to see less
+    of that.
+
+    Args:
+        loader: A DataLoader, or a function that makes one; it is called before each run, so that
+            no run finds what another has cached.
+        counts: The numbers to try; default 0, 1, 2, 4 and so on, up to twice the cores.
+        runs: How often each is measured.
+        batches: How many batches of a run are timed, at most; in a slow loader fewer.
+        deadline: Seconds for all of it. What does not fit is left out, at least one run of each
+            number has to.
+
+    Returns:
+        The Throughput. Its `take` is the smallest number that the best does not clearly beat.
+
+    Raises:
+        TypeError: `loader` is something else.
+        ValueError: A number is out of range.
+        CannotMeasure: The loader failed, hung, or has too few batches.
+    """
+    check_deadline(deadline)
+    if not isinstance(loader, DataLoader) and (isinstance(loader, type) or not callable(loader)):
+        raise TypeError(
+            f"loader must be a DataLoader, or a function that makes one, got {loader!r:.60}"
+        )
+    if runs < 1 or batches < 1:
+        raise ValueError(f"runs and batches must be 1 or more, got {runs} and {batches}")
+    numbers = sorted(set(default_counts() if counts is None else counts))
+    if not numbers or numbers[0] < 0:
+        raise ValueError(f"counts must be numbers of workers, 0 or more, got {counts!r}")
+    until = time.monotonic() + deadline
+    slice_ = _FIRST_ROUND * deadline / len(numbers)
+    found: dict[int, list[tuple[float, float]]] = {number: [] for number in numbers}
+    took = 0.0
+    for turn in range(runs):
+        began = time.monotonic()
+        if turn and until - began < 1.2 * took:
+            break
+        # There and back, so that a machine that gets slower meanwhile is no number's fault.
+        for number in numbers if turn % 2 == 0 else numbers[::-1]:
+            try:
+                measured = _run(loader, number, batches, slice_, until - time.monotonic())
+            except DeadlinePassed:
+                if turn:
+                    break
+                raise CannotMeasure(
+                    f"with {number} workers it did not get through in time, {deadline:g} s for "
+                    "all: give it more, or see with observe(loader) where it hangs"
+                ) from None
+            if measured:
+                found[number].append(measured)
+        took = time.monotonic() - began
+    speeds = [Speed(number, *zip(*each, strict=True)) for number, each in found.items() if each]
+    if not speeds:
+        raise CannotMeasure("an epoch has fewer than two batches: there is nothing to measure")
+    return Throughput(tuple(speeds), tuple(number for number in numbers if not found[number]))
+
+
+def default_counts() -> list[int]:
+    """0, 1, 2, 4 and so on, up to twice the cores that this process may use."""
+    here = machine()
+    cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))
+    return [0, *(1 << power for power in range((2 * cores).bit_length()))]
+
+
+def with_workers(loader: Loader, workers: int) -> Loader:
+    """The same loader with another number of workers.
+
+    Args:
+        loader: The loader. A class of its own is not kept.
+        workers: The number.
+    """
+    names = ("collate_fn", "pin_memory", "worker_init_fn", "generator", "in_order")
+    options: dict[str, Any] = {name: getattr(loader, name) for name in names}
+    if workers:
+        options |= {"timeout": loader.timeout, "prefetch_factor": loader.prefetch_factor}
+        options["multiprocessing_context"] = loader.multiprocessing_context
+    if isinstance(loader.dataset, IterableDataset):
+        options |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
+    elif loader.batch_sampler is None:
+        options |= {"batch_size": None, "sampler": loader.sampler}
+    else:
+        options["batch_sampler"] = loader.batch_sampler
+    return DataLoader(loader.dataset, num_workers=workers, **options)
+
+
+def _run(
+    given: Loader | Callable[[], Loader], number: int, batches: int, slice_: float, left: float
+) -> tuple[float, float] | None:
+    # Samples per second, and seconds of start-up; None where the epoch was too short.
+    if left <= 0:
+        raise DeadlinePassed
+    until = time.monotonic() + left
+    each = max(1, number)
+
+    def timed(loader: Loader) -> tuple[float, float] | None:
+        began = time.perf_counter()
+        iterator = iter(loader)
+        for _ in range(each):
+            if next(iterator, None) is None:
+                return None
+        started = now = time.perf_counter()
+        samples = counted = 0
+        end = started
+        for came, batch in enumerate(iterator, start=1):
+            samples += count_samples(loader, batch)
+            if came % each == 0 or not number:  # whole rounds: each worker as often as the others
+                now = time.perf_counter()
+                counted, end = samples, now
+                if came >= batches or now - started > slice_:
+                    break
+        if not counted:
+            return None
+        return counted / max(end - started, 1e-9), started - began
+
+    try:
+        with time_limit(left):
+            loader = given if isinstance(given, DataLoader) else given()
+    except Exception as error:
+        raise CannotMeasure(
+            f"the function raised {tidy(said(type(error).__name__, str(error)))}"
+        ) from error
+    if not isinstance(loader, DataLoader):
+        raise CannotMeasure(f"the function must return a DataLoader, and returned {loader!r:.60}")
+    rest = until - time.monotonic()
+    if rest <= 0:
+        raise DeadlinePassed
+    with warnings.catch_warnings():  # more workers than cores is what is being tried
+        warnings.filterwarnings("ignore", "This DataLoader will create")
+        seen = observe(with_workers(loader, number), consume=timed, deadline=rest)
+    if seen.end == "hung":
+        raise DeadlinePassed
+    if seen.end != "finished":
+        error = f" ({tidy(said(*seen.chain[-1]))})" if seen.chain else ""
+        raise CannotMeasure(
+            f"with {number} workers it ended like this: {seen.story().title}{error}. "
+            "observe(loader) shows more"
+        )
+    measured: Any = seen.result
+    return measured  # type: ignore[no-any-return]
+
+
+def _rounded(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"

@@ -1,0 +1,299 @@
+"""how_many_workers(): what it measures, what it takes, and `dltutor workers` around it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from dltutor import how_many_workers
+from dltutor.__main__ import main
+from dltutor.observation.throughput import (
+    CannotMeasure,
+    Speed,
+    Throughput,
+    default_counts,
+    with_workers,
+)
+
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
+
+class Waits(Dataset[torch.Tensor]):
+    """Samples that wait 10 ms."""
+
+    def __init__(self, length: int = 400) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.01)
+        return torch.tensor(index)
+
+
+class Raises(Waits):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        raise KeyError("label")
+
+
+class Hangs(Waits):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(60)
+        raise AssertionError
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(64))
+
+
+def load(dataset: Any, **options: Any) -> DataLoader[Any]:
+    return DataLoader(dataset, 4, **options)
+
+
+FORKED: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": "fork"}
+
+
+def speeds(**medians: tuple[float, ...]) -> Throughput:
+    return Throughput(
+        tuple(Speed(int(name[1:]), rates, (0.1,) * len(rates)) for name, rates in medians.items())
+    )
+
+
+@pytest.mark.parametrize(
+    ("measured", "take"),
+    [
+        (speeds(w0=(100, 101, 99), w1=(99, 98, 100), w2=(200, 198, 202), w4=(400, 402, 399)), 4),
+        (speeds(w0=(900, 950, 980), w1=(100, 120, 110), w2=(200, 190, 210)), 0),
+        (speeds(w0=(100, 100, 100), w2=(190, 190, 190), w4=(200, 200, 200)), 2),  # within 10 %
+        (speeds(w0=(100, 100, 100), w2=(150, 150, 150), w4=(140, 200, 210)), 4),
+        (speeds(w0=(100, 100, 100), w2=(175, 175, 175), w4=(140, 200, 210)), 2),  # in its spread
+        (speeds(w0=(100,), w2=(150,)), 2),
+    ],
+)
+def test_the_smallest_is_taken_that_the_best_does_not_clearly_beat(
+    measured: Throughput, take: int
+) -> None:
+    assert measured.take == take
+    assert measured.why.startswith(f"Take {take}: ")
+    assert str(measured).count("take this") == 1
+
+
+def test_waits_add_up_to_as_many_times_the_throughput_as_there_are_workers() -> None:
+    found = how_many_workers(load(Waits(), **FORKED), counts=(0, 4), runs=3, batches=8)
+    none, four = found.speeds
+    assert four.rate > 2 * none.rate
+    assert found.take == 4
+    assert len(four.rates) == 3
+
+
+def test_rows_in_memory_want_no_workers() -> None:
+    rows = DataLoader(TensorDataset(torch.rand(4096, 8)), 64, **FORKED)
+    assert how_many_workers(rows, counts=(0, 2), runs=3).take == 0
+
+
+def test_each_run_has_a_loader_of_its_own_and_runs_take_turns() -> None:
+    made = []
+
+    def make() -> DataLoader[Any]:
+        made.append(time.monotonic())
+        return load(Waits(), **FORKED)
+
+    found = how_many_workers(make, counts=(0, 2), runs=2, batches=1)
+    assert len(made) == 4
+    assert [len(each.rates) for each in found.speeds] == [2, 2]
+
+
+def test_an_epoch_that_is_too_short_for_a_number_is_said() -> None:
+    found = how_many_workers(load(Waits(20), **FORKED), counts=(0, 2, 8), runs=1)
+    assert found.too_short == (8,)
+    assert "Not measured: 8." in str(found)
+    with pytest.raises(CannotMeasure, match="fewer than two batches"):
+        how_many_workers(load(Waits(4), **FORKED), counts=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "told"),
+    [(Raises(), "with 0 workers it ended like this: Raised: KeyError"), (Hangs(), "in time, 3 s")],
+)
+def test_a_loader_that_fails_is_told_in_a_sentence(dataset: Any, told: str) -> None:
+    with pytest.raises(CannotMeasure, match=told):
+        how_many_workers(load(dataset, **FORKED), counts=(0, 1), deadline=3)
+
+
+def test_with_little_time_there_are_fewer_runs() -> None:
+    found = how_many_workers(load(Waits(), **FORKED), counts=(0, 1), runs=99, deadline=4)
+    assert 1 <= len(found.speeds[0].rates) < 99
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"loader": Waits()},
+        {"loader": DataLoader},
+        {"counts": ()},
+        {"counts": (-1, 2)},
+        {"runs": 0},
+        {"deadline": 0},
+    ],
+)
+def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
+    arguments: dict[str, Any] = {"loader": load(Waits()), **wrong}
+    with pytest.raises((TypeError, ValueError)):
+        how_many_workers(arguments.pop("loader"), **arguments)
+
+
+def reverse(samples: list[Any]) -> list[Any]:
+    return samples[::-1]
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [
+        load(list(range(10)), num_workers=2, collate_fn=reverse, persistent_workers=True),
+        DataLoader(list(range(10)), sampler=[3, 1, 4], batch_size=None),
+        DataLoader(list(range(10)), batch_sampler=[[1, 2], [3]]),
+        DataLoader(Stream(), 7, drop_last=True),
+        DataLoader(Stream(), batch_size=None),
+        load(list(range(10)), timeout=5, num_workers=1, prefetch_factor=4, in_order=False),
+    ],
+)
+def test_the_loader_made_anew_delivers_the_same(loader: DataLoader[Any]) -> None:
+    again = with_workers(loader, 0)
+    assert list(map(str, again)) == list(map(str, with_workers(again, 0)))
+    assert list(map(str, again)) == list(map(str, with_workers(with_workers(loader, 1), 0)))
+    more = with_workers(loader, 3)
+    assert more.num_workers == 3 and not more.persistent_workers
+    assert more.prefetch_factor == (loader.prefetch_factor or 2)
+    assert (more.in_order, more.timeout) == (loader.in_order, loader.timeout)
+
+
+def test_it_tries_up_to_twice_the_cores() -> None:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    counts = default_counts()
+    assert counts[:2] == [0, 1] and counts == sorted(counts)
+    assert counts[-1] <= 2 * (cores or 1)
+
+
+# The command
+
+OWN = """
+import sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+from beside import LENGTH
+
+class Rows(Dataset):
+    def __len__(self):
+        return LENGTH
+    def __getitem__(self, index):
+        return torch.tensor(index)
+
+loader = DataLoader(Rows(), 64, multiprocessing_context=None)
+number = 3
+
+def make():
+    return loader
+
+def make_number():
+    return 3
+
+def needs(what):
+    return loader
+
+def broken():
+    raise KeyError("label")
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "beside.py").write_text("LENGTH = 2000\n")
+    (tmp_path / "own_job.py").write_text(OWN)
+    (tmp_path / "raises.py").write_text("raise KeyError('path')\n")
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit('no')\n")
+    (tmp_path / "trains.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if name in ("beside", "own_job", "raises", "leaves", "trains"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("target", ["own_job.py:loader", "own_job:make", "{}/own_job.py:make"])
+def test_the_command_says_what_to_take(
+    own: Path, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workers", target.format(own), "--deadline", "20"]) == 0
+    told = capsys.readouterr().out
+    assert "samples/s" in told and "start-up" in told
+    assert told.rstrip().splitlines()[-1].startswith("Take ")
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "told"),
+    [
+        ("train", 2, "such as train.py:loader, got 'train'"),
+        ("nothing.py:loader", 2, "there is no file 'nothing.py'"),
+        ("no.module:loader", 2, "there is no module 'no.module' here"),
+        ("own_job.py:loadr", 2, "has no 'loadr': it has loader"),
+        ("beside.py:loader", 2, "has no DataLoader in its globals"),
+        ("own_job.py:number", 2, "number must be a DataLoader or a function"),
+        ("raises.py:loader", 2, "importing raises.py raised KeyError: 'path'"),
+        ("leaves.py:loader", 2, "importing leaves.py raised SystemExit: no"),
+        ("own_job.py:make_number", 1, "must return a DataLoader, and returned 3"),
+        ("own_job.py:needs", 1, "missing 1 required positional argument"),
+        ("own_job.py:broken", 1, "raised KeyError: 'label'"),
+    ],
+)
+def test_bad_input_gets_one_sentence(
+    own: Path, target: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workers", target]) == code
+    said = capsys.readouterr()
+    assert told in said.err and said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_a_file_that_trains_when_it_is_imported_is_stopped(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workers", "trains.py:loader", "--deadline", "1"]) == 1
+    assert "must stand under `if __name__ == '__main__':`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--deadline", "0"], ["--deadline", "soon"]])
+def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["workers", "own_job.py:loader", *words])
+    assert "must be a positive number of seconds" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
+def test_spawned_workers_find_the_file(own: Path, nothing_left_behind: Callable[..., None]) -> None:
+    text = OWN.replace(
+        "multiprocessing_context=None", "num_workers=1, multiprocessing_context='spawn'"
+    )
+    (own / "spawned.py").write_text(text)
+    command = [
+        sys.executable,
+        "-c",
+        "import os; os.sched_setaffinity(0, {0})\nfrom dltutor.__main__ import command; command()",
+        "workers",
+        "spawned.py:loader",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=own)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Take 0" in done.stdout
