@@ -24,7 +24,8 @@ from dltutor.system.this_machine import machine
 from dltutor.tables import Table
 
 RUNS: Final = 5
-_BATCHES: Final = 32  # of a run, at most
+_BATCHES: Final = 32
+_ROUNDS: Final = 4  # of a run: batches from each worker, at least
 _WORTH: Final = 0.10  # a smaller number may be slower by that part of the best, and is taken
 _FIRST_ROUND: Final = 0.4  # of the time, for the batches of the first round
 
@@ -144,7 +145,8 @@ def how_many_workers(
             no run finds what another has cached.
         counts: The numbers to try; default 0, 1, 2, 4 and so on, up to twice the cores.
         runs: How often each is measured.
-        batches: How many batches of a run are timed, at most; in a slow loader fewer.
+        batches: How many batches of a run are timed, or 4 of each worker where that is more; in a
+            slow loader fewer.
         deadline: Seconds for all of it. What does not fit is left out, at least one run of each
             number has to.
 
@@ -245,7 +247,7 @@ def _run(
             if came % each == 0 or not number:  # whole rounds: each worker as often as the others
                 now = time.perf_counter()
                 counted, end = samples, now
-                if came >= batches or now - started > slice_:
+                if came >= max(batches, _ROUNDS * each) or now - started > slice_:
                     break
         if not counted:
             return None
@@ -269,9 +271,9 @@ def _run(
     if seen.end == "hung":
         raise DeadlinePassed
     if seen.end != "finished":
-        error = f" ({tidy(said(*seen.chain[-1]))})" if seen.chain else ""
+        words = f" ({tidy(said(*seen.chain[-1]))})" if seen.chain else ""
         raise CannotMeasure(
-            f"with {number} workers it ended like this: {seen.story().title}{error}. "
+            f"with {number} workers it ended like this: {seen.story().title}{words}. "
             "observe(loader) shows more"
         )
     measured: Any = seen.result

@@ -1,0 +1,216 @@
+"""What notebook 13 shows and uses: a photo, reviews, four jobs, curves with their spread."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, partial
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+import numpy as np
+import torch
+from matplotlib import rc_context
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor.display.figure import MemoryFigure
+from dltutor.display.style import MAIN, STYLE, WORKERS
+from dltutor.failures.kit.contract import load
+from dltutor.failures.material.sentences import Sentences, as_list
+from dltutor.observation import machine, observe
+from dltutor.observation.throughput import Throughput
+from dltutor.tables import Table
+
+_SAMPLES: Final = 64
+_STEP: Final = 0.02  # seconds that the training of job D takes for a batch
+_COUNTS: Final = (0, 2, 8)
+
+
+@cache
+def photo() -> bytes:
+    """A JPEG file, always the same."""
+    noise = np.random.default_rng(0).integers(0, 255, (150, 200, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).resize((480, 360)).save(file, "JPEG")
+    return file.getvalue()
+
+
+class Reviews(Dataset[tuple[torch.Tensor, int]]):
+    """Reviews as numbers of words, each with a label. No two are the same; one is empty.
+
+    Args:
+        length: How many.
+        seed: Other seeds give others.
+    """
+
+    def __init__(self, length: int = 90, seed: int = 0) -> None:
+        random = np.random.default_rng(seed)
+        self.reviews = [random.integers(0, 5000, size) for size in random.integers(4, 30, length)]
+        self.reviews[length // 3] = np.zeros(0, dtype=np.int64)
+        self.labels = random.integers(0, 2, length).tolist()
+        self.made: list[int] = []  # what main made, by number
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        words = torch.from_numpy(self.reviews[index].copy())
+        self.made.append(index)
+        return words, self.labels[index]
+
+
+@contextmanager
+def starts() -> Iterator[list[str]]:
+    """A list that gets the name of each process that is started in the block."""
+    started: list[str] = []
+    process: Any = BaseProcess
+    own = process.start
+
+    def start(self: Any) -> None:
+        own(self)
+        started.append(self.name)
+
+    process.start = start
+    try:
+        yield started
+    finally:
+        process.start = own
+
+
+def processes_started(run: Callable[[], object]) -> int:
+    """How many processes a function starts."""
+    with starts() as started:
+        run()
+    return len(started)
+
+
+class Curves(MemoryFigure):
+    """A figure that a notebook shows as an image."""
+
+    def __repr__(self) -> str:
+        return "<Figure: samples per second by number of workers>"
+
+
+def draw_curves(found: Mapping[str, Throughput]) -> Curves:
+    """Draw throughput against workers, the middle half of the runs as a bar at each point.
+
+    Args:
+        found: What to call each loader -> what was measured.
+    """
+    cores = machine().cores
+    with rc_context(STYLE):
+        figure = Curves(figsize=(7.2, 2.6))
+        panels = figure.subplots(1, len(found), squeeze=False)[0]
+        for axes, (name, each), color in zip(panels, found.items(), (MAIN, *WORKERS), strict=False):
+            numbers = [speed.workers for speed in each.speeds]
+            rates = np.array([speed.rate for speed in each.speeds])
+            low, high = np.array([speed.spread for speed in each.speeds]).T
+            axes.errorbar(
+                range(len(numbers)), rates, (rates - low, high - rates), color=color, capsize=4
+            )
+            axes.set_xticks(range(len(numbers)), [str(number) for number in numbers])
+            axes.set_ylim(bottom=0)
+            axes.set_title(name)
+            axes.set_xlabel("workers")
+        panels[0].set_ylabel("samples/s")
+        figure.suptitle(f"Throughput on {cores} core{'s' * (cores > 1)}", x=0.01, ha="left")
+    return figure
+
+
+def eight_against_none(found: Mapping[str, Throughput]) -> Table:
+    """What 8 workers deliver against none, in words.
+
+    Args:
+        found: As measured, with 0 and 8 workers among the numbers.
+    """
+    cores = machine().cores
+    times, rows = {}, []
+    for name, each in found.items():
+        rates = {speed.workers: speed.rate for speed in each.speeds}
+        times[name] = rates[8] / rates[0]
+        words = "many times as fast" if times[name] > 3 else "faster"
+        if times[name] < 1.6 * cores:
+            words = "slower" if times[name] < 0.8 else "no more than the cores allow"
+        rows.append((name, words))
+    waits, decodes, tensors = times.values()
+    promised(waits > 3 and decodes < 1.6 * cores and tensors < 0.8, times)
+    return Table("8 workers against none", tuple(rows))
+
+
+class _Waits(Dataset[torch.Tensor]):
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __len__(self) -> int:
+        return _SAMPLES
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(self.seconds)
+        return torch.tensor(index)
+
+
+class _Decodes(_Waits):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        image = Image.open(io.BytesIO(photo())).resize((64, 64))
+        return torch.from_numpy(np.array(image))
+
+
+def _epoch(loader: DataLoader[Any], step: float) -> float:
+    # Seconds of a second epoch, with the same workers.
+    began = 0.0
+    for _ in range(2):
+        began = time.perf_counter()
+        for _ in loader:
+            time.sleep(step)
+    return time.perf_counter() - began
+
+
+def _quickest(clock: Callable[[], float], dataset: Any) -> float:
+    # Seconds by a clock that a sample takes at least.
+    seconds = []
+    for index in range(20):
+        began = clock()
+        dataset[index]
+        seconds.append(clock() - began)
+    return min(seconds)
+
+
+def four_jobs() -> Table:
+    """Four jobs, each with what one sample takes, and what an epoch takes with 0, 2, 8 workers."""
+    reviews = {"batch_size": 128, "collate_fn": as_list}
+    jobs: dict[str, tuple[Any, dict[str, Any], float]] = {
+        "A": (Sentences(6 * 128), reviews, 0),
+        "B": (_Waits(0.003), {}, 0),
+        "C": (_Waits(0.001), {}, _STEP),
+        "D": (_Decodes(0), {}, 0),
+    }
+    rows, found = [], []
+    for job, (dataset, options, step) in jobs.items():
+        clocks = time.perf_counter, time.process_time
+        shown = [f"{1000 * _quickest(clock, dataset):.2f} ms" for clock in clocks]
+        seconds: list[Any] = []
+        for workers in _COUNTS:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "This DataLoader will create")
+                options["persistent_workers"] = workers > 0
+                loader = load(dataset, workers, "fork", **options)
+                loop = partial(_epoch, step=step)
+                seconds.append(observe(loader, consume=loop, deadline=60).result)
+        found.append(seconds)
+        shown += [f"{each:.2f} s" for each in seconds]
+        rows.append((job, *shown, f"{1000 * step:.0f} ms"))
+    a, b, c, _ = found
+    promised(a[2] > 2 * a[0] and b[2] < b[0] / 2 and c[2] > c[0] / 2, found)
+    header = ("job", "a sample", "of it CPU", *(f"{n} workers" for n in _COUNTS), "a training step")
+    return Table("Four jobs: one sample, then an epoch", tuple(rows), header)
+
+
+def promised(holds: bool, found: object) -> None:
+    """Stop the course's own tests where a text of the notebook says more than was found."""
+    if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
+        raise AssertionError(found)
