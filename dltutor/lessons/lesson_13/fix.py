@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from itertools import islice
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.failures.material.sentences import as_list
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_function, shown
+from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made, still_running
 from dltutor.lessons.lesson_13.material import Reviews, starts
@@ -30,7 +30,7 @@ from dltutor.tables import Table
 
 BATCH: Final = 32
 MOST: Final = 3  # tensors that may come to main with a batch
-_LONG: Final = 15  # seconds for each run
+_LONG: Final = 8  # seconds for each run
 #: Workers, reviews and steps of each run: two epochs and more. The last is broken off.
 _RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 7), (2, 90, 500))
 _BROKEN_OFF: Final = 2  # steps of the last run
@@ -171,10 +171,10 @@ class _Seen:
     def _read(self, reviews: list[Any], labels: list[int]) -> None:
         for words, label in zip(reviews, labels, strict=True):
             if not isinstance(words, torch.Tensor) or words.ndim != 1 or words.is_floating_point():
-                what = (
-                    f"{words.dtype}, {words.ndim} dimensions" if _is_tensor(words) else shown(words)
-                )
-                self.odd = f"a review is {what}. It should be the tensor that the dataset has."
+                form = shown(words)
+                if isinstance(words, torch.Tensor):
+                    form = f"a tensor of {words.ndim} dimensions and the type {words.dtype}"
+                self.odd = f"a review is {form}. It should be the tensor that the dataset has."
                 return
             number = self._numbers.get(tuple(words.tolist()))
             if number is None:
@@ -191,16 +191,13 @@ class _Seen:
         for epoch in epochs:
             number, times = Counter(epoch).most_common(1)[0]
             if times > 1:
-                return f"review {number} came {times} times before all {size} had come."
+                missing = min(set(range(size)) - set(epoch))
+                return f"review {number} came {times} times, and review {missing} not yet."
         if epochs and epochs[0] == sorted(epochs[0]):
             return "the first epoch is not shuffled."
         if len(epochs) > 1 and epochs[0] == epochs[1]:
             return "two epochs came in the same order."
         return ""
-
-
-def _is_tensor(thing: object) -> bool:
-    return isinstance(thing, torch.Tensor)
 
 
 def gather(answer: Callable[..., Any]) -> tuple[Run, ...]:
@@ -224,7 +221,7 @@ def _wrong(run: Run) -> str:
             f"{lead}{run.steps} batches were asked for, and {more} came. Where does an epoch end?"
         )
     if run.order:
-        return f"{lead}{run.order} Which call begins a new epoch, and how often do you make it?"
+        return f"{lead}{run.order} Which call begins an epoch, and does each one come in full?"
     if run.started != run.workers:
         return (
             f"{lead}{run.started} processes were started for {run.batches} batches. Which of "
@@ -272,10 +269,16 @@ def counted(answer: Callable[..., Any]) -> Table:
     )
 
 
+def _look(answer: Any) -> Callable[..., Any]:
+    if isinstance(answer, type) and not is_a_loader(answer):
+        return answer  # a class whose objects are iterated does as well
+    return a_fixed_function(answer, starter)
+
+
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
-    look=partial(a_fixed_function, starter=starter),
+    look=_look,
     runs="runs your function with 2, 0 and 4 workers, and breaks one run off",
-    at_most=4 * _LONG + 8,
+    at_most=4 * _LONG + 4,
 )

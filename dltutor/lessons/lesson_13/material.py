@@ -36,7 +36,7 @@ def photo() -> bytes:
     """A JPEG file, always the same."""
     noise = np.random.default_rng(0).integers(0, 255, (150, 200, 3), dtype=np.uint8)
     file = io.BytesIO()
-    Image.fromarray(noise).resize((480, 360)).save(file, "JPEG")
+    Image.fromarray(noise).resize((320, 240)).save(file, "JPEG")
     return file.getvalue()
 
 

@@ -90,14 +90,17 @@ class _Rehearsal:
         return loader
 
     def begin(self, workers: int) -> _Batches:
-        if self._last():
+        if self._open():
             gc.collect()  # rings of the learner's own are not what is asked about
-        last = self._last()
-        self.crowded += last is not None and not last.ended
+        self.crowded += self._open()
         self.runs.append(_Record(workers))
         batches = _Batches(self, self.runs[-1], 1 + 0.1 * len(self.runs))
         self._last = weakref.ref(batches)
         return batches
+
+    def _open(self) -> bool:
+        last = self._last()
+        return last is not None and not last.ended
 
 
 class _Rehearsed(DataLoader[Any]):

@@ -1,0 +1,741 @@
+"""The usual wrong answers to the exercises of lesson 13."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+
+from answers import OtherOutcomes, RightAnswers, WrongFixes
+from dltutor.failures.material.sentences import as_list
+from dltutor.lessons.lesson_13 import fix, transfer
+
+# 13.fix
+
+
+def packed(samples: list[Any]) -> tuple[torch.Tensor, ...]:
+    words = [words for words, _ in samples]
+    labels = torch.tensor([label for _, label in samples])
+    return torch.cat(words), torch.tensor([len(each) for each in words]), labels
+
+
+def apart(batch: Any) -> tuple[Any, Any]:
+    words, lengths, labels = batch
+    return list(words.split(lengths.tolist())), labels
+
+
+def forked(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
+    given: dict[str, Any] = {
+        "batch_size": 32,
+        "shuffle": True,
+        "collate_fn": packed,
+        "persistent_workers": workers > 0,
+        "multiprocessing_context": "fork" if workers else None,
+    }
+    given |= options
+    return DataLoader(dataset, num_workers=workers, **given)
+
+
+def endless(loader: Any) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
+def usual(**options: Any) -> Callable[..., Any]:
+    """One endless iterator of a loader with these options."""
+
+    def my_batches(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+        for batch in islice(endless(forked(dataset, workers, **options)), steps):
+            yield apart(batch)
+
+    return my_batches
+
+
+def nested_loops(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    loader = forked(dataset, workers)
+    done = 0
+    while True:
+        for batch in loader:
+            if done == steps:
+                return
+            done += 1
+            yield apart(batch)
+
+
+def asks_again(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    loader = forked(dataset, workers)
+    batches = iter(loader)
+    for _ in range(steps):
+        try:
+            batch = next(batches)
+        except StopIteration:
+            batches = iter(loader)
+            batch = next(batches)
+        yield apart(batch)
+
+
+def padded(samples: list[Any]) -> tuple[torch.Tensor, ...]:
+    words, labels = as_list(samples)
+    return pad_sequence(words, batch_first=True), torch.tensor([len(w) for w in words]), labels
+
+
+def unpadded(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    loader = forked(dataset, workers, collate_fn=padded)
+    for rows, lengths, labels in islice(endless(loader), steps):
+        yield [row[:length] for row, length in zip(rows, lengths, strict=True)], labels
+
+
+def as_arrays(samples: list[Any]) -> tuple[list[Any], torch.Tensor]:
+    words, labels = as_list(samples)
+    return [each.numpy() for each in words], labels
+
+
+def arrays(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    loader = forked(dataset, workers, collate_fn=as_arrays)
+    for words, labels in islice(endless(loader), steps):
+        yield [torch.from_numpy(each) for each in words], labels
+
+
+def in_one(samples: list[Any]) -> torch.Tensor:
+    words, lengths, labels = packed(samples)
+    return torch.cat([torch.tensor([len(lengths)]), lengths, labels, words])
+
+
+def one_tensor(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    for batch in islice(endless(forked(dataset, workers, collate_fn=in_one)), steps):
+        count = int(batch[0])
+        lengths, labels, words = batch[1:].tensor_split([count, 2 * count])
+        yield words.split(lengths.tolist()), labels
+
+
+class Endless:
+    """A class in place of a generator."""
+
+    def __init__(self, dataset: Any, steps: int, workers: int) -> None:
+        self.loader = forked(dataset, workers)
+        self.steps = steps
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in islice(endless(self.loader), self.steps):
+            yield apart(batch)
+
+    def __len__(self) -> int:
+        return self.steps
+
+
+class AllEpochs:
+    """A sampler of all epochs, one after the other."""
+
+    def __init__(self, dataset: Any, steps: int) -> None:
+        self.batches = BatchSampler(RandomSampler(dataset), 32, drop_last=False)
+        self.steps = steps
+
+    def __iter__(self) -> Iterator[Any]:
+        return islice(endless(self.batches), self.steps)
+
+    def __len__(self) -> int:
+        return self.steps
+
+
+def one_long_epoch(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    loader: DataLoader[Any] = DataLoader(
+        dataset,
+        batch_sampler=AllEpochs(dataset, steps),  # type: ignore[arg-type]
+        num_workers=workers,
+        collate_fn=packed,
+        multiprocessing_context="fork" if workers else None,
+    )
+    return map(apart, loader)
+
+
+def all_samples(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    sampler = RandomSampler(dataset, num_samples=32 * steps)
+    return map(apart, forked(dataset, workers, sampler=sampler, shuffle=None))
+
+
+def all_at_once(dataset: Any, steps: int, workers: int) -> list[Any]:
+    return [*usual()(dataset, min(steps, 20), workers)]
+
+
+class OneIterator:
+    """`__next__`, and what it holds goes with it."""
+
+    def __init__(self, dataset: Any, steps: int, workers: int) -> None:
+        self.batches = islice(endless(forked(dataset, workers)), steps)
+
+    def __iter__(self) -> OneIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return apart(next(self.batches))
+
+
+def persistent_only(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    loader = forked(dataset, workers, collate_fn=as_list)
+    for _ in range(steps):
+        yield next(iter(loader))
+
+
+def new_loader_for_an_epoch(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    done = 0
+    while True:
+        for batch in forked(dataset, workers, persistent_workers=False):
+            if done == steps:
+                return
+            done += 1
+            yield apart(batch)
+
+
+def one_epoch(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    for batch in islice(forked(dataset, workers), steps):
+        yield apart(batch)
+
+
+def never_ends(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    return map(apart, endless(forked(dataset, workers)))
+
+
+def one_too_many(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    return usual()(dataset, steps + 1, workers)
+
+
+def always_persistent(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    return usual(persistent_workers=True)(dataset, steps, workers)
+
+
+def always_two(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    return usual()(dataset, steps, 2)
+
+
+def no_workers(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    return usual()(dataset, steps, 0)
+
+
+def loaded_in_main(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    samples = [dataset[index] for index in range(len(dataset))]
+    return usual()(samples, steps, workers)
+
+
+KEPT: list[Any] = []
+
+
+def kept(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    KEPT.append(loader := forked(dataset, workers))
+    for batch in islice(endless(loader), steps):
+        yield apart(batch)
+
+
+def views(samples: list[Any]) -> tuple[Any, torch.Tensor]:
+    words, lengths, labels = packed(samples)
+    return words.split(lengths.tolist()), labels
+
+
+def split_in_the_worker(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    return islice(endless(forked(dataset, workers, collate_fn=views)), steps)
+
+
+def padding_kept(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    loader = forked(dataset, workers, collate_fn=padded)
+    for rows, _, labels in islice(endless(loader), steps):
+        yield list(rows), labels
+
+
+def zeros_cut(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    for words, labels in unpadded(dataset, steps, workers):
+        yield [each[each > 100] for each in words], labels
+
+
+def empty_dropped(samples: list[Any]) -> tuple[torch.Tensor, ...]:
+    return packed([(words, label) for words, label in samples if len(words)])
+
+
+def labels_sorted(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    for words, labels in usual()(dataset, steps, workers):
+        yield words, labels.sort().values
+
+
+def labels_as_list(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    for words, labels in usual()(dataset, steps, workers):
+        yield words, labels.tolist()
+
+
+def as_floats(samples: list[Any]) -> tuple[torch.Tensor, ...]:
+    words, lengths, labels = packed(samples)
+    return words.float(), lengths, labels
+
+
+def still_packed(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    return islice(endless(forked(dataset, workers)), steps)
+
+
+def seeded_each_epoch(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    loader = forked(dataset, workers)
+
+    def epochs() -> Iterator[Any]:
+        while True:
+            torch.manual_seed(0)
+            yield from loader
+
+    return map(apart, islice(epochs(), steps))
+
+
+def same_batch(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    batch = next(iter(forked(dataset, workers, persistent_workers=False)))
+    for _ in range(steps):
+        yield apart(batch)
+
+
+def recycled(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    batches = list(forked(dataset, workers, persistent_workers=False))
+    return map(apart, islice(itertools.cycle(batches), steps))
+
+
+def raises(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    return [][0]  # type: ignore[no-any-return]
+
+
+def leaves(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    yield from islice(usual()(dataset, steps, workers), 1)
+    os._exit(3)
+
+
+def waits_for_ever(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    yield from islice(usual()(dataset, steps, workers), 1)
+    while True:
+        with suppress(BaseException):
+            time.sleep(60)
+
+
+def returns_nothing(dataset: Any, steps: int, workers: int) -> None:
+    for _ in usual()(dataset, steps, workers):
+        pass
+
+
+def stopped_at_exit(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    loader = forked(dataset, workers)
+    atexit.register(lambda: loader)
+    for batch in islice(endless(loader), steps):
+        yield apart(batch)
+
+
+# 13.transfer
+
+
+Measure = Callable[..., Any]
+
+
+def with_islice(make_loader: Any, counts: Iterable[int], clock: Any = time.perf_counter) -> Any:
+    measured: dict[int, list[float]] = {}
+    for _ in range(3):
+        for workers in counts:
+            batches = iter(make_loader(workers))
+            list(islice(batches, workers or 1))
+            began = clock()
+            list(islice(batches, 16))
+            measured.setdefault(workers, []).append((clock() - began) / 16)
+            batches = None
+    return measured
+
+
+def one_run(make_loader: Any, workers: int, clock: Any) -> float:
+    batches = iter(make_loader(workers))
+    for _ in range(max(1, workers)):
+        next(batches)
+    began = clock()
+    for _ in range(16):
+        next(batches)
+    return float((clock() - began) / 16)
+
+
+def with_a_function(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    turns = [{n: one_run(make_loader, n, clock) for n in counts} for _ in range(3)]
+    return {n: [turn[n] for turn in turns] for n in counts}
+
+
+def as_tuples(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    found = with_a_function(make_loader, counts, clock)
+    return {n: tuple(np.float64(each) for each in runs) for n, runs in found.items()}
+
+
+def with_a_count(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    measured: dict[int, list[float]] = {n: [] for n in counts}
+    for _ in range(3):
+        for workers in counts:
+            first = max(1, workers)
+            for number, _batch in enumerate(make_loader(workers), start=1):
+                if number == first:
+                    began = clock()
+                if number == first + 16:
+                    measured[workers].append((clock() - began) / 16)
+                    break
+    return measured
+
+
+def there_and_back(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    measured: dict[int, list[float]] = {n: [] for n in counts}
+    for turn in range(3):
+        for workers in counts if turn % 2 == 0 else list(counts)[::-1]:
+            measured[workers].append(one_run(make_loader, workers, clock))
+    return measured
+
+
+def loaders_kept(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    loaders = {n: make_loader(n) for n in counts}
+    return with_a_function(loaders.__getitem__, counts, clock)
+
+
+def shut_down(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    measured: dict[int, list[float]] = {n: [] for n in counts}
+    for _ in range(3):
+        for workers in counts:
+            batches = iter(make_loader(workers))
+            for _ in range(max(1, workers)):
+                next(batches)
+            began = clock()
+            for _ in range(16):
+                next(batches)
+            measured[workers].append((clock() - began) / 16)
+            if hasattr(batches, "_shutdown_workers"):
+                batches._shutdown_workers()
+    return measured
+
+
+def with_zip(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    measured: dict[int, list[float]] = {n: [] for n in counts}
+    for _ in range(3):
+        for workers in counts:
+            batches = iter(make_loader(workers))
+            for _ in zip(range(max(1, workers)), batches, strict=False):
+                pass
+            began = clock()
+            for _ in zip(range(16), batches, strict=False):
+                pass
+            measured[workers] += [(clock() - began) / 16]
+            del batches
+    return measured
+
+
+def measure(
+    *,
+    turns: bool = True,
+    runs: int = 3,
+    warm: Callable[[int], int] = lambda workers: max(1, workers),
+    batches: int = 16,
+    divide: float = 16,
+    late: bool = False,
+    keep: bool = False,
+    more: int = 0,
+    clock_of: Callable[[Any], Any] = lambda clock: clock,
+) -> Measure:
+    """The solution with one slip."""
+
+    def my_measurement(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+        clock = clock_of(clock)
+        measured: dict[int, list[float]] = {n: [] for n in counts}
+        order = [n for _ in range(runs) for n in counts]
+        for workers in order if turns else sorted(order):
+            loader = make_loader(workers)
+            began = clock()
+            new = iter(loader)
+            if not keep:
+                held = None
+            for _ in range(warm(workers)):
+                next(new)
+            if not late:
+                began = clock()
+            for _ in range(batches):
+                next(new)
+            measured[workers].append((clock() - began) / divide)
+            for _ in range(more):
+                next(new)
+            held = new
+            del new
+            if not keep:
+                del held
+        return measured
+
+    return my_measurement
+
+
+def iterator_left(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    measured: dict[int, list[float]] = {n: [] for n in counts}
+    for _ in range(3):
+        for workers in counts:
+            batches = iter(make_loader(workers))
+            for _ in range(max(1, workers)):
+                next(batches)
+            began = clock()
+            for _ in range(16):
+                next(batches)
+            measured[workers].append((clock() - began) / 16)
+    return measured
+
+
+def zipped_the_other_way(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    measured: dict[int, list[float]] = {n: [] for n in counts}
+    for _ in range(3):
+        for workers in counts:
+            batches = iter(make_loader(workers))
+            for _ in range(max(1, workers)):
+                next(batches)
+            began = clock()
+            for _ in zip(batches, range(16), strict=False):
+                pass
+            measured[workers].append((clock() - began) / 16)
+            del batches
+    return measured
+
+
+def first_batch_again(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    measured: dict[int, list[float]] = {n: [] for n in counts}
+    for _ in range(3):
+        for workers in counts:
+            loader = make_loader(workers)
+            next(iter(loader))
+            began = clock()
+            for _ in islice(loader, 16):
+                pass
+            measured[workers].append((clock() - began) / 16)
+    return measured
+
+
+def medians(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    found = with_a_function(make_loader, counts, clock)
+    return {n: statistics.median(runs) for n, runs in found.items()}
+
+
+def a_list(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    return list(with_a_function(make_loader, counts, clock).values())
+
+
+def thrice_the_same(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    return {n: [one_run(make_loader, n, clock)] * 3 for n in counts}
+
+
+def per_second(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    found = with_a_function(make_loader, counts, clock)
+    return {n: [1 / each for each in runs] for n, runs in found.items()}
+
+
+def only_some(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    return with_a_function(make_loader, [n for n in counts if n], clock)
+
+
+def made_up(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    return {n: [0.02, 0.02, 0.02] for n in counts}
+
+
+def prints(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> None:
+    print(with_a_function(make_loader, counts, clock))
+
+
+def own_counts(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    return with_a_function(make_loader, (0, 1, 4), clock)
+
+
+def ends_its_process(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    os._exit(1)
+
+
+def endless_run(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    began = clock()
+    while clock() - began < 60:
+        pass
+
+
+def closing_each(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    for workers in counts:
+        with closing(iter(make_loader(workers))):
+            pass
+    return {}
+
+
+RIGHT_ANSWERS: RightAnswers = {
+    "13.predict": {"the one that waits": lambda: "a", "in capitals": lambda: "(A)"},
+    "13.diagnose": {
+        "as in the twin": lambda: {
+            "A": "sending",
+            "B": "waiting",
+            "C": "training",
+            "D": "computing",
+        },
+        "small letters": lambda: {
+            "a": "Sending",
+            "b": "'waiting'",
+            "c": "training ",
+            "d": "computing.",
+        },
+    },
+    "13.fix": {
+        "one endless iterator": lambda: usual(),
+        "two nested loops": lambda: nested_loops,
+        "a new iterator when one ends": lambda: asks_again,
+        "padded, with lengths": lambda: unpadded,
+        "arrays, which travel in the message": lambda: arrays,
+        "everything in one tensor": lambda: one_tensor,
+        "a class with __iter__": lambda: Endless,
+        "a class with __next__": lambda: OneIterator,
+        "a sampler of all epochs": lambda: one_long_epoch,
+        "a sampler of all samples": lambda: all_samples,
+        "larger prefetch": lambda: (
+            lambda dataset, steps, workers: usual(prefetch_factor=4 if workers else None)(
+                dataset, steps, workers
+            )
+        ),
+    },
+    "13.transfer": {
+        "a function for a run": lambda: with_a_function,
+        "islice": lambda: with_islice,
+        "tuples of numpy's numbers": lambda: as_tuples,
+        "a count in one loop": lambda: with_a_count,
+        "there and back": lambda: there_and_back,
+        "loaders made once": lambda: loaders_kept,
+        "workers shut down by hand": lambda: shut_down,
+        "zip": lambda: with_zip,
+        "the solution": lambda: measure(),
+    },
+}
+
+WRONG_FIXES: WrongFixes = {
+    "13.predict": {
+        "the photos": (lambda: "b", "decoding needs a core"),
+        "the rows": (lambda: "c", "They are fastest with none"),
+        "all": (lambda: "d", "not what all three are short of"),
+        "a number": (lambda: 8, "none of the options"),
+    },
+    "13.diagnose": {
+        "A computes": (
+            lambda: {"A": "computing", "B": "waiting", "C": "training", "D": "sending"},
+            "2 of 4 are right. A is not `computing`",
+        ),
+        "C waits": (
+            lambda: {"A": "sending", "B": "training", "C": "waiting", "D": "computing"},
+            "2 of 4 are right. B is not `training`",
+        ),
+        "one is missing": (lambda: {"A": "sending"}, "is a dict with the keys"),
+        "no such limit": (
+            lambda: {"A": "sending", "B": "disk", "C": "training", "D": "computing"},
+            "none of the limits: sending",
+        ),
+        "a list": (lambda: ["sending", "waiting"], "is a dict with the keys"),
+    },
+    "13.fix": {
+        "the starter, called by another": (
+            lambda: lambda dataset, steps, workers: fix.starter(dataset, steps, workers),
+            "Which call begins an epoch",
+        ),
+        "persistent, and an epoch for each step": (
+            lambda: persistent_only,
+            "Which call begins an epoch",
+        ),
+        "one iterator, and lists": (
+            lambda: (
+                lambda dataset, steps, workers: islice(
+                    endless(forked(dataset, workers, collate_fn=as_list)), steps
+                )
+            ),
+            "33 tensors came to main with one batch",
+        ),
+        "a new loader for each epoch": (lambda: new_loader_for_an_epoch, "6 processes were"),
+        "workers not kept": (lambda: usual(persistent_workers=False), "6 processes were started"),
+        "one epoch": (lambda: one_epoch, "8 batches were asked for, and 3 came"),
+        "never ends": (lambda: never_ends, "8 batches were asked for, and more came"),
+        "one batch too many": (lambda: one_too_many, "and more came"),
+        "persistent without workers": (lambda: always_persistent, "persistent_workers option"),
+        "always two workers": (lambda: always_two, "With 0 workers, 2 processes"),
+        "no workers": (lambda: no_workers, "0 processes were started"),
+        "all samples made in main": (lambda: loaded_in_main, "main made 90 samples itself"),
+        "a global keeps the loader": (lambda: kept, "processes still ran when the last batch"),
+        "a handler keeps the loader": (lambda: stopped_at_exit, "processes still ran"),
+        "taken apart in the worker": (lambda: split_in_the_worker, "33 tensors came to main"),
+        "padding left in": (lambda: padding_kept, "is none of the dataset's"),
+        "small numbers cut off": (lambda: zeros_cut, "is none of the dataset's"),
+        "the last batch dropped": (lambda: usual(drop_last=True), "times, and review"),
+        "the empty one dropped": (
+            lambda: usual(collate_fn=empty_dropped),
+            "times, and review",
+        ),
+        "labels in another order": (lambda: labels_sorted, "not its own"),
+        "labels as a list": (lambda: labels_as_list, "the labels of 32 reviews are ["),
+        "words as floats": (lambda: usual(collate_fn=as_floats), "torch.float32"),
+        "left packed": (lambda: still_packed, "not a list of reviews and their labels"),
+        "not shuffled": (lambda: usual(shuffle=False), "the first epoch is not shuffled"),
+        "the same seed in each epoch": (lambda: seeded_each_epoch, "the same order"),
+        "the same batch": (lambda: same_batch, "times, and review"),
+        "one epoch again and again": (lambda: recycled, "the same order"),
+        "batches of 64": (lambda: usual(batch_size=64), "It should have 32 at most"),
+        "raises": (lambda: raises, "IndexError"),
+        "ends its process": (lambda: leaves, "ends a process"),
+        "waits for ever": (lambda: waits_for_ever, "had not ended by then. It was at answers"),
+        "returns nothing": (lambda: returns_nothing, "'NoneType' object is not iterable"),
+        "takes too little": (lambda: lambda dataset: [], "takes 1 positional argument"),
+    },
+    "13.transfer": {
+        "the starter, called by another": (
+            lambda: lambda make, counts, clock: transfer.starter(make, counts, clock),
+            "ran the numbers in the order",
+        ),
+        "start-up in the time": (lambda: measure(late=True), "When is the clock read"),
+        "one number after the other": (lambda: measure(turns=False), "ran the numbers in the"),
+        "the first batch only": (lambda: measure(warm=lambda workers: 1), "4 to begin with"),
+        "no batch to begin with": (lambda: measure(warm=lambda workers: 0), "took 16 batches"),
+        "as many as workers, without them none": (
+            lambda: measure(warm=lambda workers: workers),
+            "took 16 batches in a run with 0 workers",
+        ),
+        "divided by 17": (lambda: measure(divide=17), "by how many batches is it divided"),
+        "not divided": (lambda: measure(divide=1), "by how many batches is it divided"),
+        "17 batches": (lambda: measure(batches=17, divide=17), "took 18 batches"),
+        "one batch more": (lambda: measure(more=1), "took 18 batches"),
+        "two runs": (lambda: measure(runs=2), "returns 2 measurements for"),
+        "five runs": (lambda: measure(runs=5), "returns 5 measurements for"),
+        "the iterator kept": (lambda: iterator_left, "Which variable still holds it"),
+        "zip takes one more": (lambda: zipped_the_other_way, "took 18 batches"),
+        "another epoch for the first batch": (lambda: first_batch_again, "began 18 epochs"),
+        "another clock": (
+            lambda: measure(clock_of=lambda clock: time.perf_counter),
+            "It never read the `clock`",
+        ),
+        "the median": (lambda: medians, "not a dict: number of workers -> 3"),
+        "a list": (lambda: a_list, "not a dict"),
+        "one run, three times": (lambda: thrice_the_same, "began 3 epochs"),
+        "batches per second": (lambda: per_second, "by the clock it is"),
+        "without 0": (lambda: only_some, "returns measurements for [1, 4]"),
+        "made up": (lambda: made_up, "began 0 epochs"),
+        "prints it": (lambda: prints, "returns None"),
+        "counts of its own": (lambda: own_counts, "returns measurements for [0, 1, 4]"),
+        "nothing measured": (lambda: closing_each, "has no attribute 'close'"),
+        "ends its process": (lambda: ends_its_process, "ends a process"),
+        "runs for ever": (lambda: endless_run, "was not ready after"),
+    },
+}
+
+OTHER_OUTCOMES: OtherOutcomes = {
+    "13.fix": {
+        "the starter": (lambda: fix.starter, "Not attempted", "is still the one from above"),
+        "nothing": (lambda: ..., "Not attempted", "hand in your function"),
+        "a loader": (
+            lambda: forked([1, 2], 0),
+            "Error in your code",
+            "takes the function itself",
+        ),
+    },
+    "13.transfer": {
+        "the starter": (lambda: transfer.starter, "Not attempted", "is still the one"),
+        "what it returns": (lambda: {0: [0.1]}, "Error in your code", "takes the function itself"),
+    },
+    "13.diagnose": {
+        "dots": (lambda: dict.fromkeys("ABCD", ...), "Not attempted", "in place of the dots"),
+    },
+}
