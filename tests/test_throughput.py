@@ -115,7 +115,7 @@ def test_each_run_has_a_loader_of_its_own_and_runs_take_turns() -> None:
 
 
 def test_an_epoch_that_is_too_short_for_a_number_is_said() -> None:
-    found = how_many_workers(load(Waits(20), **FORKED), counts=(0, 2, 8), runs=1)
+    found = how_many_workers(load(Waits(40), **FORKED), counts=(0, 2, 8), runs=1)
     assert found.too_short == (8,)
     assert "Not measured: 8." in str(found)
     with pytest.raises(CannotMeasure, match="fewer than two batches"):

@@ -42,8 +42,8 @@ class Speed:
 
     Args:
         workers: The number.
-        rates: Samples per second of each run, once every worker has delivered a batch.
-        starts: Seconds until then, of each run.
+        rates: Samples per second of each run, once every worker has delivered.
+        starts: Seconds until each has delivered a batch, of each run.
     """
 
     workers: int
@@ -135,8 +135,8 @@ def how_many_workers(
     """Measure a loader with different numbers of workers, and choose one.
 
     The loader is made anew for each run, with everything it has but the number, and without
-    persistent workers. The clock starts when each worker has delivered a batch, so start-up is
-    told apart. Nothing is done with a batch: it is the most that the loader can deliver. A file
+    persistent workers. The clock starts when each worker has delivered, so start-up is told
+    apart. Nothing is done with a batch: it is the most that the loader can deliver. A file
     that a run has read comes from the kernel's cache in the next; shuffle a large set to see less
     of that.
 
@@ -236,22 +236,26 @@ def _run(
     def timed(loader: Loader) -> tuple[float, float] | None:
         began = time.perf_counter()
         iterator = iter(loader)
-        for _ in range(each):
+        # One batch of each worker, and one more: where main was late, while they all started, some
+        # have worked ahead, and would seem faster than they are.
+        started = began
+        for taken in range(2 * each if number else 1):
             if next(iterator, None) is None:
                 return None
-        started = now = time.perf_counter()
+            if taken < each:
+                started = time.perf_counter()
         samples = counted = 0
-        end = started
+        end = warm = time.perf_counter()
         for came, batch in enumerate(iterator, start=1):
             samples += count_samples(loader, batch)
             if came % each == 0 or not number:  # whole rounds: each worker as often as the others
                 now = time.perf_counter()
                 counted, end = samples, now
-                if came >= max(batches, _ROUNDS * each) or now - started > slice_:
+                if came >= max(batches, _ROUNDS * each) or now - warm > slice_:
                     break
         if not counted:
             return None
-        return counted / max(end - started, 1e-9), started - began
+        return counted / max(end - warm, 1e-9), started - began
 
     try:
         with time_limit(left):
