@@ -20,7 +20,7 @@ SYMPTOMS = {
     "text": "752 came once too often",
     "table": "another customer's",
     "video": "SIGSEGV",
-    "validation": "started 16 processes",
+    "validation": "started 64 processes",
     "ranks": "[10, 10, 10] and [9, 9, 9] batches",
 }
 

@@ -212,6 +212,7 @@ def judge_run(found: tuple[Ran, ...]) -> str:
             not_yet(f"{where(ran.workers)}, {problem}")
         if ran.started < ran.workers:
             not_yet(f"{where(ran.workers)}, {ran.started or 'no'} processes were started.")
+    assert len(found) == len(_WORKERS), "one that is not right has been rejected"
     return (
         f"With 0, 2 and 4 workers, all photos came in each of {_EPOCHS} epochs, cut out anew, and "
         "brightness followed the ramp."

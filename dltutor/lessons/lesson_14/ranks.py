@@ -209,6 +209,7 @@ def judge_run(job: Job) -> str:
             f"`batches` is right for each rank. But `train.py` on two ranks {job.end}; it said: "
             f"`{job.said}`. What does the script do besides?"
         )
+    assert len(job.found) == 2 * len(_RANKS), "one that is not right has been rejected"
     return (
         f"Over 1, 2 and 3 ranks each recording came, in other orders in each of {_EPOCHS} epochs "
         "and in as many batches on each rank; and torchrun ends the job on two."

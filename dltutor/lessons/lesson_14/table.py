@@ -195,6 +195,7 @@ def judge_run(found: tuple[Ran, ...]) -> str:
                 f"{ran.where}: {ran.connections} connections were opened so far, and one for each "
                 f"process and dataset would be {ran.allowed}. When do you open one?"
             )
+    assert len(found) == len(_WORKERS) * 2, "one that is not right has been rejected"
     return (
         f"All rows are their customer's with 0, 2 and 4 workers, {_EPOCHS} epochs of two loaders."
     )

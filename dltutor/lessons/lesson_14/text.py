@@ -165,6 +165,7 @@ def judge_run(epochs: tuple[Epoch, ...]) -> str:
             )
         if epoch.touched:
             not_yet(f"files of the shards are new, gone or changed: {epoch.touched}.")
+    assert len(epochs) == len(_WORKERS), "one that is not right has been rejected"
     return f"Each of {epochs[0].expected} blocks came once, without workers and with 2, 3 and 4."
 
 

@@ -201,6 +201,7 @@ def judge_run(found: tuple[Ran, ...]) -> str:
             not_yet(f"{ran.where}, {ran.skipped} Which clip ends a process, and which raises?")
         if ran.touched:
             not_yet(f"files in `clips/` are new, gone or changed: {ran.touched}.")
+    assert len(found) == len(_WORKERS), "one that is not right has been rejected"
     clips = found[0].clips
     return f"All {clips} clips came with 0, 2 and 4 workers, the others are named, nothing died."
 

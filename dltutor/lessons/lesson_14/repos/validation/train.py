@@ -7,7 +7,7 @@ import torch
 from data import make_loader
 from torch.nn.functional import cross_entropy
 
-VALIDATION_STEPS = 8
+VALIDATION_STEPS = 32
 
 
 def validate(model, folder, workers=2):
