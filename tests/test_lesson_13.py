@@ -19,7 +19,7 @@ from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_
 from dltutor.lessons.lesson_13.fix import Run
 from dltutor.lessons.lesson_13.material import Reviews, draw_curves, eight_against_none, photo
 from dltutor.lessons.lesson_13.transfer import BATCHES, Measured
-from dltutor.observation.throughput import Speed, Throughput
+from dltutor.observation.speeds import Speed, Throughput
 from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "13-how-many-workers.ipynb"

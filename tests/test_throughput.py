@@ -16,13 +16,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from dltutor import how_many_workers
 from dltutor.__main__ import main
-from dltutor.observation.throughput import (
-    CannotMeasure,
-    Speed,
-    Throughput,
-    default_counts,
-    with_workers,
-)
+from dltutor.observation.speeds import Speed, Throughput
+from dltutor.observation.throughput import CannotMeasure, default_counts, with_workers
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
@@ -85,7 +80,8 @@ def test_the_smallest_is_taken_that_the_best_does_not_clearly_beat(
     measured: Throughput, take: int
 ) -> None:
     assert measured.take == take
-    assert measured.why.startswith(f"Take {take}: ")
+    assert measured.why.startswith(f"Take {take}")
+    assert ("the most that was tried" in measured.why) == (take == measured.speeds[-1].workers)
     assert str(measured).count("take this") == 1
 
 

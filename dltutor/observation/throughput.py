@@ -9,24 +9,21 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import median, quantiles
 from typing import Any, Final
 
 from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.observation.counting import count_samples
 from dltutor.observation.observing import observe
+from dltutor.observation.speeds import Speed, Throughput
 from dltutor.observation.texts import said, tidy
 from dltutor.observation.time_limits import DeadlinePassed, check_deadline
 from dltutor.observation.time_limits import deadline as time_limit
 from dltutor.system.this_machine import machine
-from dltutor.tables import Table
 
 RUNS: Final = 5
 _BATCHES: Final = 32
 _ROUNDS: Final = 4  # of a run: batches from each worker, at least
-_WORTH: Final = 0.10  # a smaller number may be slower by that part of the best, and is taken
 _FIRST_ROUND: Final = 0.4  # of the time, for the batches of the first round
 
 Loader = DataLoader[Any]
@@ -34,94 +31,6 @@ Loader = DataLoader[Any]
 
 class CannotMeasure(Exception):
     """The loader did not run as it should; the message is a sentence that says how it ended."""
-
-
-@dataclass(frozen=True)
-class Speed:
-    """What was measured with one number of workers.
-
-    Args:
-        workers: The number.
-        rates: Samples per second of each run, once every worker has delivered.
-        starts: Seconds until each has delivered a batch, of each run.
-    """
-
-    workers: int
-    rates: tuple[float, ...]
-    starts: tuple[float, ...]
-
-    @property
-    def rate(self) -> float:
-        """The median of its runs."""
-        return median(self.rates)
-
-    @property
-    def spread(self) -> tuple[float, float]:
-        """Between what the middle half of its runs lies; of one run, that one twice."""
-        if len(self.rates) == 1:
-            return self.rates[0], self.rates[0]
-        low, _, high = quantiles(self.rates, n=4, method="inclusive")
-        return low, high
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """What a loader delivers, by number of workers.
-
-    Args:
-        speeds: One for each number that was measured, the smallest first.
-        too_short: Numbers for which the epoch has too few batches.
-    """
-
-    speeds: tuple[Speed, ...]
-    too_short: tuple[int, ...] = ()
-
-    @property
-    def best(self) -> Speed:
-        """The one with the highest median."""
-        return max(self.speeds, key=lambda speed: speed.rate)
-
-    @property
-    def take(self) -> int:
-        """The smallest number of workers that the best does not clearly beat."""
-        enough = min(self.best.spread[0], (1 - _WORTH) * self.best.rate)
-        return next(speed.workers for speed in self.speeds if speed.rate >= enough)
-
-    @property
-    def why(self) -> str:
-        """The choice and its reason, as a sentence."""
-        best = self.best.workers
-        if self.take == best:
-            why = "no smaller number comes near it" if best else "no number of workers is faster"
-            return f"Take {best}: {why}."
-        return (
-            f"Take {self.take}: {best} is the fastest here, by less than {_WORTH:.0%} or less than "
-            "its runs differ."
-        )
-
-    def story(self) -> Table:
-        """The numbers, row by row."""
-        rows = []
-        for speed in self.speeds:
-            spread = " to ".join(map(_rounded, speed.spread))
-            mark = "take this" if speed.workers == self.take else ""
-            start = f"{median(speed.starts):.2f} s"
-            rows.append((f"{speed.workers}", _rounded(speed.rate), spread, start, mark))
-        runs = min(len(speed.rates) for speed in self.speeds)
-        header = ("workers", "samples/s", "middle half of runs", "start-up", "")
-        return Table(f"Throughput, the median of {runs} runs in turns", tuple(rows), header)
-
-    def __str__(self) -> str:
-        lines = [str(self.story()), self.why]
-        if self.too_short:
-            numbers = ", ".join(map(str, self.too_short))
-            lines.append(f"Not measured: {numbers}. An epoch has too few batches for them.")
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"{self.story()._repr_html_()}<p>{self.why}</p>"
 
 
 def how_many_workers(
@@ -282,7 +191,3 @@ def _run(
         )
     measured: Any = seen.result
     return measured  # type: ignore[no-any-return]
-
-
-def _rounded(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"

@@ -9,15 +9,11 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from itertools import islice
-from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
 
 import torch
-import torch.multiprocessing.reductions as reductions
 from torch.utils.data import DataLoader
 
 from dltutor.failures.material.sentences import as_list
@@ -25,7 +21,8 @@ from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made, still_running
-from dltutor.lessons.lesson_13.material import Reviews, starts
+from dltutor.lessons.lesson_13.costs import messages, starts
+from dltutor.lessons.lesson_13.material import Reviews
 from dltutor.tables import Table
 
 BATCH: Final = 32
@@ -81,33 +78,6 @@ class Run:
     broken_off: bool = False
 
 
-@contextmanager
-def _messages() -> Iterator[list[int]]:
-    # A list that gets, for each message that this process reads, how many tensors it brought.
-    counts: list[int] = []
-    inside = [0]
-    pickler: Any = ForkingPickler
-    rebuild, loads = reductions.rebuild_tensor, pickler.loads
-
-    @wraps(rebuild)  # workers send its name
-    def rebuilding(*arguments: Any) -> Any:
-        inside[0] += 1
-        return rebuild(*arguments)  # type: ignore[no-untyped-call]
-
-    def loading(*arguments: Any, **options: Any) -> Any:
-        inside[0] = 0
-        thing = loads(*arguments, **options)
-        counts.append(inside[0])
-        return thing
-
-    reductions.rebuild_tensor = rebuilding
-    pickler.loads = staticmethod(loading)
-    try:
-        yield counts
-    finally:
-        reductions.rebuild_tensor, pickler.loads = rebuild, staticmethod(loads)
-
-
 def _one_run(
     answer: Callable[..., Any], workers: int, reviews: int, steps: int, *, take: int | None = None
 ) -> Run:
@@ -122,7 +92,7 @@ def _one_run(
         if hasattr(batches, "close"):
             batches.close()
 
-    with starts() as started, _messages() as messages:
+    with starts() as started, messages() as tensors:
         made(go, call=f"my_batches(dataset, {steps}, {workers})", within=_LONG)
         gc.collect()
     return Run(
@@ -133,7 +103,7 @@ def _one_run(
         seen.odd,
         seen.order(),
         len(started),
-        max(messages, default=0),
+        max(tensors, default=0),
         len(dataset.made),
         still_running(),
         take is not None,

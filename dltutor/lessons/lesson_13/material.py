@@ -6,10 +6,9 @@ import io
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cache, partial
-from multiprocessing.process import BaseProcess
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from dltutor.display.style import MAIN, STYLE, WORKERS
 from dltutor.failures.kit.contract import load
 from dltutor.failures.material.sentences import Sentences, as_list
 from dltutor.observation import machine, observe
-from dltutor.observation.throughput import Throughput
+from dltutor.observation.speeds import Throughput
 from dltutor.tables import Table
 
 _SAMPLES: Final = 64
@@ -62,31 +61,6 @@ class Reviews(Dataset[tuple[torch.Tensor, int]]):
         words = torch.from_numpy(self.reviews[index].copy())
         self.made.append(index)
         return words, self.labels[index]
-
-
-@contextmanager
-def starts() -> Iterator[list[str]]:
-    """A list that gets the name of each process that is started in the block."""
-    started: list[str] = []
-    process: Any = BaseProcess
-    own = process.start
-
-    def start(self: Any) -> None:
-        own(self)
-        started.append(self.name)
-
-    process.start = start
-    try:
-        yield started
-    finally:
-        process.start = own
-
-
-def processes_started(run: Callable[[], object]) -> int:
-    """How many processes a function starts."""
-    with starts() as started:
-        run()
-    return len(started)
 
 
 class Curves(MemoryFigure):
@@ -142,6 +116,17 @@ def eight_against_none(found: Mapping[str, Throughput]) -> Table:
             (rows, "slower" if times[rows] < 1 else "not slower here"),
         ),
     )
+
+
+def smallest_good(measured: Mapping[int, list[float]]) -> int:
+    """The smallest number of workers that the fastest does not clearly beat.
+
+    Args:
+        measured: Number of workers -> seconds for a batch, of each run.
+    """
+    fastest = min(measured, key=lambda workers: median(measured[workers]))
+    enough = max(*measured[fastest], 1.1 * median(measured[fastest]))
+    return min(workers for workers, runs in measured.items() if median(runs) <= enough)
 
 
 class _Waits(Dataset[torch.Tensor]):

@@ -10,11 +10,10 @@ import gc
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from statistics import median
 from typing import Any, Final
 
 import torch
@@ -48,17 +47,6 @@ def starter(
             batches = len(list(loader))
             measured[workers].append((clock() - began) / batches)
     return measured
-
-
-def smallest_good(measured: Mapping[int, list[float]]) -> int:
-    """The smallest number of workers that the fastest does not clearly beat.
-
-    Args:
-        measured: Number of workers -> seconds for a batch, of each run.
-    """
-    fastest = min(measured, key=lambda workers: median(measured[workers]))
-    enough = max(*measured[fastest], 1.1 * median(measured[fastest]))
-    return min(workers for workers, runs in measured.items() if median(runs) <= enough)
 
 
 @dataclass
@@ -238,10 +226,9 @@ def _taken(seen: Measured, called: str) -> None:
     for workers, taken in zip(seen.order, seen.taken, strict=True):
         right = max(1, workers) + BATCHES
         if taken != right:
-            first = f"{workers} to begin with" if workers > 1 else "1 to begin with"
             not_yet(
-                f"{called} took {taken} batches in a run with {workers} workers. It is {first}, "
-                f"and {BATCHES} that are timed: {right}."
+                f"{called} took {taken} batches in a run with {workers} workers. It is "
+                f"{max(1, workers)} to begin with, and {BATCHES} that are timed: {right}."
             )
 
 
