@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import re
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 import torch
@@ -47,7 +49,7 @@ def told_of_fix(run: fix.Run, **differs: Any) -> Result:
 def test_errors_that_all_arrive_are_correct() -> None:
     result = told_of_fix(fix.Run(0, FINISHED, arrived()))
     assert result.outcome is Outcome.CORRECT
-    assert "12 errors arrive" in result.text and "24 healthy samples" in result.text
+    assert "15 errors arrive" in result.text and "30 healthy samples" in result.text
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_errors_that_all_arrive_are_correct() -> None:
         (fix.Run(4, replace(HUNG, last_words="PicklingError: Can't"), arrived(without=2)), "What"),
         (fix.Run(4, HUNG, arrived(without=2)), "Main was at a.py, line 3. What does your class"),
         (fix.Run(4, HUNG, arrived()), "Main was at a.py, line 3. What does your class"),
-        (fix.Run(4, FINISHED, (*arrived(), Arrival(-1, "", False))), "more comes than the 36"),
+        (fix.Run(4, FINISHED, (*arrived(), Arrival(-1, "", False))), "more comes than the 45"),
         (fix.Run(2, Ending("worker died", 6, fates="W0 exited")), "W0 exited"),
     ],
 )
@@ -100,7 +102,7 @@ def test_some_types_cannot_travel_as_they_are() -> None:
             kind("a text")
         except Exception:
             lost.add(fault.what)
-    assert len(lost) == 6, lost
+    assert len(lost) == 7, lost
 
 
 # 02.transfer
@@ -216,3 +218,12 @@ def test_a_kept_class_is_pickled_by_its_function(kind: type[Exception]) -> None:
     back = multiprocessing.reduction.ForkingPickler.loads(ForkingPickler.dumps(made))
     assert issubclass(back, kind) and back.__bases__ == (kind,)
     assert str(back("a text")) == "a text"
+
+
+def test_what_the_notebook_keeps_can_be_printed() -> None:
+    kept = run_of("kept")["kept"]
+    no_page = kept(HTTPError)("a text")  # one whose base asks for what its __init__ would set
+    assert isinstance(no_page, HTTPError) and not hasattr(no_page, "file")
+    assert "HTTPError: a text" in "".join(traceback.format_exception(no_page))
+    with pytest.raises(TypeError):
+        kept(ExceptionGroup)("a text")

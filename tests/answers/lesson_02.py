@@ -34,6 +34,7 @@ def _members(**more: Any) -> dict[str, Any]:
         "__init__": lambda self, text: Exception.__init__(self, text),
         "__str__": lambda self: self.args[0],
         "message": None,
+        "__getattr__": object.__getattribute__,
         **more,
     }
 
@@ -180,8 +181,9 @@ class Registered(Starter):
             name = f"Made_{kind.__module__}_{kind.__qualname__}".replace(".", "_")
             if name not in globals() and not kind.__name__.startswith("Made_"):
                 try:
+                    pickle.dumps(kind)
                     globals()[name] = type(name, (kind,), _members(__module__=__name__))
-                except Exception:  # it cannot have a subclass, or says that it should not
+                except Exception:  # it has no name, or cannot have a subclass, or should not
                     continue
 
     def __getitem__(self, index: int) -> Any:
@@ -297,6 +299,109 @@ def let_stop(self: Any, index: int, error: Exception) -> None:
 def base_exception_for_locals(self: Any, index: int, error: Exception) -> None:
     local = "<locals>" in type(error).__qualname__
     raise kept(Exception if local else base_of(error))(say(self, index, error)) from error
+
+
+def takes(kind: type, but: type[Exception] = Exception) -> bool:
+    try:
+        pickle.dumps(kind)
+    except but:
+        return False
+    return True
+
+
+def first(error: Exception, good: Callable[[type], bool]) -> Any:
+    kind = next(filter(good, type(error).__mro__))
+    return RuntimeError if isinstance(error, StopIteration) else kind
+
+
+def by_a_test(good: Callable[[type], bool]) -> Callable[[Any, int, Exception], None]:
+    """Take the first class that is good."""
+
+    def raises(self: Any, index: int, error: Exception) -> None:
+        raise kept(first(error, good))(say(self, index, error)) from error
+
+    return raises
+
+
+def no_local(kind: type) -> bool:
+    return "<locals>" not in kind.__qualname__
+
+
+def attribute_errors(kind: type) -> bool:
+    return takes(kind, AttributeError)
+
+
+def pickling_errors(kind: type) -> bool:
+    return takes(kind, pickle.PicklingError)
+
+
+def by_the_object(self: Any, index: int, error: Exception) -> None:
+    kind = base_of(error)
+    try:
+        pickle.dumps(error)
+    except Exception:
+        if not isinstance(error, StopIteration):
+            kind = next(filter(takes, type(error).__mro__[1:]))
+    raise kept(kind)(say(self, index, error)) from error
+
+
+def one_step_up(self: Any, index: int, error: Exception) -> None:
+    kind = RuntimeError if isinstance(error, StopIteration) else type(error)
+    kind = kind if takes(kind) else kind.__mro__[1]
+    raise kept(kind)(say(self, index, error)) from error
+
+
+def stop_itself_alone(self: Any, index: int, error: Exception) -> None:
+    kind = next(filter(takes, type(error).__mro__))
+    kind = RuntimeError if type(error) is StopIteration else kind
+    raise kept(kind)(say(self, index, error)) from error
+
+
+def stop_as_exception(self: Any, index: int, error: Exception) -> None:
+    kind = Exception if isinstance(error, StopIteration) else base_of(error)
+    raise kept(kind)(say(self, index, error)) from error
+
+
+def index_errors_pass(self: Any, index: int, error: Exception) -> None:
+    if isinstance(error, IndexError):
+        raise error
+    raise_kept(self, index, error)
+
+
+def the_paths_name(self: Any, index: int, error: Exception) -> None:
+    text = f"sample {index}, {self.dataset.paths[index].name}: {error}"
+    raise kept(base_of(error))(text) from error
+
+
+def file_and_number(self: Any, index: int, error: Exception) -> None:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"{say(self, index, error)} ({last.filename}:{last.lineno})"
+    raise kept(base_of(error))(text) from None
+
+
+def sample_or_failure(self: Any, index: int) -> Any:
+    found: Any = None
+    failure: Any = None
+    try:
+        found = self.dataset[index]
+    except Exception as error:
+        failure = error
+    if found is not None:
+        return found
+    raise kept(base_of(failure))(say(self, index, failure)) from failure
+
+
+class Eager(Starter):
+    """Reads everything at once."""
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__(dataset)
+        self.found: list[Any] = []
+        for index in range(len(dataset)):
+            try:
+                self.found.append(dataset[index])
+            except Exception as error:
+                self.found.append(error)
 
 
 def no_cause(self: Any, index: int, error: Exception) -> None:
@@ -477,11 +582,27 @@ class Beforehand(Captions):
 
 class OwnTable(Captions):
     def __init__(self, paths: Any, table: Any) -> None:
-        super().__init__(paths, table.detach().clone())
+        super().__init__(paths, table.detach())
 
     def __getitem__(self, index: int) -> Any:
         found = super().__getitem__(index)
         return {**found, "words": [*found["words"]], "times": Counter(dict(found["times"]))}
+
+
+class CopiesTheTable(OwnTable):
+    def __init__(self, paths: Any, table: Any) -> None:
+        super().__init__(paths, table.clone())
+
+
+class KeepsSamples(WithoutGrad):
+    def __init__(self, paths: Any, table: Any) -> None:
+        super().__init__(paths, table)
+        self.seen: dict[int, Any] = {}
+
+    def __getitem__(self, index: int) -> Any:
+        if index not in self.seen:
+            self.seen[index] = super().__getitem__(index)
+        return self.seen[index]
 
 
 class FreezesTheTable(OwnTable):
@@ -572,8 +693,7 @@ RIGHT_ANSWERS: RightAnswers = {
     "02.transfer": {
         "a list, a dict, detach": sample(),
         "no_grad around it": lambda: WithoutGrad,
-        "all of it in __init__": lambda: Beforehand,
-        "a copy of the table": lambda: OwnTable,
+        "a view of the table": lambda: OwnTable,
         "a Counter": sample(times=lambda times: times),
         "through numpy": sample(vector=lambda vector: torch.from_numpy(vector.detach().numpy())),
         "of numbers": sample(vector=lambda vector: torch.tensor(vector.tolist())),
@@ -610,7 +730,31 @@ WRONG_FIXES: WrongFixes = {
             answer(base_exception_for_locals),
             "which `except ValueError` does not catch",
         ),
-        "from None": (answer(no_cause), "lacks the line that raised"),
+        "the object": (answer(by_the_object), "does pickle take first"),
+        "one step up": (answer(one_step_up), "Can't pickle local object"),
+        "no local": (answer(by_a_test(no_local)), "it's not the same object as"),
+        "AttributeError alone": (
+            answer(by_a_test(attribute_errors)),
+            "not the same object as dltutor.lessons.lesson_02.readings.Drifted`, which `except",
+        ),
+        "PicklingError alone": (
+            answer(by_a_test(pickling_errors)),
+            "Which line of your own `except` says that?",
+        ),
+        "a StopIteration itself alone": (
+            answer(stop_itself_alone),
+            "the epoch ends without a word: sample 5199",
+        ),
+        "a StopIteration as Exception": (answer(stop_as_exception), "What is a StopIteration to"),
+        "IndexErrors pass": (answer(index_errors_pass), "lacks the index and the path"),
+        "the path's name": (answer(the_paths_name), "lacks the path"),
+        "file and number": (answer(file_and_number), "lacks the code of the line that raised"),
+        "None is a failure": (
+            answer(raise_kept, __getitem__=sample_or_failure),
+            "is healthy, `None`, and the loop gets `TypeError`",
+        ),
+        "all at once": (lambda: Eager, "`KeyboardInterrupt: from the check, as Ctrl-C would be`"),
+        "from None": (answer(no_cause), "lacks the code of the line that raised"),
         "without the index": (answer(no_index), "lacks the index"),
         "without the path": (answer(no_path), "lacks the path"),
         "the path of the next one": (answer(next_path), "lacks the path"),
@@ -630,7 +774,7 @@ WRONG_FIXES: WrongFixes = {
         "a rest before each": (answer(rest), "did not end within 6 s"),
         "one too few": (answer(raise_kept, __len__=drop_the_last), "`len(located)` is 5199"),
         "the index beside it": (answer(raise_kept, __getitem__=sample_and_index), "is healthy"),
-        "kept in the class": (lambda: OneForAll, "is healthy, and another one arrives"),
+        "kept in the class": (lambda: OneForAll, "is healthy, `([0, 0, 0], 0)`, and another one"),
         "a function": (lambda: lambda dataset: dataset, "takes a class"),
     },
     "02.transfer": {
@@ -652,7 +796,10 @@ WRONG_FIXES: WrongFixes = {
             "requires grad, and nothing can be trained",
         ),
         "numbers": (sample(vector=lambda vector: vector.tolist()), "not a tensor of shape (5,)"),
-        "double": (sample(vector=lambda vector: vector.detach().double()), "and the starter's"),
+        "double": (sample(vector=lambda vector: vector.detach().double()), "of torch.float64"),
+        "all of it in __init__": (lambda: Beforehand, "After a step of the model, which changes"),
+        "a copy of the table": (lambda: CopiesTheTable, "`table` in place, `vector` is"),
+        "samples kept": (lambda: KeepsSamples, "`table` in place, `vector` is"),
         "rounded": (sample(vector=lambda vector: vector.detach().round()), "and the starter's"),
         "zeros": (sample(vector=lambda vector: torch.zeros(5)), "and the starter's"),
         "the table frozen": (lambda: FreezesTheTable, "changed `table`"),

@@ -1,6 +1,6 @@
 """Grade "02.fix": whatever a dataset raises arrives as what it is, with the sample's place.
 
-A dataset raises in twelve places. It is read in an order of our own, sample by sample, past each
+A dataset raises in fifteen places. It is read in an order of our own, sample by sample, past each
 error. No tensor is in a sample: if a worker dies, that is all that can be seen of it.
 """
 
@@ -28,13 +28,12 @@ from dltutor.lessons.lesson_02.readings import (
     sample_of,
     word_of,
 )
+from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 
 _LONG: Final = 6  # seconds for each thing that the answer does
 _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
-
-
-_HEALTHY: Final = (0, 1, 4000, *range(1300, 1319), 2, LENGTH - 2)
+_HEALTHY: Final = (0, 1, 4000, *range(1300, 1325), 2, LENGTH - 2)
 _THREES: Final = zip(_HEALTHY[::2], FAULTS, _HEALTHY[1::2], strict=True)
 ORDER: Final = [index for three in _THREES for index in three]
 
@@ -45,7 +44,7 @@ class Arrival:
 
     Args:
         index: The sample.
-        kind: The type of the exception, or "" for a sample.
+        kind: The type of the exception (and its text, if pickle's), or "" for a sample.
         right: Whether it is the sample, or `except` of the expected type catches it.
         lacks: What Python does not print of it.
     """
@@ -139,12 +138,15 @@ def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
     printed = "".join(traceback.format_exception(error))
     parts = {
         "the index": re.search(rf"(?<!\d){index}(?!\d)", printed),
-        "the path": dataset.paths[index].name in printed,
+        "the path": str(dataset.paths[index]) in printed,
         "the text of the first error": word_of(index) in printed,
-        "the line that raised": "raise FAULTS[index]" in printed,
+        "the code of the line that raised": "raise FAULTS[index]" in printed,
     }
     lacks = tuple(part for part, found in parts.items() if not found)
-    return Arrival(index, type(error).__name__, isinstance(error, fault.kind), lacks)
+    kind, text = type(error).__name__, tidy(str(error)).strip()
+    if "pickle" in (last := text[text.rfind("\n") + 1 :]):
+        kind = last if last.startswith(kind) else f"{kind}: {last}"
+    return Arrival(index, kind, isinstance(error, fault.kind), lacks)
 
 
 def _is_wrong(arrivals: tuple[Arrival, ...]) -> bool:
@@ -191,15 +193,17 @@ def _judge_arrival(lead: str, arrival: Arrival) -> None:
     if fault is None:
         if not arrival.right:
             came = f"the loop gets `{arrival.kind}`" if arrival.kind else "another one arrives"
-            not_yet(f"{lead}, sample {index} is healthy, and {came}. What do you do with those?")
+            due = f"sample {index} is healthy, `{sample_of(index)}`"
+            not_yet(f"{lead}, {due}, and {came}. What do you do with those?")
         return
     said = f"{lead}, sample {index} raises {fault.what}"
     if not arrival.kind:
         not_yet(f"{said}, and the loop gets a sample in its place. Who will notice?")
     if not arrival.right:
+        own = "Which line of your own `except` says that?" if "pickle" in arrival.kind else ""
         not_yet(
             f"{said}, and the loop gets `{arrival.kind}`, which `except {fault.kind.__name__}` "
-            "does not catch. What does main call to make the exception, and with what?"
+            f"does not catch. {own or fault.ask}"
         )
     if arrival.lacks:
         not_yet(
@@ -213,6 +217,6 @@ GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=Located),
-    runs="wraps a dataset that raises at twelve samples, and reads it with 2, 0 and 4 workers",
+    runs="wraps a dataset that raises at fifteen samples, and reads it with 2, 0 and 4 workers",
     at_most=45,
 )

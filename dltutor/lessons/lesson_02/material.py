@@ -79,7 +79,7 @@ class TooShort(ValueError):
 
 
 class Require:
-    """Hands on what has a length of at least `least`."""
+    """Hands a sample on if its length is at least `least`, or raises."""
 
     def __init__(self, least: int) -> None:
         self.least = least

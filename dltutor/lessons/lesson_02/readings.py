@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Final, NamedTuple
 
 from torch.utils.data import Dataset
 
-Sample = tuple[list[int], int]
+Sample = tuple[list[int], int] | None
 
 
 class TornReading(Exception):
@@ -33,6 +34,11 @@ class Drifted(Exception):
     message = "the sensor has drifted"
 
 
+Ended: Final = type("Ended", (StopIteration,), {})
+#: As the first of two runs of a cell leaves it: `Drifted` is another class now.
+_BEFORE: Final = type("Drifted", (OSError,), {})
+
+
 def _local(base: type[Exception]) -> type[Exception]:
     class Local(base):  # type: ignore[misc, valid-type]
         pass
@@ -40,17 +46,26 @@ def _local(base: type[Exception]) -> type[Exception]:
     return Local
 
 
+def _holding(word: str) -> ValueError:
+    vars(error := ValueError(word))["lock"] = Lock()
+    return error
+
+
 class Fault(NamedTuple):
-    """What a sample raises: made of a word; what `except` is to catch; in words."""
+    """What a sample raises: made of a word; what `except` is to catch; in words; what to ask."""
 
     make: Callable[[str], Exception]
     kind: type[Exception]
     what: str
+    ask: str = "What does main call to make the exception, and with what?"
 
 
 _JSON: Final = partial(json.JSONDecodeError, doc="{", pos=1)
 _UTF8: Final = partial(UnicodeDecodeError, "utf-8", b"\xff", 0, 1)
-_INSIDE: Final = "a class made inside a function, of the base"
+_TWICE: Final = partial(_local(_local(TornReading)), "")
+_INSIDE: Final = "a class made inside a function, of"
+_TAKES: Final = "Which class of `type(error).__mro__` does pickle take first?"
+_STOP: Final = "What is a StopIteration to be caught as?"
 LENGTH: Final = 5200
 #: By the index of the sample. The last sample is among them, the first is not.
 FAULTS: Final = {
@@ -62,10 +77,13 @@ FAULTS: Final = {
     4129: Fault(_UTF8, UnicodeDecodeError, "a UnicodeDecodeError"),
     3307: Fault(_JSON, json.JSONDecodeError, "a json.JSONDecodeError"),
     3541: Fault(Drifted, Drifted, "a type with a class attribute `message`"),
-    3803: Fault(StopIteration, RuntimeError, "a StopIteration"),
-    1507: Fault(lambda word: _local(ValueError)(word), ValueError, f"{_INSIDE} ValueError"),
-    4801: Fault(lambda w: _local(TornReading)("", w), TornReading, f"{_INSIDE} TornReading"),
-    LENGTH - 1: Fault(KeyError, KeyError, "a KeyError"),
+    3803: Fault(StopIteration, RuntimeError, "a StopIteration", _STOP),
+    1507: Fault(_local(ValueError), ValueError, f"{_INSIDE} the base ValueError", _TAKES),
+    4801: Fault(_TWICE, TornReading, f"{_INSIDE} another made there, of TornReading", _TAKES),
+    2417: Fault(IndexError, IndexError, "an IndexError"),
+    2711: Fault(_holding, ValueError, "a ValueError that holds a lock", _TAKES),
+    4603: Fault(_BEFORE, OSError, "an OSError of a class whose name means another now", _TAKES),
+    LENGTH - 1: Fault(Ended, RuntimeError, "a class of the base StopIteration", _STOP),
 }
 INTERRUPTED: Final = 2900
 
@@ -82,15 +100,15 @@ class Readings(Dataset[Sample]):
 
     def __getitem__(self, index: int) -> Sample:
         if index == INTERRUPTED:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("from the check, as Ctrl-C would be")
         if index in FAULTS:
             raise FAULTS[index].make(word_of(index))
         return sample_of(index, self.shift)
 
 
 def sample_of(index: int, shift: int = 0) -> Sample:
-    """A healthy sample."""
-    return [index, shift, 3 * index], index % 7
+    """A healthy sample; one is None."""
+    return None if index == 4000 else ([index, shift, 3 * index], index % 7)
 
 
 def word_of(index: int) -> str:

@@ -25,6 +25,7 @@ from dltutor.observation.texts import tidy
 CAPTIONS: Final = 22
 _LONG: Final = 6  # seconds for each thing that the answer does
 _ORDER: Final = [(5 * place + 3) % CAPTIONS for place in range(CAPTIONS)]
+_TRAINED: Final = "after a step of the model, which changes `table` in place, "
 _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
 
 
@@ -75,7 +76,7 @@ class Evidence:
 
 
 def gather(answer: type) -> Evidence:
-    """Read the first and the last sample in main, then all with 2, 0 and 4 workers."""
+    """Read the first and the last sample in main, one more after a step of the model, then all."""
     folder = Path(tempfile.mkdtemp())
     captions = _written(folder)
     before, table = contents(folder), torch.nn.Parameter(torch.arange(80.0).reshape(16, 5) % 7)
@@ -95,10 +96,15 @@ def gather(answer: type) -> Evidence:
     call = f"{answer.__name__}(paths, table)"
     dataset = made(answer, paths, table, call=call, within=_LONG)
     length, problem = made(lambda: len(dataset), call="len(dataset)", within=_LONG), ""
-    for index in (0, CAPTIONS - 1) if length == CAPTIONS else ():
+    reads = ((0, ""), (CAPTIONS - 1, ""), (0, _TRAINED))
+    for index, lead in reads if length == CAPTIONS else ():
+        if lead:
+            table.data.mul_(2)
+            held.mul_(2)
         call = f"dataset[{index}]"
         sample = made(dataset.__getitem__, index, call=call, within=_LONG)
-        problem = problem or _cannot_be_sent(call, sample) or odd(index, sample)
+        wrong = _cannot_be_sent(call, sample) or odd(index, sample)
+        problem = problem or (wrong and lead + wrong)
     evidence = Evidence(length, problem, touched())
     for workers, epochs in () if problem or length != CAPTIONS else _RUNS:
         found: list[str] = []
@@ -158,7 +164,9 @@ def _odd(sample: Any, words: list[str], vector: torch.Tensor) -> str:
         return f"`vector` is {shown(its)}, not a tensor of shape (5,)."
     if its.requires_grad:
         return "`vector` requires grad, and nothing can be trained through a loader."
-    if its.dtype != vector.dtype or not torch.allclose(its, vector):
+    if its.dtype != vector.dtype:
+        return f"`vector` is of {its.dtype}, and the starter's of {vector.dtype}."
+    if not torch.allclose(its, vector):
         return f"`vector` is {shown(its)}, and the starter's is {shown(vector)}."
     return ""
 
@@ -184,7 +192,7 @@ def judge(evidence: Evidence) -> Result:
     if evidence.touched:
         not_yet(
             f"the samples are right, and your class changed {evidence.touched}. Others need it as "
-            "it was. What can you do with the vector alone?"
+            "it was. Which of your lines does that?"
         )
     return correct(
         f"{CAPTIONS} of {CAPTIONS} captions arrive with 0, 2 and 4 workers: words, times and "
