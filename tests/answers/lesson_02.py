@@ -735,7 +735,7 @@ WRONG_FIXES: WrongFixes = {
         "no local": (answer(by_a_test(no_local)), "it's not the same object as"),
         "AttributeError alone": (
             answer(by_a_test(attribute_errors)),
-            "not the same object as dltutor.lessons.lesson_02.readings.Drifted`, which `except",
+            "the loop gets `_pickle.PicklingError: Can't pickle <class",
         ),
         "PicklingError alone": (
             answer(by_a_test(pickling_errors)),

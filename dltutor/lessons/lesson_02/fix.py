@@ -138,14 +138,14 @@ def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
     printed = "".join(traceback.format_exception(error))
     parts = {
         "the index": re.search(rf"(?<!\d){index}(?!\d)", printed),
-        "the path": str(dataset.paths[index]) in printed,
+        "the path as `str` writes it": str(dataset.paths[index]) in printed,
         "the text of the first error": word_of(index) in printed,
         "the code of the line that raised": "raise FAULTS[index]" in printed,
     }
     lacks = tuple(part for part, found in parts.items() if not found)
     kind, text = type(error).__name__, tidy(str(error)).strip()
     if "pickle" in (last := text[text.rfind("\n") + 1 :]):
-        kind = last if last.startswith(kind) else f"{kind}: {last}"
+        kind = last if f"{kind}: " in last else f"{kind}: {last}"
     return Arrival(index, kind, isinstance(error, fault.kind), lacks)
 
 
