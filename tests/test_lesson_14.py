@@ -69,7 +69,7 @@ def test_a_folder_has_its_ticket_its_records_and_a_job(incident: Incident, tmp_p
     incident.lay_out(folder, 1)
     files = {path.name for path in folder.iterdir()}
     assert {"TICKET.md", "data.py", "train.py", "train.log", "monitor.txt"} <= files
-    assert (folder / "TICKET.md").read_text().startswith(f"# {incident.title}\n")
+    assert (folder / "TICKET.md").read_text().startswith(f"### {incident.title}\n")
     text = "".join(path.read_text() for path in folder.glob("*.[tm]*"))
     names = {name for cause in incident.causes for name in cause.names}
     assert not any(name in text for name in names - {"ranks"}), "the ticket gives it away"

@@ -221,5 +221,6 @@ GRADER: Final = grader(
     run=run,
     judge_run=judge_run,
     runs="deals other recordings to 1, 2 and 3 ranks, and runs your job with torchrun",
+    job=False,  # it is one of several processes
     at_most=_WITHIN * 3 + _JOB + 15,
 )

@@ -25,12 +25,13 @@ from dltutor.lessons.kit.outcomes import (
     not_attempted,
     not_yet,
 )
-from dltutor.lessons.kit.running import theirs
+from dltutor.lessons.kit.running import made, theirs
 
 REPOS: Final = Path(__file__).parent / "repos"
 _CODE: Final = ("data.py", "train.py")
 _MOST: Final = 2  # causes of an incident
 
+_JOB: Final = 40  # seconds for the training script
 _SEED: Final = 1402  # of the data that a check makes; a learner's has another
 
 R = TypeVar("R")
@@ -238,6 +239,7 @@ def grader(
     runs: str,
     at_most: int,
     died: str = "Which of your lines, or what they call, ends a process?",
+    job: bool = True,
 ) -> Grader[Evidence[R]]:
     """How a report of an incident is graded: what the fix does first, then what is said of it.
 
@@ -249,6 +251,7 @@ def grader(
         runs: As a Grader takes it.
         at_most: Likewise.
         died: Likewise.
+        job: Does `train.train(folder)` have to run, too?
     """
 
     def gather(report: HandedIn) -> Evidence[R]:
@@ -259,7 +262,11 @@ def grader(
         incident.make_data(folder, _SEED)
         with theirs():
             data, train = imported(folder)
-        return Evidence(report, run(folder, data, train))
+        ran = run(folder, data, train)
+        judge_run(ran)  # ends here where it is not right
+        if job:
+            made(train.train, folder, call="train.train(folder)", within=_JOB)
+        return Evidence(report, ran)
 
     def judge(evidence: Evidence[R]) -> Result:
         if evidence.ran is None:
@@ -272,7 +279,7 @@ def grader(
         _judge_report(incident, evidence.handed_in, "your fix runs right. But ")
         return correct(right)
 
-    return Grader(gather, judge, partial(_handed_in, incident), runs, at_most, died)
+    return Grader(gather, judge, partial(_handed_in, incident), runs, at_most + _JOB * job, died)
 
 
 def _judge_report(incident: Incident, handed_in: HandedIn, ran: str) -> None:

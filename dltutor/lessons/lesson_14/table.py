@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.lessons.kit.endings import Ending, ended_well, ending, where
 from dltutor.lessons.kit.outcomes import not_yet
-from dltutor.lessons.kit.running import theirs
+from dltutor.lessons.kit.running import made, theirs
 from dltutor.lessons.lesson_14.scene import Cause, Incident, grader
 from dltutor.observation import observe
 
@@ -22,6 +22,7 @@ _CUSTOMERS, _COLUMNS = 64, 8
 _EPOCHS: Final = 2
 _WORKERS: Final = (2, 0, 4)
 _WITHIN: Final = 20  # seconds for the epochs of a loader
+_JOB: Final = 40  # seconds for the training script
 
 
 def make_data(folder: Path, seed: int) -> None:
@@ -107,6 +108,8 @@ def run(folder: Path, data: Any, train: Any) -> tuple[Ran, ...]:
             if not found[-1].right:
                 return tuple(found)
         _end_servers()
+    made(train.train, folder, call="train.train(folder)", within=_JOB)
+    _end_servers()
     return tuple(found)
 
 
@@ -206,5 +209,6 @@ GRADER: Final = grader(
     run=run,
     judge_run=judge_run,
     runs="runs two loaders of yours on another database, with 0, 2 and 4 workers",
-    at_most=_WITHIN * len(_WORKERS) * 2 + 15,
+    at_most=_WITHIN * len(_WORKERS) * 2 + _JOB + 15,
+    job=False,  # run above: a server has to be ended after it
 )

@@ -35,6 +35,8 @@ class Connection:
         """End this process's use of the connection."""
         self.socket.close()
 
+    __del__ = close
+
 
 _servers = {}
 

@@ -38,7 +38,7 @@ def train(folder, workers=2, epochs=8):
         loss, hardest = validate(model, folder, workers)
         report.extend(hardest)
         took = f"{trained - began:.2f} s, validated in {time.perf_counter() - trained:.2f} s"
-        print(f"epoch {epoch}  trained in {took}  validation loss {loss.item():.3f}")
+        print(f"epoch {epoch}  trained in {took}  validation loss {float(loss):.3f}")
     return report
 
 
