@@ -71,6 +71,7 @@ def test_windows_that_all_come_are_correct() -> None:
         (4, {"in_main": "`dataset[3]` is `x`"}, {}, "between the batches, and `dataset[3]` is `x`"),
         (2, {}, {"opened": 9}, "a process had 9 descriptors of one recording; 4 are allowed"),
         (2, {}, {"touched": ("a.bin",)}, "`a.bin` was written, added or removed"),
+        (2, {"run": RAISED}, {"moved": True, "opened": 5}, "had 5 descriptors of one recording"),
     ],
 )
 def test_what_is_wrong_with_windows_is_told(
@@ -195,6 +196,16 @@ def test_the_comparison_names_the_samples_that_differ(wrong: tuple[int, ...], wo
     assert differs(Subset(Mixed(wrong), range(9, -1, -1)), workers) == [
         9 - index for index in reversed(wrong)
     ]
+
+
+def test_a_view_is_compared_without_what_it_is_a_view_of() -> None:
+    _, _, digest = taken_home()
+    ring = torch.zeros(8, 100)
+    before = digest((ring[3], {"x": [ring[3]]}))
+    ring[4] = 1
+    assert digest((ring[3], {"x": [ring[3]]})) == before
+    ring[3] = 1
+    assert digest((ring[3], {"x": [ring[3]]})) != before
 
 
 def test_equal_content_has_one_digest() -> None:

@@ -340,6 +340,60 @@ class TwoFiles(Windows):
         return seek_and_read(self.files[info.id % 2] if info else self.file, index)
 
 
+class ByWorkersNumber(WithPath):
+    """Main has the number of the first worker, which inherits main's file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.files: dict[int, Any] = {}
+
+    def opened(self, number: int) -> Any:
+        return self.path.open("rb")
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        info = get_worker_info()
+        number = info.id if info else 0
+        if number not in self.files:
+            self.files[number] = self.opened(number)
+        return seek_and_read(self.files[number], index)
+
+
+class ByWorkersNumberUnbuffered(ByWorkersNumber):
+    def opened(self, number: int) -> Any:
+        return self.path.open("rb", buffering=0)
+
+
+class MainsIsTheLastWorkers(ByWorkersNumber):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        info = get_worker_info()
+        number = info.id if info else 1
+        if number not in self.files:
+            self.files[number] = self.opened(number)
+        return seek_and_read(self.files[number], index)
+
+
+class FiveInMain(WithPath):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.files = [path.open("rb") for _ in range(5)]
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        info = get_worker_info()
+        return seek_and_read(self.files[info.id if info else 0], index)
+
+
+class NoTensor(Memmap):
+    def __getitem__(self, index: int) -> Any:
+        return np.array(self.numbers[index : index + 16])
+
+
+class AsMappedView(WithPath):
+    """Right: the tensor is a part of the memory map."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(np.memmap(self.path, "<i2", "c"))[index : index + 16]
+
+
 class WithoutWorkers(DataLoader[Any]):
     def __init__(self, path: Path) -> None:
         super().__init__(Windows(path), batch_size=4, num_workers=0)
@@ -577,6 +631,20 @@ class NeighborsRow(KeepsConnect):
         return super().__getitem__(index - 1 if index else 39)
 
 
+class NoTensorOfRows(KeepsConnect):
+    def __getitem__(self, index: int) -> Any:
+        return self.connection.ask(index)
+
+
+class OneConnectionForAll(KeepsConnect):
+    """By process id, in the class: the second dataset asks the first one's server."""
+
+    connections: dict[int, Connection] = {}  # type: ignore[misc]  # noqa: RUF012
+
+    def __init__(self, connect: Connect) -> None:
+        self.connect = connect
+
+
 class RowsAsFloats(KeepsConnect):
     def __getitem__(self, index: int) -> torch.Tensor:
         return super().__getitem__(index).float()
@@ -621,6 +689,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "a handle for each process": lambda: Kept,
         "opened again by its name": lambda: AnotherDescription,
         "a cache by pid": lambda: CachedByPid,
+        "a view of a memory map": lambda: AsMappedView,
     },
     "05.transfer": {
         "by pid": lambda: KeepsConnect,
@@ -691,6 +760,11 @@ WRONG_FIXES: WrongFixes = {
         "eight numbers": (lambda: Shorter, "In main, before there are workers, `dataset[0]` is"),
         "right with two workers": (lambda: WithFourWorkers, "With 4 workers under fork"),
         "a file for every other worker": (lambda: TwoFiles, "With 4 workers under fork"),
+        "by the worker's number": (lambda: ByWorkersNumber, SHARED),
+        "by the worker's number, no buffer": (lambda: ByWorkersNumberUnbuffered, SHARED),
+        "main's is the last worker's": (lambda: MainsIsTheLastWorkers, SHARED),
+        "five files of main's": (lambda: FiveInMain, "5 descriptors of one recording; 4 are"),
+        "an array": (lambda: NoTensor, "of the type ndarray, and the starter alone gets"),
     },
     "05.transfer": {
         "connected on first use": (lambda: LazyRows, OVER_MAINS),
@@ -709,6 +783,8 @@ WRONG_FIXES: WrongFixes = {
         "goodbye for all": (lambda: LeavesWhenDone, "ended main's session"),
         "the row before": (lambda: NeighborsRow, "In main, before there are workers"),
         "floats": (lambda: RowsAsFloats, "In main, before there are workers"),
+        "a list": (lambda: NoTensorOfRows, "of the type list, and the starter alone gets"),
+        "one connection for all": (lambda: OneConnectionForAll, "whose server is another one"),
         "made up with four workers": (lambda: NoRowsWithFour, "With 4 workers under fork"),
         "zeros where it raises": (lambda: Swallows, OVER_MAINS),
     },

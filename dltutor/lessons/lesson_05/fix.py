@@ -20,8 +20,8 @@ from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
-from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, deliver, read
-from dltutor.lessons.lesson_05.material import WIDTH, SlowMotion, Windows
+from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, SlowMotion, deliver, read
+from dltutor.lessons.lesson_05.material import WIDTH, Windows
 
 _NUMBERS: Final = 2**28 - 9  # of each recording: 512 MB, and hardly any of it on the disk
 _WINDOWS: Final = _NUMBERS - WIDTH + 1
@@ -101,11 +101,8 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     all_three: ConcatDataset[Any] = ConcatDataset(datasets)
 
     def main(index: int) -> str:
-        files.motion.main_turns()
-        try:
+        with files.motion.main_reads():
             return read(all_three, [index], files.expected)
-        finally:
-            files.motion.main_turns()
 
     opened: list[int] = []
 
@@ -142,13 +139,13 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
                 f"{lead}, `{epochs.touched[0]}` was written, added or removed in the folder of the "
                 "recordings. A dataset only reads."
             )
-        if samples.wrong or (epochs.moved and samples.run.end == "raised"):
-            _wrong(epochs, lead)
         if epochs.opened > _OPEN:
             not_yet(
                 f"{lead}, a process had {epochs.opened} descriptors of one recording; {_OPEN} are "
-                "allowed. Who closes what a sample opens?"
+                "allowed. Who opens them, and who closes them?"
             )
+        if samples.wrong or (epochs.moved and samples.run.end == "raised"):
+            _wrong(epochs, lead)
         ended_well(samples.run, lead)
         if samples.in_main:
             not_yet(

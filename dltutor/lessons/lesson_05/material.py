@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import sqlite3
-import sys
-import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import shared_connection, shared_file_offset
 from dltutor.failures.kit.contract import Case, load
@@ -27,11 +24,6 @@ from dltutor.observation import observe
 from dltutor.tables import Table
 
 WIDTH: Final = 16  # numbers in a window
-_START: Final = 5.0  # seconds for all workers to begin
-_WAIT: Final = 0.4  # seconds for another process to move a position
-_PATIENCE: Final = 4  # waits of a worker in vain
-#: Calls in which others may move a position.
-_MAY_WAIT: Final = ("acquire", "poll", "select", "sleep", "wait")
 
 
 def told(loader: DataLoader[Any]) -> str:
@@ -164,79 +156,3 @@ def handles() -> Table:
 def _database(in_transaction: bool) -> Case:
     database = Database(in_transaction)
     return Case(load(database, 2, "fork", prefetch_factor=1), database.count_old)
-
-
-class SlowMotion:
-    """Makes a race for a read position certain, in forked workers.
-
-    After each call into C that moved a position that main has too, a worker waits until another
-    process has moved it as well. Nothing moves it where a lock or a file of one's own is right:
-    after some waits in vain the worker goes on at full speed.
-
-    Args:
-        files: The files that this is about.
-    """
-
-    def __init__(self, files: list[os.stat_result]) -> None:
-        self._files, self._main = files, os.getpid()
-        self._held: list[int] = []
-        self._shared = mmap.mmap(-1, 64)  # main's turns; whether one moved; which workers run
-
-    def begin(self, workers: int) -> None:
-        """Hold what main has open now. It is for workers that are forked from now on."""
-        while self._held:
-            os.close(self._held.pop())
-        for descriptor, stat in _descriptors():
-            if any(os.path.samestat(stat, each) for each in self._files):
-                self._held.append(os.dup(descriptor))  # the same position
-        self._shared[1:] = bytes(63)
-        self._workers, self._patience = workers, _PATIENCE
-        self._turn, self._before = -1, self._positions()
-        sys.setprofile(self._look)
-
-    def end(self) -> bool:
-        """End it; whether a worker moved a position of main's."""
-        sys.setprofile(None)
-        return bool(self._shared[1])
-
-    def main_turns(self) -> None:
-        """Main begins to read, or has read."""
-        self._shared[0] = (self._shared[0] + 1) % 256
-
-    def opened(self) -> int:
-        """How many descriptors of one file this process has, besides those that are held."""
-        found = [stat for each, stat in _descriptors() if each not in self._held]
-        return max(sum(os.path.samestat(stat, each) for stat in found) for each in self._files)
-
-    def _positions(self) -> list[int]:
-        return [os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in self._held]
-
-    def _look(self, frame: object, event: str, called: Any) -> None:
-        worker = get_worker_info()
-        if os.getpid() == self._main or worker is None or not self._patience:
-            return
-        self._shared[2 + worker.id] = 1
-        now, turn = self._positions(), self._shared[0]
-        if event == "c_call":
-            self._before, self._turn = now, turn
-        elif event == "c_return" and getattr(called, "__name__", "") not in _MAY_WAIT:
-            mine = [i for i, at in enumerate(now) if at != self._before[i]]
-            if mine and turn == self._turn and turn % 2 == 0:
-                self._shared[1] = 1
-                self._wait(_START, lambda: sum(self._shared[2:]) >= self._workers)
-                if not self._wait(_WAIT, lambda: any(self._positions()[i] != now[i] for i in mine)):
-                    self._patience -= 1
-
-    def _wait(self, seconds: float, until: Callable[[], bool]) -> bool:
-        end = time.monotonic() + seconds
-        while not (done := until()) and time.monotonic() < end:
-            time.sleep(0.0005)
-        return done
-
-
-def _descriptors() -> list[tuple[int, os.stat_result]]:
-    found = []
-    for descriptor in map(int, os.listdir("/dev/fd")):
-        with suppress(OSError):  # the one that listed them is closed again
-            found.append((descriptor, os.fstat(descriptor)))
-    return found

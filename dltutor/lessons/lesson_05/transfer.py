@@ -50,11 +50,15 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     dataset = made(answer, server.connect, call=call, within=LONG)
     if (length := made(lambda: len(dataset), call="len(dataset)", within=LONG)) != ROWS:
         not_yet(f"the server has {ROWS} rows, and `len(dataset)` is {length}.")
+    other = Server(seed=50)
+    second = made(answer, other.connect, call=call, within=LONG)
     for number, (workers, epochs) in enumerate(RUNS):
         server.seed = 5 + number
         expected = {number: torch.tensor(server.row(number)) for number in range(ROWS)}
         if wrong := read(dataset, [0, ROWS - 1, 9], expected):
             not_yet(f"in main, {'before there are workers' if not runs else 'later'}, {wrong}.")
+        if wrong := read(second, [3], {3: torch.tensor(other.row(3))}):
+            not_yet(f"in main, of a second dataset, whose server is another one, {wrong}.")
         known = len(server.sessions)
         main = partial(_read, dataset, expected)
         rows = deliver(dataset, expected, _ORDER, workers, epochs, main)
