@@ -7,7 +7,7 @@ Mechanism: with a map-style dataset the main process deals the indices out. An I
 none: each worker gets a copy of it and iterates that, from the first sample to the last. Torch's
 warning is little help. It appears only if the dataset has a `__len__` and somebody called
 `len(loader)`, and it compares the number of batches that came with the number of samples that were
-promised: from `batch_size=2` on, twice the data passes unnoticed.
+promised: where a batch has as many samples as there are workers, or more, it stays silent.
 
 Remedy: ask `get_worker_info()` in `__iter__` and take every n-th sample, or every n-th file where
 there are many (each worker then opens and reads only its own). Between several machines deal out

@@ -102,16 +102,21 @@ def _documented() -> Measured:
 
 
 def _warning() -> Measured:
-    found = {size: warnings_of(load(_Numbers(), 2, "fork", batch_size=size)) for size in (1, 2, 8)}
+    tried = [(workers, size) for workers in (2, 4) for size in (1, workers - 1, workers, 8)]
+    found = {
+        (workers, size): warnings_of(load(_Numbers(), workers, "fork", batch_size=size))
+        for workers, size in tried
+    }
     shown = "; ".join(
-        f"`batch_size={size}`: {samples} samples, {count} warnings"
-        for size, (samples, count) in found.items()
+        f"{workers} workers, `batch_size={size}`: {samples} samples, {count} warnings"
+        for (workers, size), (samples, count) in found.items()
     )
-    silent = [size for size, (_, count) in found.items() if not count]
+    silent = [pair for pair, (_, count) in found.items() if not count]
     return Measured(
-        f"64 records, read by each of 2 workers, after `len(loader)`. {shown}.",
-        "holds for `batch_size=1`; refuted from 2 on: it compares batches with samples."
-        if silent == [2, 8]
+        f"64 records, read by each worker, after `len(loader)`. {shown}.",
+        "holds while a batch has fewer samples than there are workers; refuted from there on: it "
+        "compares batches with samples."
+        if silent == [(workers, size) for workers, size in tried if size >= workers]
         else "holds."
         if not silent
         else "refuted.",
@@ -195,8 +200,8 @@ CLAIMS: Final = (
         "A stream that each worker reads whole brings a warning, `Length of IterableDataset ... "
         "was reported to be ...`.",
         Source("torch's own warning"),
-        "An `IterableDataset` of 64 records with a `__len__`, in 2 forked workers, in batches of "
-        "1, 2 and 8.",
+        "An `IterableDataset` of 64 records with a `__len__`, in 2 and 4 forked workers, in "
+        "batches of 1 to 8.",
         _warning,
     ),
     Claim(

@@ -53,9 +53,13 @@ def rng_of(*seed: int) -> Any:
     return np.random.default_rng(seed).normal(size=4)
 
 
+def key_of(self: Any, index: int) -> int:
+    return int(self.seed * 10_000_000 + int(self.epoch) * 10_000 + index)
+
+
 def by_torch(self: Any, index: int) -> torch.Tensor:
     generator = torch.Generator()
-    generator.manual_seed(self.seed * 1_000_000 + int(self.epoch) * 1_000 + index)
+    generator.manual_seed(key_of(self, index))
     return torch.randn(4, generator=generator, dtype=torch.float64)
 
 
@@ -86,17 +90,17 @@ def by_philox(self: Any, index: int) -> Any:
 
 def with_fork_rng(self: Any, index: int) -> torch.Tensor:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(self.seed * 1_000_000 + int(self.epoch) * 1_000 + index)
+        torch.manual_seed(key_of(self, index))
         return torch.randn(4, dtype=torch.float64)
 
 
 def seeds_numpy(self: Any, index: int) -> Any:
-    np.random.seed(self.seed * 1_000_000 + int(self.epoch) * 1_000 + index)
+    np.random.seed(key_of(self, index))
     return np.random.normal(size=4)
 
 
 def seeds_torch(self: Any, index: int) -> Any:
-    torch.manual_seed(self.seed * 1_000_000 + int(self.epoch) * 1_000 + index)
+    torch.manual_seed(key_of(self, index))
     return torch.randn(4, dtype=torch.float64)
 
 
@@ -108,6 +112,27 @@ def by_signal(self: Any, index: int) -> Any:
 def by_workers_seed(self: Any, index: int) -> Any:
     info = get_worker_info()
     return rng_of(info.seed if info else torch.initial_seed(), int(self.epoch), index)
+
+
+def by_state(self: Any, index: int) -> Any:
+    # Two of the numbers of sample 80, epoch 0, seed 4 are 0.0000009 apart.
+    keys = np.random.SeedSequence((self.seed, int(self.epoch), index))
+    return rng_of(int(keys.generate_state(1, np.uint64)[0]))
+
+
+def by_wide_torch(self: Any, index: int) -> torch.Tensor:
+    key = (self.seed << 40) + (int(self.epoch) << 24) + index
+    return torch.randn(4, generator=torch.Generator().manual_seed(key), dtype=torch.float64)
+
+
+def by_joined_text(self: Any, index: int) -> list[float]:
+    chance = random.Random(f"{self.seed}{int(self.epoch)}{index}")
+    return [chance.gauss(0, 1) for _ in range(4)]
+
+
+def seeds_besides(self: Any, index: int) -> Any:
+    np.random.seed(0)
+    return rng_of(self.seed, int(self.epoch), index)
 
 
 def overlapping(self: Any, index: int) -> Any:
@@ -189,6 +214,34 @@ class SeedsInSetEpoch(Keyed):
         return Keyed.noise(self, index)
 
 
+class TableOfEpoch(Keyed):
+    """A worker seeds a global generator with the first sample that it makes in an epoch."""
+
+    at: int | None = None
+
+    def noise(self, index: int) -> torch.Tensor:
+        if self.at != int(self.epoch):
+            self.at = int(self.epoch)
+            self.table = self.draw(self.seed + 1000 * self.at)
+        return self.table[index]
+
+    def draw(self, seed: int) -> torch.Tensor:
+        np.random.seed(seed)
+        return torch.from_numpy(np.random.normal(size=(len(self), 4)))
+
+
+class TableByTorch(TableOfEpoch):
+    def draw(self, seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return torch.randn(len(self), 4, dtype=torch.float64)
+
+
+class TableByPython(TableOfEpoch):
+    def draw(self, seed: int) -> torch.Tensor:
+        random.seed(seed)
+        return torch.tensor([[random.gauss(0, 1) for _ in range(4)] for _ in range(len(self))])
+
+
 class DrawnInMain(Keyed):
     """The noise of an epoch is drawn in main."""
 
@@ -244,6 +297,20 @@ class ChangesSignals(Keyed):
     def __getitem__(self, index: int) -> torch.Tensor:
         self.signals[index] += self.noise(index)
         return self.signals[index].clone()
+
+
+class AddsInPlace(Keyed):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sample = self.signals[index]
+        sample += self.noise(index)
+        return sample
+
+
+class AddsToACopy(Keyed):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sample = self.signals[index].clone()
+        sample += self.noise(index)
+        return sample
 
 
 class NoiseAlone(Keyed):
@@ -445,6 +512,45 @@ class InWholeBatches(Rounds):
                 yield record
 
 
+class CappedShares(Rounds):
+    """Every n-th record, and no more than each worker's part of what the rank may have."""
+
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        each = sum(1 for _ in self.read()) // self.ranks
+        share = each // workers + (me < each % workers)
+        mine = islice(self.read(), self.first(me, workers), None, self.ranks * workers)
+        return islice(mine, share)
+
+    def first(self, me: int, workers: int) -> int:
+        return me * self.ranks + self.rank
+
+
+class CappedWrongly(CappedShares):
+    def first(self, me: int, workers: int) -> int:
+        return self.rank * workers + me
+
+
+class WorkerBeforeRank(Rounds):
+    """Each worker makes rounds of its own records, and leaves out a tail of its own."""
+
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        mine = islice(self.read(), me, None, workers)
+        for full in zip(*[mine] * self.ranks, strict=False):
+            yield full[self.rank]
+
+
+class InTens(Rounds):
+    """A worker takes ten records of its rank at a time."""
+
+    def __iter__(self) -> Iterator[int]:
+        me, workers = here()
+        for number, record in enumerate(self.mine()):
+            if number // 10 % workers == me:
+                yield record
+
+
 class ByRankAlone(Rounds):
     def __iter__(self) -> Iterator[int]:
         yield from self.mine()
@@ -470,10 +576,10 @@ class DealtEvenly(Rounds):
             yield full[self.rank * workers + me]
 
 
-class RankAfterWorker(Rounds):
+class WorkersSideBySide(Rounds):
     def __iter__(self) -> Iterator[int]:
         me, workers = here()
-        return islice(self.read(), me * self.ranks + self.rank, None, self.ranks * workers)
+        return islice(self.read(), self.rank * workers + me, None, self.ranks * workers)
 
 
 class Swapped(Rounds):
@@ -675,6 +781,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "torch's own, set back": lambda: drawn(with_fork_rng),
         "no Dataset, and float32": lambda: NoBase,
         "one generator, seeded for each sample": lambda: CachedGenerators,
+        "two numbers that are almost the same": lambda: drawn(by_state),
+        "added to a copy": lambda: AddsToACopy,
         "drawn in main, into shared memory": lambda: DrawnInMainAndShared,
     },
     "12.transfer": {
@@ -686,6 +794,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "one behind": lambda: OneBehind,
         "an iterator with a state": lambda: WithAnIterator,
         "records as tensors": lambda: AsTensors,
+        "capped shares": lambda: CappedShares,
         "four at a time": lambda: InWholeBatches,
         "shuffled by a common seed": lambda: ShuffledAlike,
     },
@@ -742,7 +851,7 @@ WRONG_FIXES: WrongFixes = {
         "a generator for each epoch": (lambda: AnewInSetEpoch, "had come before"),
         "the sum": (
             lambda: drawn(lambda self, index: rng_of(self.seed + int(self.epoch) + index)),
-            "119 of 120 noises of epoch 1 had come before",
+            "noises of epoch 1 had come before",
         ),
         "index and epoch": (
             lambda: drawn(lambda self, index: rng_of(int(self.epoch), index)),
@@ -764,7 +873,34 @@ WRONG_FIXES: WrongFixes = {
         ),
         "epoch times a hundred": (
             lambda: drawn(lambda self, index: rng_of(self.seed, int(self.epoch) * 100 + index)),
-            "20 of 120 noises of epoch 1",
+            "noises of epoch 1 had come before",
+        ),
+        "the digits side by side": (
+            lambda: drawn(lambda self, index: rng_of(int(f"{self.seed}{int(self.epoch)}{index}"))),
+            "epoch 11",
+        ),
+        "a text of the digits": (lambda: drawn(by_joined_text), "epoch 11"),
+        "epoch times a thousand": (
+            lambda: drawn(
+                lambda self, index: rng_of(self.seed * 10_000 + int(self.epoch) * 1_000 + index)
+            ),
+            "of epoch 1 with seed 3 has that of sample 10",
+        ),
+        "packed into bits": (
+            lambda: drawn(
+                lambda self, index: rng_of((self.seed << 16) + (int(self.epoch) << 8) + index)
+            ),
+            "had come before",
+        ),
+        "epochs side by side": (
+            lambda: drawn(
+                lambda self, index: rng_of(self.seed * 50_000 + int(self.epoch) * 5_000 + index)
+            ),
+            "with seed 4 has",
+        ),
+        "more bits than torch.Generator reads": (
+            lambda: drawn(by_wide_torch),
+            "`torch.Generator` reads the low 32 bits",
         ),
         "a new seed each time": (
             lambda: drawn(lambda self, index: np.random.default_rng().normal(size=4)),
@@ -783,6 +919,10 @@ WRONG_FIXES: WrongFixes = {
             "the global generator of `torch`",
         ),
         "seeded in __init__": (lambda: SeedsInInit, "which others draw from"),
+        "numpy seeded once an epoch": (lambda: TableOfEpoch, "the global generator of `np.random`"),
+        "torch seeded once an epoch": (lambda: TableByTorch, "the global generator of `torch`"),
+        "random seeded once an epoch": (lambda: TableByPython, "the global generator of `random`"),
+        "seeded besides": (lambda: drawn(seeds_besides), "the global generator of `np.random`"),
         "seeded in set_epoch": (lambda: SeedsInSetEpoch, "the global generator of `np.random`"),
         "the object": (
             lambda: drawn(lambda self, index: rng_of(id(self), int(self.epoch), index)),
@@ -802,7 +942,11 @@ WRONG_FIXES: WrongFixes = {
         "a seed of the class": (lambda: GlobalOfClass, "had come before"),
         "an epoch of main's": (lambda: PlainEpoch, "Who reads the epoch, and in which process?"),
         "kept by index": (lambda: KeptNoise, "Who reads the epoch"),
-        "the signals changed": (lambda: ChangesSignals, "two different noises"),
+        "the signals changed": (
+            lambda: ChangesSignals,
+            "the signals that the class was given",
+        ),
+        "added in place": (lambda: AddsInPlace, "With 2 workers under fork, the signals that"),
         "no signal": (lambda: NoiseAlone, "a standard deviation of 5"),
         "another last sample": (lambda: RandomLast, "Sample 119"),
         "right with two workers": (lambda: OnlyWithTwo, "with 4 workers"),
@@ -831,12 +975,15 @@ WRONG_FIXES: WrongFixes = {
         "by rank and worker, uneven": (lambda: ByRankAndWorker, "the ranks get 33 and 32"),
         "by rank alone": (lambda: ByRankAlone, "W0 of rank 0 and W1 of rank 0"),
         "num_workers=0": (lambda: LoaderOfStream, "which records are whose"),
-        "worker first, uneven": (lambda: RankAfterWorker, "the ranks get 33 and 32"),
+        "rank first, uneven": (lambda: WorkersSideBySide, "the ranks get 33 and 32"),
+        "worker before rank": (lambda: WorkerBeforeRank, "Equal, but too few"),
+        "capped, but uneven": (lambda: CappedWrongly, "the ranks get 30, 30 and 28 records"),
+        "ten at a time": (lambda: InTens, "W3 of rank 0 gives none of its 30 records"),
         "padded": (lambda: Padded, "1 of 65 records come more than once"),
-        "too much left out": (lambda: DealtEvenly, "With 2 ranks, 2 workers each, and 7 records"),
+        "too much left out": (lambda: DealtEvenly, "2 and 2 records. 3 each would be equal"),
         "rank plus worker": (lambda: Swapped, "come more than once"),
         "one worker does it all": (lambda: FirstWorkerOnly, "W1 of rank 0 gives none of its 32"),
-        "an iterator of __init__": (lambda: KeptIterator, "the ranks get 0 and 0"),
+        "an iterator of __init__": (lambda: KeptIterator, "Epoch 0 was right. What has it"),
         "from the environment": (lambda: FromEnvironment, "from W0 of rank 0 and W0 of rank 1"),
         "a rank of the class": (lambda: OfClass, "from W0 of rank 0 and W0 of rank 1"),
         "two ranks only": (lambda: TwoRanksOnly, "with 3 ranks"),

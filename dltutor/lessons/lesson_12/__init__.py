@@ -2,7 +2,7 @@
 
 from dltutor.failures.wrong_length import Windows, recording
 from dltutor.lessons.kit.sources import show_source
-from dltutor.lessons.lesson_12.job import ByRankAndWorker, census, shuffled, streamed
+from dltutor.lessons.lesson_12.job import ByRankAndWorker, census, streamed
 from dltutor.lessons.lesson_12.material import generators, torchrun, warnings_of
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "generators",
     "recording",
     "show_source",
-    "shuffled",
     "streamed",
     "torchrun",
     "warnings_of",

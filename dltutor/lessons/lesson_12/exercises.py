@@ -73,7 +73,7 @@ EXERCISES: Final = (
             "of the rank share those.",
             "Read as many records as there are ranks: a round. Of a full round, each rank takes "
             "one. Nobody takes any of a round that is not full.",
-            "`records = iter(self.read())`, and `for number, round in "
+            "`records = iter(self.read())`, and `for number, row in "
             "enumerate(zip(*[records] * self.ranks)):`. A worker takes every round of which "
             "`number % workers` is its own id.",
         ),

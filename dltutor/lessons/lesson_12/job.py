@@ -43,7 +43,7 @@ class ByRankAndWorker(IterableDataset[int]):
         worker = get_worker_info()
         me, workers = (worker.id, worker.num_workers) if worker else (0, 1)
         for number, record in enumerate(self.read()):
-            if number % (self.ranks * workers) == self.rank * workers + me:
+            if number % (self.ranks * workers) == me * self.ranks + self.rank:
                 yield record
 
 
