@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,13 @@ def test_without_workers_nothing_is_ahead() -> None:
 # 08.fix
 
 
+@dataclass
+class Sent:
+    """A sample with a class of its own."""
+
+    pcm: bytes
+
+
 LIGHT = Sample(SECOND, 40_030, (("int16", SECOND, 40_000),))
 EPOCH = (LIGHT,) * 24
 GOOD = tuple(
@@ -137,6 +144,7 @@ def test_light_samples_that_unpack_are_correct() -> None:
             with_sample(carried=80_030, tensors=(("int16", 40_000, 80_000),)),
             "a tensor of 40000 numbers. Which of them",
         ),
+        (0, with_sample(carried=39), "of 20000 numbers, carries 39 bytes. They are not in it."),
         (0, with_sample(carried=90_000, tensors=()), "What is in it besides the numbers"),
     ],
 )
@@ -159,6 +167,18 @@ def test_a_sample_weighs_its_storages_once_and_its_pickle() -> None:
     assert tensors == (("int16", 10, 2000), ("int16", 20, 2000))
     assert 20_000 < weigh(np.zeros(10_000, np.int16))[0] < 20_300
     assert 5000 <= weigh(b"x" * 5000)[0] < 5100
+    assert 5000 <= weigh(Sent(b"x" * 5000))[0] < 5200  # its class is named, and does not travel
+    sparse = torch.zeros(100).to_sparse()
+    assert [kind for kind, *_ in weigh(sparse)[1]] == ["int64", "float32"]
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("sample", "batch"),
+    [(b"abc", 0), ((torch.zeros(9), 3), 36), ({"a": torch.zeros(9)}, 36), ("abc", 0)],
+)
+def test_a_sample_of_any_kind_has_a_size(sample: object, batch: int) -> None:
+    assert full(load([sample] * 20, 2, "fork", batch_size=None)).batch == batch
 
 
 # 08.transfer

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -72,6 +74,59 @@ def from_bytes(text: bytes) -> torch.Tensor:
 class Sound(NamedTuple):
     numbers: torch.Tensor
     rate: int
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A sample with a class of its own."""
+
+    pcm: Any
+
+
+class Clipped(Light):
+    """The start may be negative, and counts from the end then."""
+
+    def __getitem__(self, index: int) -> Any:
+        recording = torch.from_numpy(np.load(self.paths[index]))
+        start = (len(recording) - SECOND) // 2
+        return recording[start : start + SECOND].clone()
+
+
+class TheOtherWay(Light):
+    """A start on the wrong side, where the recording is short."""
+
+    def __getitem__(self, index: int) -> Any:
+        recording = torch.from_numpy(np.load(self.paths[index]))
+        start = abs(len(recording) - SECOND) // 2
+        return (recording if len(recording) < SECOND // 2 else recording[start:])[:SECOND].clone()
+
+
+class ThroughAFile(Light):
+    """The numbers go round the sample, through a file."""
+
+    def __getitem__(self, index: int) -> Any:
+        with tempfile.NamedTemporaryFile(suffix=".npy", delete=False) as file:
+            np.save(file, middle(np.load(self.paths[index])))
+        return file.name
+
+    def unpack(self, sample: Any) -> Any:
+        numbers = from_numpy(np.load(sample))
+        os.remove(sample)
+        return numbers
+
+
+class AllInMain(Light):
+    """Main keeps all, and the sample is a number."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(paths)
+        self.all = [middle(np.load(path)).copy() for path in paths]
+
+    def __getitem__(self, index: int) -> Any:
+        return index
+
+    def unpack(self, sample: Any) -> Any:
+        return from_numpy(self.all[sample])
 
 
 class Plain:
@@ -454,6 +509,12 @@ RIGHT_ANSWERS: RightAnswers = {
         "a named tuple": lambda: sends(
             lambda part: Sound(torch.tensor(part), 8000), lambda sample: sample.numbers / 2**15
         ),
+        "a dataclass with an array": lambda: sends(
+            lambda part: Numbers(part.copy()), lambda sample: from_numpy(sample.pcm)
+        ),
+        "a dataclass with a tensor": lambda: sends(
+            lambda part: Numbers(torch.tensor(part)), lambda sample: sample.pcm / 2**15
+        ),
         "no Dataset, all in main": lambda: Plain,
         "as bytes of a tensor": lambda: InBytes,
         "two tensors of bytes": lambda: HighAndLow,
@@ -531,6 +592,14 @@ WRONG_FIXES: WrongFixes = {
             "What is in it besides the numbers",
         ),
         "more than the excerpt": (lambda: SendsMore, "What is in it besides the numbers"),
+        "a start below 0": (lambda: Clipped, "recording 5, unpacked, has the shape (2500,)"),
+        "a start on the wrong side": (lambda: TheOtherWay, "recording 5, unpacked, has the shape"),
+        "through a file": (lambda: ThroughAFile, "carries "),
+        "an index, and all in main": (lambda: AllInMain, "Where are they meanwhile?"),
+        "cannot be sent": (
+            lambda: sends(lambda part: lambda: torch.tensor(part) / 2**15, lambda got: got()),
+            "`dataset[0]` cannot be sent from a worker to main: `AttributeError: Can't pickle",
+        ),
         "int32": (lambda: sends(lambda part: torch.tensor(part).int(), from_numpy), "of int32, 4"),
         "unpacked as int16": (lambda: unpacks(lambda got: (got * 2**15).short()), "is int16, and"),
         "unpacked as float64": (lambda: unpacks(torch.Tensor.double), "is float64, and"),
@@ -539,7 +608,7 @@ WRONG_FIXES: WrongFixes = {
         "every second number": (lambda: unpacks(lambda got: got[::2]), "has the shape (10000,)"),
         "padded": (
             lambda: unpacks(lambda got: torch.cat([got, torch.zeros(SECOND)])[:SECOND]),
-            "recording 13, unpacked, has the shape (20000,), and the starter's (6001,)",
+            "recording 5, unpacked, has the shape (20000,), and the starter's (15000,)",
         ),
         "as a numpy array": (lambda: unpacks(torch.Tensor.numpy), "is a `ndarray`"),
         "not a number": (lambda: unpacks(lambda got: got / 0 * 0), "differs in"),
@@ -583,6 +652,17 @@ WRONG_FIXES: WrongFixes = {
                 lambda batches: sum(len(info) == 2 for info in batches._task_info.values())
             ),
             "Where does a batch wait that you have not counted?",
+        ),
+        "only batches that are one tensor": (
+            lambda: with_workers(
+                lambda batches: (
+                    batches._data_queue.qsize()
+                    + sum(
+                        isinstance(info[-1], torch.Tensor) for info in batches._task_info.values()
+                    )
+                )
+            ),
+            "With 4 workers under fork, ",
         ),
         "the queue and all of _task_info": (
             lambda: with_workers(

@@ -7,6 +7,7 @@ what it has.
 from __future__ import annotations
 
 import io
+import pickle
 import random
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import cloudpickle
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -25,12 +25,14 @@ from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class, shown
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import changed, contents, made, theirs
+from dltutor.observation.texts import tidy
 from dltutor.tables import size
 
 SECOND: Final = 20_000  # numbers
 EACH, MORE = 2, 1024  # bytes that a number may take, and a sample besides
 _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
 _RECORDINGS: Final = 24
+_SHORT: Final = {5: 15_000, 9: SECOND - 1, 13: 6_001, _RECORDINGS - 1: 1}  # recording: numbers
 _WITHIN: Final = 15  # seconds for each thing that the answer does; a right one takes one
 
 
@@ -76,7 +78,7 @@ class Epochs:
     changed: tuple[str, ...] = ()  # recordings that were changed, added or removed
 
 
-class _Weigher(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type hints
+class _Weigher(pickle.Pickler):
     # What a queue would send: a tensor as its storage, once; all else as a pickle.
     def __init__(self) -> None:
         self.text, self.storages = io.BytesIO(), dict[int, int]()
@@ -84,8 +86,8 @@ class _Weigher(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type hin
         super().__init__(self.text)
 
     def reducer_override(self, thing: Any) -> Any:
-        if not isinstance(thing, torch.Tensor):
-            return super().reducer_override(thing)
+        if not isinstance(thing, torch.Tensor) or thing.layout is not torch.strided:
+            return NotImplemented
         storage = thing.untyped_storage()
         self.storages[storage.data_ptr()] = storage.nbytes()
         kind = str(thing.dtype).removeprefix("torch.")
@@ -105,7 +107,7 @@ def write(folder: Path) -> dict[str, torch.Tensor]:
     draw, held = np.random.default_rng(), {}
     for number in range(_RECORDINGS):
         length = int(draw.integers(60_000, 160_000))
-        length = {1: SECOND, 7: SECOND + 1, 13: 6_001, _RECORDINGS - 1: 1}.get(number, length)
+        length = {1: SECOND, 7: SECOND + 1, **_SHORT}.get(number, length)
         recording = draw.integers(-(2**15), 2**15, length, dtype=np.int16)
         recording[len(recording) // 2 :][:3] = (-(2**15), 2**15 - 1, 0)[: len(recording)]
         np.save(path := folder / f"recording-{number:02}.npy", recording)
@@ -128,7 +130,12 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         not_yet(f"there are {_RECORDINGS} recordings, and `len(dataset)` is {shown(length)}.")
     if not callable(getattr(dataset, "unpack", None)):
         error_in_your_code(f"an object of `{answer.__name__}` has no `unpack`.")
-    made(lambda: dataset[0], call="dataset[0]", within=_WITHIN)
+    sample = made(lambda: dataset[0], call="dataset[0]", within=_WITHIN)
+    try:
+        weigh(sample)
+    except Exception as why:
+        text = tidy(f"{type(why).__name__}: {why}").splitlines()[0]
+        not_yet(f"`dataset[0]` cannot be sent from a worker to main: `{text:.90}`. What is it?")
     runs: list[Epochs] = []
     for workers, epochs in _RUNS:
         came: list[tuple[Sample, ...]] = []
@@ -209,6 +216,11 @@ def _right(run: Epochs) -> None:
         for number, each in enumerate(samples):
             if each.wrong:
                 not_yet(f"{run.where}, recording {number}, unpacked, {each.wrong}.")
+            if each.carried < each.numbers:
+                not_yet(
+                    f"{run.where}, the sample of recording {number}, of {each.numbers} numbers, "
+                    f"carries {each.carried} bytes. They are not in it. Where are they meanwhile?"
+                )
         too_much = [each for each in samples if each.carried > EACH * each.numbers + MORE]
         if too_much:
             _too_much(run.where, len(too_much), max(too_much, key=lambda each: each.carried))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
@@ -54,8 +53,9 @@ class Counted:
     came: tuple[tuple[int, ...], ...]
 
 
-class _Gated(Dataset[torch.Tensor]):
+class _Gated(Dataset[Any]):
     # A worker makes a batch for each time that its gate is opened; without workers there is none.
+    # With 4 workers a batch is a pair.
     def __init__(self, workers: int) -> None:
         context = multiprocessing.get_context("fork")
         self.gates = [context.Semaphore(0) for _ in range(workers)]
@@ -63,10 +63,10 @@ class _Gated(Dataset[torch.Tensor]):
     def __len__(self) -> int:
         return _BATCHES
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def __getitem__(self, index: int) -> Any:
         if info := get_worker_info():
             self.gates[info.id].acquire()
-        return torch.tensor(index)
+        return (index, 0) if len(self.gates) == 4 else index
 
     def let(self, worker: int, batches: int) -> None:
         for _ in range(batches):
@@ -166,7 +166,7 @@ class _Run:
         def take() -> None:
             if (batch := next(batches, None)) is None:
                 raise _Over
-            got.extend(batch.tolist())
+            got.append(int(batch[0]))
 
         try:
             for when, right in self.steps(self.dataset, take):
@@ -183,7 +183,7 @@ class _Run:
             self.came.append((*got,))
             return False
         self.dataset.open()
-        got.extend(int(batch) for batch in batches)
+        got.extend(int(batch[0]) for batch in batches)
         self.came.append((*got,))
         return True
 
