@@ -57,12 +57,13 @@ def test_calls_that_bring_everything_and_keep_nothing_are_correct() -> None:
     ("differs", "told"),
     [
         ({"hung": True, "complaint": "OSError: x"}, "On stderr stands `OSError: x`. That was"),
-        ({"hung": True}, "With 2 workers, your function did not return within"),
+        ({"hung": True}, "did not return within 10 s. Does it wait, or is it slow"),
         ({"call": 2, "ran_out": True}, "With 4 workers, 128 descriptors were not enough"),
         ({"kind": "dict"}, "your function returns dict, and not a list of pairs"),
         ({"call": 1, "came": 9}, "Without workers, 9 of 15,000 sentences come back"),
         ({"call": 3, "wrong": 4}, "With 2 workers, the second time, 4 of 15,000 pairs"),
-        ({"readers": 1, "in_main": 3}, "1 workers have read samples, and main has read 3"),
+        ({"wrong": 4, "first": "(int, int)"}, "at their place. The first has (int, int)."),
+        ({"readers": 1, "in_main": 3}, "1 of them have read samples, and main has read 3"),
         ({"in_main": LENGTH}, "main has read 15,000 itself"),
         ({"call": 1, "readers": 2}, "Without workers, 2 other processes have read"),
         ({"left": 3}, "3 tensors of batches are still open"),
@@ -94,7 +95,7 @@ def test_a_table_that_all_see_and_that_is_gone_is_correct() -> None:
 @pytest.mark.parametrize(
     ("used", "told"),
     [
-        (Used(kind="torch.float64, (5,)"), "A row is torch.float64, (5,). The array's rows are"),
+        (Used(kind="a list, and not a tensor"), "A row is a list, and not a tensor."),
         (Used(other=True), "is not row 3 of the array"),
         (Used(shares=True), "has changed the table"),
         (Used(lost=True), "main itself reads another row 3"),

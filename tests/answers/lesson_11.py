@@ -104,7 +104,7 @@ def generated(dataset: Any, num_workers: int) -> Pairs:
     def pairs() -> Iterator[Any]:
         for words, lengths, labels in batches(dataset, num_workers, with_lengths, 64):
             for sentence, label in zip(words.split(lengths), labels, strict=True):
-                yield torch.tensor(sentence.tolist()), torch.tensor(label)
+                yield torch.tensor(sentence.tolist()), label
 
     return [*pairs()]
 
@@ -222,6 +222,38 @@ def without_the_last(dataset: Any, num_workers: int) -> Pairs:
 def shuffled(dataset: Any, num_workers: int) -> Pairs:
     loader = batches(dataset, num_workers, as_numbers, shuffle=True)
     return [(torch.tensor(words), label) for batch in loader for words, label in batch]
+
+
+def labels_as(make: Callable[[int], Any]) -> Callable[..., Pairs]:
+    def with_other_labels(dataset: Any, num_workers: int) -> Pairs:
+        pairs = numbers_through_the_pipe(dataset, num_workers)
+        return [(words, make(label)) for words, label in pairs]
+
+    return with_other_labels
+
+
+def views_of_a_clone(dataset: Any, num_workers: int) -> Pairs:
+    found: Pairs = []
+    for words, offsets, labels in batches(dataset, num_workers, packed):
+        cut = torch.tensor_split(words.clone(), offsets[1:])
+        found += zip(cut, labels.clone(), strict=True)
+    return found
+
+
+def small_batches(size: int) -> Callable[..., Pairs]:
+    def cloned_in_main(dataset: Any, num_workers: int) -> Pairs:
+        loader = batches(dataset, num_workers, as_list, size)
+        return [(w.clone(), n) for s, ns in loader for w, n in zip(s, ns.tolist(), strict=True)]
+
+    return cloned_in_main
+
+
+def two_lists(dataset: Any, num_workers: int) -> Any:
+    return tuple(zip(*numbers_through_the_pipe(dataset, num_workers), strict=True))
+
+
+def two_of_four(dataset: Any, num_workers: int) -> Pairs:
+    return numbers_through_the_pipe(dataset, min(num_workers, 2))
 
 
 def cut_one_too_far(dataset: Any, num_workers: int) -> Pairs:
@@ -641,6 +673,28 @@ class AsArrays(Table):
         return self.rows[index].copy()
 
 
+class AsFloat32(Table):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.rows[index]).float()
+
+
+class ThroughAList(Table):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.rows[index].tolist())
+
+
+class Float32Block(Table):
+    def __init__(self, array: Any) -> None:
+        self.block = SharedMemory(create=True, size=array.size * 4)
+        self.attach(array.shape, np.float32)
+        self.rows[:] = array
+
+
+class Float32Tensor(SharedTensor):
+    def __init__(self, array: Any) -> None:
+        self.rows = torch.Tensor(array).clone().share_memory_()
+
+
 class OneFurther(Table):
     def __getitem__(self, index: int) -> torch.Tensor:
         return super().__getitem__(index - 1)
@@ -733,7 +787,7 @@ WRONG_FIXES: WrongFixes = {
         "a number": (lambda: 3, "none of the options"),
     },
     "11.diagnose": {
-        "a view alone": (lambda: "a", "4 of 7 are judged right"),
+        "a view alone": (lambda: "a", "is right, and 3 more of the seven keep one"),
         "a copy, too": (lambda: "acdeg", "Not `d`: `labels.clone()`"),
         "all": (lambda: list("abcdefg"), "Not `b`"),
         "none": (lambda: "", "some of the seven keep a descriptor"),
@@ -759,8 +813,15 @@ WRONG_FIXES: WrongFixes = {
         "cut one too far": (function(cut_one_too_far), "pairs are not the words"),
         "a dict": (function(by_class), "returns dict, and not a list of pairs"),
         "a generator": (function(lazily), "returns generator, and not a list"),
-        "sentences alone": (function(flat), "a list that holds tensor"),
-        "one worker": (function(one_worker), "1 workers have read samples"),
+        "sentences alone": (function(flat), "a list of Tensor, and not a list of pairs"),
+        "two lists": (function(two_lists), "a tuple of tuple, and not a list of pairs"),
+        "views of a clone": (function(views_of_a_clone), "int64, Tensor of torch.int64)"),
+        "float classes": (lambda: labels_as(float), "(Tensor of torch.int64, float)"),
+        "classes as text": (lambda: labels_as(str), "(Tensor of torch.int64, str)"),
+        "batches of 20": (lambda: small_batches(20), "how many tensors is one batch, times"),
+        "batches of 40": (lambda: small_batches(40), "how many tensors is one batch, times"),
+        "one worker": (function(one_worker), "1 of them have read samples"),
+        "two of four": (function(two_of_four), "With 4 workers, 2 of them have read"),
         "always two": (function(always_two), "Without workers, 2 other processes"),
         "or else alone": (function(or_else_alone), "main has read 15,000 itself"),
         "a few large ones": (function(a_few_large_ones), "tensors of batches are still open"),
@@ -769,7 +830,7 @@ WRONG_FIXES: WrongFixes = {
         "constants": (function(constants), "pairs are not the words"),
         "read, and thrown away": (function(read_and_thrown_away), "has read 15,000 itself"),
         "ends itself": (function(ends_itself), "the process that ran it"),
-        "never ends": (function(never), "did not return within 10 s. What does it wait for?"),
+        "never ends": (function(never), "did not return within 10 s. Does it wait"),
         "raises": (function(raises), "`ValueError: not like this`"),
         "a loader": (lambda: DataLoader([1]), "is a loader"),  # type: ignore[arg-type]
         "a class": (lambda: Collector, "the check takes the function itself"),
@@ -784,7 +845,7 @@ WRONG_FIXES: WrongFixes = {
         "not closed": (lambda: NotClosed, "main still maps"),
         "closes nothing": (lambda: ClosesNothing, "2 files are left in `/dev/shm`"),
         "closed once": (lambda: ClosedOnce, "a second close()` raises: `FileNotFoundError"),
-        "closed under an array": (lambda: ClosedUnderAnArray, "BufferError"),
+        "closed under an array": (lambda: ClosedUnderAnArray, "has a view of `block.buf`?"),
         "unregisters": (lambda: Unregisters, "the resource tracker says: `KeyError"),
         "unlinks at once": (lambda: UnlinksAtOnce, "with the last words `FileNotFoundError"),
         "unlinks in its worker": (lambda: UnlinksInItsWorker, "FileNotFoundError"),
@@ -792,8 +853,12 @@ WRONG_FIXES: WrongFixes = {
         "one for all": (lambda: OneForAll, "is not row 3 of the array"),
         "closes all": (lambda: ClosesAll, "could not be read any more"),
         "written aside": (lambda: WrittenAside, "came as they were before"),
-        "doubles": (lambda: Doubles, "row is torch.float64, (5000,)"),
-        "numpy arrays": (lambda: AsArrays, "row is array("),
+        "doubles": (lambda: Doubles, "torch.float64, and not Tensor of torch.float32"),
+        "as float32": (lambda: AsFloat32, "float32, and not Tensor of torch.float64"),
+        "through a list": (lambda: ThroughAList, "float32, and not Tensor of"),
+        "a float32 block": (lambda: Float32Block, "float32, and not Tensor of"),
+        "a float32 tensor": (lambda: Float32Tensor, "float32, and not Tensor of"),
+        "numpy arrays": (lambda: AsArrays, "row is ndarray of float32, and not Tensor of"),
         "one further": (lambda: OneFurther, "is not row 3 of the array"),
         "writes nothing": (lambda: WritesNothing, "main itself reads another row 3"),
         "the last is the first": (lambda: LastIsFirst, "2 of 600 rows are not the table's"),

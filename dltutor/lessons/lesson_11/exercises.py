@@ -50,7 +50,7 @@ def _told(letters: set[str]) -> Result:
         not_yet(f"{right} of 7 are judged right. Not `{wrong[0]}`: {_FREES[wrong[0]]}")
     if missing:
         not_yet(
-            f"{right} of 7 are judged right; what you named keeps one, and {len(missing)} more do. "
+            f"what you named is right, and {len(missing)} more of the seven keep one. "
             "Which of the others gives you the same memory under another name? `held()` tells."
         )
     return correct(
@@ -76,8 +76,8 @@ EXERCISES: Final = (
         ),
         hints=(
             "Choose, and run the next cells.",
-            "With `default_collate`, the worker itself makes the batch in shared memory. With "
-            "`list`, somebody else has to move the tensors there. Who, and when?",
+            "`default_collate` stacks the slices in shared memory, in the worker's own thread. "
+            "With `list`, somebody else has to move the tensors there. Who, and when?",
             "A thread of the worker sends batches. Nobody waits for what it raises.",
         ),
     ),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ import torch.multiprocessing
 from dltutor.failures.kit.handles import PerProcess
 from dltutor.failures.material.sentences import Sample, Sentences
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader, shown
+from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import failed_in_main, send_cells
 from dltutor.lessons.lesson_11.material import collect, held
@@ -29,6 +30,7 @@ from dltutor.lessons.lesson_11.traces import (
     few_descriptors,
     keep_the_limit,
     noted_strategies,
+    type_of,
 )
 from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline
@@ -54,6 +56,7 @@ class Called:
         kind: What it returned, where that is no list of pairs; or nothing.
         came: How many pairs.
         wrong: How many of them are not the sentence and class of their place.
+        first: The types of the first of those.
         readers: How many processes other than main have read samples.
         in_main: How many samples main has read.
         left: Tensors of batches whose descriptors were open afterwards.
@@ -68,6 +71,7 @@ class Called:
     kind: str = ""
     came: int = LENGTH
     wrong: int = 0
+    first: str = ""
     readers: int = 0
     in_main: int = 0
     left: int = 0
@@ -116,11 +120,9 @@ def _called(answer: Any, workers: int, seed: int) -> Called:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises
             processes.end_descendants()  # or each of its workers is waited for
         except BaseException as error:  # also SystemExit
-            text = failed_in_main(error).text
-            failed = {"error": text, "ran_out": any(each in str(error) for each in _RAN_OUT)}
+            failed = {"error": failed_in_main(error).text, "ran_out": _told_of(str(error))}
     set_to = [each for each in Path(strategies).read_text().split() if each != "file_descriptor"]
-    said = tidy(Path(words).read_text(errors="replace")).splitlines()
-    said = [line for line in said if any(each in line for each in _RAN_OUT)]
+    said = [*filter(_told_of, tidy(Path(words).read_text(errors="replace")).splitlines())]
     gc.collect()
     notes = Path(readers).read_text().split() if Path(readers).exists() else []
     counts = Counter(map(int, notes))
@@ -133,24 +135,28 @@ def _called(answer: Any, workers: int, seed: int) -> Called:
     }
     if not failed:
         failed = _compared(result, right)
+    elif failed.get("error") and said:  # an EOFError, where the worker had no descriptor to send
+        failed["ran_out"] = True
     return Called(workers, **seen, **failed)
+
+
+def _told_of(text: str) -> bool:
+    return any(each in text for each in _RAN_OUT)
 
 
 def _compared(result: Any, right: Sentences) -> dict[str, Any]:
     if not isinstance(result, (list, tuple)):
-        return {"kind": shown(result) if isinstance(result, type) else type(result).__name__}
-    wrong = 0
+        return {"kind": type(result).__name__}
+    wrong, first = 0, ""
     for pair, (words, label) in zip(result, map(right.__getitem__, range(LENGTH)), strict=False):
         try:
             mine, number = pair
-            wrong += not (_same(mine, words) and int(number) == label)
-        except (TypeError, ValueError, RuntimeError):
-            return {"kind": f"a list that holds {shown(pair)}"}
-    return {"came": len(result), "wrong": wrong}
-
-
-def _same(one: Any, other: torch.Tensor) -> bool:
-    return isinstance(one, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+        except (TypeError, ValueError):
+            return {"kind": f"a {type(result).__name__} of {type(pair).__name__}"}
+        is_number = isinstance(number, Integral) and number == label
+        if not (is_number and type_of(mine) == type_of(words) and torch.equal(mine, words)):
+            wrong, first = wrong + 1, first or f"({type_of(mine)}, {type_of(number)})"
+    return {"came": len(result), "wrong": wrong, "first": first}
 
 
 def judge(calls: list[Called]) -> Result:
@@ -178,11 +184,15 @@ def _is_right(call: Called, again: str = "") -> None:
             "many tensors is one batch?"
         )
     if call.hung:
-        not_yet(f"{where}, your function did not return within {_WITHIN} s. What does it wait for?")
+        not_yet(
+            f"{where}, your function did not return within {_WITHIN} s. Does it wait, or is "
+            "it slow: how many tensors does it send in all?"
+        )
     if call.ran_out:
         not_yet(
             f"{where}, {SPARE} descriptors were not enough: `Too many open files`, after some "
-            "batches had come. What of each batch is still referred to, by whatever name?"
+            "batches had come. What of each batch is kept, by whatever name? And how many tensors "
+            "is one batch, times those that are on their way?"
         )
     if call.error:
         error_in_your_code(f"{where}, {call.error}")
@@ -196,11 +206,11 @@ def _is_right(call: Called, again: str = "") -> None:
     if call.wrong:
         not_yet(
             f"{where}, {call.wrong:,} of {LENGTH:,} pairs are not the words (a tensor, `int64`) "
-            "and the class of the sentence at their place."
+            f"and the class (an `int`) of the sentence at their place. The first has {call.first}."
         )
     if call.readers < call.workers or (call.workers and call.in_main >= LENGTH):
         not_yet(
-            f"{where}, {call.readers} workers have read samples, and main has read "
+            f"{where}, {call.readers} of them have read samples, and main has read "
             f"{call.in_main:,} itself. The exercise keeps its workers. What do they send?"
         )
     if not call.workers and call.readers:
@@ -208,7 +218,7 @@ def _is_right(call: Called, again: str = "") -> None:
     if call.left > 0:
         not_yet(
             f"{where}, all sentences are right, and {call.left} tensors of batches are still open "
-            "when your function has returned. What in the list shares memory with them?"
+            "when your function has returned. What, in the list or not, shares their memory?"
         )
 
 

@@ -111,6 +111,12 @@ class Files:
         return [path for path in ours if path.is_file()]
 
 
+def type_of(thing: Any) -> str:
+    """Its type, and that of its numbers: "Tensor of torch.int64"."""
+    name = type(thing).__name__
+    return f"{name} of {thing.dtype}" if hasattr(thing, "dtype") else name
+
+
 def mapped() -> float:
     """MB of memory that this process maps and others can map: with a name or without."""
     total = 0

@@ -15,14 +15,15 @@ from torch.utils.data import DataLoader
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, shown
+from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import failed_in_main, made, send_cells
 from dltutor.lessons.lesson_11.material import Rows
-from dltutor.lessons.lesson_11.traces import Files, errors_to, mapped, tracker_said
+from dltutor.lessons.lesson_11.traces import Files, errors_to, mapped, tracker_said, type_of
 
 LENGTH: Final = 300
 _WIDTH: Final = 5000
+_OTHER: Final = 100, 3000  # the shape of the second table, which has another type
 _WRITTEN: Final = (0, 1, 7, LENGTH - 1)  # the rows that main writes before each epoch
 _RUNS: Final[tuple[tuple[int, str, dict[str, Any]], ...]] = (
     (2, "fork", {"persistent_workers": True}),
@@ -59,7 +60,7 @@ class Used:
     """What became of a table.
 
     Args:
-        kind: What a row is, in words.
+        kind: What type a row is, and should be; or nothing.
         other: Whether `table[3]` is not the array's row 3.
         shares: Whether a change to a row that was read is a change of the table.
         lost: Whether main does not see what it has written.
@@ -71,7 +72,7 @@ class Used:
         tracker: What the resource tracker has said.
     """
 
-    kind: str = f"torch.float32, ({_WIDTH},)"
+    kind: str = ""
     other: bool = False
     shares: bool = False
     lost: bool = False
@@ -98,13 +99,14 @@ def gather(answer: Any) -> Used:
 def _used(answer: Any) -> Used:
     files = Files()
     random = np.random.default_rng()
-    one, two = (random.random((LENGTH, _WIDTH), np.float32) for _ in range(2))
+    one, two = random.random((LENGTH, _WIDTH), np.float32), random.random(_OTHER)
     before = mapped()
     call = f"{answer.__name__}(array)"
     table, other = (made(answer, each.copy(), call=call, within=_STEP) for each in (one, two))
-    used: Used = made(_alone, table, one, call=f"{call}[index]", within=_STEP)
-    if used != Used():
-        return used
+    for each, array in ((table, one), (other, two)):
+        used: Used = made(_alone, each, array, call=f"{call}[index]", within=_STEP)
+        if used != Used():
+            return used
     runs: list[Epochs] = []
     for workers, method, options in _RUNS:
         runs.append(_epochs(table, one, workers, method, options))
@@ -124,25 +126,21 @@ def _used(answer: Any) -> Used:
 
 
 def _alone(table: Any, array: Any) -> Used:
-    row = table[3]
-    tensor = isinstance(row, torch.Tensor)
-    kind = f"{row.dtype}, {tuple(row.shape)}" if tensor else shown(row)
-    if kind != Used.kind:
-        return Used(kind)
-    if not torch.equal(row, torch.from_numpy(array[3])):
+    row, right = table[3], torch.from_numpy(array[3])
+    if type_of(row) != type_of(right):
+        return Used(f"{type_of(row)}, and not {type_of(right)}")
+    if not torch.equal(row, right):
         return Used(other=True)
     row.fill_(-1)
-    if not torch.equal(table[3], torch.from_numpy(array[3])):
+    if not torch.equal(table[3], right):
         return Used(shares=True)
-    new = torch.full((_WIDTH,), 0.5)
-    table.write(3, new)
-    array[3] = 0.5
-    return Used(lost=not torch.equal(table[3], new))
+    table.write(3, right.fill_(0.5).clone())  # in the array, too
+    return Used(lost=not torch.equal(table[3], right))
 
 
 def _reads(table: Any, array: Any) -> bool:
     def same() -> bool:
-        return all(torch.equal(table[i], torch.from_numpy(array[i])) for i in (0, LENGTH - 1))
+        return all(torch.equal(table[i], torch.from_numpy(array[i])) for i in (0, -1 % len(array)))
 
     try:
         return bool(made(same, call="table[index]", within=_STEP))
@@ -181,14 +179,15 @@ def _closed(table: Any, call: str) -> str:
         cause = rejected.__cause__
         if cause is None:
             raise
-        return f"`{call}` raises: {failed_in_main(cause).text}"
+        who = " Who still has a view of `block.buf`?" * isinstance(cause, BufferError)
+        return f"`{call}` raises: {failed_in_main(cause).text}{who}"
     return ""
 
 
 def judge(used: Used) -> Result:
     """Correct if every process saw the table as main wrote it, and nothing is left of it."""
-    if used.kind != Used.kind:
-        not_yet(f"a row is {used.kind}. The array's rows are {Used.kind}.")
+    if used.kind:
+        not_yet(f"a row is {used.kind}.")
     if used.other:
         not_yet("`dataset[3]`, in main, is not row 3 of the array.")
     if used.shares:
