@@ -134,7 +134,7 @@ def joined_at_the_end(dataset: Any, num_workers: int) -> Pairs:
 
 
 def without_workers(dataset: Any, num_workers: int) -> Pairs:
-    return collect(dataset, 0)
+    return numbers_through_the_pipe(dataset, 0)
 
 
 def packed_and_kept(dataset: Any, num_workers: int) -> Pairs:
@@ -290,7 +290,7 @@ def always_two(dataset: Any, num_workers: int) -> Pairs:
 def or_else_alone(dataset: Any, num_workers: int) -> Pairs:
     with suppress(RuntimeError):
         return packed_and_kept(dataset, num_workers)
-    return collect(dataset, 0)
+    return numbers_through_the_pipe(dataset, 0)
 
 
 def a_few_large_ones(dataset: Any, num_workers: int) -> Pairs:
