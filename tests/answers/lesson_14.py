@@ -85,6 +85,19 @@ A_DICT = (
     "            self.connections[os.getpid()] = Connection(self.folder)\n"
     "        return np.array(self.connections[os.getpid()].row(customer))\n",
 )
+MODULE_DICT = (
+    A_DICT[0],
+    A_DICT[1]
+    .replace("self.connections", "OPEN")
+    .replace("os.getpid()", "(str(self.folder), os.getpid())"),
+)
+IN_MODULE = ("CUSTOMERS = 64\n", "CUSTOMERS = 64\nOPEN = {}\n")
+BY_WORKER = (
+    LAZY,
+    "        info = torch.utils.data.get_worker_info()\n"
+    "        if self.connection is None or (info and info.id and self.opened_by != info.id):\n"
+    "            self.opened_by = info.id if info else 0\n",
+)
 NO_CONNECTIONS = ("        self.connection = None  #", "        self.connections = {}  #")
 IN_WORKER = (
     "        shuffle=True,\n",
@@ -166,6 +179,14 @@ BY_SAMPLE = (
     ("self.rng.integers", "rng.integers"),
     ("self.rng.uniform", "rng.uniform"),
     ("        self.strength[0]", "        self.epoch[0] = epoch\n        self.strength[0]"),
+)
+BY_SUM = (
+    *BY_SAMPLE[:1],
+    (
+        BY_SAMPLE[1][0],
+        BY_SAMPLE[1][1].replace("(SEED, int(self.epoch), index)", "SEED + int(self.epoch) + index"),
+    ),
+    *BY_SAMPLE[2:],
 )
 BY_INDEX = (
     (
@@ -360,6 +381,9 @@ RIGHT_ANSWERS: RightAnswers = {
         "numbers, copies": report(
             validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, ITEM, CLONE
         ),
+        "what the log says": report(
+            validation.INCIDENT, ["too_many_open_files", "loader_per_step"], "validate", *FIXED
+        ),
         "one iterator": report(
             validation.INCIDENT, KEEPS, ["hardest", "next(iter(loader))"], *FIXED[1:], ONE_ITERATOR
         ),
@@ -461,6 +485,10 @@ WRONG_FIXES: WrongFixes = {
             report(table.INCIDENT, TOUCHED, "row", CLOSED),
             "another customer's",
         ),
+        "worker 0 has main's": (
+            report(table.INCIDENT, TOUCHED, "row", BY_WORKER),
+            "another customer's",
+        ),
         "one for each row": (
             report(table.INCIDENT, TOUCHED, "row", EACH_TIME),
             "connections were opened so far",
@@ -499,6 +527,10 @@ WRONG_FIXES: WrongFixes = {
         "by index": (
             report(images.INCIDENT, BOTH, PLACES, *SHARED, *BY_INDEX),
             "at the same place in two epochs in a row",
+        ),
+        "seeds that are sums": (
+            report(images.INCIDENT, BOTH, PLACES, *SHARED, *BY_SUM),
+            "draws of place and brightness",
         ),
         "no augmentation": (
             report(
@@ -589,6 +621,16 @@ WRONG_FIXES: WrongFixes = {
                 ("return total, hardest\n", "return total, [each.clone() for each in hardest]\n"),
             ),
             "batches were alive",
+        ),
+        "gradients zeroed": (
+            report(
+                validation.INCIDENT,
+                KEEPS,
+                "validate",
+                *FIXED,
+                ("    total, hardest", "    model.zero_grad()\n    total, hardest"),
+            ),
+            "gradients of the model's parameters",
         ),
         "left in eval": (
             report(

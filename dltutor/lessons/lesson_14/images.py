@@ -47,7 +47,14 @@ INCIDENT: Final = Incident(
         ),
         Cause(
             names=("stale_epoch",),
-            places=("set_epoch", "strength", "persistent_workers", "make_loader", "batches"),
+            places=(
+                "set_epoch",
+                "strength",
+                "Photos",
+                "persistent_workers",
+                "make_loader",
+                "batches",
+            ),
             shortest="`loader.dataset.strength`, delivered with a sample: the workers have 0.0.",
         ),
     ),
@@ -68,6 +75,7 @@ class Ran:
         repeats: How many batches have the places and brightness of one before.
         kept: The largest share of photos that had the same place in two epochs in a row.
         places: How many different places there were.
+        drawn: How many different draws of place and brightness, in epochs where brightness varies.
         spread: Of each epoch, by how much brightness varied at most.
     """
 
@@ -79,6 +87,7 @@ class Ran:
     repeats: int = 0
     kept: float = 0.0
     places: int = 0
+    drawn: int = 0
     spread: tuple[float, ...] = ()
 
 
@@ -141,6 +150,13 @@ def _read(workers: int, started: int, got: list[Any], folder: Path) -> Ran:
             for one, other in pairwise(epochs)
         ),
         places=len({drawn[:2] for epoch in epochs for drawn in epoch.values()}),
+        drawn=len(
+            {
+                (top, left, round((brightness - 1) / min(1, epoch / _RAMP), 3))
+                for epoch in range(1, _EPOCHS)
+                for top, left, brightness in epochs[epoch].values()
+            }
+        ),
         spread=tuple(
             max((abs(brightness - 1) for *_, brightness in epoch.values()), default=0.0)
             for epoch in epochs
@@ -197,6 +213,11 @@ def _problem(ran: Ran) -> str:
                 f"in epoch {epoch}, brightness varies by up to {spread:.2f}, and should by "
                 f"{most:.2f}. Which epoch do the workers know of?"
             )
+    if ran.drawn < 0.9 * (_EPOCHS - 1) * _PHOTOS:
+        return (
+            f"in the epochs after the first, {(_EPOCHS - 1) * _PHOTOS} photos share {ran.drawn} "
+            "draws of place and brightness. Which other photo has the same seed, in which epoch?"
+        )
     if ran.started > ran.workers:
         return (
             f"{ran.started} processes were started for {_EPOCHS} epochs. The ticket wants workers "

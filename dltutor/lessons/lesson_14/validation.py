@@ -41,7 +41,7 @@ INCIDENT: Final = Incident(
     title="Validation is slow, and on Thursday the job was killed",
     causes=(
         Cause(
-            names=("kept_batches",),
+            names=("kept_batches", "too_many_open_files"),
             places=("validate", "hardest", "total"),
             shortest="the open files of main before and after `validate`: one more for each scan "
             "that it returns.",
@@ -144,6 +144,8 @@ def run(folder: Path, data: Any, train: Any) -> tuple[Ran, ...]:
     found: list[Ran] = []
     for workers in _WORKERS:
         model = _Model()
+        for each in model.parameters():
+            each.grad = torch.ones_like(each)  # of a step that is under way
         was = [each.detach().clone() for each in model.parameters()]
         began = started[0]
         call = f"validate(model, folder, {workers})"
@@ -199,7 +201,8 @@ def _harm(model: nn.Module, was: list[torch.Tensor]) -> str:
         return "the model came in training mode, and is left in another."
     if not all(map(torch.equal, model.parameters(), was)):
         return "the parameters of the model are not what they were."
-    if any(each.grad is not None or not each.requires_grad for each in model.parameters()):
+    grads = [each.grad for each in model.parameters() if each.requires_grad]
+    if len(grads) < len(was) or any(each is None or bool((each != 1).any()) for each in grads):
         return "the gradients of the model's parameters are not as they were."
     if not torch.is_grad_enabled():
         return "gradients are still switched off when `validate` has returned."
