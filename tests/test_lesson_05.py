@@ -238,7 +238,8 @@ def test_a_moved_position_is_seen_on_a_fast_disk_too() -> None:
     _, moved, _ = taken_home()
     path = shared_records()
     for dataset, names in ((ByPosition(path), {path.name}), (Positioned(path), set())):
-        assert moved(dataset, 2) == moved(dataset, 1) == names
+        for workers in (1, 2):  # others may write to what this process has open: a log
+            assert moved(dataset, workers) & {path.name} == names
         dataset.file.close()
 
 
