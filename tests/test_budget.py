@@ -19,14 +19,18 @@ from typing import Any
 
 import psutil
 import pytest
+from torch.utils.data import DataLoader
 
 import dltutor
 from dltutor.display import budget as budget_module
 from dltutor.display.bars import Bar, Part, draw_bars, scale_for
 from dltutor.display.budget import Budget
+from dltutor.failures.kit.gauge import Gauge
 from dltutor.observation.budget import trial as trial_module
+from dltutor.observation.budget.filled import Synthetic
 from dltutor.observation.budget.prediction import Prediction, predict
 from dltutor.observation.budget.room import Room
+from dltutor.observation.budget.settings import Settings
 from dltutor.observation.budget.trial import footprint, trial
 from dltutor.system.this_machine import machine
 from dltutor.tables import size
@@ -100,6 +104,25 @@ def test_a_real_run_holds_what_was_predicted(settings: dict[str, int]) -> None:
     assert seen.filled.observation.batches == 3
 
 
+def test_shared_memory_has_a_batch_more_when_the_loop_gets_its_next() -> None:
+    settings = Settings(2, 2, 4, MB, "fork")
+    dataset = Synthetic(12 * 4, MB, workers=2)
+    gauge = Gauge()
+    loader = DataLoader(
+        dataset, 4, num_workers=2, multiprocessing_context="fork", collate_fn=dataset.collate
+    )
+    batches = iter(loader)
+    # The moment, stretched: the loop has its next batch, and has not let go of the last.
+    last, following = next(batches), next(batches)
+    until = time.monotonic() + 60
+    while dataset.made < settings.waiting + 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert gauge.shared() == settings.peak_shared / MB == 6 * 4
+    del last, following
+    assert gauge.shared() == settings.waiting * 4
+    del batches
+
+
 def test_batches_that_wait_are_in_no_process_s_pss() -> None:
     predicted = tried(num_workers=1, prefetch_factor=8, batch_size=4, sample_bytes=MB)
     seen = trial(predicted)
@@ -137,7 +160,7 @@ def test_what_is_not_safe_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     predicted = tried()
     monkeypatch.setattr(trial_module, "room", lambda: Room(shm=20 * MB, memory=64 << 30))
     monkeypatch.setattr(trial_module, "_in_child", None)
-    with pytest.raises(ValueError, match=r"put 23 MB into /dev/shm, where 20 MB are free"):
+    with pytest.raises(ValueError, match=r"put 28 MB into /dev/shm, where 20 MB are free"):
         trial(predicted)
 
 
@@ -300,7 +323,7 @@ def test_what_is_not_safe_cannot_be_pressed_and_the_reason_is_given(
     assert not page._button.disabled
     page._ahead.value = 6
     assert page._button.disabled
-    assert "It would put 60 MB into /dev/shm, where 64 MB are free" in text(page)
+    assert "It would put 64 MB into /dev/shm, where 64 MB are free" in text(page)
     page._ahead.value = 2
     assert not page._button.disabled
     assert "It would" not in text(page)

@@ -88,7 +88,8 @@ def test_the_prediction_is_told_in_words() -> None:
     assert str(prediction(FORKSERVER)) == (
         "Budget of a loader, workers by forkserver\n"
         "  batch          4 samples, 4 MB\n"
-        "  shared memory  20 MB: 5 batches, 4 ahead and 1 in the loop; /dev/shm has 64 MB\n"
+        "  shared memory  20 MB: 5 batches, 4 ahead and 1 in the loop; for a moment 24 MB, when "
+        "the loop gets its next; /dev/shm has 64 MB\n"
         "  memory         490 MB: main 150 MB, 2 workers of 150 MB, what they share 12 MB, "
         "samples of unfinished batches 8 MB, batches 20 MB; memory has 2 GB"
     )
@@ -100,10 +101,10 @@ def test_the_prediction_is_told_in_words() -> None:
 
 
 def test_three_quarters_of_a_shared_memory_of_64_mb_are_safe_and_no_byte_more() -> None:
-    just = prediction(num_workers=1, prefetch_factor=11)
-    assert just.shared == 48 * MB
+    just = prediction(num_workers=1, prefetch_factor=10)
+    assert just.peak_shared == 48 * MB
     assert just.refusal(EMPTY) == ""
-    more = prediction(num_workers=1, prefetch_factor=12)
+    more = prediction(num_workers=1, prefetch_factor=11)
     assert more.refusal(EMPTY) == (
         "It would put 52 MB into /dev/shm, where 64 MB are free. Up to 48 MB (three quarters of "
         "that) is safe. Take fewer workers, a lower prefetch factor, or smaller batches."

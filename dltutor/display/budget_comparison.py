@@ -22,7 +22,7 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
         return f'<div style="margin:10px 0 0">{why}</div>'
     how = (
         f"{one.num_workers} x {one.prefetch_factor} batches ahead and 1 in the loop, "
-        f"{size(one.batch_bytes)} each"
+        f"{size(one.batch_bytes)} each; for a moment one more: {size(predicted.peak_shared)}"
     )
     bars = [Bar("predicted", (Part("batches", predicted.shared, _BATCHES),))]
     if tried:

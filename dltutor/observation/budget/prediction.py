@@ -2,7 +2,9 @@
 
 The loop holds one batch, and every worker is `prefetch_factor` batches ahead of it. A batch that a
 worker has made lies in shared memory until the loop lets go of it. While it waits no process has
-it mapped, so PSS does not show it: it is memory all the same, and here it is counted.
+it mapped, so PSS does not show it: it is memory all the same, and here it is counted. In
+`for batch in loader`, the name `batch` still holds the last one when torch hands over the next and
+has asked a worker for another: `/dev/shm` needs room for one batch more.
 """
 
 from __future__ import annotations
@@ -54,6 +56,11 @@ class Prediction:
         return self.settings.shared
 
     @property
+    def peak_shared(self) -> int:
+        """What `/dev/shm` needs room for: one batch more, for a moment."""
+        return self.settings.peak_shared
+
+    @property
     def samples(self) -> int:
         """Private: each worker has the samples of the batch that it makes, beside the batch."""
         return self.settings.num_workers * self.settings.batch_bytes
@@ -75,8 +82,8 @@ class Prediction:
         Args:
             room: What is free now.
         """
-        if self.shm_limit is not None and room.shm is not None and self.shared > room.safe_shm:
-            need, free, safe = self.shared, room.shm, room.safe_shm
+        if self.shm_limit is not None and room.shm is not None and self.peak_shared > room.safe_shm:
+            need, free, safe = self.peak_shared, room.shm, room.safe_shm
             what = f"put {size(need)} into /dev/shm, where {size(free)} are free"
         elif self.total > room.safe_memory:
             what = f"take up {size(self.total)} of memory, where {size(room.memory)} are available"
@@ -97,7 +104,8 @@ class Prediction:
             (
                 "shared memory",
                 f"{size(self.shared)}: {one.waiting + 1} batches, {one.waiting} ahead "
-                f"and 1 in the loop; {_limit('/dev/shm', self.shm_limit)}",
+                f"and 1 in the loop; for a moment {size(self.peak_shared)}, when the loop gets its "
+                f"next; {_limit('/dev/shm', self.shm_limit)}",
             ),
             (
                 "memory",

@@ -52,6 +52,11 @@ class Settings:
         """Bytes in `/dev/shm` when the queues are full and the loop holds a batch."""
         return (self.waiting + 1) * self.batch_bytes
 
+    @property
+    def peak_shared(self) -> int:
+        """Bytes in `/dev/shm` for a moment: the loop gets a batch before it lets go of the last."""
+        return self.shared + self.batch_bytes
+
 
 def check_start_method(start_method: object) -> None:
     """Raise a ValueError for what is no start method here."""
