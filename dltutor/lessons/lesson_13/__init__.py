@@ -4,7 +4,6 @@ from dltutor.lessons.kit.sources import show_source
 from dltutor.lessons.lesson_13.costs import processes_started
 from dltutor.lessons.lesson_13.fix import counted
 from dltutor.lessons.lesson_13.material import (
-    Reviews,
     draw_curves,
     eight_against_none,
     four_jobs,
@@ -13,7 +12,6 @@ from dltutor.lessons.lesson_13.material import (
 )
 
 __all__ = [
-    "Reviews",
     "counted",
     "draw_curves",
     "eight_against_none",

@@ -39,30 +39,6 @@ def photo() -> bytes:
     return file.getvalue()
 
 
-class Reviews(Dataset[tuple[torch.Tensor, int]]):
-    """Reviews as numbers of words, each with a label. No two are the same; one is empty.
-
-    Args:
-        length: How many.
-        seed: Other seeds give others.
-    """
-
-    def __init__(self, length: int = 90, seed: int = 0) -> None:
-        random = np.random.default_rng(seed)
-        self.reviews = [random.integers(0, 5000, size) for size in random.integers(4, 30, length)]
-        self.reviews[length // 3] = np.zeros(0, dtype=np.int64)
-        self.labels = random.integers(0, 2, length).tolist()
-        self.made: list[int] = []  # what main made, by number
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        words = torch.from_numpy(self.reviews[index].copy())
-        self.made.append(index)
-        return words, self.labels[index]
-
-
 class Curves(MemoryFigure):
     """A figure that a notebook shows as an image."""
 
