@@ -9,6 +9,7 @@ from dltutor.lessons.lesson_13.material import (
     four_jobs,
     photo,
     smallest_good,
+    step_costs,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "processes_started",
     "show_source",
     "smallest_good",
+    "step_costs",
 ]

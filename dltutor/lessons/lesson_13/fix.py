@@ -141,7 +141,7 @@ def _wrong(run: Run) -> str:
             f"{run.steps} batches were asked for, and {came} came. Where does an epoch end?",
         ),
         (
-            run.started and run.in_main > _LOOKED_AT,
+            run.workers and run.started and run.in_main > _LOOKED_AT,
             f"main made {run.in_main} samples itself. Who should make them?",
         ),
         (
