@@ -173,7 +173,7 @@ def four_jobs() -> Table:
     }
     rows, found = [], []
     for job, (dataset, options, step) in jobs.items():
-        shown = [f"{1000 * each:.2f} ms" for each in _quickest(dataset)]
+        shown = [f"{1000 * each:.3f} ms" for each in _quickest(dataset)]
         seconds: list[Any] = []
         for workers in _COUNTS:
             with warnings.catch_warnings():
@@ -183,11 +183,11 @@ def four_jobs() -> Table:
                 loop = partial(_epoch, step=step)
                 seconds.append(observe(loader, consume=loop, deadline=60).result)
         found.append(seconds)
-        shown += [f"{each:.2f} s" for each in seconds]
+        shown += [f"{each:.3f} s" for each in seconds]
         rows.append((job, *shown, f"{1000 * step:.0f} ms"))
     a, b, c, _ = found
     promised(a[2] > 2 * a[0] and b[2] < b[0] / 2 and c[2] > c[0] / 2, found)
-    header = ("job", "a sample", "of it CPU", *(f"{n} workers" for n in _COUNTS), "a training step")
+    header = ("job", "a sample", "its CPU", *(f"{n} workers" for n in _COUNTS), "training step")
     return Table("Four jobs: one sample, then an epoch", tuple(rows), header)
 
 
