@@ -16,10 +16,9 @@ from torch.utils.data import DataLoader
 from dltutor.lessons.kit.checking import check, verdict
 from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_good, transfer
+from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 from dltutor.lessons.lesson_13.fix import Run
-from dltutor.lessons.lesson_13.material import draw_curves, eight_against_none, photo
-from dltutor.lessons.lesson_13.rehearsal import BATCHES, Rehearsal
-from dltutor.lessons.lesson_13.reviews import Reviews
+from dltutor.lessons.lesson_13.material import Reviews, draw_curves, eight_against_none, photo
 from dltutor.lessons.lesson_13.transfer import Measured
 from dltutor.observation.speeds import Speed, Throughput
 from notebooks import NOTEBOOKS, read

@@ -20,14 +20,14 @@ from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made, still_running
-from dltutor.lessons.lesson_13.costs import messages, starts
-from dltutor.lessons.lesson_13.reviews import Odd, Reviews, known, numbers_in, order
+from dltutor.lessons.lesson_13.costs import Odd, known, messages, numbers_in, order, starts
+from dltutor.lessons.lesson_13.material import Reviews
 from dltutor.tables import Table
 
 MOST: Final = 3  # tensors that may come to main with a batch
 _LOOKED_AT: Final = 2  # samples that main may make itself, to see what they are like
 _EARLY: Final = 8  # messages of each worker that main may have read before their turn
-_LONG: Final = 8  # seconds for each run
+_LONG: Final = 12  # seconds for each run
 #: Workers, reviews and steps of each run: two epochs and more. The last is broken off.
 _RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 60), (2, 90, 500))
 _BROKEN_OFF: Final = 2  # steps of the last run
@@ -77,7 +77,13 @@ class Run:
 
 
 def _one_run(
-    answer: Callable[..., Any], workers: int, reviews: int, steps: int, *, take: int | None = None
+    answer: Callable[..., Any],
+    workers: int,
+    reviews: int,
+    steps: int,
+    *,
+    take: int | None = None,
+    within: float = _LONG,
 ) -> Run:
     dataset = Reviews(reviews, seed=reviews + workers)
     reviews_known = known(dataset)
@@ -90,7 +96,7 @@ def _one_run(
             coming.close()
 
     with starts() as started, messages() as tensors:
-        made(go, call=f"my_batches(dataset, {steps}, {workers})", within=_LONG)
+        made(go, call=f"my_batches(dataset, {steps}, {workers})", within=within)
         gc.collect()
     left = still_running()
     odd = order_wrong = ""
@@ -181,7 +187,7 @@ def judge(runs: tuple[Run, ...]) -> Result:
 
 def counted(answer: Callable[..., Any]) -> Table:
     """What 8 batches cost that a function delivers with 2 workers, in counts."""
-    run = _one_run(answer, *_RUNS[0])
+    run = _one_run(answer, *_RUNS[0], within=60)
     rows = (
         ("processes started", f"{run.started}"),
         ("tensors sent with one batch", f"{run.tensors}"),

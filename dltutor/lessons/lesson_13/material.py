@@ -28,6 +28,7 @@ from dltutor.tables import Table
 _SAMPLES: Final = 64
 _STEP: Final = 0.02  # seconds that the training of job D takes for a batch
 _BATCH: Final = 0.5  # seconds that a batch takes whose steps are counted
+_ROWS: Final = 251  # in a table with a row for each process
 _COUNTS: Final = (0, 2, 8)
 
 
@@ -38,6 +39,37 @@ def photo() -> bytes:
     file = io.BytesIO()
     Image.fromarray(noise).resize((320, 240)).save(file, "JPEG")
     return file.getvalue()
+
+
+class Reviews(Dataset[tuple[torch.Tensor, int]]):
+    """Reviews as numbers of words, each with a label. No two are the same; one is empty.
+
+    Args:
+        length: How many.
+        seed: Other seeds give others.
+    """
+
+    def __init__(self, length: int = 90, seed: int = 0) -> None:
+        random = np.random.default_rng(seed)
+        self.reviews = [random.integers(0, 5000, size) for size in random.integers(4, 30, length)]
+        self.reviews[length // 3] = np.zeros(0, dtype=np.int64)
+        self.labels = random.integers(0, 2, length).tolist()
+        self.made: list[int] = []  # what this process made, by number
+        # How often each was made: a row for each process, so that no two write to the same place.
+        self._times = torch.zeros((_ROWS, length), dtype=torch.int32).share_memory_()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        words = torch.from_numpy(self.reviews[index].copy())
+        self.made.append(index)
+        self._times[os.getpid() % _ROWS, index] += 1
+        return words, self.labels[index]
+
+    def times(self) -> list[int]:
+        """How often each was made, by all processes together."""
+        return self._times.sum(0).tolist()  # type: ignore[no-any-return]
 
 
 class Curves(MemoryFigure):

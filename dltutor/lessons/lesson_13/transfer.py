@@ -22,7 +22,7 @@ from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_function, shown
 from dltutor.lessons.kit.outcomes import Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import made
-from dltutor.lessons.lesson_13.rehearsal import BATCHES, Rehearsal
+from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 
 RUNS: Final = 3
 _LONG: Final = 10  # seconds
