@@ -16,9 +16,10 @@ from torch.utils.data import DataLoader
 from dltutor.lessons.kit.checking import check, verdict
 from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_good, transfer
+from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 from dltutor.lessons.lesson_13.fix import Run
 from dltutor.lessons.lesson_13.material import Reviews, draw_curves, eight_against_none, photo
-from dltutor.lessons.lesson_13.transfer import BATCHES, Measured
+from dltutor.lessons.lesson_13.transfer import Measured
 from dltutor.observation.speeds import Speed, Throughput
 from notebooks import NOTEBOOKS, read
 
@@ -27,10 +28,10 @@ NOTEBOOK = NOTEBOOKS / "13-how-many-workers.ipynb"
 # 13.fix
 
 GOOD = (
-    Run(2, 8, 8, 90, started=2, tensors=3),
-    Run(0, 5, 5, 64, in_main=160),
-    Run(4, 7, 7, 70, started=4, tensors=3),
-    Run(2, 2, 2, 90, started=2, tensors=3, broken_off=True),
+    Run(2, 8, 8, started=2, tensors=3),
+    Run(0, 5, 5, in_main=160),
+    Run(4, 60, 60, started=4, tensors=3),
+    Run(2, 2, 2, started=2, tensors=3, broken_off=True),
 )
 
 
@@ -50,7 +51,7 @@ def test_batches_that_cost_what_they_must_are_correct() -> None:
     [
         (0, {"odd": "a batch is 3."}, "With 2 workers, a batch is 3. What does your function"),
         (0, {"batches": 3}, "8 batches were asked for, and 3 came. Where does an epoch end?"),
-        (2, {"batches": 8}, "With 4 workers, 7 batches were asked for, and more came"),
+        (2, {"batches": 61}, "With 4 workers, 60 batches were asked for, and more came"),
         (0, {"order": "two epochs came in the same order."}, "in the same order. Which call"),
         (0, {"started": 16}, "16 processes were started for 8 batches. Which of"),
         (1, {"started": 2}, "With 0 workers, 2 processes were started"),
@@ -119,8 +120,11 @@ def test_a_measurement_that_is_not_fooled_is_correct() -> None:
         ({"order": (0, 0, 0, 2, 2, 2)}, "ran the numbers in the order [0, 0, 0, 2, 2, 2]"),
         ({"taken": (16, *MEASURED.taken[1:])}, "took 16 batches in a run with 0 workers. It is 1"),
         ({"taken": (17, 17) * 3}, "took 17 batches in a run with 2 workers. It is 2 to begin"),
-        ({"crowded": 5}, "began 5 runs while the iterator of another was alive"),
-        ({"answer": {0: (0.02, 0.03, 0.05), 2: (0.01, 0.02, 0.03)}}, "by the clock it is 0.0200"),
+        ({"crowded": 5}, "began 5 runs while the workers of another were alive"),
+        (
+            {"answer": {0: (0.02, 0.03, 0.05), 2: (0.01, 0.02, 0.03)}},
+            "for a batch of a run with 0 workers; by the clock it is 0.04 s",
+        ),
         ({"looked": 0, "answer": {0: (0.0,) * 3, 2: (0.0,) * 3}}, "It never read the `clock`"),
     ],
 )
@@ -131,7 +135,7 @@ def test_what_is_wrong_with_a_measurement_is_told(differs: dict[str, Any], told:
 
 
 def test_the_loaders_of_the_check_make_its_clock_go_on_and_nothing_else_does() -> None:
-    rehearsal = transfer._Rehearsal()
+    rehearsal = Rehearsal()
     batches = iter(rehearsal.make(4))
     assert rehearsal.clock() == 0
     list(itertools.islice(batches, 4))
@@ -139,7 +143,10 @@ def test_the_loaders_of_the_check_make_its_clock_go_on_and_nothing_else_does() -
     began = rehearsal.clock()
     time.sleep(0.01)
     list(itertools.islice(batches, BATCHES))
-    assert (rehearsal.clock() - began) / BATCHES == pytest.approx(rehearsal.runs[0].right)
+    began, ended = rehearsal.clock(), rehearsal.clock() - began
+    assert ended / BATCHES == pytest.approx(rehearsal.runs[0].right)
+    del batches
+    assert rehearsal.clock() - began == pytest.approx(4 * 0.3)  # the end of 4 workers
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
 from dltutor import how_many_workers
 from dltutor.__main__ import main
@@ -45,6 +46,12 @@ class Hangs(Waits):
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(60)
         raise AssertionError
+
+
+class HangsInWorkers(Waits):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(60 if get_worker_info() else 0)
+        return torch.tensor(index)
 
 
 class Stream(IterableDataset[int]):
@@ -127,6 +134,22 @@ def test_a_loader_that_fails_is_told_in_a_sentence(dataset: Any, told: str) -> N
         how_many_workers(load(dataset, **FORKED), counts=(0, 1), deadline=3)
 
 
+def test_what_was_measured_is_kept_when_the_deadline_comes() -> None:
+    loader = load(HangsInWorkers(4000), **FORKED)
+    found = how_many_workers(loader, counts=(4, 0, 2), deadline=3)
+    assert [speed.workers for speed in found.speeds] == [0]
+    assert (found.unfinished, found.too_short) == ((2, 4), ())
+    for told in (str(found), found._repr_html_()):
+        assert "Only 0 was measured: there is nothing to compare it with." in told
+        assert "Not measured: 2, 4. The deadline came first" in told
+        assert "take this" not in told
+
+
+def test_a_choice_from_a_part_of_the_numbers_says_so() -> None:
+    found = replace(speeds(w0=(100,), w2=(190,)), unfinished=(4,))
+    assert found.why == "Take 2 of those that were measured."
+
+
 def test_with_little_time_there_are_fewer_runs() -> None:
     found = how_many_workers(load(Waits(), **FORKED), counts=(0, 1), runs=99, deadline=4)
     assert 1 <= len(found.speeds[0].rates) < 99
@@ -139,13 +162,17 @@ def test_with_little_time_there_are_fewer_runs() -> None:
         {"loader": DataLoader},
         {"counts": ()},
         {"counts": (-1, 2)},
+        {"counts": 4},
+        {"counts": "0 1"},
+        {"counts": (1.0,)},
+        {"counts": (0, 5000)},
         {"runs": 0},
         {"deadline": 0},
     ],
 )
 def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
     arguments: dict[str, Any] = {"loader": load(Waits()), **wrong}
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
         how_many_workers(arguments.pop("loader"), **arguments)
 
 
@@ -238,6 +265,16 @@ def test_the_command_says_what_to_take(
     assert told.rstrip().splitlines()[-1].startswith("Take ")
 
 
+def test_the_command_measures_the_numbers_that_it_is_told(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workers", "own_job.py:loader", "--counts", "3", "0", "--deadline", "20"]) == 0
+    rows = capsys.readouterr().out.splitlines()[2:4]
+    assert [row.split()[0] for row in rows] == ["0", "3"]
+    assert main(["workers", "own_job.py:loader", "--counts", "5000"]) == 2
+    assert "each from 0 to 1024, got [5000]" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("target", "code", "told"),
     [
@@ -270,11 +307,22 @@ def test_a_file_that_trains_when_it_is_imported_is_stopped(
     assert "must stand under `if __name__ == '__main__':`" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--deadline", "0"], ["--deadline", "soon"]])
-def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--deadline", "0"], "must be a positive number of seconds"),
+        (["--deadline", "soon"], "must be a positive number of seconds"),
+        (["--counts", "0,2"], "with spaces between them, such as 0 1 2 4"),
+        (["--counts", "-1"], "must be numbers of workers"),
+        (["--counts"], "expected at least one argument"),
+    ],
+)
+def test_wrong_words_are_refused(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         main(["workers", "own_job.py:loader", *words])
-    assert "must be a positive number of seconds" in capsys.readouterr().err
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.thorough

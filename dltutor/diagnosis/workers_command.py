@@ -23,10 +23,9 @@ def add_workers(commands: Any) -> None:
     parser = commands.add_parser(
         "workers",
         help="measure how many workers your own loader should have, on this machine",
-        description="Run your loader with 0, 1, 2, 4 and more workers, up to twice the cores, in "
-        "turns; print how many samples per second each number delivers, how long it takes to "
-        "start, and which number to take. The module is imported: what trains must stand under "
-        "`if __name__ == '__main__':`.",
+        description="Run your loader with several numbers of workers, in turns; print how many "
+        "samples per second each number delivers, how long it takes to start, and which number to "
+        "take. The module is imported: what trains must stand under `if __name__ == '__main__':`.",
     )
     parser.add_argument(
         "loader",
@@ -35,11 +34,19 @@ def add_workers(commands: Any) -> None:
         "without arguments that returns one",
     )
     parser.add_argument(
+        "--counts",
+        type=_count,
+        nargs="+",
+        metavar="N",
+        help="the numbers of workers to measure, such as --counts 0 1 2 4 (default: 0, 1, 2, 4 and "
+        "so on, up to twice the cores)",
+    )
+    parser.add_argument(
         "--deadline",
         type=_seconds,
         default=SECONDS,
         metavar="S",
-        help=f"seconds for all of it (default: {SECONDS:g}); with less time there are fewer runs",
+        help=f"seconds for all of it (default: {SECONDS:g}); what was measured by then is told",
     )
     parser.set_defaults(run=run)
 
@@ -48,7 +55,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Measure, and print what was found.
 
     Returns:
-        0; 1 if the loader did not run as it should; 2 if there is none.
+        0; 1 if the loader did not run as it should; 2 if there is none, or a count is too large.
     """
     from dltutor.observation.leftovers import nothing_left
     from dltutor.observation.throughput import CannotMeasure, how_many_workers
@@ -70,7 +77,9 @@ def run(chosen: argparse.Namespace) -> int:
             )
         try:
             left = max(1.0, chosen.deadline - (time.monotonic() - began))
-            print(how_many_workers(loader, deadline=left))
+            print(how_many_workers(loader, counts=chosen.counts, deadline=left))
+        except ValueError as error:
+            return _refuse(2, str(error))
         except (CannotMeasure, TypeError) as error:
             return _refuse(1, str(error))
     return 0
@@ -152,6 +161,15 @@ def _seconds(text: str) -> float:
     if not 0 < seconds <= 86_400:
         raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
     return seconds
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(
+            "must be numbers of workers with spaces between them, such as 0 1 2 4, after "
+            f"FILE:LOADER; got {text!r}"
+        )
+    return int(text)
 
 
 def _refuse(code: int, sentence: str) -> int:

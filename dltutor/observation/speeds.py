@@ -46,10 +46,12 @@ class Throughput:
     Args:
         speeds: One for each number that was measured, the smallest first.
         too_short: Numbers for which the epoch has too few batches.
+        unfinished: Numbers that had no run when the deadline came.
     """
 
     speeds: tuple[Speed, ...]
     too_short: tuple[int, ...] = ()
+    unfinished: tuple[int, ...] = ()
 
     @property
     def best(self) -> Speed:
@@ -66,6 +68,10 @@ class Throughput:
     def why(self) -> str:
         """The choice and its reason, as a sentence."""
         best = self.best.workers
+        if len(self.speeds) == 1:
+            return f"Only {best} was measured: there is nothing to compare it with."
+        if self.unfinished:
+            return f"Take {self.take} of those that were measured."
         if self.take == best == self.speeds[-1].workers > 0:
             return f"Take {best}, the most that was tried. If its samples wait, try more."
         if self.take == best:
@@ -81,7 +87,7 @@ class Throughput:
         rows = []
         for speed in self.speeds:
             spread = " to ".join(map(_rounded, speed.spread))
-            mark = "take this" if speed.workers == self.take else ""
+            mark = "take this" if speed.workers == self.take and len(self.speeds) > 1 else ""
             start = f"{median(speed.starts):.2f} s"
             rows.append((f"{speed.workers}", _rounded(speed.rate), spread, start, mark))
         runs = min(len(speed.rates) for speed in self.speeds)
@@ -91,17 +97,25 @@ class Throughput:
         )
         return Table(f"Throughput, {title}", tuple(rows), header)
 
+    def _missing(self) -> list[str]:
+        reasons = (
+            (self.too_short, "An epoch has too few batches for them."),
+            (self.unfinished, "The deadline came first: give it more time, or fewer counts."),
+        )
+        return [
+            f"Not measured: {', '.join(map(str, numbers))}. {reason}"
+            for numbers, reason in reasons
+            if numbers
+        ]
+
     def __str__(self) -> str:
-        lines = [str(self.story()), self.why]
-        if self.too_short:
-            numbers = ", ".join(map(str, self.too_short))
-            lines.append(f"Not measured: {numbers}. An epoch has too few batches for them.")
-        return "\n".join(lines)
+        return "\n".join((str(self.story()), self.why, *self._missing()))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"{self.story()._repr_html_()}<p>{self.why}</p>"
+        lines = "".join(f"<p>{line}</p>" for line in (self.why, *self._missing()))
+        return f"{self.story()._repr_html_()}{lines}"
 
 
 def _rounded(rate: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any, Final
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -25,6 +26,7 @@ RUNS: Final = 5
 _BATCHES: Final = 32
 _ROUNDS: Final = 4  # of a run: batches from each worker, at least
 _FIRST_ROUND: Final = 0.4  # of the time, for the batches of the first round
+_MOST: Final = 1024  # that it tries: a slip of the keyboard must not stop the machine
 
 Loader = DataLoader[Any]
 
@@ -52,20 +54,21 @@ def how_many_workers(
     Args:
         loader: A DataLoader, or a function that makes one; it is called before each run, so that
             no run finds what another has cached.
-        counts: The numbers to try; default 0, 1, 2, 4 and so on, up to twice the cores.
+        counts: The numbers to try, such as (0, 2, 4); default 0, 1, 2, 4 and so on, up to twice
+            the cores. They are measured from the smallest on.
         runs: How often each is measured.
         batches: How many batches of a run are timed, or 4 of each worker where that is more; in a
             slow loader fewer.
-        deadline: Seconds for all of it. What does not fit is left out, at least one run of each
-            number has to.
+        deadline: Seconds for all of it. Runs that do not fit are left out. Numbers that have no
+            run by then are named; what was measured of the others is kept.
 
     Returns:
         The Throughput. Its `take` is the smallest number that the best does not clearly beat.
 
     Raises:
-        TypeError: `loader` is something else.
+        TypeError: `loader` is something else, or `counts` are no whole numbers.
         ValueError: A number is out of range.
-        CannotMeasure: The loader failed, hung, or has too few batches.
+        CannotMeasure: The loader failed or has too few batches, or no number had a run in time.
     """
     check_deadline(deadline)
     if not isinstance(loader, DataLoader) and (isinstance(loader, type) or not callable(loader)):
@@ -74,12 +77,11 @@ def how_many_workers(
         )
     if runs < 1 or batches < 1:
         raise ValueError(f"runs and batches must be 1 or more, got {runs} and {batches}")
-    numbers = sorted(set(default_counts() if counts is None else counts))
-    if not numbers or numbers[0] < 0:
-        raise ValueError(f"counts must be numbers of workers, 0 or more, got {counts!r}")
+    numbers = default_counts() if counts is None else _whole(counts)
     until = time.monotonic() + deadline
     slice_ = _FIRST_ROUND * deadline / len(numbers)
     found: dict[int, list[tuple[float, float]]] = {number: [] for number in numbers}
+    unfinished: tuple[int, ...] = ()
     took = 0.0
     for turn in range(runs):
         began = time.monotonic()
@@ -90,19 +92,38 @@ def how_many_workers(
             try:
                 measured = _run(loader, number, batches, slice_, until - time.monotonic())
             except DeadlinePassed:
-                if turn:
-                    break
-                raise CannotMeasure(
-                    f"with {number} workers it did not get through in time, {deadline:g} s for "
-                    "all: give it more, or see with observe(loader) where it hangs"
-                ) from None
+                if not turn:
+                    unfinished = tuple(numbers[numbers.index(number) :])
+                break
             if measured:
                 found[number].append(measured)
         took = time.monotonic() - began
     speeds = [Speed(number, *zip(*each, strict=True)) for number, each in found.items() if each]
+    if not speeds and unfinished:
+        raise CannotMeasure(
+            f"with {unfinished[0]} workers it did not get through in time, {deadline:.3g} s for "
+            "all: give it more, or see with observe(loader) where it hangs"
+        )
     if not speeds:
         raise CannotMeasure("an epoch has fewer than two batches: there is nothing to measure")
-    return Throughput(tuple(speeds), tuple(number for number in numbers if not found[number]))
+    too_short = tuple(number for number in numbers if not found[number])
+    return Throughput(tuple(speeds), tuple(sorted({*too_short} - {*unfinished})), unfinished)
+
+
+def _whole(counts: Sequence[int]) -> list[int]:
+    # Without repetitions, the smallest first.
+    try:
+        numbers = sorted({index(number) for number in counts})
+    except TypeError:
+        raise TypeError(
+            f"counts must be whole numbers of workers, such as (0, 2, 4), got {counts!r:.60}"
+        ) from None
+    if not numbers or numbers[0] < 0 or numbers[-1] > _MOST:
+        raise ValueError(
+            f"counts must be one or more numbers of workers, each from 0 to {_MOST}, got "
+            f"{counts!r:.60}"
+        )
+    return numbers
 
 
 def default_counts() -> list[int]:

@@ -4,16 +4,15 @@ from dltutor.lessons.kit.sources import show_source
 from dltutor.lessons.lesson_13.costs import processes_started
 from dltutor.lessons.lesson_13.fix import counted
 from dltutor.lessons.lesson_13.material import (
-    Reviews,
     draw_curves,
     eight_against_none,
     four_jobs,
     photo,
     smallest_good,
+    step_costs,
 )
 
 __all__ = [
-    "Reviews",
     "counted",
     "draw_curves",
     "eight_against_none",
@@ -22,4 +21,5 @@ __all__ = [
     "processes_started",
     "show_source",
     "smallest_good",
+    "step_costs",
 ]

@@ -1,15 +1,36 @@
-"""What a loader costs, in counts: the processes that it starts, the tensors that it sends."""
+"""What the checks of lesson 13 observe: what a loader costs, what it delivers, and in what time.
+
+Processes that are started and tensors that are sent are counted. Batches of reviews are read. And
+a clock goes on only when a loader that belongs to it is asked for a batch.
+"""
 
 from __future__ import annotations
 
+import gc
+import warnings
+import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
+from itertools import combinations, pairwise
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, Final
 
+import torch
 import torch.multiprocessing.reductions as reductions
+from torch.utils.data import DataLoader, TensorDataset
+
+from dltutor.lessons.kit.forms import shown
+from dltutor.lessons.lesson_13.material import Reviews
+
+BATCH: Final = 32  # reviews
+BATCHES: Final = 16  # that are timed
+_AS_THEY_LIE: Final = 3 / 4  # of an epoch: a random order has next to none of that
+_START: Final = 0.5  # seconds for the first batch of each worker
+_END: Final = 0.3  # seconds for the end of each worker
 
 
 @contextmanager
@@ -62,3 +83,165 @@ def messages() -> Iterator[list[int]]:
         yield counts
     finally:
         reductions.rebuild_tensor, pickler.loads = rebuild, staticmethod(loads)
+
+
+class Odd(Exception):
+    """What is wrong with a batch; the message is a sentence."""
+
+
+Known = dict[tuple[int, ...], tuple[int, int]]  # a review's words -> its number and label
+
+
+def known(dataset: Reviews) -> Known:
+    """The reviews of a dataset, as they can be told from their words."""
+    pairs = zip(dataset.reviews, dataset.labels, strict=True)
+    return {tuple(words.tolist()): (at, label) for at, (words, label) in enumerate(pairs)}
+
+
+def numbers_in(batch: Any, reviews_known: Known) -> list[int]:
+    """The numbers of the reviews in a batch; Odd where it is not as it should be."""
+    pair = isinstance(batch, (list, tuple)) and len(batch) == 2
+    if not pair or not isinstance(batch[0], (list, tuple)):
+        raise Odd(f"a batch is {shown(batch)}, not a list of reviews and their labels.")
+    reviews, labels = batch
+    if not _whole(labels) or labels.shape != (len(reviews),):
+        raise Odd(f"the labels of {len(reviews)} reviews are {_form(labels)}.")
+    if not 0 < len(reviews) <= BATCH:
+        raise Odd(f"a batch has {len(reviews)} reviews. It should have {BATCH} at most.")
+    numbers = []
+    for words, label in zip(reviews, labels.tolist(), strict=True):
+        if not _whole(words) or words.ndim != 1:
+            raise Odd(f"a review is {_form(words)}. It should be the tensor that the dataset has.")
+        number, own = reviews_known.get(tuple(words.tolist()), (None, 0))
+        if number is None:
+            raise Odd(f"a review of {len(words)} words is none of the dataset's.")
+        if label != own:
+            raise Odd(f"review {number} has the label {label}, not its own.")
+        numbers.append(number)
+    return numbers
+
+
+def _whole(thing: Any) -> bool:
+    return isinstance(thing, torch.Tensor) and thing.dtype == torch.int64
+
+
+def _form(thing: Any) -> str:
+    if isinstance(thing, torch.Tensor):
+        return f"a tensor of {thing.ndim} dimensions and the type {thing.dtype}"
+    return shown(thing)
+
+
+def order(batches: list[list[int]], times: list[int]) -> str:
+    """What is wrong with the order of batches, as a sentence; `times`: how often each was made."""
+    size = len(times)
+    numbers = [number for batch in batches for number in batch]
+    epochs = [numbers[at : at + size] for at in range(0, len(numbers), size)]
+    for epoch in epochs:
+        number, came = Counter(epoch).most_common(1)[0]
+        if came > 1:
+            missing = min(set(range(size)) - set(epoch))
+            return f"review {number} came {came} times, and review {missing} not yet."
+    smaller = sum(len(batch) < BATCH for batch in batches)
+    if smaller > len(epochs):
+        return f"{smaller} of {len(batches)} batches have fewer than {BATCH} reviews."
+    for number, came in Counter(numbers).items():
+        if came > times[number]:
+            return f"review {number} came more often ({came}) than it was made ({times[number]})."
+    long = [epoch for epoch in epochs if len(epoch) >= BATCH]
+    for epoch in long:
+        steps = Counter((after - before) % size for before, after in pairwise(epoch))
+        if max(steps.values()) > _AS_THEY_LIE * len(epoch):
+            return "an epoch is not shuffled: most reviews come as they lie in the dataset."
+    if any(one[: len(other)] == other for one, other in combinations(long, 2)):
+        return "two epochs came in the same order."
+    return ""
+
+
+@dataclass
+class Record:
+    """One run of a loader."""
+
+    workers: int
+    taken: int = 0
+    right: float = 0.0  # seconds for a batch, as it should be measured
+
+
+class Rehearsal:
+    """A clock, the loaders that make it go on, and what was asked of them."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.looked = 0
+        self.runs: list[Record] = []
+        self.crowded = 0
+        self._last: Callable[[], _Batches | None] = lambda: None  # with workers
+
+    def clock(self) -> float:
+        """The time, in seconds."""
+        self.looked += 1
+        return self.now
+
+    def make(self, workers: int) -> DataLoader[Any]:
+        """A loader of 1,000 batches, with so many workers on paper."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "This DataLoader will create")
+            loader = _Rehearsed(TensorDataset(torch.arange(4000)), 4, num_workers=workers)
+        loader.rehearsal = self
+        return loader
+
+    def begin(self, workers: int) -> _Batches:
+        """An epoch of such a loader."""
+        if self._crowd():
+            gc.collect()  # rings of the learner's own are not what is asked about
+        self.crowded += self._crowd()
+        self.runs.append(Record(workers))
+        slower = 1 + 0.1 * len(self.runs)  # the machine gets busier with every run
+        if not workers:
+            return _Batches(self, self.runs[-1], slower)
+        batches = _FromWorkers(self, self.runs[-1], slower)
+        self._last = weakref.ref(batches)
+        return batches
+
+    def _crowd(self) -> bool:
+        last = self._last()
+        return last is not None and not last.ended
+
+
+class _Rehearsed(DataLoader[Any]):
+    rehearsal: Rehearsal
+
+    def __iter__(self) -> Any:
+        return self.rehearsal.begin(self.num_workers)
+
+
+class _Batches:
+    """The iterator of a rehearsed loader: each sample takes its time."""
+
+    def __init__(self, rehearsal: Rehearsal, record: Record, slower: float) -> None:
+        self._rehearsal, self._record, self._slower = rehearsal, record, slower
+        self.ended = False
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> torch.Tensor:
+        place, each = self._record.taken, max(1, self._record.workers)
+        if self.ended or place == 1000:
+            raise StopIteration
+        seconds = _START if place < each else (1 + place % 3) * self._slower / each / 50
+        self._rehearsal.now += seconds
+        self._record.taken += 1
+        if each <= place < each + BATCHES:
+            self._record.right += seconds / BATCHES
+        return torch.arange(4 * place, 4 * place + 4)
+
+
+class _FromWorkers(_Batches):
+    """The same with workers, whose end takes its time too."""
+
+    def _shutdown_workers(self) -> None:  # as torch's iterators have it
+        if not self.ended:
+            self._rehearsal.now += _END * self._record.workers
+        self.ended = True
+
+    __del__ = _shutdown_workers

@@ -1,35 +1,35 @@
 """Grade "13.fix": batches for a training loop, by workers that are started once.
 
-Nothing is timed. What costs is counted: processes that are started, tensors that each message
-brings to main, samples that main makes itself.
+Nothing is timed. What costs is counted: processes that are started, tensors that come to main with
+a batch, samples that main makes itself.
 """
 
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from math import ceil
 from typing import Any, Final
 
-import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.material.sentences import as_list
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader, shown
+from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made, still_running
-from dltutor.lessons.lesson_13.costs import messages, starts
+from dltutor.lessons.lesson_13.costs import Odd, known, messages, numbers_in, order, starts
 from dltutor.lessons.lesson_13.material import Reviews
 from dltutor.tables import Table
 
-BATCH: Final = 32
 MOST: Final = 3  # tensors that may come to main with a batch
-_LONG: Final = 8  # seconds for each run
+_LOOKED_AT: Final = 2  # samples that main may make itself, to see what they are like
+_EARLY: Final = 8  # messages of each worker that main may have read before their turn
+_LONG: Final = 12  # seconds for each run
 #: Workers, reviews and steps of each run: two epochs and more. The last is broken off.
-_RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 7), (2, 90, 500))
+_RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 60), (2, 90, 500))
 _BROKEN_OFF: Final = 2  # steps of the last run
 
 
@@ -55,11 +55,10 @@ class Run:
         workers: How many it was told to use.
         steps: How many batches it was asked for, or were taken of more.
         batches: How many came.
-        reviews: How many the dataset has.
         odd: What is wrong with a batch, as a sentence, or "".
         order: What is wrong with the order, likewise.
         started: How many processes were started.
-        tensors: How many came to main in one message, at most.
+        tensors: How many came to main with a batch.
         in_main: How many samples main made itself.
         left: What still runs afterwards: "2 processes", or "".
         broken_off: Whether no more batches were asked for after some steps.
@@ -68,7 +67,6 @@ class Run:
     workers: int
     steps: int
     batches: int
-    reviews: int
     odd: str = ""
     order: str = ""
     started: int = 0
@@ -79,95 +77,53 @@ class Run:
 
 
 def _one_run(
-    answer: Callable[..., Any], workers: int, reviews: int, steps: int, *, take: int | None = None
+    answer: Callable[..., Any],
+    workers: int,
+    reviews: int,
+    steps: int,
+    *,
+    take: int | None = None,
+    within: float = _LONG,
 ) -> Run:
     dataset = Reviews(reviews, seed=reviews + workers)
-    seen = _Seen(dataset)
+    reviews_known = known(dataset)
+    batches: list[Any] = []
 
     def go() -> None:
-        batches = iter(answer(dataset, steps, workers))
-        for batch in islice(batches, take if take is not None else steps + 1):
-            if not seen.take(batch):
-                break
-        if hasattr(batches, "close"):
-            batches.close()
+        coming = iter(answer(dataset, steps, workers))
+        batches.extend(islice(coming, take or steps + 1))
+        if hasattr(coming, "close"):
+            coming.close()
 
     with starts() as started, messages() as tensors:
-        made(go, call=f"my_batches(dataset, {steps}, {workers})", within=_LONG)
+        made(go, call=f"my_batches(dataset, {steps}, {workers})", within=within)
         gc.collect()
+    left = still_running()
+    odd = order_wrong = ""
+    try:  # they are read last of all: what comes later must not change them
+        numbers = [numbers_in(batch, reviews_known) for batch in batches]
+        order_wrong = order(numbers, dataset.times())
+    except Odd as said:
+        odd = str(said)
     return Run(
         workers,
         take or steps,
-        seen.batches,
-        reviews,
-        seen.odd,
-        seen.order(),
+        len(batches),
+        odd,
+        order_wrong,
         len(started),
-        max(tensors, default=0),
+        _with_a_batch(tensors, len(batches), workers),
         len(dataset.made),
-        still_running(),
+        left,
         take is not None,
     )
 
 
-class _Seen:
-    """What came, batch by batch."""
-
-    def __init__(self, dataset: Reviews) -> None:
-        self._labels = dataset.labels
-        self._numbers = {tuple(words.tolist()): i for i, words in enumerate(dataset.reviews)}
-        self.numbers: list[int] = []
-        self.batches = 0
-        self.odd = ""
-
-    def take(self, batch: Any) -> bool:
-        """Whether a batch is in order; if not, `odd` says what is not."""
-        self.batches += 1
-        try:
-            reviews, labels = batch
-            reviews = list(reviews)
-            labels = [int(label) for label in labels]
-        except (TypeError, ValueError, RuntimeError):
-            self.odd = f"a batch is {shown(batch)}, not a list of reviews and their labels."
-            return False
-        if not isinstance(batch[1], torch.Tensor) or len(labels) != len(reviews):
-            self.odd = f"the labels of {len(reviews)} reviews are {shown(batch[1])}."
-        elif not 0 < len(reviews) <= BATCH:
-            self.odd = f"a batch has {len(reviews)} reviews. It should have {BATCH} at most."
-        else:
-            self._read(reviews, labels)
-        return not self.odd
-
-    def _read(self, reviews: list[Any], labels: list[int]) -> None:
-        for words, label in zip(reviews, labels, strict=True):
-            if not isinstance(words, torch.Tensor) or words.ndim != 1 or words.is_floating_point():
-                form = shown(words)
-                if isinstance(words, torch.Tensor):
-                    form = f"a tensor of {words.ndim} dimensions and the type {words.dtype}"
-                self.odd = f"a review is {form}. It should be the tensor that the dataset has."
-                return
-            number = self._numbers.get(tuple(words.tolist()))
-            if number is None:
-                self.odd = f"a review of {len(words)} words is none of the dataset's."
-                return
-            if label != self._labels[number]:
-                self.odd = f"review {number} has the label {label}, not its own."
-                return
-            self.numbers.append(number)
-
-    def order(self) -> str:
-        size = len(self._labels)
-        epochs = [self.numbers[at : at + size] for at in range(0, len(self.numbers), size)]
-        for epoch in epochs:
-            number, times = Counter(epoch).most_common(1)[0]
-            if times > 1:
-                missing = min(set(range(size)) - set(epoch))
-                return f"review {number} came {times} times, and review {missing} not yet."
-        if epochs and epochs[0] == sorted(epochs[0]):
-            return "the first epoch is not shuffled."
-        if len(epochs) > 1 and epochs[0] == epochs[1]:
-            return "two epochs came in the same order."
-        return ""
+def _with_a_batch(tensors: list[int], batches: int, workers: int) -> int:
+    # A batch may come in several messages.
+    bring = [number for number in tensors if number]
+    pieces = ceil((len(bring) - _EARLY * workers) / max(1, batches))
+    return max(bring, default=0) * max(1, pieces)
 
 
 def gather(answer: Callable[..., Any]) -> tuple[Run, ...]:
@@ -182,34 +138,38 @@ def gather(answer: Callable[..., Any]) -> tuple[Run, ...]:
 
 
 def _wrong(run: Run) -> str:
-    lead = f"with {run.workers} workers, "
-    if run.odd:
-        return lead + run.odd + " What does your function do with what `collate_fn` has sent?"
-    if run.batches != run.steps:
-        more = "more" if run.batches > run.steps else f"{run.batches}"
-        return (
-            f"{lead}{run.steps} batches were asked for, and {more} came. Where does an epoch end?"
-        )
-    if run.order:
-        return f"{lead}{run.order} Which call begins an epoch, and does each one come in full?"
-    if run.started != run.workers:
-        return (
-            f"{lead}{run.started} processes were started for {run.batches} batches. Which of "
-            "your lines starts them, and how often does it run?"
-        )
-    if run.workers and run.in_main > BATCH:
-        return f"{lead}main made {run.in_main} samples itself. Who should make them?"
-    if run.tensors > MOST:
-        return (
-            f"{lead}{run.tensors} tensors came to main with one batch, and {MOST} are allowed. "
-            "What could be one tensor, and where could main take it apart again?"
-        )
-    if run.left:
-        when = "the loop was broken off" if run.broken_off else "the last batch had come"
-        return (
-            f"{lead}{run.left} still ran when {when}. Who still holds the loader or its iterator?"
-        )
-    return ""
+    came = "more" if run.batches > run.steps else f"{run.batches}"
+    when = "the loop was broken off" if run.broken_off else "the last batch had come"
+    faults = (
+        (run.odd, f"{run.odd} What does your function do with what `collate_fn` has sent?"),
+        (
+            run.batches != run.steps,
+            f"{run.steps} batches were asked for, and {came} came. Where does an epoch end?",
+        ),
+        (
+            run.workers and run.started and run.in_main > _LOOKED_AT,
+            f"main made {run.in_main} samples itself. Who should make them?",
+        ),
+        (
+            run.order,
+            f"{run.order} Which call begins an epoch, and what does each epoch deliver?",
+        ),
+        (
+            run.started != run.workers,
+            f"{run.started} processes were started for {run.batches} batches. Which of your lines "
+            "starts them, and how often does it run?",
+        ),
+        (
+            run.tensors > MOST,
+            f"{run.tensors} tensors came to main with one batch, and {MOST} are allowed. What "
+            "could be one tensor, and where could main take it apart again?",
+        ),
+        (
+            run.left,
+            f"{run.left} still ran when {when}. Who still holds the loader or its iterator?",
+        ),
+    )
+    return next((f"with {run.workers} workers, {told}" for wrong, told in faults if wrong), "")
 
 
 def judge(runs: tuple[Run, ...]) -> Result:
@@ -227,16 +187,13 @@ def judge(runs: tuple[Run, ...]) -> Result:
 
 def counted(answer: Callable[..., Any]) -> Table:
     """What 8 batches cost that a function delivers with 2 workers, in counts."""
-    run = _one_run(answer, *_RUNS[0])
-    once = "no" if run.order else "yes"
-    return Table(
-        f"{run.batches} batches with 2 workers",
-        (
-            ("processes started", f"{run.started}"),
-            ("tensors sent with one batch", f"{run.tensors}"),
-            ("each review once in an epoch", run.odd or once),
-        ),
+    run = _one_run(answer, *_RUNS[0], within=60)
+    rows = (
+        ("processes started", f"{run.started}"),
+        ("tensors sent with one batch", f"{run.tensors}"),
+        ("each review once in an epoch", run.odd or ("no" if run.order else "yes")),
     )
+    return Table(f"{run.batches} batches with 2 workers", rows)
 
 
 def _look(answer: Any) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import io
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 from statistics import median
 from typing import Any, Final
@@ -27,6 +27,8 @@ from dltutor.tables import Table
 
 _SAMPLES: Final = 64
 _STEP: Final = 0.02  # seconds that the training of job D takes for a batch
+_BATCH: Final = 0.5  # seconds that a batch takes whose steps are counted
+_ROWS: Final = 251  # in a table with a row for each process
 _COUNTS: Final = (0, 2, 8)
 
 
@@ -52,7 +54,9 @@ class Reviews(Dataset[tuple[torch.Tensor, int]]):
         self.reviews = [random.integers(0, 5000, size) for size in random.integers(4, 30, length)]
         self.reviews[length // 3] = np.zeros(0, dtype=np.int64)
         self.labels = random.integers(0, 2, length).tolist()
-        self.made: list[int] = []  # what main made, by number
+        self.made: list[int] = []  # what this process made, by number
+        # How often each was made: a row for each process, so that no two write to the same place.
+        self._times = torch.zeros((_ROWS, length), dtype=torch.int32).share_memory_()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -60,7 +64,12 @@ class Reviews(Dataset[tuple[torch.Tensor, int]]):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         words = torch.from_numpy(self.reviews[index].copy())
         self.made.append(index)
+        self._times[os.getpid() % _ROWS, index] += 1
         return words, self.labels[index]
+
+    def times(self) -> list[int]:
+        """How often each was made, by all processes together."""
+        return self._times.sum(0).tolist()  # type: ignore[no-any-return]
 
 
 class Curves(MemoryFigure):
@@ -157,14 +166,32 @@ def _epoch(loader: DataLoader[Any], step: float) -> float:
     return time.perf_counter() - began
 
 
-def _quickest(clock: Callable[[], float], dataset: Any) -> float:
-    # Seconds by a clock that a sample takes at least.
+def _quickest(dataset: Any) -> tuple[float, float]:
+    # Seconds that the quickest of some samples takes, and its CPU time.
     seconds = []
     for index in range(20):
-        began = clock()
+        began, cpu = time.perf_counter(), time.thread_time()
         dataset[index]
-        seconds.append(clock() - began)
+        seconds.append((time.perf_counter() - began, time.thread_time() - cpu))
     return min(seconds)
+
+
+def step_costs() -> Table:
+    """How long a step of next(iter(loader)) takes, in batches: not persistent, and persistent."""
+    took = []
+    for persistent in (False, True):
+        loader = load(_Waits(_BATCH / 4), 2, "fork", persistent_workers=persistent)
+        began = 0.0
+        for _ in range(2 if persistent else 1):  # its first epoch has nothing to wait for
+            began = time.perf_counter()
+            next(iter(loader))
+        took.append((time.perf_counter() - began) / _BATCH)
+    promised(took[0] > 1.9 and took[1] > 2.9, took)
+    rows = zip(("as it is", "with persistent_workers=True"), took, strict=True)
+    return Table(
+        "One step of next(iter(loader)) with 2 workers",
+        tuple((how, f"as long as {int(each + 0.05)} batches") for how, each in rows),
+    )
 
 
 def four_jobs() -> Table:
@@ -178,8 +205,7 @@ def four_jobs() -> Table:
     }
     rows, found = [], []
     for job, (dataset, options, step) in jobs.items():
-        clocks = time.perf_counter, time.process_time
-        shown = [f"{1000 * _quickest(clock, dataset):.2f} ms" for clock in clocks]
+        shown = [f"{1000 * each:.3f} ms" for each in _quickest(dataset)]
         seconds: list[Any] = []
         for workers in _COUNTS:
             with warnings.catch_warnings():
@@ -189,11 +215,11 @@ def four_jobs() -> Table:
                 loop = partial(_epoch, step=step)
                 seconds.append(observe(loader, consume=loop, deadline=60).result)
         found.append(seconds)
-        shown += [f"{each:.2f} s" for each in seconds]
+        shown += [f"{each:.3f} s" for each in seconds]
         rows.append((job, *shown, f"{1000 * step:.0f} ms"))
     a, b, c, _ = found
     promised(a[2] > 2 * a[0] and b[2] < b[0] / 2 and c[2] > c[0] / 2, found)
-    header = ("job", "a sample", "of it CPU", *(f"{n} workers" for n in _COUNTS), "a training step")
+    header = ("job", "a sample", "its CPU", *(f"{n} workers" for n in _COUNTS), "training step")
     return Table("Four jobs: one sample, then an epoch", tuple(rows), header)
 
 

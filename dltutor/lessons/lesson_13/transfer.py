@@ -6,30 +6,28 @@ must return is known to the last digit, on any machine.
 
 from __future__ import annotations
 
-import gc
 import time
-import warnings
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from math import fsum
+from operator import index
 from typing import Any, Final
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, TensorDataset
 
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_function, shown
 from dltutor.lessons.kit.outcomes import Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import made
+from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 
 RUNS: Final = 3
-BATCHES: Final = 16
 _LONG: Final = 10  # seconds
 _CLOSE: Final = 1e-6
-_CALLS: Final = ((0, 1, 4), (3, 0, 8, 2))  # the numbers that it is called with
-_START: Final = 0.5  # seconds of the rehearsal's clock for the first batch of each worker
+_CALLS: Final = ((0, 1, 4), [3, 0, 8, 2])  # the numbers that it is called with
 
 
 def starter(
@@ -49,82 +47,6 @@ def starter(
     return measured
 
 
-@dataclass
-class _Record:
-    workers: int
-    taken: int = 0
-    right: float = 0.0  # seconds for a batch, as it should be measured
-
-
-class _Rehearsal:
-    """A clock, the loaders that make it go on, and what was asked of them."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.looked = 0
-        self.runs: list[_Record] = []
-        self.crowded = 0
-        self._last: Callable[[], _Batches | None] = lambda: None
-
-    def clock(self) -> float:
-        self.looked += 1
-        return self.now
-
-    def make(self, workers: int) -> _Rehearsed:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "This DataLoader will create")
-            loader = _Rehearsed(TensorDataset(torch.arange(4000)), 4, num_workers=workers)
-        loader.rehearsal = self
-        return loader
-
-    def begin(self, workers: int) -> _Batches:
-        if self._open():
-            gc.collect()  # rings of the learner's own are not what is asked about
-        self.crowded += self._open()
-        self.runs.append(_Record(workers))
-        batches = _Batches(self, self.runs[-1], 1 + 0.1 * len(self.runs))
-        self._last = weakref.ref(batches)
-        return batches
-
-    def _open(self) -> bool:
-        last = self._last()
-        return last is not None and not last.ended
-
-
-class _Rehearsed(DataLoader[Any]):
-    rehearsal: _Rehearsal
-
-    def __iter__(self) -> Any:
-        return self.rehearsal.begin(self.num_workers)
-
-
-class _Batches:
-    """The iterator of a rehearsed loader: its workers start, then wait for each sample."""
-
-    def __init__(self, rehearsal: _Rehearsal, record: _Record, slower: float) -> None:
-        self._rehearsal, self._record = rehearsal, record
-        self._slower = slower  # the machine gets busier with every run
-        self.ended = False
-
-    def __iter__(self) -> _Batches:
-        return self
-
-    def __next__(self) -> torch.Tensor:
-        place, each = self._record.taken, max(1, self._record.workers)
-        if self.ended or place == 1000:
-            self.ended = True
-            raise StopIteration
-        seconds = _START if place < each else (1 + place % 3) * self._slower / each / 50
-        self._rehearsal.now += seconds
-        self._record.taken += 1
-        if each <= place < each + BATCHES:
-            self._record.right += seconds / BATCHES
-        return torch.arange(4 * place, 4 * place + 4)
-
-    def _shutdown_workers(self) -> None:  # as torch's iterators have it
-        self.ended = True
-
-
 @dataclass(frozen=True)
 class Measured:
     """What a function returned, and what it did for it.
@@ -137,7 +59,7 @@ class Measured:
         answer: Number of workers -> what was returned for it, sorted; None if it is no such dict.
         returned: What was returned, in words.
         looked: How often it read the clock.
-        crowded: How many runs began while the iterator of another was alive.
+        crowded: How many runs began while the workers of another were alive.
     """
 
     counts: tuple[int, ...]
@@ -155,12 +77,12 @@ def gather(answer: Callable[..., Any]) -> tuple[Measured, ...]:
     return tuple(_called(answer, counts) for counts in _CALLS)
 
 
-def _called(answer: Callable[..., Any], counts: tuple[int, ...]) -> Measured:
-    rehearsal = _Rehearsal()
-    call = f"my_measurement(make_loader, {list(counts)}, clock)"
-    returned = made(answer, rehearsal.make, list(counts), rehearsal.clock, call=call, within=_LONG)
+def _called(answer: Callable[..., Any], counts: Sequence[int]) -> Measured:
+    rehearsal = Rehearsal()
+    call = f"my_measurement(make_loader, {counts}, clock)"
+    returned = made(answer, rehearsal.make, copy(counts), rehearsal.clock, call=call, within=_LONG)
     return Measured(
-        counts,
+        tuple(counts),
         tuple(each.workers for each in rehearsal.runs),
         tuple(each.taken for each in rehearsal.runs),
         tuple(each.right for each in rehearsal.runs),
@@ -172,12 +94,18 @@ def _called(answer: Callable[..., Any], counts: tuple[int, ...]) -> Measured:
 
 
 def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
+    if not isinstance(returned, dict):
+        return None
+    if not all(
+        isinstance(runs, (list, tuple, np.ndarray, torch.Tensor)) for runs in returned.values()
+    ):
+        return None
     try:
         return {
-            int(workers): tuple(sorted(float(each) for each in islice(runs, 100)))
+            index(workers): tuple(sorted(fsum([each]) for each in runs))  # float() takes "0.1" too
             for workers, runs in returned.items()
         }
-    except (TypeError, ValueError, AttributeError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError):
         return None
 
 
@@ -185,36 +113,13 @@ def judge(calls: tuple[Measured, ...]) -> Result:
     """Correct if the function returned the seconds that the clock says, and ran as asked."""
     for seen in calls:
         called = f"called with {list(seen.counts)}, your function"
-        numbers = set(seen.counts)
         if seen.answer is None:
             error_in_your_code(
-                f"{called} returns {seen.returned}, not a dict: number of workers -> {RUNS} "
-                "numbers."
+                f"{called} returns {seen.returned}, not a dict: number of workers -> list of "
+                f"{RUNS} numbers."
             )
-        if seen.answer.keys() != numbers:
-            not_yet(f"{called} returns measurements for {sorted(seen.answer)}.")
-        for workers, runs in seen.answer.items():
-            if len(runs) != RUNS:
-                not_yet(f"{called} returns {len(runs)} measurements for {workers} workers.")
-        if len(seen.order) != RUNS * len(seen.counts):
-            not_yet(
-                f"{called} began {len(seen.order)} epochs. {RUNS} runs of each number are "
-                f"{RUNS * len(seen.counts)}: what is an epoch begun for?"
-            )
-        size = len(seen.counts)
-        turns = [seen.order[at : at + size] for at in range(0, len(seen.order), size)]
-        if any(set(turn) != numbers for turn in turns):
-            not_yet(
-                f"{called} ran the numbers in the order {list(seen.order)}. The machine got busier "
-                "meanwhile: which numbers suffer from it, and how would all suffer alike?"
-            )
-        _taken(seen, called)
-        if seen.crowded:
-            not_yet(
-                f"{called} began {seen.crowded} runs while the iterator of another was alive, and "
-                "with it its workers. Which variable still holds it when the next begins?"
-            )
-        _times(seen, called)
+        if wrong := _wrong(seen, seen.answer):
+            not_yet(f"{called} {wrong}")
     return correct(
         "Every number is measured three times, in turns; the clock starts when each worker has "
         "delivered, and stops after 16 batches more; the workers of one run have ended before the "
@@ -222,29 +127,47 @@ def judge(calls: tuple[Measured, ...]) -> Result:
     )
 
 
-def _taken(seen: Measured, called: str) -> None:
+def _wrong(seen: Measured, answer: dict[int, tuple[float, ...]]) -> str:
+    numbers, size = set(seen.counts), len(seen.counts)
+    if answer.keys() != numbers:
+        return f"returns measurements for {sorted(answer)}."
+    for workers, runs in answer.items():
+        if len(runs) != RUNS:
+            return f"returns {len(runs)} measurements for {workers} workers."
+    if len(seen.order) != RUNS * size:
+        return (
+            f"began {len(seen.order)} epochs. {RUNS} runs of each number are {RUNS * size}: what "
+            "is an epoch begun for?"
+        )
+    if any(set(seen.order[at : at + size]) != numbers for at in range(0, len(seen.order), size)):
+        return (
+            f"ran the numbers in the order {list(seen.order)}. The machine got busier meanwhile: "
+            "which numbers suffer from it, and how would all suffer alike?"
+        )
     for workers, taken in zip(seen.order, seen.taken, strict=True):
-        right = max(1, workers) + BATCHES
-        if taken != right:
-            not_yet(
-                f"{called} took {taken} batches in a run with {workers} workers. It is "
-                f"{max(1, workers)} to begin with, and {BATCHES} that are timed: {right}."
+        first = max(1, workers)
+        if taken != first + BATCHES:
+            return (
+                f"took {taken} batches in a run with {workers} workers. It is {first} to begin "
+                f"with, and {BATCHES} that are timed: {first + BATCHES}."
             )
-
-
-def _times(seen: Measured, called: str) -> None:
-    assert seen.answer is not None
+    if seen.crowded:
+        return (
+            f"began {seen.crowded} runs while the workers of another were alive. Which variable "
+            "still holds their iterator when the next begins?"
+        )
     for workers in seen.counts:
         pairs = zip(seen.order, seen.right, strict=True)
         right = sorted(seconds for number, seconds in pairs if number == workers)
-        got = seen.answer[workers]
-        if any(abs(a - b) > _CLOSE for a, b in zip(got, right, strict=True)):
-            clock = "" if seen.looked else " It never read the `clock` that it was given."
-            not_yet(
-                f"{called} returns {got[0]:.4f} s for a batch with {workers} workers, its quickest "
-                f"run; by the clock it is {right[0]:.4f} s.{clock} When is the clock read, and by "
-                "how many batches is it divided?"
-            )
+        for got, seconds in zip(answer[workers], right, strict=True):
+            if abs(got - seconds) > _CLOSE:
+                clock = "" if seen.looked else " It never read the `clock` that it was given."
+                return (
+                    f"returns {got:.7g} s for a batch of a run with {workers} workers; by the "
+                    f"clock it is {seconds:.7g} s.{clock} Between which lines is the clock read, "
+                    "and by how many batches is it divided?"
+                )
+    return ""
 
 
 GRADER: Final = Grader(
