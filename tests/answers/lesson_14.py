@@ -89,6 +89,10 @@ SHARED_EPOCHS = (
     ),
 )
 SEEDED = (THREADS, f'{THREADS}    __import__("random").seed(3)\n')
+SEED_OF_ALL = (
+    THREADS,
+    f'{THREADS}    __import__("random").seed(torch.initial_seed() - worker)\n',
+)
 UNSHUFFLED = (DEAL, "        for shard in share(self.shards):\n")
 MAP_STYLE = ("Blocks(load(folder)),\n        BATCH", "[*Blocks(load(folder))],\n        BATCH")
 MAP_SHUFFLED = (MAP_STYLE[0], MAP_STYLE[1] + ",\n        shuffle=True")
@@ -430,6 +434,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "one seed for all workers": report(
             text.INCIDENT, [STREAM], ["stream.py: shuffled"], SAME_SEED
         ),
+        "seeded in worker_init_fn": report(text.INCIDENT, STREAM, "random.sample", SEED_OF_ALL),
         "dealt in worker_init_fn": report(text.INCIDENT, STREAM, "shuffled, share", *INIT_FN),
         "epochs counted for all": report(text.INCIDENT, STREAM, "Blocks", *SHARED_EPOCHS),
         "all blocks read in main": report(
