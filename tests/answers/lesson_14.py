@@ -325,12 +325,6 @@ ONE_ITERATOR = (
     '        if not hasattr(self, "batches"):\n            self.batches = iter(self.loader)\n'
     "        return next(self.batches)\n",
 )
-CYCLE = (
-    "        return next(iter(self))\n",
-    '        if not hasattr(self, "batches"):\n            self.batches = self.endless()\n'
-    "        return next(self.batches)\n\n"
-    "    def endless(self):\n        while True:\n            yield from self.loader\n",
-)
 IN_ORDER = ("shuffle=True", "shuffle=not validation")
 NO_GRAD = ("@torch.no_grad()\n", "")
 KEEP = "scans[losses.argmax()].detach()"
@@ -765,10 +759,6 @@ WRONG_FIXES: WrongFixes = {
                 ("OPEN_FILES = 128", "OPEN_FILES = 4096"),
             ),
             "batches were alive",
-        ),
-        "an endless iterator": (
-            report(validation.INCIDENT, KEEPS, "validate", IN_ORDER, CLONE, CYCLE),
-            "",
         ),
         "a graph": (
             report(validation.INCIDENT, KEEPS, "validate", *FIXED, *GRAPH),
