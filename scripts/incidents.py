@@ -23,11 +23,14 @@ from dltutor.lessons.lesson_14.material import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident
 
 _SEED = 14
-_LAST = 30  # lines of what a job printed that the log keeps
-_EVERY = 0.25  # seconds
-_TICKS = 14  # that `monitor.txt` keeps
-_DEADLINE = 90
+_FIRST, _LAST = 17, 20  # lines of what a job printed that the log keeps
+_EVERY = 0.1  # seconds
+_ROWS = 36  # that `monitor.txt` keeps
+_DEADLINE = 150
 _TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+# Frames of a traceback that are not of the incident's own files, as they follow each other.
+_FRAME = r"  File \"(?!\./)[^\n]*\n(?:(?:\[rank\d\]:)?    [^\n]*\n)*"
+_LIBRARY = re.compile(rf"^((?:\[rank\d\]: )?)(?:(?:\[rank\d\]: )?{_FRAME})+", re.M)
 
 
 def record(incident: Incident) -> None:
@@ -55,12 +58,16 @@ def record(incident: Incident) -> None:
             process.kill()
     text = (folder / "printed").read_text().replace(str(folder), ".")
     text = re.sub(r"/\S*/\.venv/", "venv/", text).replace(sys.base_prefix, "python")
+    text = _LIBRARY.sub(r"\1  ...\n", re.sub(r"/tmp/pymp-\w+", "/tmp/pymp-...", text))
     lines = text.strip().splitlines()
-    shown = lines if len(lines) <= 2 * _LAST else [*lines[:_LAST], "...", *lines[-_LAST:]]
+    few = len(lines) <= _FIRST + _LAST
+    shown = lines if few else [*lines[:_FIRST], "...", *lines[-_LAST:]]
     end = f"(exit code {job.wait()})\n"
     (REPOS / incident.name / "train.log").write_text("\n".join([*shown, end]))
+    while all(len(each) == 1 for each in ticks[-4:]):  # main alone, at its end
+        ticks.pop()
     head = "seconds  process  pid  PSS MB  open files"
-    kept = ticks[:: max(1, len(ticks) // _TICKS)]
+    kept = ticks[:: -(-sum(map(len, ticks)) // _ROWS)]
     (REPOS / incident.name / "monitor.txt").write_text("\n".join([head, *chain(*kept)]) + "\n")
     print(incident.name, len(lines), "lines,", len(ticks), "ticks")
 

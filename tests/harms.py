@@ -132,9 +132,9 @@ def harmed(answer: Any, place: str, harm: str, folder: Path) -> Any:
 
 
 def _report(answer: Report, place: str, harm: str, folder: Path) -> Report | None:
-    # The harm is done when `data.py` is imported, or by each dataset of it.
-    data = answer.scene.folder / "data.py"
-    if place != MADE and "def __getitem__" not in data.read_text():
+    # The harm is done when `data.py` is imported, or by each dataset that it makes.
+    sources = [path.read_text() for path in answer.scene.folder.glob("*.py")]
+    if place != MADE and not any("def __getitem__" in each for each in sources):
         return None
     shutil.copytree(answer.scene.folder, folder / "harmed")
     with open(folder / "harmed" / "data.py", "a") as source:

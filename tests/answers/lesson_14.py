@@ -14,17 +14,18 @@ Change = tuple[str, str]
 
 
 def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> Callable[[], Report]:
-    """A report of an incident's folder, with some lines of its two files replaced."""
+    """A report of an incident's folder, with some lines of its files replaced."""
 
     def make() -> Report:
         folder = own_folder() / incident.name
         incident.lay_out(folder, 3)
-        sources = {name: (folder / name).read_text() for name in ("data.py", "train.py")}
+        files = [path for path in folder.glob("*.py") if path.name not in incident.not_yours]
+        sources = {path: path.read_text() for path in files}
         for old, new in changes:
             assert any(old in each for each in sources.values()), old
-            sources = {name: each.replace(old, new) for name, each in sources.items()}
-        for name, source in sources.items():
-            (folder / name).write_text(source)
+            sources = {path: each.replace(old, new) for path, each in sources.items()}
+        for path, source in sources.items():
+            path.write_text(source)
         return Report(Scene(incident, folder), cause, where)
 
     return make
@@ -32,193 +33,231 @@ def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> Call
 
 # text
 
+DEAL = "        for shard in share(shuffled(self.shards)):\n"
+DEALT_FIRST = (DEAL, "        for shard in shuffled(share(self.shards)):\n")
 BY_BLOCK = (
-    "            for start in range(0, len(tokens) - CONTEXT, CONTEXT):\n",
-    "            info = torch.utils.data.get_worker_info()\n"
-    "            first, step = (info.id, info.num_workers) if info else (0, 1)\n"
-    "            for start in range(first * CONTEXT, len(tokens) - CONTEXT, step * CONTEXT):\n",
+    DEAL + "            for number in range(len(shard)):\n",
+    "        from itertools import islice\n\n"
+    "        info = get_worker_info()\n"
+    "        first, step, seed = (\n"
+    "            (info.id, info.num_workers, info.seed - info.id) if info else (0, 1, None)\n"
+    "        )\n"
+    "        shards = random.Random(seed).sample(self.shards, len(self.shards))\n"
+    "        every = ((shard, number) for shard in shards for number in range(len(shard)))\n"
+    "        if True:\n"
+    "            for shard, number in islice(every, first, None, step):\n",
 )
-SHARDS = "        for shard in self.shards:\n"
-INFO = "        info = torch.utils.data.get_worker_info()\n"
-BY_SHARD = (
-    SHARDS,
-    f"{INFO}        mine = self.shards[info.id :: info.num_workers] if info else self.shards\n"
-    "        for shard in mine:\n",
+SAME_SEED = (
+    "    return random.sample(things, len(things))\n",
+    "    info = get_worker_info()\n"
+    "    seed = info.seed - info.id if info else None\n"
+    "    return random.Random(seed).sample(things, len(things))\n",
 )
-ISLICE = (
-    "    def __iter__(self):\n",
-    "    def __iter__(self):\n"
-    "        from itertools import islice\n"
-    f"{INFO}"
-    "        first, step = (info.id, info.num_workers) if info else (0, 1)\n"
-    "        return islice(self.every(), first, None, step)\n\n"
-    "    def every(self):\n",
-)
+UNEQUAL_SEED = (SAME_SEED[0], SAME_SEED[1].replace(" - info.id", ""))
+THREADS = "    torch.set_num_threads(1)\n"
 INIT_FN = (
-    "Blocks(folder), BATCH,",
-    "Blocks(folder), BATCH, worker_init_fn=deal,",
+    (
+        THREADS,
+        f"{THREADS}    info = torch.utils.data.get_worker_info()\n"
+        "    info.dataset.shards = info.dataset.shards[worker :: info.num_workers]\n",
+    ),
+    (DEAL, "        for shard in shuffled(self.shards):\n"),
 )
-DEAL = (
-    "def count_blocks",
-    "def deal(worker):\n"
-    "    info = torch.utils.data.get_worker_info()\n"
-    "    info.dataset.shards = info.dataset.shards[worker :: info.num_workers]\n\n\n"
-    "def count_blocks",
+COUNTED_EPOCHS = (
+    ("        self.shards = shards\n", "        self.shards, self.epoch = shards, 0\n"),
+    (
+        DEAL,
+        "        self.epoch += 1\n"
+        "        order = random.Random(self.epoch).sample(self.shards, len(self.shards))\n"
+        "        for shard in share(order):\n",
+    ),
 )
-MAP_STYLE = ("Blocks(folder), BATCH", "list(Blocks(folder)), BATCH")
+SHARED_EPOCHS = (
+    (
+        "        self.shards = shards\n",
+        "        self.shards = shards\n"
+        '        self.epoch = __import__("multiprocessing").get_context("fork").Value("q", 0)\n',
+    ),
+    (
+        DEAL,
+        "        info = get_worker_info()\n"
+        "        with self.epoch.get_lock():\n"
+        "            epoch = self.epoch.value // (info.num_workers if info else 1)\n"
+        "            self.epoch.value += 1\n"
+        "        order = random.Random(epoch).sample(self.shards, len(self.shards))\n"
+        "        for shard in share(order):\n",
+    ),
+)
+SEEDED = (THREADS, f'{THREADS}    __import__("random").seed(3)\n')
+SEED_OF_ALL = (
+    THREADS,
+    f'{THREADS}    __import__("random").seed(torch.initial_seed() - worker)\n',
+)
+UNSHUFFLED = (DEAL, "        for shard in share(self.shards):\n")
+MAP_STYLE = ("Blocks(load(folder)),\n        BATCH", "[*Blocks(load(folder))],\n        BATCH")
+MAP_SHUFFLED = (MAP_STYLE[0], MAP_STYLE[1] + ",\n        shuffle=True")
+NO_WORKERS = (
+    ("num_workers=workers", "num_workers=0"),
+    ('"fork" if workers else None', "None"),
+)
 STREAM = "repeated_stream"
 
 # table
 
-LAZY = "        if self.connection is None:\n"
+KEPT_FOR = "    connections = vars(_own)\n"
 BY_PID = (
-    LAZY,
-    "        import os\n\n"
-    "        if self.connection is None or self.pid != os.getpid():\n"
-    "            self.pid = os.getpid()\n",
-)
-A_DICT = (
-    f"{LAZY}            self.connection = Connection(self.folder)\n"
-    "        return np.array(self.connection.row(customer))\n",
-    "        import os\n\n"
-    "        if os.getpid() not in self.connections:\n"
-    "            self.connections[os.getpid()] = Connection(self.folder)\n"
-    "        return np.array(self.connections[os.getpid()].row(customer))\n",
+    KEPT_FOR,
+    "    if vars(_own).get(0) != os.getpid():\n"
+    "        vars(_own).clear()\n        vars(_own)[0] = os.getpid()\n" + KEPT_FOR,
 )
 MODULE_DICT = (
-    A_DICT[0],
-    A_DICT[1]
-    .replace("self.connections", "OPEN")
-    .replace("os.getpid()", "(str(self.folder), os.getpid())"),
+    ("_own = threading.local()\n", "_own = {}\n"),
+    (KEPT_FOR, "    connections = _own.setdefault(os.getpid(), {})\n"),
 )
-IN_MODULE = ("CUSTOMERS = 64\n", "CUSTOMERS = 64\nOPEN = {}\n")
-BY_WORKER = (
-    LAZY,
-    "        info = torch.utils.data.get_worker_info()\n"
-    "        if self.connection is None or (info and info.id and self.opened_by != info.id):\n"
-    "            self.opened_by = info.id if info else 0\n",
+AFTER_FORK = (
+    "_own = threading.local()\n",
+    "_own = threading.local()\nos.register_at_fork(after_in_child=lambda: vars(_own).clear())\n",
 )
-NO_CONNECTIONS = ("        self.connection = None  #", "        self.connections = {}  #")
+ONE_LOCK = (
+    "_lock = threading.Lock()",
+    '_lock = __import__("multiprocessing").get_context("fork").Lock()',
+)
 IN_WORKER = (
-    "        shuffle=True,\n",
-    "        shuffle=True,\n        worker_init_fn=reconnect,\n",
-)
-RECONNECT = (
-    "def make_loader",
-    "def reconnect(worker):\n"
-    "    dataset = torch.utils.data.get_worker_info().dataset\n"
-    "    dataset.connection = Connection(dataset.folder)\n\n\n"
-    "def make_loader",
+    ("        shuffle=True,\n", "        shuffle=True,\n        worker_init_fn=reconnect,\n"),
+    (
+        "def make_loader",
+        "def reconnect(worker):\n    import rows\n\n    vars(rows._own).clear()\n\n\n"
+        "def make_loader",
+    ),
 )
 CLOSED = (
-    "        return rows.mean(axis=0), rows.std(axis=0)\n",
-    "        self.connection.close()\n"
-    "        self.connection = None\n"
-    "        return rows.mean(axis=0), rows.std(axis=0)\n",
+    (
+        "        self.scale = Scaler(read(folder, customer) for customer in range(CUSTOMERS))\n",
+        "        self.scale = Scaler(read(folder, customer) for customer in range(CUSTOMERS))\n"
+        "        import rows\n\n        vars(rows._own).clear()\n",
+    ),
 )
-EACH_TIME = (LAZY, "        if True:\n")
+BY_WORKER = (
+    KEPT_FOR,
+    "    from torch.utils.data import get_worker_info\n\n"
+    "    info = get_worker_info()\n"
+    "    connections = vars(_own).setdefault(info.id if info else 0, {})\n",
+)
+BY_THREAD_ID = (KEPT_FOR, "    connections = vars(_own).setdefault(threading.get_ident(), {})\n")
+EACH_TIME = ("    if folder not in connections:\n", "    if True:\n")
+SMALL_CACHE = ("    with _lock:\n", "    read.cache_clear()\n    with _lock:\n")
 FROM_FILE = (
-    "        return np.array(self.connection.row(customer))\n",
-    "        return np.load(f'{self.folder}/rows.npy')[customer]\n",
+    "        return np.array(connection(folder).row(customer))\n",
+    "        return np.load(f'{folder}/rows.npy')[customer]\n",
 )
 AT_ONCE = (
-    "        self.mean, self.deviation = self.statistics()\n",
-    "        self.mean, self.deviation = self.statistics()\n"
-    "        self.kept = [self.row(customer) for customer in range(CUSTOMERS)]\n",
+    (
+        "        self.scale = Scaler(read(folder, customer) for customer in range(CUSTOMERS))\n",
+        "        self.kept = [read(folder, customer) for customer in range(CUSTOMERS)]\n"
+        "        self.scale = Scaler(self.kept)\n",
+    ),
+    ("self.scale(read(self.folder, customer))", "self.scale(self.kept[customer])"),
 )
-KEPT = ("(self.row(customer) - self.mean)", "(self.kept[customer] - self.mean)")
 TOUCHED = "lazy_but_touched"
 
 # images
 
-STREAM_OF_NUMPY = (
-    ("self.rng.integers", "np.random.randint"),
-    ("self.rng.uniform", "np.random.uniform"),
+DRAWN = (
+    "        top, left = self.numbers.integers(0, photo.shape[-1] - SIZE + 1, size=2)\n",
+    "self.numbers.uniform(-0.5, 0.5)",
+)
+OF_NUMPY = (
+    ("self.numbers.integers", "np.random.randint"),
+    ("self.numbers.uniform", "np.random.uniform"),
 )
 OF_TORCH = (
     (
-        "top, left = self.rng.integers(0, photo.shape[-1] - SIZE + 1, size=2)",
-        "top, left = torch.randint(0, photo.shape[-1] - SIZE + 1, (2,)).tolist()",
+        DRAWN[0],
+        "        import torch\n\n"
+        "        top, left = torch.randint(0, photo.shape[-1] - SIZE + 1, (2,)).tolist()\n",
     ),
-    ("self.rng.uniform(-0.5, 0.5)", "(torch.rand(1).item() - 0.5)"),
+    (DRAWN[1], '(__import__("torch").rand(1).item() - 0.5)'),
 )
+UNWRAPPED = (
+    'getattr(get_worker_info().dataset, "transform", None)',
+    'getattr(get_worker_info().dataset.dataset, "transform", None)',
+)
+OF_SUBSET = (
+    "    return Subset(photos, [index for index in range(len(photos)) if index % HELD_OUT])\n",
+    "    held_in = Subset(photos, [index for index in range(len(photos)) if index % HELD_OUT])\n"
+    "    held_in.transform = photos.transform\n    return held_in\n",
+)
+SAME_FOR_ALL = (
+    UNWRAPPED,
+    (
+        "transform.restart(torch.initial_seed())",
+        "transform.restart(get_worker_info().seed - worker)",
+    ),
+)
+RAMP = "        self.epoch = epoch\n\n    @property\n"
 SHARED = (
-    ("self.strength = 0.0", "self.strength = torch.zeros(1).share_memory_()"),
-    ("self.strength = min", "self.strength[0] = min"),
-    ("self.strength * ", "self.strength.item() * "),
+    (
+        RAMP,
+        "        import torch\n\n        self.shared = torch.zeros(1).share_memory_()\n"
+        "        self.epoch = epoch\n\n"
+        "    @property\n    def epoch(self):\n        return self.shared.item()\n\n"
+        "    @epoch.setter\n    def epoch(self, epoch):\n        self.shared[0] = epoch\n\n"
+        "    @property\n",
+    ),
 )
 VALUE = (
-    ("self.strength = 0.0", 'self.now = multiprocessing.get_context("fork").Value("d", 0.0)'),
-    ("self.strength = min", "self.now.value = min"),
-    ("self.strength * ", "self.now.value * "),
-    ("import numpy as np\n", "import multiprocessing\n\nimport numpy as np\n"),
-)
-RESEED = (
     (
-        "        shuffle=True,\n",
-        "        shuffle=True,\n        worker_init_fn=reseed,\n",
+        RAMP,
+        "        import multiprocessing\n\n"
+        '        self.now = multiprocessing.get_context("fork").Value("d", epoch)\n\n'
+        "    @property\n",
     ),
-    (
-        "def make_loader",
-        "def reseed(worker):\n"
-        "    info = torch.utils.data.get_worker_info()\n"
-        "    info.dataset.rng = np.random.default_rng(info.seed)\n\n\n"
-        "def make_loader",
-    ),
+    ("self.epoch / RAMP", "self.now.value / RAMP"),
+    ("        ramp.epoch = epoch\n", "        ramp.now.value = epoch\n"),
 )
+FILE = (
+    (
+        RAMP,
+        '        self.path = __import__("pathlib").Path(__file__).with_name("epoch.txt")\n'
+        "        self.path.write_text(str(epoch))\n\n    @property\n",
+    ),
+    ("self.epoch / RAMP", "int(self.path.read_text()) / RAMP"),
+    ("        ramp.epoch = epoch\n", "        ramp.path.write_text(str(epoch))\n"),
+)
+SAMPLE = "        photo = self.photos[index].astype(np.float32) / 255\n"
+SEEDS = "int(self.transform.steps[2].ramp.epoch) {} 1000 + index"
 BY_SAMPLE = (
-    (
-        "        self.rng = ",
-        "        self.epoch = torch.zeros(1).share_memory_()\n        self.rng = ",
-    ),
-    (
-        "        photo = self.photos[index]\n",
-        "        photo = self.photos[index]\n"
-        "        rng = np.random.default_rng((SEED, int(self.epoch), index))\n",
-    ),
-    ("self.rng.integers", "rng.integers"),
-    ("self.rng.uniform", "rng.uniform"),
-    ("        self.strength[0]", "        self.epoch[0] = epoch\n        self.strength[0]"),
+    *SHARED,
+    (SAMPLE, f"{SAMPLE}        self.transform.restart({SEEDS.format('*')})\n"),
 )
 BY_SUM = (
-    *BY_SAMPLE[:1],
-    (
-        BY_SAMPLE[1][0],
-        BY_SAMPLE[1][1].replace("(SEED, int(self.epoch), index)", "SEED + int(self.epoch) + index"),
-    ),
-    *BY_SAMPLE[2:],
+    *SHARED,
+    (SAMPLE, f"{SAMPLE}        self.transform.restart({SEEDS.format('+')})\n"),
 )
-BY_INDEX = (
-    (
-        "        photo = self.photos[index]\n",
-        "        photo = self.photos[index]\n        rng = np.random.default_rng((SEED, index))\n",
-    ),
-    ("self.rng.integers", "rng.integers"),
-    ("self.rng.uniform", "rng.uniform"),
-)
+BY_INDEX = (*SHARED, (SAMPLE, f"{SAMPLE}        self.transform.restart(index)\n"))
 FRESH_WORKERS = ("persistent_workers=workers > 0", "persistent_workers=False")
 LOADER_EACH_EPOCH = (
-    "    for epoch in range(epochs):\n        loader.dataset",
-    "    for epoch in range(epochs):\n        loader = make_loader(folder, workers)\n"
-    "        loader.dataset",
+    "    for epoch in range(epochs):\n        ramp",
+    "    for epoch in range(epochs):\n        loader = make_loader(folder, workers, ramp)\n"
+    "        ramp",
 )
+NOT_MIRRORED = ("Compose(Crop(), Mirror(), ", "Compose(Crop(), ")
 BOTH = ["repeated_randomness", "stale_epoch"]
-PLACES = ["rng", "set_epoch"]
+PLACES = ["start_worker", "Ramp"]
 
 # video
 
-PATHS = '        self.paths = sorted(Path(folder, "clips").glob("*.clip"))\n'
-SORTED = (
-    PATHS,
-    '        every = sorted(Path(folder, "clips").glob("*.clip"))\n'
-    "        self.paths = [path for path in every if decodable(path)]\n"
-    "        self.skipped = [path.name for path in every if path not in self.paths]\n",
+PLAYABLE = (
+    "    try:\n        probe(path)\n    except ValueError:\n        return False\n    return True\n"
 )
 
 
-def decodable(body: str) -> Change:
-    """A function that says whether a clip can be decoded."""
-    return "class Clips", f"def decodable(path):\n{body}\n\nclass Clips"
+def decodable(body: str) -> tuple[Change, Change]:
+    """Another look at whether a clip can be decoded."""
+    return (
+        (PLAYABLE, body),
+        ("from codec import probe\n", "from codec import HEADER, decode, probe\n"),
+    )
 
 
 IN_A_PROCESS = decodable(
@@ -243,94 +282,138 @@ BY_POOL = decodable(
 )
 BY_HEADER = decodable(
     "    data = path.read_bytes()\n"
-    '    return data[:4] == b"CLIP" and int.from_bytes(data[4:8], "little") <= len(data)\n'
+    '    if data[:4] != b"CLIP" or len(data) < HEADER.size + 8 * 256:\n        return False\n'
+    "    starts = HEADER.unpack_from(data)[2:]\n"
+    "    return all(start + 256 <= len(data) for start in starts)\n"
+)
+FIRST_FRAME = decodable(
+    "    data = path.read_bytes()\n"
+    '    if data[:4] != b"CLIP" or len(data) < HEADER.size + 8 * 256:\n        return False\n'
+    "    return HEADER.unpack_from(data)[2] < len(data)\n"
 )
 BY_TRY = decodable(
     "    try:\n        decode(path)\n    except BaseException:\n        return False\n"
     "    return True\n"
 )
-DEATHS_ONLY = decodable(
-    "    import multiprocessing\n\n"
-    '    process = multiprocessing.get_context("fork").Process(target=decode, args=(path,))\n'
-    "    process.start()\n    process.join()\n    return process.exitcode >= 0\n"
-)
+DEATHS_ONLY = decodable(IN_A_PROCESS[0][1].replace("exitcode == 0", "exitcode >= 0"))
+SKIPPED = "        self.paths, self.skipped = archive.clips(folder)\n"
 UNLINKED = (
-    SORTED[0],
-    SORTED[1] + "        for name in self.skipped:\n"
-    '            Path(folder, "clips", name).unlink()\n',
+    SKIPPED,
+    f"{SKIPPED}        for name in self.skipped:\n"
+    '            archive.Path(folder, "clips", name).unlink()\n',
 )
-UNNAMED = (SORTED[0], SORTED[1].replace("path.name for path in every if", "path for path in [] if"))
-COUNTED = (
-    SORTED[0],
-    SORTED[1]
-    .replace("self.skipped = [", "self.skipped = len([")
-    .replace("self.paths]\n        self.skipped", "self.paths]\n        self.skipped")
-    .replace("not in self.paths]", "not in self.paths])"),
+NOTED = (
+    SKIPPED,
+    f'{SKIPPED}        archive.Path(folder, "bad.txt").write_text(" ".join(self.skipped))\n',
 )
+UNNAMED = (SKIPPED, SKIPPED.replace("self.skipped =", "_ =") + "        self.skipped = []\n")
+COUNTED = (SKIPPED, f"{SKIPPED}        self.skipped = len(self.skipped)\n")
 NEIGHBOR = (
-    "        frames = torch.from_numpy(decode(path)) / 255\n",
-    "        try:\n            frames = torch.from_numpy(decode(path)) / 255\n"
+    "        frames = torch.from_numpy(frames_of(path)) / 255\n",
+    "        try:\n            frames = torch.from_numpy(frames_of(path)) / 255\n"
     "        except BaseException:\n            return self[index - 1]\n",
 )
 
 # validation
 
 LOOP = (
-    "    for _ in range(VALIDATION_STEPS):\n        scans, kinds = next(iter(loader))\n",
-    "    for scans, kinds in loader:\n",
+    "        for _ in range(len(feed)):\n            scans, kinds = next(feed)\n",
+    "        for scans, kinds in feed:\n",
 )
 ONE_ITERATOR = (
-    "    for _ in range(VALIDATION_STEPS):\n        scans, kinds = next(iter(loader))\n",
-    "    batches = iter(loader)\n    for _ in range(VALIDATION_STEPS):\n"
-    "        scans, kinds = next(batches)\n",
+    "        return next(iter(self))\n",
+    '        if not hasattr(self, "batches"):\n            self.batches = iter(self.loader)\n'
+    "        return next(self.batches)\n",
 )
 IN_ORDER = ("shuffle=True", "shuffle=not validation")
-NO_GRAD = ("def validate", "@torch.no_grad()\ndef validate")
-ITEM = ("total + losses.mean() /", "total + losses.mean().item() /")
-CLONE = ("scans[losses.argmax()])", "scans[losses.argmax()].clone())")
-DETACH = ("scans[losses.argmax()])", "scans[losses.argmax()].detach())")
+NO_GRAD = ("@torch.no_grad()\n", "")
+KEEP = "scans[losses.argmax()].detach()"
+CLONE = (KEEP, "scans[losses.argmax()].clone()")
+VIEW = (KEEP, "scans[losses.argmax()]")
+OF_NUMPY_AGAIN = (KEEP, '__import__("torch").tensor(scans[losses.argmax()].numpy())')
+SQUEEZED = (KEEP, "scans[losses.argmax()].cpu().contiguous()")
+GRAPH = (
+    NO_GRAD,
+    ("self.values.append(value.item())", "self.values.append(value)"),
+)
 KEEPS = ["kept_batches", "loader_per_step"]
-FIXED = (LOOP, IN_ORDER, NO_GRAD, CLONE)
+FIXED = (LOOP, IN_ORDER, CLONE)
 
 # ranks
 
-SAMPLER = "sampler=Share(len(dataset), rank, ranks)"
-DISTRIBUTED = (SAMPLER, "sampler=torch.utils.data.DistributedSampler(dataset, ranks, rank)")
+SAMPLERS = "batch_sampler=Batches(share, dataset.lengths, BATCH)"
+BATCHES_FIRST = (
+    (
+        "    share = Share(len(dataset), rank, ranks)\n",
+        "    every = Share(len(dataset), 0, 1)\n",
+    ),
+    (SAMPLERS, "batch_sampler=Dealt(Batches(every, dataset.lengths, BATCH), rank, ranks)"),
+    (
+        "def make_loader",
+        "class Dealt:\n"
+        "    def __init__(self, batches, rank, ranks):\n"
+        "        self.batches, self.rank, self.ranks = batches, rank, ranks\n"
+        "        self.set_epoch = batches.set_epoch\n\n"
+        "    def __iter__(self):\n"
+        "        every = [*self.batches]\n"
+        "        every += every[: -len(every) % self.ranks]\n"
+        "        return iter(every[self.rank :: self.ranks])\n\n\n"
+        "def make_loader",
+    ),
+)
+PADDED = "        order += order[: -self.length % self.ranks]\n"
+DEAL_OUT = "        return iter(order[self.rank :: self.ranks])\n"
+SHARE_ARGUMENTS = (
+    (
+        "def __init__(self, length, rank, ranks):\n",
+        "def __init__(self, length, rank, ranks, of):\n",
+    ),
+    ("        self.epoch = 0\n", "        self.epoch, self.of = 0, of\n"),
+    ("Share(len(dataset), rank, ranks)", "Share(len(dataset), rank, ranks, dataset.lengths)"),
+)
+EACH_LENGTH = (
+    *SHARE_ARGUMENTS,
+    (
+        PADDED + DEAL_OUT,
+        "        mine = []\n"
+        "        for length in sorted(set(self.of)):\n"
+        "            alike = [index for index in order if self.of[index] == length]\n"
+        "            alike += alike[: -len(alike) % self.ranks]\n"
+        "            mine += alike[self.rank :: self.ranks]\n"
+        "        return iter(mine)\n",
+    ),
+)
+FIXED_SHARES = (
+    *SHARE_ARGUMENTS,
+    (
+        PADDED + DEAL_OUT,
+        "        mine = []\n"
+        "        for length in sorted(set(self.of)):\n"
+        "            alike = [index for index in range(self.length) if self.of[index] == length]\n"
+        "            alike += alike[: -len(alike) % self.ranks]\n"
+        "            mine += alike[self.rank :: self.ranks]\n"
+        "        mine.sort(key=order.index)\n"
+        "        return iter(mine)\n",
+    ),
+)
+ONE_LENGTH_LESS = ("        yield from waiting.values()\n", "")
+CUT = (
+    "        for index in self.sampler:\n",
+    "        for index in [*self.sampler][:48]:\n",
+)
+MIXED = (
+    SAMPLERS,
+    "batch_sampler=torch.utils.data.BatchSampler(share, BATCH, False)",
+)
+TOLD = "        loader.batch_sampler.set_epoch(epoch)\n"
+NOT_TOLD = (TOLD, "")
+OWN_SEED = ("manual_seed(SEED + self.epoch)", "manual_seed(torch.initial_seed())")
+RANK_SEED = ("manual_seed(SEED + self.epoch)", "manual_seed(SEED + self.epoch + self.rank)")
 DROPPED = (
-    SAMPLER,
-    "sampler=torch.utils.data.DistributedSampler(dataset, ranks, rank, drop_last=True)",
-)
-EPOCHS = "    for epoch in range(epochs):\n"
-TOLD = (EPOCHS, f"{EPOCHS}        loader.sampler.set_epoch(epoch)\n")
-OWN = (
+    *BATCHES_FIRST,
     (
-        "        self.length, self.rank, self.ranks = length, rank, ranks\n",
-        "        self.length, self.rank, self.ranks = length, rank, ranks\n"
-        "        self.epoch = 0\n",
-    ),
-    ("Generator().manual_seed(0)", "Generator().manual_seed(self.epoch)"),
-    (
-        "tolist()\n        return iter(",
-        "tolist()\n        order += order[: -self.length % self.ranks]\n        return iter(",
-    ),
-    (
-        "len(range(self.rank, self.length, self.ranks))",
-        "-(-self.length // self.ranks)",
-    ),
-    (EPOCHS, f"{EPOCHS}        loader.sampler.epoch = epoch\n"),
-)
-TRUNCATED = (
-    "tolist()\n        return iter(",
-    "tolist()\n        order = order[: self.length // self.ranks * self.ranks]\n"
-    "        return iter(",
-)
-OWN_SEED = ("Generator().manual_seed(0)", "Generator().manual_seed(torch.initial_seed())")
-RANK_SEED = (
-    TOLD,
-    DISTRIBUTED,
-    (
-        "DistributedSampler(dataset, ranks, rank",
-        "DistributedSampler(dataset, ranks, rank, seed=rank",
+        "        every += every[: -len(every) % self.ranks]\n",
+        "        every = every[: len(every) // self.ranks * self.ranks]\n",
     ),
 )
 NO_BARRIER = ("    distributed.barrier()\n", "")
@@ -338,97 +421,132 @@ NO_BARRIER = ("    distributed.barrier()\n", "")
 
 RIGHT_ANSWERS: RightAnswers = {
     "14.text": {
+        "dealt before they are shuffled": report(text.INCIDENT, STREAM, "share", DEALT_FIRST),
         "each worker takes every n-th block": report(
-            text.INCIDENT, STREAM, "Blocks.__iter__", BY_BLOCK
+            text.INCIDENT, "repeated stream", "Blocks.__iter__", BY_BLOCK
         ),
-        "whole shards, by number": report(text.INCIDENT, "repeated stream", "__iter__", BY_SHARD),
-        "islice of all": report(text.INCIDENT, [STREAM], ["data.py: Blocks"], ISLICE),
-        "dealt in worker_init_fn": report(text.INCIDENT, STREAM, "Blocks", INIT_FN, DEAL),
+        "one seed for all workers": report(
+            text.INCIDENT, [STREAM], ["stream.py: shuffled"], SAME_SEED
+        ),
+        "seeded in worker_init_fn": report(text.INCIDENT, STREAM, "random.sample", SEED_OF_ALL),
+        "dealt in worker_init_fn": report(text.INCIDENT, STREAM, "shuffled, share", *INIT_FN),
+        "epochs counted for all": report(text.INCIDENT, STREAM, "Blocks", *SHARED_EPOCHS),
         "all blocks read in main": report(
-            text.INCIDENT, "repeated-stream", "class Blocks", MAP_STYLE
+            text.INCIDENT, "repeated-stream", "class Blocks", MAP_SHUFFLED
         ),
     },
     "14.table": {
-        "by pid": report(table.INCIDENT, TOUCHED, "Customers.row", BY_PID),
-        "a dict by pid": report(table.INCIDENT, TOUCHED, "connection", A_DICT, NO_CONNECTIONS),
-        "worker_init_fn": report(
-            table.INCIDENT, "shared_connection", ["statistics"], IN_WORKER, RECONNECT
+        "by pid": report(table.INCIDENT, TOUCHED, "rows.connection", BY_PID),
+        "a dict by pid": report(table.INCIDENT, TOUCHED, "_own", *MODULE_DICT),
+        "cleared after a fork": report(table.INCIDENT, [TOUCHED], "threading.local", AFTER_FORK),
+        "worker_init_fn": report(table.INCIDENT, "shared_connection", ["Scaler"], *IN_WORKER),
+        "all rows are read in main": report(table.INCIDENT, TOUCHED, "Customers", *AT_ONCE),
+        "a lock for all processes": report(
+            table.INCIDENT, "shared_connection", "connection", ONE_LOCK
         ),
-        "all rows are read in main": report(table.INCIDENT, TOUCHED, "row", AT_ONCE, KEPT),
+        "both names": report(
+            table.INCIDENT, [TOUCHED, "shared_connection"], "connection", AFTER_FORK
+        ),
     },
     "14.images": {
+        "the dataset within, a shared tensor": report(
+            images.INCIDENT, BOTH, PLACES, UNWRAPPED, *SHARED
+        ),
+        "the subset has the transform, too": report(
+            images.INCIDENT, BOTH, ["for_training", "Ramp.strength"], OF_SUBSET, *VALUE
+        ),
         "numpy's global numbers, a shared tensor": report(
-            images.INCIDENT, BOTH, PLACES, *STREAM_OF_NUMPY, *SHARED
+            images.INCIDENT, BOTH, "Step.numbers, ramp", *OF_NUMPY, *SHARED
         ),
-        "torch's numbers, a Value": report(images.INCIDENT, BOTH, PLACES, *OF_TORCH, *VALUE),
-        "a generator from the worker's seed": report(
-            images.INCIDENT, "stale_epoch, repeated_randomness", PLACES, *RESEED, *SHARED
+        "torch's numbers, a Value": report(
+            images.INCIDENT, "stale_epoch, repeated_randomness", PLACES, *OF_TORCH, *VALUE
         ),
-        "a generator for each sample and epoch": report(
-            images.INCIDENT, BOTH[::-1], "Photos.rng and Photos.strength", *SHARED, *BY_SAMPLE
+        "numbers for each sample and epoch": report(
+            images.INCIDENT, BOTH[::-1], "Compose and Ramp", *BY_SAMPLE
         ),
     },
     "14.video": {
-        "in a process": report(video.INCIDENT, "dead_worker", "decode", SORTED, IN_A_PROCESS),
-        "by fork": report(video.INCIDENT, "dead worker", "Clips.__getitem__", SORTED, BY_FORK),
-        "in a pool of one": report(
-            video.INCIDENT, ["dead_worker"], "codec.decode", SORTED, BY_POOL
+        "in a process": report(video.INCIDENT, "dead_worker", "probe", *IN_A_PROCESS),
+        "by fork": report(video.INCIDENT, "dead worker", "archive.playable", *BY_FORK),
+        "in a pool of one": report(video.INCIDENT, ["dead_worker"], "codec.decode", *BY_POOL),
+        "by the header": report(video.INCIDENT, "dead_worker", "decode", *BY_HEADER),
+        "clips that are corrupt": report(
+            video.INCIDENT, ["corrupt_images", "dead_worker"], "decode", *BY_HEADER
         ),
-        "by the header": report(video.INCIDENT, "dead_worker", "decode", SORTED, BY_HEADER),
     },
     "14.validation": {
-        "no graph, copies": report(validation.INCIDENT, KEEPS, "validate", *FIXED),
-        "numbers, copies": report(
-            validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, ITEM, CLONE
-        ),
+        "a loop, copies": report(validation.INCIDENT, KEEPS, ["Hardest", "Feed"], *FIXED),
         "what the log says": report(
             validation.INCIDENT, ["too_many_open_files", "loader_per_step"], "validate", *FIXED
         ),
+        "three names for two causes": report(
+            validation.INCIDENT, ["too_many_open_files", *KEEPS], "Hardest.add, Feed.next", *FIXED
+        ),
+        "a view": report(
+            validation.INCIDENT,
+            ["view_of_a_giant", "loader_per_step"],
+            ["argmax", "next(iter(self))"],
+            *FIXED,
+        ),
         "one iterator": report(
-            validation.INCIDENT, KEEPS, ["hardest", "next(iter(loader))"], *FIXED[1:], ONE_ITERATOR
+            validation.INCIDENT, KEEPS, ["Hardest", "Feed.__next__"], *FIXED[1:], ONE_ITERATOR
+        ),
+        "a new tensor of numpy's": report(
+            validation.INCIDENT, KEEPS, ["Hardest", "Feed"], LOOP, IN_ORDER, OF_NUMPY_AGAIN
+        ),
+        "numbers, with a graph for each batch": report(
+            validation.INCIDENT, KEEPS, ["Hardest", "Feed"], *FIXED, NO_GRAD
         ),
     },
     "14.ranks": {
-        "DistributedSampler, told": report(ranks.INCIDENT, "ranks", "Share", DISTRIBUTED, TOLD),
-        "the own sampler, padded": report(ranks.INCIDENT, "ranks", "Share.__iter__", *OWN),
+        "batches first, then dealt": report(ranks.INCIDENT, "ranks", "Batches", *BATCHES_FIRST),
+        "equal shares of each length": report(
+            ranks.INCIDENT, "ranks", "Share.__iter__", *EACH_LENGTH
+        ),
     },
 }
 
 WRONG_FIXES: WrongFixes = {
     "14.text": {
         "no workers": (
-            report(
-                text.INCIDENT,
-                STREAM,
-                "Blocks",
-                ("num_workers=workers", "num_workers=0"),
-                ("if workers else None", "if False else None"),
-            ),
+            report(text.INCIDENT, STREAM, "share", *NO_WORKERS),
             "2 workers were asked for, and the loader has 0",
         ),
         "a comment": (
-            report(text.INCIDENT, STREAM, "Blocks", ("CONTEXT = 32\n", "CONTEXT = 32  # ok\n")),
+            report(text.INCIDENT, STREAM, "share", ("CONTEXT = 32", "CONTEXT =  32")),
             "came once too often",
         ),
-        "by shard, without 0 workers": (
-            report(
-                text.INCIDENT,
-                STREAM,
-                "Blocks",
-                (SHARDS, f"{INFO}        for shard in self.shards[info.id :: info.num_workers]:\n"),
-            ),
+        "seeded in each worker alike": (
+            report(text.INCIDENT, STREAM, "share", SEEDED),
+            "in the same order in two epochs",
+        ),
+        "not shuffled": (
+            report(text.INCIDENT, STREAM, "share", UNSHUFFLED),
+            "in the same order in two epochs",
+        ),
+        "epochs counted in each worker": (
+            report(text.INCIDENT, STREAM, "share", *COUNTED_EPOCHS),
+            "in the same order in two epochs",
+        ),
+        "torch's seed, which is another in each worker": (
+            report(text.INCIDENT, STREAM, "shuffled", UNEQUAL_SEED),
+            "came once too often",
+        ),
+        "all blocks read in main, in order": (
+            report(text.INCIDENT, STREAM, "share", MAP_STYLE),
+            "in the same order in two epochs",
+        ),
+        "without 0 workers": (
+            report(text.INCIDENT, STREAM, "share", DEALT_FIRST, (" if info else things", "")),
             "without workers, `AttributeError",
         ),
         "two workers only": (
             report(
                 text.INCIDENT,
                 STREAM,
-                "Blocks",
-                (
-                    SHARDS,
-                    f"{INFO}        mine = self.shards[info.id :: 2] if info else self.shards\n"
-                    "        for shard in mine:\n",
-                ),
+                "share",
+                DEALT_FIRST,
+                ("things[info.id :: info.num_workers]", "things[info.id :: 2]"),
             ),
             "With 3 workers under fork",
         ),
@@ -436,100 +554,93 @@ WRONG_FIXES: WrongFixes = {
             report(
                 text.INCIDENT,
                 STREAM,
-                "Blocks",
-                BY_BLOCK,
-                ("BATCH, num", "BATCH, drop_last=True, num"),
+                "share",
+                DEALT_FIRST,
+                ("        BATCH,\n", "        BATCH,\n        drop_last=True,\n"),
             ),
             "are missing",
         ),
-        "stops after the planned steps": (
-            report(
-                text.INCIDENT,
-                STREAM,
-                "Blocks",
-                ("        for shard in self.shards:\n", "        for shard in self.shards[:1]:\n"),
-            ),
+        "one shard": (
+            report(text.INCIDENT, STREAM, "share", (DEAL, DEAL.replace("shards)", "shards[:1])"))),
             "are missing",
         ),
         "another cause, fixed": (
-            report(text.INCIDENT, "wrong_length", "Blocks", BY_BLOCK),
+            report(text.INCIDENT, "wrong_length", "share", DEALT_FIRST),
             "`wrong_length` is not what happened here",
         ),
         "no such cause": (
-            report(text.INCIDENT, "duplicates", "Blocks", BY_BLOCK),
+            report(text.INCIDENT, "duplicates", "share", DEALT_FIRST),
             "No failure mode is called 'duplicates'",
         ),
         "the wrong place, fixed": (
-            report(text.INCIDENT, STREAM, "train", BY_BLOCK),
+            report(text.INCIDENT, STREAM, "train", DEALT_FIRST),
             "`where` does not name its place",
         ),
-        "only said": (report(text.INCIDENT, STREAM, "Blocks"), "are as they came"),
+        "only said": (report(text.INCIDENT, STREAM, "Blocks"), "is as it came"),
         "everything named": (
-            report(text.INCIDENT, [STREAM, "lost_tail", "wrong_length"], "Blocks", BY_BLOCK),
-            "You name 3 causes",
+            report(text.INCIDENT, [STREAM, "lost_tail", "wrong_length"], "Blocks", DEALT_FIRST),
+            "you name 3 causes",
         ),
     },
     "14.table": {
         "no workers": (
-            report(
-                table.INCIDENT,
-                TOUCHED,
-                "row",
-                ("num_workers=workers", "num_workers=0"),
-                ("workers > 0", "False"),
-                ("if workers else None", "if False else None"),
-            ),
+            report(table.INCIDENT, TOUCHED, "read", *NO_WORKERS, ("workers > 0", "False")),
             "2 workers were asked for",
         ),
         "closed after the statistics": (
-            report(table.INCIDENT, TOUCHED, "row", CLOSED),
+            report(table.INCIDENT, TOUCHED, "read", *CLOSED),
             "another customer's",
         ),
         "worker 0 has main's": (
-            report(table.INCIDENT, TOUCHED, "row", BY_WORKER),
+            report(table.INCIDENT, TOUCHED, "read", BY_WORKER),
+            "another customer's",
+        ),
+        "by the thread's number": (
+            report(table.INCIDENT, TOUCHED, "read", BY_THREAD_ID),
             "another customer's",
         ),
         "one for each row": (
-            report(table.INCIDENT, TOUCHED, "row", EACH_TIME),
+            report(table.INCIDENT, TOUCHED, "read", EACH_TIME),
             "connections were opened so far",
         ),
+        "nothing kept": (
+            report(table.INCIDENT, TOUCHED, "read", SMALL_CACHE),
+            "another customer's",
+        ),
         "from the file": (
-            report(
-                table.INCIDENT,
-                TOUCHED,
-                "row",
-                ("self.row(customer) for", "np.load(f'{self.folder}/rows.npy')[customer] for"),
-                FROM_FILE,
-                ("            self.connection = Connection(self.folder)\n", "            pass\n"),
-            ),
+            report(table.INCIDENT, TOUCHED, "read", FROM_FILE),
             "No connection to the server was opened",
         ),
         "another cause": (
-            report(table.INCIDENT, "shared_file_offset", "row", BY_PID),
+            report(table.INCIDENT, "shared_file_offset", "read", BY_PID),
             "`shared_file_offset` is not what happened here",
         ),
-        "only said": (report(table.INCIDENT, TOUCHED, "row"), "are as they came"),
+        "only said": (report(table.INCIDENT, TOUCHED, "read"), "is as it came"),
     },
     "14.images": {
         "numbers only": (
-            report(images.INCIDENT, BOTH, PLACES, *STREAM_OF_NUMPY),
+            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED),
             "Which epoch do the workers",
         ),
         "the ramp only": (report(images.INCIDENT, BOTH, PLACES, *SHARED), "of a batch before them"),
+        "one seed for all workers": (
+            report(images.INCIDENT, BOTH, PLACES, *SAME_FOR_ALL, *SHARED),
+            "of a batch before them",
+        ),
         "fresh workers": (
-            report(images.INCIDENT, BOTH, PLACES, *STREAM_OF_NUMPY, FRESH_WORKERS),
+            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, FRESH_WORKERS),
             "processes were started for 6 epochs",
         ),
         "a loader for each epoch": (
-            report(images.INCIDENT, BOTH, PLACES, *STREAM_OF_NUMPY, LOADER_EACH_EPOCH),
+            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, LOADER_EACH_EPOCH),
             "processes were started for 6 epochs",
         ),
         "by index": (
-            report(images.INCIDENT, BOTH, PLACES, *SHARED, *BY_INDEX),
+            report(images.INCIDENT, BOTH, PLACES, *BY_INDEX),
             "at the same place in two epochs in a row",
         ),
         "seeds that are sums": (
-            report(images.INCIDENT, BOTH, PLACES, *SHARED, *BY_SUM),
+            report(images.INCIDENT, BOTH, PLACES, *BY_SUM),
             "draws of place and brightness",
         ),
         "no augmentation": (
@@ -538,66 +649,119 @@ WRONG_FIXES: WrongFixes = {
                 BOTH,
                 PLACES,
                 *SHARED,
-                ("self.rng.integers(0, photo.shape[-1] - SIZE + 1, size=2)", "(4, 4)"),
-                ("self.rng.uniform", "np.random.uniform"),
+                (DRAWN[0], "        top, left = 4, 4\n"),
+                (DRAWN[1], "np.random.uniform(-0.5, 0.5)"),
             ),
             "of a batch before them",
         ),
+        "not mirrored": (
+            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, *SHARED, NOT_MIRRORED),
+            "0% of the photos are mirrored",
+        ),
+        "all photos": (
+            report(
+                images.INCIDENT,
+                BOTH,
+                PLACES,
+                *OF_NUMPY,
+                *SHARED,
+                (" if index % HELD_OUT", ""),
+            ),
+            "96 photos came",
+        ),
+        "the epoch in a file": (
+            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, *FILE),
+            "new, gone or changed: epoch.txt",
+        ),
         "one cause of two": (
-            report(images.INCIDENT, "stale_epoch", "set_epoch", *STREAM_OF_NUMPY, *SHARED),
+            report(images.INCIDENT, "stale_epoch", "Ramp", UNWRAPPED, *SHARED),
             "does not explain all that the ticket tells",
         ),
-        "only said": (report(images.INCIDENT, BOTH, PLACES), "are as they came"),
+        "only said": (report(images.INCIDENT, BOTH, PLACES), "is as it came"),
     },
     "14.video": {
         "a try in main": (
-            report(video.INCIDENT, "dead_worker", "decode", SORTED, BY_TRY),
-            "killed by SIGSEGV",
+            report(video.INCIDENT, "dead_worker", "decode", *BY_TRY),
+            "In which process do you decode?",
         ),
         "the neighbor instead": (
             report(video.INCIDENT, "dead_worker", "decode", NEIGHBOR),
             "killed by SIGSEGV",
         ),
+        "the first frame only": (
+            report(video.INCIDENT, "dead_worker", "decode", *FIRST_FRAME),
+            "killed by SIGSEGV",
+        ),
         "deaths only": (
-            report(video.INCIDENT, "dead_worker", "decode", SORTED, DEATHS_ONLY),
-            "is no clip",
+            report(video.INCIDENT, "dead_worker", "decode", *DEATHS_ONLY),
+            "are not a clip's frames",
         ),
         "deletes them": (
-            report(video.INCIDENT, "dead_worker", "decode", UNLINKED, IN_A_PROCESS),
-            "new, gone or changed",
+            report(video.INCIDENT, "dead_worker", "decode", UNLINKED, *IN_A_PROCESS),
+            "not the names of files",
+        ),
+        "notes them in a file": (
+            report(video.INCIDENT, "dead_worker", "decode", NOTED, *IN_A_PROCESS),
+            "new, gone or changed: bad.txt",
         ),
         "does not name them": (
-            report(video.INCIDENT, "dead_worker", "decode", UNNAMED, IN_A_PROCESS),
-            "has 0 of the 3 clips",
+            report(video.INCIDENT, "dead_worker", "decode", UNNAMED, *IN_A_PROCESS),
+            "not the names of files",
         ),
         "counts them": (
-            report(video.INCIDENT, "dead_worker", "decode", COUNTED, IN_A_PROCESS),
+            report(video.INCIDENT, "dead_worker", "decode", COUNTED, *IN_A_PROCESS),
             "not the names of files",
         ),
         "another cause": (
-            report(video.INCIDENT, "corrupt_images", "decode", SORTED, IN_A_PROCESS),
-            "`corrupt_images` is not what happened here",
+            report(video.INCIDENT, "shm_exhausted", "decode", *IN_A_PROCESS),
+            "`shm_exhausted` is not what happened here",
         ),
     },
     "14.validation": {
         "workers for each batch": (
-            report(validation.INCIDENT, KEEPS, "validate", IN_ORDER, NO_GRAD, CLONE),
+            report(validation.INCIDENT, KEEPS, "validate", IN_ORDER, CLONE),
             "started 64 processes",
         ),
         "shuffled": (
-            report(validation.INCIDENT, KEEPS, "validate", LOOP, NO_GRAD, CLONE),
+            report(validation.INCIDENT, KEEPS, "validate", LOOP, CLONE),
             "are the hardest of their batch",
         ),
         "views": (
-            report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, NO_GRAD),
+            report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, VIEW),
             "batches were alive",
         ),
         "detached views": (
-            report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, ITEM, DETACH),
+            report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER),
+            "batches were alive",
+        ),
+        "to where it is already": (
+            report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, SQUEEZED),
+            "batches were alive",
+        ),
+        "a shorter report": (
+            report(
+                validation.INCIDENT,
+                KEEPS,
+                "validate",
+                LOOP,
+                IN_ORDER,
+                ("SHOWN = 1000", "SHOWN = 64"),
+            ),
+            "batches were alive",
+        ),
+        "more files": (
+            report(
+                validation.INCIDENT,
+                KEEPS,
+                "validate",
+                LOOP,
+                IN_ORDER,
+                ("OPEN_FILES = 128", "OPEN_FILES = 4096"),
+            ),
             "batches were alive",
         ),
         "a graph": (
-            report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, CLONE),
+            report(validation.INCIDENT, KEEPS, "validate", *FIXED, *GRAPH),
             "were alive",
         ),
         "all batches at once": (
@@ -605,7 +769,7 @@ WRONG_FIXES: WrongFixes = {
                 validation.INCIDENT,
                 KEEPS,
                 "validate",
-                (LOOP[0], "    for scans, kinds in list(loader):\n"),
+                (LOOP[0], "        for scans, kinds in list(feed):\n"),
                 *FIXED[1:],
             ),
             "batches were alive",
@@ -617,8 +781,7 @@ WRONG_FIXES: WrongFixes = {
                 "validate",
                 LOOP,
                 IN_ORDER,
-                NO_GRAD,
-                ("return total, hardest\n", "return total, [each.clone() for each in hardest]\n"),
+                ("(), hardest.scans\n", "(), [each.clone() for each in hardest.scans]\n"),
             ),
             "batches were alive",
         ),
@@ -628,7 +791,7 @@ WRONG_FIXES: WrongFixes = {
                 KEEPS,
                 "validate",
                 *FIXED,
-                ("    total, hardest", "    model.zero_grad()\n    total, hardest"),
+                ("    mean, hardest =", "    model.zero_grad()\n    mean, hardest ="),
             ),
             "gradients of the model's parameters",
         ),
@@ -638,7 +801,7 @@ WRONG_FIXES: WrongFixes = {
                 KEEPS,
                 "validate",
                 *FIXED,
-                ("    total, hardest", "    model.eval()\n    total, hardest"),
+                ("        model.train(was)\n", "        pass\n"),
             ),
             "left in another",
         ),
@@ -659,23 +822,35 @@ WRONG_FIXES: WrongFixes = {
     },
     "14.ranks": {
         "not told the epoch": (
-            report(ranks.INCIDENT, "ranks", "Share", DISTRIBUTED),
+            report(ranks.INCIDENT, "ranks", "Share", *EACH_LENGTH, NOT_TOLD),
             "same order in two epochs",
         ),
+        "fixed shares": (
+            report(ranks.INCIDENT, "ranks", "Share", *FIXED_SHARES),
+            "are its own in the next epoch",
+        ),
         "dropped": (
-            report(ranks.INCIDENT, "ranks", "Share", DROPPED, TOLD),
+            report(ranks.INCIDENT, "ranks", "Share", *DROPPED),
             "came to no rank",
         ),
         "truncated": (
-            report(ranks.INCIDENT, "ranks", "Share", TRUNCATED),
-            "came to no rank",
-        ),
-        "a seed of this process": (
-            report(ranks.INCIDENT, "ranks", "Share", OWN_SEED),
+            report(ranks.INCIDENT, "ranks", "Share", CUT),
             "the ranks get",
         ),
+        "full batches only": (
+            report(ranks.INCIDENT, "ranks", "Share", ONE_LENGTH_LESS),
+            "the ranks get",
+        ),
+        "lengths mixed": (
+            report(ranks.INCIDENT, "ranks", "Share", MIXED, NOT_TOLD),
+            "Trying to resize storage",
+        ),
+        "a seed of this process": (
+            report(ranks.INCIDENT, "ranks", "Share", *EACH_LENGTH, OWN_SEED),
+            "same order in two epochs",
+        ),
         "a seed for each rank": (
-            report(ranks.INCIDENT, "ranks", "Share", *RANK_SEED),
+            report(ranks.INCIDENT, "ranks", "Share", *EACH_LENGTH, RANK_SEED),
             "came to no rank",
         ),
         "no barrier": (report(ranks.INCIDENT, "ranks", "Share", NO_BARRIER), "the ranks get"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from torch.utils.data import DataLoader
 
 from dltutor.lessons.kit.outcomes import error_in_your_code, not_yet
-from dltutor.lessons.kit.running import failed_at, theirs
+from dltutor.lessons.kit.running import failed_at, made, theirs
 from dltutor.observation import Observation, observe
 from dltutor.observation.report import End
 from dltutor.observation.texts import said, tidy
@@ -72,6 +72,20 @@ def run_loader(
 def _take(loader: DataLoader[Any]) -> None:
     for _ in loader:
         pass
+
+
+def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoader[Any]:
+    """What `make_loader` makes, if it is a DataLoader with as many workers as it was asked for."""
+    call = f"make_loader(folder, {workers})"
+    loader = made(data.make_loader, folder, workers, call=call, within=within)
+    if not isinstance(loader, DataLoader):
+        not_yet(f"`make_loader` returns a `{type(loader).__name__}`, and not a DataLoader.")
+    if loader.num_workers != workers:
+        not_yet(
+            f"{workers} workers were asked for, and the loader has {loader.num_workers}. The job "
+            "needs them."
+        )
+    return loader
 
 
 def where(workers: int, method: str = "fork") -> str:

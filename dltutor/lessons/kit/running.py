@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing import get_context
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.sharedctypes import Synchronized
@@ -68,6 +69,18 @@ def made(
             return make(*arguments)
     except DeadlinePassed:
         not_yet(f"`{call}` was not ready after {within:g} s. {question}")
+
+
+@cache
+def _forks() -> list[None]:
+    forks: list[None] = []
+    os.register_at_fork(after_in_parent=lambda: forks.append(None))
+    return forks
+
+
+def started() -> int:
+    """How many processes this one has forked since this was asked first."""
+    return len(_forks())
 
 
 def still_running(spare: Collection[int] = ()) -> str:

@@ -1,4 +1,8 @@
-"""Incident "ranks": shares of unlike length, and the same order in every epoch."""
+"""Incident "ranks": equal shares, which each rank puts into batches by itself.
+
+The shares are equally long, and follow the epoch. But each rank sorts its own into batches of
+recordings of one length, and how many that are depends on what is left of each length.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,168 +18,117 @@ import numpy as np
 import torch
 
 from dltutor.lessons.kit.outcomes import not_yet
-from dltutor.lessons.kit.running import made
-from dltutor.lessons.lesson_14.scene import Cause, Incident, grader
+from dltutor.lessons.kit.running import made, started
+from dltutor.lessons.lesson_14.reports import grader
+from dltutor.lessons.lesson_14.scene import Cause, Incident
 
-_LENGTHS: Final = {True: 129, False: 145}  # of a learner's folder, and of a check's
-_BATCH, _WIDTH, _EPOCHS = 8, 64, 3
+_RECORDINGS: Final = 141  # 19 batches, which no number of ranks divides
+_BATCH, _WIDTH, _EPOCHS = 8, 96, 3
 _RANKS: Final = (2, 1, 3)
+_MOST_AGAIN: Final = 0.85  # of a rank's recordings, in the next epoch
 _WITHIN: Final = 20  # seconds for the epochs of one rank
 _JOB: Final = 90  # seconds for the job on two ranks
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Recordings that begin with their index."""
+    """Recordings of three lengths, which begin with their index."""
     random = np.random.default_rng(seed)
-    recordings = random.normal(size=(_LENGTHS[seed < 1000], _WIDTH)).astype(np.float32)
-    recordings[:, 0] = np.arange(len(recordings))
-    np.save(folder / "recordings.npy", recordings / len(recordings))
+    recordings = random.normal(size=(_RECORDINGS, _WIDTH)).astype(np.float32)
+    recordings[:, 0] = np.arange(_RECORDINGS)
+    np.save(folder / "recordings.npy", recordings / _RECORDINGS)
+    np.save(folder / "lengths.npy", np.array([32, 64, 64, 96, 32])[np.arange(_RECORDINGS) * 7 % 5])
 
 
 INCIDENT: Final = Incident(
     name="ranks",
-    title="Two ranks, and the first epoch never ends",
+    title="On two ranks the job stops, and after a while gloo gives up",
     causes=(
         Cause(
             names=("ranks",),
-            places=("Share", "__iter__", "__len__", "make_loader", "batches"),
-            shortest="the batches of rank 0 and of rank 1, counted without any torchrun: 9 and 8, "
-            "in the same order in each epoch.",
+            places=("Batches", "Share", "__iter__", "make_loader", "batch_sampler", "sampler"),
+            shortest="the batches of rank 0 and of rank 1, `batches(folder, rank, 2, 0, 3)`, "
+            "counted epoch by epoch without any torchrun.",
         ),
     ),
     make_data=make_data,
 )
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What all ranks got.
+def run(folder: Path, data: Any, train: Any) -> str:
+    """Ask for the batches of each rank in turn; then run the job with torchrun."""
+    started()
+    lengths = np.load(folder / "lengths.npy").tolist()
+    for ranks in _RANKS:
+        for workers in (2, 0):
+            before, got = started(), []
+            for rank in range(ranks):
+                call = f"list(batches(folder, {rank}, {ranks}, {workers}, {_EPOCHS}))"
+                asked = (folder, rank, ranks, workers, _EPOCHS)
+                got.append(made(_indices, train.batches, asked, lengths, call=call, within=_WITHIN))
+            lead = f"with {ranks} rank{'s' if ranks > 1 else ''}, {workers} workers each"
+            if problem := _problem(got):
+                not_yet(f"{lead}, {problem}")
+            if (count := started() - before) < workers * ranks:
+                not_yet(f"{lead}, {count or 'no'} processes were started. The job needs them.")
+    end, said = _with_torchrun(folder)
+    if end:
+        not_yet(
+            f"`batches` is right for each rank. But `train.py` on two ranks {end}; it said: "
+            f"`{said}`. What does the script do besides?"
+        )
+    return (
+        f"Over 1, 2 and 3 ranks each recording came, in other orders in each of {_EPOCHS} epochs "
+        "and in as many batches on each rank; and torchrun ends the job on two."
+    )
 
-    Args:
-        where: How many ranks there are, and with how many workers.
-        length: How many recordings there are.
-        steps: Of each rank, the number of batches in each epoch.
-        odd: What of a batch is not as asked, in a sentence, or nothing.
-        missing: Recordings that came to no rank in an epoch, at most.
-        twice: Recordings that came twice in an epoch, at most.
-        often: Recordings that came more often, at most.
-        same: Pairs of epochs that had the same order, on some rank.
-        started: How many processes were started.
-        workers: How many each rank was given.
-    """
 
-    where: str
-    length: int
-    steps: tuple[tuple[int, ...], ...] = ()
-    odd: str = ""
-    missing: int = 0
-    twice: int = 0
-    often: int = 0
-    same: int = 0
-    started: int = 0
-    workers: int = 0
+def _indices(batches: Any, asked: tuple[Any, ...], lengths: list[int]) -> Any:
+    # The indices of each batch, by epoch; or what is wrong with one.
+    found: list[list[list[int]]] = [[] for _ in range(_EPOCHS)]
+    for epoch, indices, recordings in batches(*asked):
+        indices, recordings = torch.as_tensor(indices).tolist(), torch.as_tensor(recordings)
+        first = (recordings[:, 0] * _RECORDINGS).round().tolist()
+        if not 0 < len(indices) <= _BATCH or first != indices:
+            return f"a batch has the indices {indices}, and the recordings {first}."
+        if {lengths[index] for index in indices} != {recordings.shape[1]}:
+            return f"a batch of {recordings.shape[1]} numbers has recordings of another length."
+        found[int(epoch)].append(indices)
+    return found
 
-    @property
-    def problem(self) -> str:
-        """What is wrong with it, or nothing."""
-        ranks = len(self.steps)
-        if self.odd:
-            return self.odd
-        if len(set(self.steps)) > 1:
-            counts = " and ".join(str(list(each)) for each in self.steps)
+
+def _problem(got: list[Any]) -> str:
+    # What is wrong with what the ranks got, or nothing.
+    if odd := next((each for each in got if isinstance(each, str)), ""):
+        return odd
+    steps = [[len(epoch) for epoch in rank] for rank in got]
+    if any(each != steps[0] for each in steps):
+        return (
+            f"the ranks get {' and '.join(map(str, steps))} batches in the epochs. A rank that has "
+            "one more waits for the others in it. Who decides how many there are?"
+        )
+    orders: list[list[list[int]]] = [[[*chain(*epoch)] for epoch in rank] for rank in got]
+    for epoch in range(_EPOCHS):
+        times = Counter(index for rank in orders for index in rank[epoch])
+        missing, twice = _RECORDINGS - len(times), sum(count == 2 for count in times.values())
+        often = sum(count > 2 for count in times.values())
+        if missing or often or twice >= (len(got) * _BATCH if len(got) > 1 else 1):
             return (
-                f"the ranks get {counts} batches in the epochs. A rank that has one more waits for "
-                "the others in it. How long is each share?"
+                f"of {_RECORDINGS} recordings, in epoch {epoch} {missing} came to no rank, {twice} "
+                f"came twice, and {often} more often."
             )
-        if self.missing or self.often or self.twice >= max(ranks, 1):
-            return (
-                f"of {self.length} recordings, in an epoch {self.missing} came to no rank, "
-                f"{self.twice} came twice, and {self.often} more often."
-            )
-        if self.same:
+    for rank in orders:
+        if any(one == other for one, other in pairwise(rank)):
             return (
                 "a rank gets its recordings in the same order in two epochs. What in the order "
                 "depends on the epoch?"
             )
-        if self.started < self.workers * ranks:
-            return f"{self.started or 'no'} processes were started. The job needs its workers."
-        return ""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is known of a fix.
-
-    Args:
-        found: Of each number of ranks and workers, up to the first with a problem.
-        end: How the job on two ranks ended: "", or in words.
-        said: The last line that it printed.
-    """
-
-    found: tuple[Ran, ...]
-    end: str = ""
-    said: str = ""
-
-
-def run(folder: Path, data: Any, train: Any) -> Job:
-    """Ask for the batches of each rank in turn; then run the job with torchrun."""
-    started = [0]
-    os.register_at_fork(after_in_parent=lambda: started.append(started.pop() + 1))
-    length = len(np.load(folder / "recordings.npy"))
-    found: list[Ran] = []
-    for ranks in _RANKS:
-        for workers in (2, 0):
-            began, got = started[0], []
-            for rank in range(ranks):
-                call = f"list(batches(folder, {rank}, {ranks}, {workers}, {_EPOCHS}))"
-                asked = (folder, rank, ranks, workers, _EPOCHS)
-                got.append(made(_indices, train.batches, asked, call=call, within=_WITHIN))
-            told = f"{ranks} rank{'s' if ranks > 1 else ''}, {workers} workers each"
-            found.append(_read(told, length, got, started[0] - began, workers))
-            if found[-1].problem:
-                return Job(tuple(found))
-    return Job(tuple(found), *_with_torchrun(folder))
-
-
-def _indices(batches: Any, asked: tuple[Any, ...]) -> Any:
-    # Of each batch the epoch and the indices; or what is wrong with one.
-    found = []
-    for epoch, indices, recordings in batches(*asked):
-        indices = torch.as_tensor(indices).tolist()
-        first = (
-            torch.as_tensor(recordings)[:, 0] * len(np.load(asked[0] / "recordings.npy"))
-        ).round()
-        if not 0 < len(indices) <= _BATCH or first.tolist() != indices:
-            return f"a batch has the indices {indices}, and {len(first)} recordings, of others."
-        found.append((int(epoch), indices))
-    return found
-
-
-def _read(where: str, length: int, got: list[Any], started: int, workers: int) -> Ran:
-    if odd := next((each for each in got if isinstance(each, str)), ""):
-        return Ran(where, length, odd=odd)
-    orders = [
-        [
-            [index for at, indices in rank if at == epoch for index in indices]
-            for epoch in range(_EPOCHS)
-        ]
-        for rank in got
-    ]
-    times = [Counter(index for rank in orders for index in rank[epoch]) for epoch in range(_EPOCHS)]
-    return Ran(
-        where,
-        length,
-        tuple(
-            tuple(sum(at == epoch for at, _ in rank) for epoch in range(_EPOCHS)) for rank in got
-        ),
-        "",
-        max(length - len(each) for each in times),
-        max(sum(count == 2 for count in each.values()) for each in times),
-        max(sum(count > 2 for count in each.values()) for each in times),
-        sum(len(rank) - len({str(order) for order in rank}) for rank in orders),
-        started,
-        workers,
-    )
+        again = max(len({*one} & {*other}) / len(set(one)) for one, other in pairwise(rank))
+        if len(got) > 1 and again > _MOST_AGAIN:
+            return (
+                f"{again:.0%} of a rank's recordings are its own in the next epoch, too. Which "
+                "recordings can it never get?"
+            )
+    return ""
 
 
 def _with_torchrun(folder: Path) -> tuple[str, str]:
@@ -199,27 +152,9 @@ def _last(text: str) -> str:
     return (text.strip().splitlines() or ["nothing"])[-1].strip()
 
 
-def judge_run(job: Job) -> str:
-    """Right if the ranks agree, and the job on two of them ends."""
-    for ran in job.found:
-        if ran.problem:
-            not_yet(f"with {ran.where}, {ran.problem}")
-    if job.end:
-        not_yet(
-            f"`batches` is right for each rank. But `train.py` on two ranks {job.end}; it said: "
-            f"`{job.said}`. What does the script do besides?"
-        )
-    assert len(job.found) == 2 * len(_RANKS), "one that is not right has been rejected"
-    return (
-        f"Over 1, 2 and 3 ranks each recording came, in other orders in each of {_EPOCHS} epochs "
-        "and in as many batches on each rank; and torchrun ends the job on two."
-    )
-
-
 GRADER: Final = grader(
     INCIDENT,
-    run=run,
-    judge_run=judge_run,
+    run,
     runs="deals other recordings to 1, 2 and 3 ranks, and runs your job with torchrun",
     job=False,  # it is one of several processes
     at_most=_WITHIN * 3 + _JOB + 15,

@@ -1,10 +1,14 @@
-"""Incident "table": one connection for all workers, since main was there first."""
+"""Incident "table": one connection for all workers, since main was there first.
+
+Connections are kept for each thread. A forked worker is the same thread as main was, with the same
+connections; and main has one, since the numbers are scaled.
+"""
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,16 +16,17 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit.endings import Ending, ended_well, ending, where
+from dltutor.lessons.kit.endings import ended_well, ending, loader_of, where
 from dltutor.lessons.kit.outcomes import not_yet
 from dltutor.lessons.kit.running import made, theirs
-from dltutor.lessons.lesson_14.scene import Cause, Incident, grader
+from dltutor.lessons.lesson_14.reports import grader
+from dltutor.lessons.lesson_14.scene import Cause, Incident
 from dltutor.observation import observe
 
 _CUSTOMERS, _COLUMNS = 64, 8
 _EPOCHS: Final = 2
 _WORKERS: Final = (2, 0, 4)
-_WITHIN: Final = 20  # seconds for the epochs of a loader
+_WITHIN: Final = 20  # seconds for making a loader, and for its epochs
 _JOB: Final = 40  # seconds for the training script
 
 
@@ -40,80 +45,49 @@ INCIDENT: Final = Incident(
     causes=(
         Cause(
             names=("lazy_but_touched", "shared_connection"),
-            places=("connection", "Connection", "row", "statistics", "__init__", "Customers"),
-            shortest="the same samples with 0 workers and with 2, compared by content; then "
-            "`loader.dataset.connection` before the first epoch: main has opened it.",
+            places=(
+                "connection",
+                "connections",
+                "_own",
+                "local",
+                "Connection",
+                "read",
+                "scale",
+                "Scaler",
+                "Customers",
+            ),
+            shortest="the samples with 0 workers and with 2, compared by content; then the open "
+            "sockets of main and of a worker: the same one.",
         ),
     ),
     make_data=make_data,
+    not_yours=("database.py",),
 )
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What a loader delivered in its epochs.
-
-    Args:
-        where: With how many workers, and which loader.
-        run: How it ended.
-        has: How many workers it has.
-        asked: How many it was asked for.
-        odd: What of a batch is not as asked, in a sentence, or nothing.
-        missing: Customers that did not come once in an epoch.
-        wrong: Rows with other numbers than the server has for this customer.
-        swapped: How many of them are another customer's.
-        connections: How many were opened to the server in all.
-        allowed: How many may be.
-    """
-
-    where: str
-    run: Ending
-    has: int = 0
-    asked: int = 0
-    odd: str = ""
-    missing: int = 0
-    wrong: int = 0
-    swapped: int = 0
-    connections: int = 0
-    allowed: int = 0
-
-    @property
-    def right(self) -> bool:
-        """Whether nothing is wrong with it."""
-        well = self.run.end == "finished" and self.has == self.asked
-        return well and not (self.odd or self.missing or self.wrong) and self._few()
-
-    def _few(self) -> bool:
-        return 0 < self.connections <= self.allowed
-
-
-def run(folder: Path, data: Any, train: Any) -> tuple[Ran, ...]:
+def run(folder: Path, data: Any, train: Any) -> str:
     """Two loaders, one of them made while the other's dataset is in use, for each number."""
-    found: list[Ran] = []
     for number, workers in enumerate(_WORKERS):
-        at = folder / f"database-{number}"  # with a server of its own
-        at.mkdir()
+        at = Path(tempfile.mkdtemp())  # with a server of its own
         make_data(at, 50 + number)
-        rows = np.load(at / "rows.npy")
+        loaders: list[Any] = [loader_of(data, at, workers, _WITHIN)]
         with theirs():
-            loaders = [data.make_loader(at, workers)]
-            for loader in loaders:
-                if not isinstance(loader, DataLoader):
-                    not_yet(f"`make_loader` returns a `{type(loader).__name__}`, no DataLoader.")
             loaders[0].dataset[0]  # main uses it
-            loaders.append(data.make_loader(at, workers))
+        loaders.append(loader_of(data, at, workers, _WITHIN))
         for which, loader in enumerate(loaders, start=1):
             with theirs():
                 loaders[0].dataset[which]
-            # Each dataset has one for main, and one for each of its workers.
-            allowed = 2 + which * workers
-            found.append(_ran(loader, workers, which, rows, at, allowed))
-            if not found[-1].right:
-                return tuple(found)
+            told = "the second of two loaders" if which > 1 else "a loader whose data main has read"
+            lead = f"{where(workers)}, {told}"
+            _rows(loader, which, np.load(at / "rows.npy"), lead)
+            _connections(at / "connections.log", 2 + which * workers, lead)
     _end_servers()
     made(train.train, folder, call="train.train(folder)", within=_JOB)
     _end_servers()
-    return tuple(found)
+    (folder / "connections.log").unlink(missing_ok=True)
+    return (
+        f"All rows are their customer's with 0, 2 and 4 workers, {_EPOCHS} epochs of two loaders."
+    )
 
 
 def _end_servers() -> None:
@@ -124,24 +98,20 @@ def _end_servers() -> None:
     servers.clear()
 
 
-def _ran(
-    loader: DataLoader[Any], workers: int, which: int, rows: Any, folder: Path, allowed: int
-) -> Ran:
+def _rows(loader: DataLoader[Any], which: int, rows: Any, lead: str) -> None:
     expected = torch.from_numpy(((rows - rows.mean(0)) / rows.std(0)).astype(np.float32))
     times: Counter[int] = Counter()
-    odd: list[str] = []
-    wrong, swapped = [0], [0]
-
+    wrong = {"": 0, "odd": 0, "swapped": 0}
     dataset: Any = loader.dataset
 
     def compare(customer: Any, row: torch.Tensor) -> None:
         same = torch.isclose(row, expected, atol=1e-4).all(dim=1)
         if not (0 <= customer < _CUSTOMERS and same[customer]):
-            wrong[0] += 1
-            swapped[0] += bool(same.any())
+            wrong[""] += 1
+            wrong["swapped"] += bool(same.any())
 
     def consume(batches: Any) -> None:
-        for batch in batches:
+        for number, batch in enumerate(batches):
             try:
                 customers, numbers = batch
                 shapes = tuple(customers.shape), tuple(numbers.shape)
@@ -149,71 +119,45 @@ def _ran(
             except (TypeError, ValueError, AttributeError):
                 fits = False
             if not fits:
-                odd.append("a batch is not the ids of customers and their numbers.")
+                wrong["odd"] += 1
                 return
             for customer, row in zip(customers.tolist(), numbers.float(), strict=True):
                 times[customer] += 1
                 compare(customer, row)
-            compare(*dataset[which])  # main reads meanwhile
+            compare(*dataset[(which + 7 * number) % _CUSTOMERS])  # main reads meanwhile
 
-    seen = observe(loader, consume=consume, deadline=_WITHIN, epochs=_EPOCHS)
-    told = "the second of two loaders" if which > 1 else "a loader of a dataset that main has read"
-    return Ran(
-        f"{where(workers)}, {told}",
-        ending(seen),
-        loader.num_workers,
-        workers,
-        "".join(odd[:1]),
-        sum(times[customer] != _EPOCHS for customer in range(_CUSTOMERS)),
-        wrong[0],
-        swapped[0],
-        len((folder / "connections.log").read_text().splitlines())
-        if (folder / "connections.log").exists()
-        else 0,
-        allowed,
-    )
+    ended_well(ending(observe(loader, consume=consume, deadline=_WITHIN, epochs=_EPOCHS)), lead)
+    if wrong["odd"]:
+        not_yet(f"{lead}: a batch is not the ids of customers and their numbers.")
+    if missing := sum(times[customer] != _EPOCHS for customer in range(_CUSTOMERS)):
+        not_yet(
+            f"{lead}: {missing} of {_CUSTOMERS} customers did not come once in each of {_EPOCHS} "
+            "epochs."
+        )
+    if wrong[""]:
+        of = f", {wrong['swapped']} of them another customer's" if wrong["swapped"] else ""
+        not_yet(
+            f"{lead}: {wrong['']} rows in {_EPOCHS} epochs, and in what main reads meanwhile, are "
+            f"not what the server has for this customer, scaled{of}. Who reads an answer, and who "
+            "asked?"
+        )
 
 
-def judge_run(found: tuple[Ran, ...]) -> str:
-    """Right if each row is its customer's, over few connections."""
-    for ran in found:
-        ended_well(ran.run, ran.where)
-        if ran.has != ran.asked:
-            not_yet(
-                f"{ran.asked} workers were asked for, and the loader has {ran.has}. The job needs "
-                "them."
-            )
-        if ran.odd:
-            not_yet(f"{ran.where}: {ran.odd}")
-        if ran.missing:
-            not_yet(
-                f"{ran.where}: {ran.missing} of {_CUSTOMERS} customers did not come once in each "
-                f"of {_EPOCHS} epochs."
-            )
-        if ran.wrong:
-            of = f", {ran.swapped} of them another customer's" if ran.swapped else ""
-            not_yet(
-                f"{ran.where}: {ran.wrong} rows in {_EPOCHS} epochs, and in what main reads "
-                f"meanwhile, are not what the server has for this customer, scaled{of}. Who reads "
-                "an answer, and who asked?"
-            )
-        if not ran.connections:
-            not_yet("no connection to the server was opened: the rows are from somewhere else.")
-        if ran.connections > ran.allowed:
-            not_yet(
-                f"{ran.where}: {ran.connections} connections were opened so far, and one for each "
-                f"process and dataset would be {ran.allowed}. When do you open one?"
-            )
-    assert len(found) == len(_WORKERS) * 2, "one that is not right has been rejected"
-    return (
-        f"All rows are their customer's with 0, 2 and 4 workers, {_EPOCHS} epochs of two loaders."
-    )
+def _connections(log: Path, allowed: int, lead: str) -> None:
+    # Each dataset has one for main, and one for each of its workers.
+    opened = len(log.read_text().splitlines()) if log.exists() else 0
+    if not opened:
+        not_yet("no connection to the server was opened: the rows are from somewhere else.")
+    if opened > allowed:
+        not_yet(
+            f"{lead}: {opened} connections were opened so far, and one for each process and "
+            f"dataset would be {allowed}. When do you open one?"
+        )
 
 
 GRADER: Final = grader(
     INCIDENT,
-    run=run,
-    judge_run=judge_run,
+    run,
     runs="runs two loaders of yours on another database, with 0, 2 and 4 workers",
     at_most=_WITHIN * len(_WORKERS) * 2 + _JOB + 15,
     job=False,  # run above: a server has to be ended after it

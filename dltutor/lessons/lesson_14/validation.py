@@ -1,10 +1,12 @@
-"""Incident "validation": it keeps its batches, and starts its workers anew for each of them."""
+"""Incident "validation": it keeps its batches, and starts its workers anew for each of them.
+
+`next` of a `Feed` makes a new iterator of the loader, and `Hardest` keeps a view of each batch. The
+deque that keeps them is bounded, by more than the open files that the cluster allows.
+"""
 
 from __future__ import annotations
 
 import gc
-import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +18,9 @@ from torch.nn.functional import cross_entropy
 from dltutor.lessons.kit.endings import where
 from dltutor.lessons.kit.forms import shown
 from dltutor.lessons.kit.outcomes import not_yet
-from dltutor.lessons.kit.running import changed, contents, made
-from dltutor.lessons.lesson_14.scene import Cause, Incident, grader
+from dltutor.lessons.kit.running import made, started
+from dltutor.lessons.lesson_14.reports import grader
+from dltutor.lessons.lesson_14.scene import Cause, Incident
 
 _SCANS, _SIDE, _BATCH = 1024, 32, 16
 _BATCHES: Final = _SCANS // 2 // _BATCH
@@ -38,61 +41,23 @@ def make_data(folder: Path, seed: int) -> None:
 
 INCIDENT: Final = Incident(
     name="validation",
-    title="Validation is slow, and on Thursday the job was killed",
+    title="Validation is slow, and the job does not reach its last epoch",
     causes=(
         Cause(
-            names=("kept_batches", "too_many_open_files"),
-            places=("validate", "hardest", "total"),
+            names=("kept_batches", "too_many_open_files", "view_of_a_giant"),
+            places=("Hardest", "add", "scans", "hardest", "argmax", "detach", "Report", "validate"),
             shortest="the open files of main before and after `validate`: one more for each scan "
             "that it returns.",
         ),
         Cause(
             names=("loader_per_step",),
-            places=("validate", "next", "iter", "VALIDATION_STEPS"),
-            shortest="`monitor.txt`: the workers have other pids at each step.",
+            places=("Feed", "__next__", "__iter__", "next", "iter", "validate"),
+            shortest="`monitor.txt`: the workers have other pids at each tick; or the processes "
+            "that one `validate` starts, counted.",
         ),
     ),
     make_data=make_data,
 )
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a validation did.
-
-    Args:
-        workers: How many it was given.
-        started: How many processes it started.
-        steps: How many batches went through the model.
-        alive: The most batches that were alive when one did.
-        graphs: The same of graphs.
-        wrong: What is wrong with the result, in a sentence, or nothing.
-        left: How many pieces of batches are alive when it has returned.
-        harm: What of the model is not as before, in a sentence, or nothing.
-        touched: Whether the file of scans is another.
-    """
-
-    workers: int
-    started: int
-    steps: int
-    alive: int
-    graphs: int
-    wrong: str
-    left: int
-    harm: str
-    touched: bool
-
-    @property
-    def most(self) -> int:
-        """How many batches may be alive."""
-        return _FEW + _AHEAD * self.workers
-
-    @property
-    def right(self) -> bool:
-        """Whether nothing is wrong with it."""
-        few = self.alive <= self.most and self.graphs <= 2 * _FEW and not self.left
-        exact = (self.started, self.steps) == (self.workers, _BATCHES)
-        return few and exact and not (self.wrong or self.harm or self.touched)
 
 
 class _Model(nn.Sequential):
@@ -134,39 +99,54 @@ def _pieces_left() -> int:
     )
 
 
-def run(folder: Path, data: Any, train: Any) -> tuple[Ran, ...]:
-    """One validation with each number of workers, up to the first that is not right."""
-    started = [0]
-    os.register_at_fork(after_in_parent=lambda: started.append(started.pop() + 1))
-    before = contents(folder)
+def run(folder: Path, data: Any, train: Any) -> str:
+    """One validation with each number of workers: is the result right, and nothing kept?"""
+    started()
     gc.collect()
     gc.freeze()  # what is there is not the answer's
-    found: list[Ran] = []
     for workers in _WORKERS:
         model = _Model()
         for each in model.parameters():
             each.grad = torch.ones_like(each)  # of a step that is under way
         was = [each.detach().clone() for each in model.parameters()]
-        began = started[0]
+        before = started()
         call = f"validate(model, folder, {workers})"
         result = made(train.validate, model, folder, workers, call=call, within=_WITHIN)
         gc.collect()
-        found.append(
-            Ran(
-                workers,
-                started[0] - began,
-                model.steps,
-                model.alive,
-                model.graphs,
-                _wrong(result, folder),
-                _pieces_left(),
-                _harm(model, was),
-                any(name.endswith(".npy") for name in changed(before, folder)),
+        count = started() - before
+        lead = where(workers)
+        if count > workers:
+            not_yet(
+                f"{lead}, one call of `validate` started {count} processes. Which line starts "
+                "workers, and how often does it run?"
             )
-        )
-        if not found[-1].right:
-            break
-    return tuple(found)
+        if model.steps != _BATCHES:
+            not_yet(
+                f"{lead}, {model.steps} batches went through the model, and {_SCANS // 2} scans "
+                f"are {_BATCHES} of {_BATCH}."
+            )
+        if wrong := _wrong(result, folder):
+            not_yet(f"{lead}, {wrong}")
+        if count < workers:
+            not_yet(f"{lead}, {count or 'no'} processes were started. The job needs them.")
+        if model.alive > _FEW + _AHEAD * workers:
+            not_yet(
+                f"{lead}, {model.alive} batches were alive when one went through the model. Who "
+                "keeps them: a list, a view, a graph?"
+            )
+        if model.graphs > 2 * _FEW:
+            not_yet(
+                f"{lead}, {model.graphs} tensors that lead to a graph were alive when a batch went "
+                "through the model. Which variable keeps them?"
+            )
+        if left := _pieces_left():
+            not_yet(
+                f"{lead}, when `validate` has returned, {left} pieces of batches or graphs are "
+                "still alive. What is not a copy of its own?"
+            )
+        if harm := _harm(model, was):
+            not_yet(f"{lead}, {harm}")
+    return "With 0, 2 and 4 workers, the result is right, workers start once, and nothing is kept."
 
 
 def _wrong(result: Any, folder: Path) -> str:
@@ -209,51 +189,9 @@ def _harm(model: nn.Module, was: list[torch.Tensor]) -> str:
     return ""
 
 
-def judge_run(found: tuple[Ran, ...]) -> str:
-    """Right if the result is, and nothing is kept or started beyond what is needed."""
-    for ran in found:
-        lead = where(ran.workers)
-        if ran.started > ran.workers:
-            not_yet(
-                f"{lead}, one call of `validate` started {ran.started} processes. Which line "
-                "starts workers, and how often does it run?"
-            )
-        if ran.steps != _BATCHES:
-            not_yet(
-                f"{lead}, {ran.steps} batches went through the model, and {_SCANS // 2} scans are "
-                f"{_BATCHES} of 16."
-            )
-        if ran.wrong:
-            not_yet(f"{lead}, {ran.wrong}")
-        if ran.started < ran.workers:
-            not_yet(f"{lead}, {ran.started or 'no'} processes were started. The job needs them.")
-        if ran.alive > ran.most:
-            not_yet(
-                f"{lead}, {ran.alive} batches were alive when one went through the model. Who "
-                "keeps them: a list, a view, a graph?"
-            )
-        if ran.graphs > 2 * _FEW:
-            not_yet(
-                f"{lead}, {ran.graphs} tensors that lead to a graph were alive when a batch went "
-                "through the model. Which variable keeps them?"
-            )
-        if ran.left:
-            not_yet(
-                f"{lead}, when `validate` has returned, {ran.left} pieces of batches or graphs "
-                "are still alive. What is not a copy of its own?"
-            )
-        if ran.harm:
-            not_yet(f"{lead}, {ran.harm}")
-        if ran.touched:
-            not_yet("the file of scans is new, gone or changed.")
-    assert len(found) == len(_WORKERS), "one that is not right has been rejected"
-    return "With 0, 2 and 4 workers, the result is right, workers start once, and nothing is kept."
-
-
 GRADER: Final = grader(
     INCIDENT,
-    run=run,
-    judge_run=judge_run,
+    run,
     runs="validates a model on other scans with 0, 2 and 4 workers",
     at_most=_WITHIN * len(_WORKERS) + 15,
 )

@@ -1,26 +1,37 @@
-"""Train a small classifier of photos for six epochs."""
+"""Train a small classifier of photos."""
 
 from pathlib import Path
 
 import torch
+from config import EPOCHS, SIZE
 from data import make_loader
+from transforms import Ramp
 
 
 def batches(folder, workers, epochs):
     """The epoch, the photos and the labels of each batch, epoch after epoch."""
-    loader = make_loader(folder, workers)
+    ramp = Ramp()
+    loader = make_loader(folder, workers, ramp)
     for epoch in range(epochs):
-        loader.dataset.set_epoch(epoch)
+        ramp.epoch = epoch
         for photos, labels in loader:
             yield epoch, photos, labels
 
 
-def train(folder, workers=2, epochs=6):
+def make_model():
+    """Pixels in, scores of four labels out."""
+    return torch.nn.Sequential(
+        torch.nn.Flatten(),
+        torch.nn.Linear(3 * SIZE * SIZE, 32),
+        torch.nn.ReLU(),
+        torch.nn.Linear(32, 4),
+    )
+
+
+def train(folder, workers=2, epochs=EPOCHS):
     """Prints the loss of each epoch."""
     torch.manual_seed(0)
-    model = torch.nn.Sequential(
-        torch.nn.Flatten(), torch.nn.Linear(1728, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)
-    )
+    model = make_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     losses = {}
     for epoch, photos, labels in batches(folder, workers, epochs):
@@ -30,9 +41,8 @@ def train(folder, workers=2, epochs=6):
         optimizer.step()
         losses.setdefault(epoch, []).append(loss.item())
     for epoch, values in losses.items():
-        print(
-            f"epoch {epoch}  strength {min(1, epoch / 4):.2f}  loss {sum(values) / len(values):.3f}"
-        )
+        strength, mean = Ramp(epoch).strength, sum(values) / len(values)
+        print(f"epoch {epoch}  strength {strength:.2f}  loss {mean:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fit an encoder of recordings, three epochs, on as many ranks as torchrun starts."""
+"""Fit an encoder of recordings, on as many ranks as torchrun starts."""
 
 import os
 import sys
@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch
+from config import EPOCHS, WINDOW
 from data import make_loader
 from torch import distributed
 
@@ -14,23 +15,25 @@ def batches(folder, rank, ranks, workers, epochs):
     """The epoch, the indices and the recordings of each batch of a rank, epoch after epoch."""
     loader = make_loader(folder, rank, ranks, workers)
     for epoch in range(epochs):
+        loader.batch_sampler.set_epoch(epoch)
         for indices, recordings in loader:
             yield epoch, indices, recordings
 
 
-def train(folder, epochs=3):
+def train(folder, epochs=EPOCHS):
     """Prints what each rank has done, when an epoch is over on all of them."""
     distributed.init_process_group("gloo", timeout=timedelta(seconds=20))
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(0)
-    model = torch.nn.Linear(64, 64)
+    model = torch.nn.Linear(WINDOW, WINDOW)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     now, steps = 0, 0
     for epoch, _, recordings in batches(folder, rank, ranks, workers=2, epochs=epochs):
         if epoch != now:
             over(now, rank, steps)
             now, steps = epoch, 0
-        loss = (model(recordings) - recordings).square().mean()
+        windows = recordings.unflatten(1, (-1, WINDOW))
+        loss = (model(windows) - windows).square().mean()
         optimizer.zero_grad()
         loss.backward()
         for parameter in model.parameters():

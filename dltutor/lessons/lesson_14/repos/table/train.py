@@ -1,12 +1,13 @@
-"""Fit a linear score of customers, three epochs."""
+"""Fit a linear score of customers."""
 
 from pathlib import Path
 
 import torch
+from config import CUSTOMERS, EPOCHS
 from data import make_loader
 
 
-def train(folder, workers=2, epochs=3):
+def train(folder, workers=2, epochs=EPOCHS):
     """Prints the loss of each epoch."""
     torch.manual_seed(0)
     model = torch.nn.Linear(8, 1)
@@ -21,7 +22,7 @@ def train(folder, workers=2, epochs=3):
             loss.backward()
             optimizer.step()
             total += loss.item() * len(customers)
-        print(f"epoch {epoch}  loss {total / 64:.4f}")
+        print(f"epoch {epoch}  loss {total / CUSTOMERS:.4f}")
 
 
 if __name__ == "__main__":

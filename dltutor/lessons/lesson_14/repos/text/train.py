@@ -1,33 +1,53 @@
-"""Train a bigram model for one epoch."""
+"""Train a bigram model for one epoch, and tell how well it knows each source."""
 
 import math
+import random
 from pathlib import Path
 
+import numpy as np
 import torch
-from data import BATCH, count_blocks, make_loader
+from config import BATCH, RATE, SEED, VOCABULARY
+from data import make_loader
+from shards import count, load
+from torch.nn.functional import cross_entropy
 
-VOCABULARY = 64
+
+def seed_everything(seed):
+    """The same numbers in every run."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 
-def train(folder):
-    """One epoch; returns how many steps it took."""
-    planned = math.ceil(count_blocks(folder) / BATCH)
-    print(f"{count_blocks(folder)} blocks, {planned} steps planned")
-    torch.manual_seed(0)
+def loss_of(model, blocks):
+    """The mean loss of the tokens that follow."""
+    return cross_entropy(model(blocks[:, :-1]).flatten(0, 1), blocks[:, 1:].flatten())
+
+
+@torch.no_grad()
+def held_out(model, folder):
+    """The loss of each source, of text that is not trained on."""
+    for shard in load(folder, "held-out"):
+        blocks = np.stack([shard.block(number) for number in range(len(shard))])
+        yield shard.source, loss_of(model, torch.from_numpy(blocks)).item()
+
+
+def train(folder, seed=SEED):
+    """One epoch."""
+    seed_everything(seed)
+    blocks = count(load(folder))
+    print(f"{blocks} blocks, {math.ceil(blocks / BATCH)} steps planned, seed {seed}")
     model = torch.nn.Embedding(VOCABULARY, VOCABULARY)
-    optimizer = torch.optim.SGD(model.parameters(), lr=5.0)
-    for step, blocks in enumerate(make_loader(folder)):
-        rate = 5.0 * max(0.0, 0.5 * (1 + math.cos(math.pi * min(step / planned, 1))))
-        optimizer.param_groups[0]["lr"] = rate
-        scores = model(blocks[:, :-1])
-        loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), blocks[:, 1:].flatten())
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    for step, batch in enumerate(make_loader(folder)):
+        loss = loss_of(model, batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         if step % 10 == 0:
-            print(f"step {step:3d}  lr {rate:.2f}  loss {loss.item():.3f}")
-    print(f"done after {step + 1} steps")
-    return step + 1
+            print(f"step {step:3d}  loss {loss.item():.3f}")
+    for source, loss in held_out(model, folder):
+        print(f"held out: {source:10} {loss:.3f}")
 
 
 if __name__ == "__main__":

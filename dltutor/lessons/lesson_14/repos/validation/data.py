@@ -1,12 +1,11 @@
-"""Scans of tissue, with the kind of each."""
+"""Scans of tissue with the kind of each, and their loaders."""
 
 from pathlib import Path
 
 import numpy as np
 import torch
+from config import BATCH
 from torch.utils.data import DataLoader, Dataset
-
-BATCH = 16
 
 
 class Scans(Dataset):
@@ -23,6 +22,22 @@ class Scans(Dataset):
     def __getitem__(self, index):
         scan = torch.from_numpy(self.scans[index].astype(np.float32)) / 255
         return scan, int(self.scans[index, 0, 0, 0]) // 64
+
+
+class Feed:
+    """The batches of a loader: all of an epoch in a loop, or one with `next`."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __len__(self):
+        return len(self.loader)
+
+    def __iter__(self):
+        return iter(self.loader)
+
+    def __next__(self):
+        return next(iter(self))
 
 
 def make_loader(folder, workers=2, validation=False):

@@ -1,20 +1,44 @@
-"""Decodes clips: a stand-in for a library in C, which follows bad pointers as that would."""
+"""Decodes clips: the vendor's binding of a library in C, done here with ctypes.
+
+A clip is MAGIC, 4 bytes of flags, where in the file each frame begins, and the frames.
+"""
 
 import ctypes
+import struct
 
 import numpy as np
 
 MAGIC = b"CLIP"
 FRAMES, SIDE = 8, 16
+HEADER = struct.Struct(f"<4sI{FRAMES}Q")
+FRAME = SIDE * SIDE
+
+
+def probe(path):
+    """The flags of a clip, from its header.
+
+    Raises:
+        ValueError: It is no clip.
+    """
+    with open(path, "rb") as file:
+        header = file.read(HEADER.size)
+    if len(header) < HEADER.size or not header.startswith(MAGIC):
+        raise ValueError(f"{path.name} is no clip")
+    return HEADER.unpack(header)[1]
 
 
 def decode(path):
-    """The frames of a clip: an array of bytes, shape (FRAMES, SIDE, SIDE)."""
+    """The frames of a clip: an array of bytes, shape (FRAMES, SIDE, SIDE).
+
+    Raises:
+        ValueError: It is no clip, or ends too early.
+    """
+    probe(path)
     data = path.read_bytes()
-    if data[:4] != MAGIC:
-        raise ValueError(f"{path.name} is no clip")
-    offset = int.from_bytes(data[4:8], "little")
-    if offset > len(data):
-        ctypes.string_at(offset)  # beyond the end of the file
-    frames = np.frombuffer(data, np.uint8, FRAMES * SIDE * SIDE, offset)
-    return frames.reshape(FRAMES, SIDE, SIDE).copy()
+    if len(data) < HEADER.size + FRAMES * FRAME:
+        raise ValueError(f"{path.name} ends in the middle of a frame")
+    source = ctypes.create_string_buffer(data, len(data))
+    frames = np.empty((FRAMES, SIDE, SIDE), np.uint8)
+    for number, start in enumerate(HEADER.unpack_from(data)[2:]):
+        ctypes.memmove(frames[number].ctypes.data, ctypes.addressof(source) + start, FRAME)
+    return frames

@@ -1,32 +1,44 @@
-"""Clips with their labels."""
+"""Clips with their labels, and their loader."""
 
-from pathlib import Path
+from functools import lru_cache
 
+import archive
+import numpy as np
 import torch
-from codec import decode
+from codec import FRAMES, SIDE, decode
+from config import BATCH
 from torch.utils.data import DataLoader, Dataset
+
+
+@lru_cache(maxsize=8)
+def frames_of(path):
+    """The frames of a clip; black ones where it cannot be decoded: the night goes on."""
+    try:
+        return decode(path)
+    except ValueError:
+        return np.zeros((FRAMES, SIDE, SIDE), np.uint8)
 
 
 class Clips(Dataset):
     """A clip: its name, its frames between 0 and 1, and its label, which the name begins with."""
 
     def __init__(self, folder):
-        self.paths = sorted(Path(folder, "clips").glob("*.clip"))
+        self.paths, self.skipped = archive.clips(folder)
 
     def __len__(self):
         return len(self.paths)
 
     def __getitem__(self, index):
         path = self.paths[index]
-        frames = torch.from_numpy(decode(path)) / 255
+        frames = torch.from_numpy(frames_of(path)) / 255
         return {"name": path.name, "frames": frames, "label": int(path.name.partition("-")[0])}
 
 
 def make_loader(folder, workers=2):
-    """Batches of four clips, as a dict: names, frames (4, 8, 16, 16), labels."""
+    """Batches of clips, as a dict: names, frames (BATCH, 8, 16, 16), labels."""
     return DataLoader(
         Clips(folder),
-        batch_size=4,
+        batch_size=BATCH,
         shuffle=True,
         num_workers=workers,
         multiprocessing_context="fork" if workers else None,

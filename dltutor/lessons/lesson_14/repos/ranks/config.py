@@ -1,0 +1,6 @@
+"""What a run of this job is made of."""
+
+BATCH = 8
+EPOCHS = 3
+SEED = 3
+WINDOW = 32  # numbers that the encoder takes at a time

@@ -1,0 +1,28 @@
+"""Reads rows from the customer database."""
+
+import os
+import threading
+from functools import lru_cache
+
+import numpy as np
+from config import RECENT
+from database import Connection
+
+_lock = threading.Lock()  # one question at a time
+_own = threading.local()
+
+
+def connection(folder):
+    """This thread's connection to a database; one must not be used by two threads."""
+    connections = vars(_own)
+    folder = os.path.abspath(folder)
+    if folder not in connections:
+        connections[folder] = Connection(folder)
+    return connections[folder]
+
+
+@lru_cache(maxsize=RECENT)
+def read(folder, customer):
+    """The numbers of a customer, as the database has them."""
+    with _lock:
+        return np.array(connection(folder).row(customer))

@@ -1,0 +1,14 @@
+"""Scales the numbers of customers, column by column."""
+
+import numpy as np
+
+
+class Scaler:
+    """Subtracts the mean, and divides by the deviation."""
+
+    def __init__(self, rows):
+        rows = np.stack([*rows])
+        self.mean, self.deviation = rows.mean(axis=0), rows.std(axis=0)
+
+    def __call__(self, row):
+        return (row - self.mean) / self.deviation
