@@ -57,6 +57,7 @@ def record(incident: Incident) -> None:
         with suppress(psutil.Error):
             process.kill()
     text = (folder / "printed").read_text().replace(str(folder), ".")
+    text = text.replace("\0", "")  # torch's signal handler writes one; a terminal shows nothing
     text = re.sub(r"/\S*/\.venv/", "venv/", text).replace(sys.base_prefix, "python")
     text = _LIBRARY.sub(r"\1  ...\n", re.sub(r"/tmp/pymp-\w+", "/tmp/pymp-...", text))
     lines = text.strip().splitlines()
