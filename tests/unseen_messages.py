@@ -437,6 +437,15 @@ UNSEEN += [
         "shared_file_offset",
     ),
     (
+        '  File "torch/_utils.py", line 784, in reraise\n    raise self.exc_type(\nTypeError: Described() takes no keyword arguments',
+        "lost_exception_type",
+    ),
+    ("TypeError: ParseError() takes no keyword arguments", "lost_exception_type"),
+    (
+        "TypeError: BaseExceptionGroup.__new__() takes exactly 2 arguments (0 given)",
+        "lost_exception_type",
+    ),
+    (
         "TypeError: JSONDecodeError.__init__() missing 2 required positional arguments: 'doc' and 'pos'",
         "lost_exception_type",
     ),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copyreg
 import os
 import pickle
-import sys
 import time
 import traceback
 from collections import Counter
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
@@ -25,36 +24,22 @@ from dltutor.lessons.lesson_02.material import Located as Starter
 from dltutor.lessons.lesson_02.transfer import Captions
 
 
-class Kept(type):
-    """The class of all classes that `kept` makes."""
+def arrives(kind: Any) -> bool:
+    """As in the notebook."""
+    try:
+        return isinstance(pickle.loads(pickle.dumps(kind))("a text"), kind)
+    except Exception:
+        return False
 
 
-def _members(**more: Any) -> dict[str, Any]:
-    return {
-        "__init__": lambda self, text: Exception.__init__(self, text),
-        "__str__": lambda self: self.args[0],
-        "message": None,
-        "__getattr__": object.__getattribute__,
-        **more,
-    }
+def passes(kind: Any) -> bool:
+    """Whether a type passes the three gates."""
+    stops = issubclass(kind, StopIteration)
+    return arrives(kind) and not getattr(kind, "message", None) and not stops
 
 
-def kept(kind: Any) -> Any:
-    return Kept(kind.__name__, (kind,), _members())
-
-
-copyreg.pickle(Kept, lambda made: (kept, made.__bases__))
-
-
-def base_of(error: BaseException) -> type[Exception]:
-    """The first class that can travel, and that ends no loop."""
-    for kind in type(error).__mro__:
-        try:
-            pickle.dumps(kind)
-        except Exception:
-            continue
-        return RuntimeError if issubclass(kind, StopIteration) else kind  # type: ignore[return-value]
-    return Exception
+def kind_of(error: BaseException) -> Any:
+    return type(error) if passes(type(error)) else RuntimeError
 
 
 def answer(
@@ -89,8 +74,8 @@ def say(self: Any, index: int, error: BaseException) -> str:
     return f"sample {index}, {self.dataset.paths[index]}: {error}"
 
 
-def raise_kept(self: Any, index: int, error: Exception) -> None:
-    raise kept(base_of(error))(say(self, index, error)) from error
+def raise_right(self: Any, index: int, error: Exception) -> None:
+    raise kind_of(error)(say(self, index, error)) from error
 
 
 # In other ways
@@ -126,7 +111,7 @@ class At:
 
     def __exit__(self, kind: Any, error: Any, _: object) -> None:
         if isinstance(error, Exception):
-            raise kept(base_of(error))(f"{self.place}: {error}") from error
+            raise kind_of(error)(f"{self.place}: {error}") from error
 
 
 @contextmanager
@@ -134,7 +119,7 @@ def at(index: int, path: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise kept(base_of(error))(f"{index} {path} {error}") from error
+        raise kind_of(error)(f"{index} {path} {error}") from error
 
 
 class PlainToo(Plain):
@@ -145,120 +130,92 @@ class PlainToo(Plain):
             return self.inner[index]
 
 
-class Sent(Exception):
-    """One class for all: made of a text, it is what the text names."""
-
-    def __new__(cls, text: str) -> Any:
-        if "||" not in text:
-            return super().__new__(cls, text)
-        module, name = text.split("||")[1:3]
-        kind: Any = sys.modules[module]
-        for part in name.split("."):
-            kind = getattr(kind, part)
-        made = type(kind.__name__, (kind,), _members())
-        return made(text)
+class SampleError(RuntimeError):
+    """One type for all."""
 
 
-def raise_sent(self: Any, index: int, error: Exception) -> None:
-    kind = base_of(error)
-    text = f"||{kind.__module__}||{kind.__qualname__}|| {say(self, index, error)}"
-    if get_worker_info() is None:
-        raise Sent(text) from error
-    sent = Exception.__new__(Sent)
-    sent.args = (text,)
-    raise sent from error
-
-
-class Registered(Starter):
-    """Subclasses of all that there is, made in main, and put where pickle looks for them."""
-
-    def __init__(self, dataset: Any) -> None:
-        super().__init__(dataset)
-        todo: list[type[Exception]] = [Exception]
-        while todo:
-            kind = todo.pop()
-            todo += kind.__subclasses__()
-            name = f"Made_{kind.__module__}_{kind.__qualname__}".replace(".", "_")
-            if name not in globals() and not kind.__name__.startswith("Made_"):
-                try:
-                    pickle.dumps(kind)
-                    globals()[name] = type(name, (kind,), _members(__module__=__name__))
-                except Exception:  # it has no name, or cannot have a subclass, or should not
-                    continue
-
-    def __getitem__(self, index: int) -> Any:
-        try:
-            return self.dataset[index]
-        except Exception as error:
-            kind = base_of(error)
-            name = f"Made_{kind.__module__}_{kind.__qualname__}".replace(".", "_")
-            raise globals()[name](say(self, index, error)) from error
-
-
-def note_where_possible(self: Any, index: int, error: Exception) -> None:
-    kind = base_of(error)
+@contextmanager
+def noted(self: Any, index: int) -> Iterator[None]:
+    """A note for what arrives, a type of its own for what does not; right for a StopIteration."""
     try:
-        arrives = kind is type(error) and isinstance(kind("a text"), kind)
-    except Exception:
-        arrives = False
-    if arrives and not getattr(kind, "message", None):
-        error.add_note(f"sample {index}, {self.dataset.paths[index]}")
-        raise error
-    raise_kept(self, index, error)
+        yield
+    except Exception as error:
+        if passes(type(error)):
+            error.add_note(f"sample {index}, {self.dataset.paths[index]}")
+            raise
+        failed = SampleError(f"{say(self, index, error)}\n{traceback.format_exc()}")
+    else:
+        return
+    raise failed
 
 
-class Forked(type):
-    """As Kept, known to multiprocessing's pickler alone."""
+def get_noted(self: Any, index: int) -> Any:
+    with noted(self, index):
+        return self.dataset[index]
+
+
+def two_clauses(self: Any, index: int) -> Any:
+    try:
+        return self.dataset[index]
+    except StopIteration as error:
+        raise RuntimeError(say(self, index, error)) from error
+    except Exception as error:
+        new = RuntimeError(say(self, index, error))
+        if passes(type(error)):
+            new = type(error)(say(self, index, error))
+        raise new.with_traceback(error.__traceback__) from None
 
 
 @cache
-def forked(kind: Any) -> Any:
-    return Forked("Located" + kind.__name__, (kind,), _members())
+def through_torch(kind: Any) -> bool:
+    """Ask torch itself, with a pickle of what it sends."""
+    try:
+        raise kind("a text")
+    except StopIteration:
+        return False
+    except Exception:
+        sent = ExceptionWrapper(where="in a try")
+    try:
+        pickle.loads(ForkingPickler.dumps(sent)).reraise()
+    except Exception as error:
+        return type(error) is kind
+    return False
 
 
-ForkingPickler.register(Forked, lambda made: (forked, made.__bases__))
+def ask_torch(self: Any, index: int, error: Exception) -> None:
+    try:
+        good = through_torch(type(error))
+    except Exception:
+        good = False
+    raise (type(error) if good else RuntimeError)(say(self, index, error)) from error
 
 
-def raise_forked(self: Any, index: int, error: Exception) -> None:
-    raise forked(base_of(error))(say(self, index, error)) from error
+def interrupted_anew(self: Any, index: int) -> Any:
+    try:
+        return self.dataset[index]
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped at {index}") from None
+    except Exception as error:
+        return raise_right(self, index, error)
+
+
+def note_where_possible(self: Any, index: int, error: Exception) -> None:
+    if passes(type(error)):
+        error.add_note(f"sample {index}, {self.dataset.paths[index]}")
+        raise error
+    raise SampleError(say(self, index, error)) from error
 
 
 def with_the_traceback(self: Any, index: int, error: Exception) -> None:
     text = f"{say(self, index, error)}\n{''.join(traceback.format_exception(error))}"
-    raise kept(base_of(error))(text) from None
+    raise kind_of(error)(text) from None
 
 
 def get_several(self: Any, indices: list[int]) -> list[Any]:
     return [self[index] for index in indices]
 
 
-class Marked(Exception):
-    """A mixin: `except Marked` catches all of them."""
-
-
-class KeptToo(type):
-    pass
-
-
-def marked(kind: Any) -> Any:
-    try:
-        return KeptToo(kind.__name__, (kind, Marked), _members())
-    except TypeError:
-        return KeptToo(kind.__name__, (kind,), _members())
-
-
-copyreg.pickle(KeptToo, lambda made: (marked, made.__bases__[:1]))
-
-
-def raise_marked(self: Any, index: int, error: Exception) -> None:
-    raise marked(base_of(error))(say(self, index, error)) from error
-
-
 # What goes wrong
-
-
-class SampleError(RuntimeError):
-    """One type for all."""
 
 
 def raise_one_type(self: Any, index: int, error: Exception) -> None:
@@ -282,26 +239,21 @@ def raise_local(self: Any, index: int, error: Exception) -> None:
     raise Located(say(self, index, error)) from error
 
 
-def raise_kept_type(self: Any, index: int, error: Exception) -> None:
-    kind = RuntimeError if isinstance(error, StopIteration) else type(error)
-    raise kept(kind)(say(self, index, error)) from error
+def by_a_test(good: Callable[[Any], bool]) -> Callable[[Any, int, Exception], None]:
+    """Keep the types that are good."""
+
+    def raises(self: Any, index: int, error: Exception) -> None:
+        kind: Any = type(error) if good(type(error)) else RuntimeError
+        raise kind(say(self, index, error)) from error
+
+    return raises
 
 
-def let_stop(self: Any, index: int, error: Exception) -> None:
-    for kind in type(error).__mro__:
-        try:
-            pickle.dumps(kind)
-        except Exception:
-            continue
-        raise kept(kind)(say(self, index, error)) from error
+def but_stops(good: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda kind: not issubclass(kind, StopIteration) and good(kind)
 
 
-def base_exception_for_locals(self: Any, index: int, error: Exception) -> None:
-    local = "<locals>" in type(error).__qualname__
-    raise kept(Exception if local else base_of(error))(say(self, index, error)) from error
-
-
-def takes(kind: type, but: type[Exception] = Exception) -> bool:
+def takes(kind: Any, but: type[Exception] = Exception) -> bool:
     try:
         pickle.dumps(kind)
     except but:
@@ -309,74 +261,78 @@ def takes(kind: type, but: type[Exception] = Exception) -> bool:
     return True
 
 
-def first(error: Exception, good: Callable[[type], bool]) -> Any:
-    kind = next(filter(good, type(error).__mro__))
-    return RuntimeError if isinstance(error, StopIteration) else kind
+def can_be_made(kind: Any) -> bool:
+    try:
+        return isinstance(kind("a text"), kind)
+    except Exception:
+        return False
 
 
-def by_a_test(good: Callable[[type], bool]) -> Callable[[Any, int, Exception], None]:
-    """Take the first class that is good."""
+def attribute_errors(kind: Any) -> bool:
+    return takes(kind, AttributeError) and passes(kind)
+
+
+def pickling_errors(kind: Any) -> bool:
+    return takes(kind, pickle.PicklingError) and passes(kind)
+
+
+def no_message(kind: Any) -> bool:
+    return arrives(kind) and not getattr(kind, "message", None)
+
+
+def not_stop_itself(kind: Any) -> bool:
+    return no_message(kind) and kind is not StopIteration
+
+
+def builtin(kind: Any) -> bool:
+    return kind.__module__ == "builtins" and passes(kind)
+
+
+def by_the_object(self: Any, index: int, error: Exception) -> None:
+    try:
+        pickle.loads(pickle.dumps(error))
+        error.add_note(f"sample {index}, {self.dataset.paths[index]}")
+        good = not isinstance(error, StopIteration)
+    except Exception:
+        good = False
+    raise error if good else RuntimeError(say(self, index, error)) from error
+
+
+def up_the_bases(good: Callable[[Any], bool]) -> Callable[[Any, int, Exception], None]:
+    """The first class of the MRO that is good; it may be no exception."""
 
     def raises(self: Any, index: int, error: Exception) -> None:
-        raise kept(first(error, good))(say(self, index, error)) from error
+        kind = next(filter(good, type(error).__mro__))
+        kind = RuntimeError if issubclass(kind, StopIteration) else kind
+        raise kind(say(self, index, error)) from error
 
     return raises
 
 
-def no_local(kind: type) -> bool:
-    return "<locals>" not in kind.__qualname__
-
-
-def attribute_errors(kind: type) -> bool:
-    return takes(kind, AttributeError)
-
-
-def pickling_errors(kind: type) -> bool:
-    return takes(kind, pickle.PicklingError)
-
-
-def by_the_object(self: Any, index: int, error: Exception) -> None:
-    kind = base_of(error)
-    try:
-        pickle.dumps(error)
-    except Exception:
-        if not isinstance(error, StopIteration):
-            kind = next(filter(takes, type(error).__mro__[1:]))
-    raise kept(kind)(say(self, index, error)) from error
-
-
-def one_step_up(self: Any, index: int, error: Exception) -> None:
-    kind = RuntimeError if isinstance(error, StopIteration) else type(error)
-    kind = kind if takes(kind) else kind.__mro__[1]
-    raise kept(kind)(say(self, index, error)) from error
-
-
-def stop_itself_alone(self: Any, index: int, error: Exception) -> None:
-    kind = next(filter(takes, type(error).__mro__))
-    kind = RuntimeError if type(error) is StopIteration else kind
-    raise kept(kind)(say(self, index, error)) from error
+def misspelled(self: Any, index: int, error: Exception) -> None:
+    raise knid_of(error)(f"{index}") from error  # type: ignore[name-defined] # noqa: F821
 
 
 def stop_as_exception(self: Any, index: int, error: Exception) -> None:
-    kind = Exception if isinstance(error, StopIteration) else base_of(error)
-    raise kept(kind)(say(self, index, error)) from error
+    kind = Exception if isinstance(error, StopIteration) else kind_of(error)
+    raise kind(say(self, index, error)) from error
 
 
 def index_errors_pass(self: Any, index: int, error: Exception) -> None:
     if isinstance(error, IndexError):
         raise error
-    raise_kept(self, index, error)
+    raise_right(self, index, error)
 
 
 def the_paths_name(self: Any, index: int, error: Exception) -> None:
     text = f"sample {index}, {self.dataset.paths[index].name}: {error}"
-    raise kept(base_of(error))(text) from error
+    raise kind_of(error)(text) from error
 
 
 def file_and_number(self: Any, index: int, error: Exception) -> None:
     last = traceback.extract_tb(error.__traceback__)[-1]
     text = f"{say(self, index, error)} ({last.filename}:{last.lineno})"
-    raise kept(base_of(error))(text) from None
+    raise kind_of(error)(text) from None
 
 
 def sample_or_failure(self: Any, index: int) -> Any:
@@ -388,7 +344,7 @@ def sample_or_failure(self: Any, index: int) -> Any:
         failure = error
     if found is not None:
         return found
-    raise kept(base_of(failure))(say(self, index, failure)) from failure
+    raise kind_of(failure)(say(self, index, failure)) from failure
 
 
 class Eager(Starter):
@@ -405,38 +361,38 @@ class Eager(Starter):
 
 
 def no_cause(self: Any, index: int, error: Exception) -> None:
-    raise kept(base_of(error))(say(self, index, error)) from None
+    raise kind_of(error)(say(self, index, error)) from None
 
 
 def no_index(self: Any, index: int, error: Exception) -> None:
-    raise kept(base_of(error))(f"{self.dataset.paths[index]}: {error}") from error
+    raise kind_of(error)(f"{self.dataset.paths[index]}: {error}") from error
 
 
 def no_path(self: Any, index: int, error: Exception) -> None:
-    raise kept(base_of(error))(f"sample {index}: {error}") from error
+    raise kind_of(error)(f"sample {index}: {error}") from error
 
 
 def next_path(self: Any, index: int, error: Exception) -> None:
     path = self.dataset.paths[(index + 1) % len(self.dataset)]
-    raise kept(base_of(error))(f"sample {index}, {path}: {error}") from error
+    raise kind_of(error)(f"sample {index}, {path}: {error}") from error
 
 
 def next_index(self: Any, index: int, error: Exception) -> None:
     path = self.dataset.paths[index]
-    raise kept(base_of(error))(f"sample {index + 1}, {path}: {error}") from error
+    raise kind_of(error)(f"sample {index + 1}, {path}: {error}") from error
 
 
 def only_with_workers(self: Any, index: int, error: Exception) -> None:
     if get_worker_info() is None:
         raise error
-    raise_kept(self, index, error)
+    raise_right(self, index, error)
 
 
 def first_two_workers(self: Any, index: int, error: Exception) -> None:
     info = get_worker_info()
     if info is not None and info.id > 1:
         raise error
-    raise_kept(self, index, error)
+    raise_right(self, index, error)
 
 
 def once(self: Any, index: int, error: Exception) -> None:
@@ -444,44 +400,12 @@ def once(self: Any, index: int, error: Exception) -> None:
     if index in told:
         raise error
     told.add(index)
-    raise_kept(self, index, error)
-
-
-class KeptTextless(type):
-    pass
-
-
-def textless(kind: Any) -> Any:
-    members = _members()
-    del members["__str__"]
-    return KeptTextless(kind.__name__, (kind,), members)
-
-
-class KeptMessage(type):
-    pass
-
-
-def with_message(kind: Any) -> Any:
-    members = _members()
-    del members["message"]
-    return KeptMessage(kind.__name__, (kind,), members)
-
-
-copyreg.pickle(KeptTextless, lambda made: (textless, made.__bases__))
-copyreg.pickle(KeptMessage, lambda made: (with_message, made.__bases__))
-
-
-def raise_textless(self: Any, index: int, error: Exception) -> None:
-    raise textless(base_of(error))(say(self, index, error)) from error
-
-
-def raise_with_message(self: Any, index: int, error: Exception) -> None:
-    raise with_message(base_of(error))(say(self, index, error)) from error
+    raise_right(self, index, error)
 
 
 def interrupts_too(self: Any, index: int, error: Exception) -> None:
-    kind = base_of(error) if isinstance(error, Exception) else RuntimeError
-    raise kept(kind)(say(self, index, error)) from error
+    kind = kind_of(error) if isinstance(error, Exception) else RuntimeError
+    raise kind(say(self, index, error)) from error
 
 
 def all_are_value_errors(self: Any, index: int, error: Exception) -> None:
@@ -503,7 +427,7 @@ def retry(self: Any, index: int, error: Exception) -> Any:
 
 def rest(self: Any, index: int, error: Exception) -> None:
     time.sleep(2)
-    raise_kept(self, index, error)
+    raise_right(self, index, error)
 
 
 def raise_a_base_exception(self: Any, index: int, error: Exception) -> None:
@@ -518,7 +442,7 @@ def sample_and_index(self: Any, index: int) -> Any:
     try:
         return (*self.dataset[index], index)
     except Exception as error:
-        return raise_kept(self, index, error)
+        return raise_right(self, index, error)
 
 
 class OneForAll(Starter):
@@ -531,7 +455,7 @@ class OneForAll(Starter):
         try:
             return self.dataset[index]
         except Exception as error:
-            return raise_kept(self, index, error)
+            return raise_right(self, index, error)
 
 
 # 02.transfer
@@ -628,6 +552,20 @@ class LowersTheFile(WithoutGrad):
         return super().__getitem__(index)
 
 
+class CachesInAFile(WithoutGrad):
+    def __getitem__(self, index: int) -> Any:
+        self.paths[index].with_suffix(".cache").write_text("seen")
+        return super().__getitem__(index)
+
+
+class RunsBackward(Captions):
+    def __getitem__(self, index: int) -> Any:
+        found = super().__getitem__(index)
+        found["vector"].sum().backward()
+        vector = found["vector"].detach()
+        return {"words": [*found["words"]], "times": dict(found["times"]), "vector": vector}
+
+
 class RawInMain(WithoutGrad):
     def __getitem__(self, index: int) -> Any:
         found = super().__getitem__(index)
@@ -680,15 +618,15 @@ RIGHT_ANSWERS: RightAnswers = {
     "02.predict": {"c": lambda: "c", "in brackets": lambda: "(C)"},
     "02.diagnose": {"4": lambda: 4, "of numpy": lambda: np.int64(4), "a text": lambda: "4"},
     "02.fix": {
-        "a subclass that pickle makes anew": answer(raise_kept),
+        "the type or a RuntimeError": answer(raise_right),
         "a context manager, no Dataset": lambda: Plain,
-        "one class, whose text names the type": answer(raise_sent),
-        "subclasses made in main": lambda: Registered,
+        "a generator as context manager": answer(raise_right, __getitem__=get_noted),
         "a note where the type can travel": answer(note_where_possible),
-        "known to multiprocessing alone, cached": answer(raise_forked),
+        "a clause for StopIteration": answer(raise_right, __getitem__=two_clauses),
+        "as torch does it": answer(ask_torch),
         "the traceback in the text": answer(with_the_traceback),
-        "several samples at once": answer(raise_kept, __getitems__=get_several),
-        "of a type of its own as well": answer(raise_marked),
+        "several samples at once": answer(raise_right, __getitems__=get_several),
+        "a KeyboardInterrupt anew": answer(raise_right, __getitem__=interrupted_anew),
     },
     "02.transfer": {
         "a list, a dict, detach": sample(),
@@ -700,6 +638,9 @@ RIGHT_ANSWERS: RightAnswers = {
         "no Dataset": lambda: PlainClass,
         "inference mode": lambda: Inference,
         "data": sample(vector=lambda vector: vector.data),
+        "all of it in __init__": lambda: Beforehand,
+        "a copy of the table": lambda: CopiesTheTable,
+        "samples kept": lambda: KeepsSamples,
     },
 }
 
@@ -720,38 +661,48 @@ WRONG_FIXES: WrongFixes = {
     },
     "02.fix": {
         "one type for all": (answer(raise_one_type), "which `except ValueError` does not catch"),
-        "a note": (answer(add_a_note), "which `except TornReading` does not catch"),
-        "the same type": (answer(raise_the_same_type), "which `except TornReading` does not"),
+        "a note": (answer(add_a_note), "the loop gets `TypeError`, which `except RuntimeError`"),
+        "the same type": (answer(raise_the_same_type), "Your class raised `TypeError: "),
+        "a misspelled name": (answer(misspelled), "Your class raised `NameError: name 'knid_of'"),
         "a local class": (answer(raise_local), "Can't pickle local object"),
-        "no base": (answer(raise_kept_type), "made inside a function"),
-        "StopIteration passes": (answer(let_stop), "the epoch ends without a word: sample 3803"),
+        "gates B and C": (answer(by_a_test(but_stops(can_be_made))), "the loop gets `TypeError`"),
+        "no gate C": (answer(by_a_test(no_message)), "ends without a word: sample 3803"),
+        "no message": (answer(by_a_test(but_stops(arrives))), "sample 3541 raises a type with"),
+        "arrives alone": (answer(by_a_test(arrives)), "sample 3541 raises a type with a class att"),
+        "pickle alone": (answer(by_a_test(takes)), "Your class raised `TypeError: "),
+        "only builtins": (answer(by_a_test(builtin)), "takes one text, and the loop gets `Runtime"),
         "a contextmanager": (lambda: PlainToo, "the epoch ends without a word: sample 3803"),
-        "Exception for local classes": (
-            answer(base_exception_for_locals),
-            "which `except ValueError` does not catch",
+        "the object": (answer(by_the_object), "which `except RuntimeError` does not catch"),
+        "up the bases, as pickle says": (
+            answer(up_the_bases(takes)),
+            "Is that what you meant to raise here?",
         ),
-        "the object": (answer(by_the_object), "does pickle take first"),
-        "one step up": (answer(one_step_up), "Can't pickle local object"),
-        "no local": (answer(by_a_test(no_local)), "it's not the same object as"),
+        "up the bases, as all gates say": (
+            answer(up_the_bases(passes)),
+            "Your class raised `Exception: sample 2203",
+        ),
         "AttributeError alone": (
             answer(by_a_test(attribute_errors)),
-            "the loop gets `_pickle.PicklingError: Can't pickle <class",
+            "it's not the same object as dltutor.lessons.lesson_02.readings.Drifted` in `takes`",
         ),
         "PicklingError alone": (
             answer(by_a_test(pickling_errors)),
-            "Which line of your own `except` says that?",
+            "Your class raised `AttributeError: Can't pickle local object",
         ),
         "a StopIteration itself alone": (
-            answer(stop_itself_alone),
+            answer(by_a_test(not_stop_itself)),
             "the epoch ends without a word: sample 5199",
         ),
-        "a StopIteration as Exception": (answer(stop_as_exception), "What is a StopIteration to"),
+        "a StopIteration as Exception": (
+            answer(stop_as_exception),
+            "Your class raised `Exception: sample 3803",
+        ),
         "IndexErrors pass": (answer(index_errors_pass), "lacks the index and the path"),
         "the path's name": (answer(the_paths_name), "lacks the path"),
         "file and number": (answer(file_and_number), "lacks the code of the line that raised"),
         "None is a failure": (
-            answer(raise_kept, __getitem__=sample_or_failure),
-            "is healthy, `None`, and the loop gets `TypeError`",
+            answer(raise_right, __getitem__=sample_or_failure),
+            "is healthy, `None`, and the loop gets `RuntimeError`. Your class",
         ),
         "all at once": (lambda: Eager, "`KeyboardInterrupt: from the check, as Ctrl-C would be`"),
         "from None": (answer(no_cause), "lacks the code of the line that raised"),
@@ -762,8 +713,6 @@ WRONG_FIXES: WrongFixes = {
         "not without workers": (answer(only_with_workers), "Without workers, sample 4217"),
         "not in W2": (answer(first_two_workers), "With 4 workers under fork, sample"),
         "not the second time": (answer(once), "lacks the index and the path"),
-        "no __str__": (answer(raise_textless), "sample 4129 raises a UnicodeDecodeError. It is"),
-        "with its message": (answer(raise_with_message), "the loop gets `TypeError`"),
         "Ctrl-C as well": (answer(interrupts_too, BaseException), "becomes `RuntimeError`"),
         "ValueError for all": (answer(all_are_value_errors), "which `except KeyError` does not"),
         "the one before": (answer(print_and_go_on), "gets a sample in its place"),
@@ -772,8 +721,8 @@ WRONG_FIXES: WrongFixes = {
         "SystemExit": (answer(raise_a_base_exception), "ended with exit code 1"),
         "os._exit": (answer(lambda *_: os._exit(7)), "ended with exit code 7"),
         "a rest before each": (answer(rest), "did not end within 6 s"),
-        "one too few": (answer(raise_kept, __len__=drop_the_last), "`len(located)` is 5199"),
-        "the index beside it": (answer(raise_kept, __getitem__=sample_and_index), "is healthy"),
+        "one too few": (answer(raise_right, __len__=drop_the_last), "`len(located)` is 5199"),
+        "the index beside it": (answer(raise_right, __getitem__=sample_and_index), "is healthy"),
         "kept in the class": (lambda: OneForAll, "is healthy, `([0, 0, 0], 0)`, and another one"),
         "a function": (lambda: lambda dataset: dataset, "takes a class"),
     },
@@ -797,15 +746,17 @@ WRONG_FIXES: WrongFixes = {
         ),
         "numbers": (sample(vector=lambda vector: vector.tolist()), "not a tensor of shape (5,)"),
         "double": (sample(vector=lambda vector: vector.detach().double()), "of torch.float64"),
-        "all of it in __init__": (lambda: Beforehand, "After a step of the model, which changes"),
-        "a copy of the table": (lambda: CopiesTheTable, "`table` in place, `vector` is"),
-        "samples kept": (lambda: KeepsSamples, "`table` in place, `vector` is"),
         "rounded": (sample(vector=lambda vector: vector.detach().round()), "and the starter's"),
         "zeros": (sample(vector=lambda vector: torch.zeros(5)), "and the starter's"),
-        "the table frozen": (lambda: FreezesTheTable, "changed `table`"),
-        "the table detached": (lambda: DetachesTheTable, "changed `table`"),
-        "autograd off": (lambda: TurnsGradOff, "changed autograd"),
-        "the files in lower case": (lambda: LowersTheFile, "`000.txt`, a file"),
+        "the table frozen": (lambda: FreezesTheTable, "`table`, which is the model's, is not"),
+        "the table detached": (
+            lambda: DetachesTheTable,
+            "`table`, which is the model's, is not",
+        ),
+        "autograd off": (lambda: TurnsGradOff, "but autograd is off in main now"),
+        "the files in lower case": (lambda: LowersTheFile, "the file `000.txt` is not as it was"),
+        "a file of its own": (lambda: CachesInAFile, "the file `000.cache` is new"),
+        "a gradient": (lambda: RunsBackward, "`table`, which is the model's, is not"),
         "not in a worker": (lambda: RawInMain, "A worker wrote `TypeError: cannot pickle"),
         "one in the middle": (lambda: OneGenerator, "A worker wrote `TypeError: cannot pickle"),
         "one too few": (sample(__len__=lambda self: 21), "`len(dataset)` is 21"),

@@ -47,7 +47,7 @@ EXERCISES: Final = (
             "c",
             {
                 "a": "It is caught with 0 workers. With 2, `train` did not return: look at the "
-                "type in the last line.",
+                "row `type`.",
                 "b": "It did not wait: the run ended by itself, with an exception.",
                 "c": "A `RuntimeError` arrives, with the worker's traceback in its text, and "
                 "`except UnknownWord` does not match.",
@@ -73,16 +73,16 @@ EXERCISES: Final = (
     ),
     Exercise(
         name="02.fix",
-        title="Index, path and type of whatever is raised",
+        title="Whatever is raised arrives, with index and path",
         grader=fix.GRADER,
         hints=(
-            "Catch the error, and raise `kept` of its type with a longer text. For two rows of "
-            "section 4 that is not enough: pickle does not find one by its name, one ends a loop.",
-            "`except Exception as error:`, then look for the first class in "
-            "`type(error).__mro__` that `pickle.dumps` and `kept` take. A StopIteration needs "
-            "a line of its own.",
-            '`raise kept(kind)(f"sample {index}, {self.dataset.paths[index]}: {error}") from '
-            "error`, where `kind` is that class, or RuntimeError for a StopIteration.",
+            "`except Exception as error:`. Does `type(error)` pass the three gates? Then raise it "
+            "again with a longer text, else raise a RuntimeError.",
+            "`arrives` of section 4 asks gate A and half of gate B. The rest is a class attribute "
+            "`message`, and for gate C a StopIteration.",
+            "`arrives(kind) and not getattr(kind, 'message', None) and not issubclass(kind, "
+            "StopIteration)`, where `kind = type(error)`. Then `raise kind(text) from error`, or "
+            "`RuntimeError(text)`.",
         ),
     ),
     Exercise(

@@ -1,4 +1,6 @@
-"""Grade "02.fix": whatever a dataset raises arrives as what it is, with the sample's place.
+"""Grade "02.fix": whatever a dataset raises arrives, with the sample's place.
+
+Types that pass the three gates of the notebook keep their type, all others become a RuntimeError.
 
 A dataset raises in fifteen places. It is read in an order of our own, sample by sample, past each
 error. No tensor is in a sample: if a worker dies, that is all that can be seen of it.
@@ -18,7 +20,7 @@ from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import made
+from dltutor.lessons.kit.running import failed_at, made
 from dltutor.lessons.lesson_02.material import Located
 from dltutor.lessons.lesson_02.readings import (
     FAULTS,
@@ -28,7 +30,7 @@ from dltutor.lessons.lesson_02.readings import (
     sample_of,
     word_of,
 )
-from dltutor.observation.texts import tidy
+from dltutor.observation import errors
 from dltutor.observation.time_limits import DeadlinePassed, deadline
 
 _LONG: Final = 6  # seconds for each thing that the answer does
@@ -44,15 +46,19 @@ class Arrival:
 
     Args:
         index: The sample.
-        kind: The type of the exception (and its text, if pickle's), or "" for a sample.
+        kind: The type of the exception in main, or "" for a sample.
         right: Whether it is the sample, or `except` of the expected type catches it.
         lacks: What Python does not print of it.
+        raised: The type as it left the answer.
+        place: What was raised and where in the learner's cell, or "" if nowhere there.
     """
 
     index: int
     kind: str = ""
     right: bool = True
     lacks: tuple[str, ...] = ()
+    raised: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -133,8 +139,11 @@ def _run(located: Any, dataset: Readings, workers: int, epochs: int) -> Run:
 
 
 def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
+    read, kind = errors.read(error), type(error).__name__
+    raised = read.raised_in_worker or kind
+    place = failed_at(*read.chain[0], read.traceback) if read.traceback else ""
     if (fault := FAULTS.get(index)) is None:
-        return Arrival(index, type(error).__name__, right=False)
+        return Arrival(index, kind, right=False, raised=raised, place=place)
     printed = "".join(traceback.format_exception(error))
     parts = {
         "the index": re.search(rf"(?<!\d){index}(?!\d)", printed),
@@ -143,10 +152,7 @@ def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
         "the code of the line that raised": "raise FAULTS[index]" in printed,
     }
     lacks = tuple(part for part, found in parts.items() if not found)
-    kind, text = type(error).__name__, tidy(str(error)).strip()
-    if "pickle" in (last := text[text.rfind("\n") + 1 :]):
-        kind = last if f"{kind}: " in last else f"{kind}: {last}"
-    return Arrival(index, kind, isinstance(error, fault.kind), lacks)
+    return Arrival(index, kind, isinstance(error, fault.kind), lacks, raised, place)
 
 
 def _is_wrong(arrivals: tuple[Arrival, ...]) -> bool:
@@ -155,7 +161,7 @@ def _is_wrong(arrivals: tuple[Arrival, ...]) -> bool:
 
 
 def judge(evidence: Evidence) -> Result:
-    """Correct if each sample, and each error, arrived in every run as what it is."""
+    """Correct if each sample, and each error, arrived in every run as what it should be."""
     if evidence.length != LENGTH:
         not_yet(f"the dataset has {LENGTH} samples, and `len(located)` is {evidence.length}.")
     for run in evidence.runs:
@@ -167,9 +173,11 @@ def judge(evidence: Evidence) -> Result:
             "in main, a KeyboardInterrupt (Ctrl-C) while a sample is read becomes "
             f"{evidence.interrupt}. Which of your lines catches more than `Exception`?"
         )
+    changed = sum(fault.kind is RuntimeError for fault in FAULTS.values())
     return correct(
-        f"{len(FAULTS)} errors arrive with 0, 2 and 4 workers, each caught by its type, with its "
-        f"index, path and line; the {len(_HEALTHY)} healthy samples arrive around them."
+        f"{len(FAULTS)} errors arrive with 0, 2 and 4 workers, with index, path and line: "
+        f"{len(FAULTS) - changed} as their type, {changed} as a RuntimeError. The {len(_HEALTHY)} "
+        "healthy samples arrive around them."
     )
 
 
@@ -194,16 +202,20 @@ def _judge_arrival(lead: str, arrival: Arrival) -> None:
         if not arrival.right:
             came = f"the loop gets `{arrival.kind}`" if arrival.kind else "another one arrives"
             due = f"sample {index} is healthy, `{sample_of(index)}`"
-            not_yet(f"{lead}, {due}, and {came}. What do you do with those?")
+            ask = arrival.place and f"Your class raised {arrival.place}"
+            not_yet(f"{lead}, {due}, and {came}. {ask or 'What do you do with those?'}")
         return
     said = f"{lead}, sample {index} raises {fault.what}"
     if not arrival.kind:
         not_yet(f"{said}, and the loop gets a sample in its place. Who will notice?")
     if not arrival.right:
-        own = "Which line of your own `except` says that?" if "pickle" in arrival.kind else ""
+        its = type(fault.make("")).__name__
+        ask = "Which of the three gates does that type not pass?"
+        if arrival.place and arrival.raised != its:
+            ask = f"Your class raised {arrival.place} Is that what you meant to raise here?"
         not_yet(
             f"{said}, and the loop gets `{arrival.kind}`, which `except {fault.kind.__name__}` "
-            f"does not catch. {own or fault.ask}"
+            f"does not catch. {ask}"
         )
     if arrival.lacks:
         not_yet(

@@ -25,7 +25,6 @@ from dltutor.observation.texts import tidy
 CAPTIONS: Final = 22
 _LONG: Final = 6  # seconds for each thing that the answer does
 _ORDER: Final = [(5 * place + 3) % CAPTIONS for place in range(CAPTIONS)]
-_TRAINED: Final = "after a step of the model, which changes `table` in place, "
 _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
 
 
@@ -65,7 +64,7 @@ class Evidence:
     Args:
         length: As `len` says it.
         problem: What is wrong with a sample in main.
-        touched: What it changed that is not its own.
+        touched: What it changed that is not its own, as a clause.
         runs: Up to the first that is not right.
     """
 
@@ -76,7 +75,7 @@ class Evidence:
 
 
 def gather(answer: type) -> Evidence:
-    """Read the first and the last sample in main, one more after a step of the model, then all."""
+    """Read the first and the last sample in main, then all."""
     folder = Path(tempfile.mkdtemp())
     captions = _written(folder)
     before, table = contents(folder), torch.nn.Parameter(torch.arange(80.0).reshape(16, 5) % 7)
@@ -88,23 +87,21 @@ def gather(answer: type) -> Evidence:
             return _odd(sample, captions[index], vector)
 
     def touched() -> str:
-        if not table.requires_grad or not torch.equal(table, held):
-            return "`table`, which is the model's"
-        off = "" if torch.is_grad_enabled() else "autograd, which is off in main now"
-        return off or "".join(f"`{file}`, a file" for file in changed(before, folder)[:1])
+        if not table.requires_grad or table.grad is not None or not torch.equal(table, held):
+            return "`table`, which is the model's, is not as it was"
+        if not torch.is_grad_enabled():
+            return "autograd is off in main now"
+        for file in changed(before, folder):
+            return f"the file `{file}` is {'not as it was' if file in before else 'new'}"
+        return ""
 
     call = f"{answer.__name__}(paths, table)"
     dataset = made(answer, paths, table, call=call, within=_LONG)
     length, problem = made(lambda: len(dataset), call="len(dataset)", within=_LONG), ""
-    reads = ((0, ""), (CAPTIONS - 1, ""), (0, _TRAINED))
-    for index, lead in reads if length == CAPTIONS else ():
-        if lead:
-            table.data.mul_(2)
-            held.mul_(2)
+    for index in (0, CAPTIONS - 1) if length == CAPTIONS else ():
         call = f"dataset[{index}]"
         sample = made(dataset.__getitem__, index, call=call, within=_LONG)
-        wrong = _cannot_be_sent(call, sample) or odd(index, sample)
-        problem = problem or (wrong and lead + wrong)
+        problem = problem or _cannot_be_sent(call, sample) or odd(index, sample)
     evidence = Evidence(length, problem, touched())
     for workers, epochs in () if problem or length != CAPTIONS else _RUNS:
         found: list[str] = []
@@ -190,10 +187,7 @@ def judge(evidence: Evidence) -> Result:
         if run.samples % CAPTIONS:
             not_yet(f"{lead}, the epoch ends early: {run.samples} samples arrive.")
     if evidence.touched:
-        not_yet(
-            f"the samples are right, and your class changed {evidence.touched}. Others need it as "
-            "it was. Which of your lines does that?"
-        )
+        not_yet(f"the samples are right, but {evidence.touched}. Which of your lines does that?")
     return correct(
         f"{CAPTIONS} of {CAPTIONS} captions arrive with 0, 2 and 4 workers: words, times and "
         "vector. The table is the model's as before."
