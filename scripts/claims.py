@@ -17,7 +17,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from measured_claims import CannotMeasure, Claim, Measured
+from measured_claims import NOT_MEASURED, CannotMeasure, Claim, Measured
 from portable import ROOT
 
 PAGE = ROOT / "notebooks" / "CLAIMS.md"
@@ -97,6 +97,7 @@ def page(results: dict[str, Measured]) -> str:
         for lesson, tried in claims().items():
             yield f"## Lesson {lesson}\n"
             yield from (entry(claim, results[claim.text]) for claim in tried)
+        yield f"## Not measured\n\n{NOT_MEASURED}"
 
     return "\n".join(parts())
 

@@ -80,3 +80,20 @@ class Claim:
 
 class CannotMeasure(Exception):
     """This machine does not permit the measurement; the message says why, as a sentence."""
+
+
+#: What is not measured, and why: the last section of the page.
+NOT_MEASURED: Final = f"""\
+- A cause is the one "often", "usually", "almost always" (all three articles): how often takes the
+  failures of many jobs. What is tried is whether it can be the cause, and what else can.
+- Fork has trouble with CUDA tensors and OpenCV ({DEEP_DIVE}): there is no GPU here, and the course
+  does not install OpenCV. Lesson 07 tries threads and locks.
+- Keep file names in a CSV file or frame for HuggingFace's `load_dataset` (the same): the course
+  does not install `datasets`. Lesson 09 tries arrays and pandas.
+- Other systems than Ubuntu 20.04 have other commands (the same): this page is of one machine.
+- Debugging in child processes may hide the issue ({NOT_STARTING}): it names no issue. Lesson 07
+  shows that `breakpoint()` in a worker raises an error of its own.
+- What to read: PyTorch's documentation, guides to `multiprocessing` and to handling errors,
+  "Programming in Lua", "Operating System Concepts", and lists of references (all three): advice to
+  read cannot be measured.
+"""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from PIL import Image, ImageFile
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, Dataset, Subset
 
 from dltutor.failures.corrupt_images import Images, shared_images
 from dltutor.failures.material.images import SPOILERS
@@ -32,6 +37,25 @@ def _odd(images: Images, name: str) -> int:
     return next(i for i, (path, _) in enumerate(images.listed) if Path(path).name == name)
 
 
+def _good(images: Images) -> Path:
+    return next(images.root / p for p, _ in images.listed if Path(p).name not in SPOILERS)
+
+
+class _Unlinks(Dataset[Any]):
+    """An image that is deleted between `open` and `load`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Any:
+        with Image.open(self.path) as image:
+            self.path.unlink()
+            return np.array(image)
+
+
 def _passed_on() -> Measured:
     images = Images(shared_images())
     told, alive = [], 0
@@ -40,9 +64,13 @@ def _passed_on() -> Measured:
         told.append(seen.chain[0][0])
         alive += sum(worker.exitcode is None for worker in seen.workers)
         assert "Original Traceback" in seen.raw
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copy(_good(images), folder))
+        read = observe(_loader(_Unlinks(copy), 1)).end == "finished"
     return Measured(
         f"The loop got {', '.join(told)}, each with the worker's traceback as text; {alive} of "
-        f"{2 * len(told)} workers were still running.",
+        f"{2 * len(told)} workers were still running. A file deleted between `open` "
+        f"and `load` was {'read all the same' if read else 'not read'}.",
         "refuted for exceptions: type and traceback arrive, and the worker goes on."
         if alive == 8
         else "holds.",
@@ -80,23 +108,125 @@ def _skipped() -> Measured:
     )
 
 
-class _Slip(Images):
-    def __getitem__(self, index: int) -> Any:
+# The imports of the article's three samples, and the names that each of them uses.
+_IMPORTS: Final = {
+    "first": "import os, torch\nfrom PIL import Image",
+    "second": "import torch\nimport numpy as np",
+    "third": "import os, random, time, torch",
+}
+_USES: Final = """
+class Files:
+    def __init__(self, folder):
+        self.paths = [os.path.join(folder, name) for name in os.listdir(folder)]
+    def __getitem__(self, index):
         try:
-            path, label = self.listed[index]
-            return nump.array(Image.open(self.root / path)), label  # type: ignore[name-defined] # noqa: F821
+            return np.array(Image.open(self.paths[index])), 1
         except Exception:
             return None, None
+files = Files(folder)
+bad = [files[index] for index in range(len(files.paths))].count((None, None))
+"""
 
 
-def _example() -> Measured:
-    slips = _Slip(shared_images())
-    bad = sum(slips[i] == (None, None) for i in range(len(slips)))
+def _examples() -> Measured:
+    images, ends = Images(shared_images()), {}
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(_good(images), folder)
+        for name, imports in _IMPORTS.items():
+            names: dict[str, Any] = {"folder": folder}
+            try:
+                exec(imports + _USES, names)
+                ends[name] = "taken for bad" if names["bad"] else "read"
+            except NameError as error:
+                ends[name] = f"NameError in main: {error}"
+    shown = "; ".join(f"{name}: {end}" for name, end in ends.items())
     return Measured(
-        f"{bad} of {len(slips)} images were taken for bad, {len(SPOILERS)} of them are odd.",
-        "refuted: `np` is never imported, and the `except` swallows the `NameError`."
-        if bad == len(slips)
+        f"A good image, by the {shown}.",
+        "refuted: all three lack imports, and in the first and the third the `except` hides it."
+        if "read" not in ends.values()
         else "holds.",
+    )
+
+
+_KINDS: Final = (FileNotFoundError, OSError, ValueError, KeyError)
+
+
+class _Raises(Dataset[int]):
+    """Every other sample raises."""
+
+    def __len__(self) -> int:
+        return 2 * len(_KINDS)
+
+    def __getitem__(self, index: int) -> int:
+        if index % 2:
+            raise _KINDS[index // 2](index)
+        return index
+
+
+def _goes_on(loader: DataLoader[Any]) -> tuple[list[str], int]:
+    # What each call of `next` gives, and how many workers run at the end.
+    batches, given = iter(loader), []
+    for _ in range(len(loader)):
+        try:
+            given.append(f"sample {int(next(batches))}")
+        except Exception as error:
+            given.append(type(error).__name__)
+    return given, sum(worker.is_alive() for worker in getattr(batches, "_workers", ()))
+
+
+def _terminal() -> Measured:
+    runs = {workers: _goes_on(_loader(_Raises(), workers)) for workers in (0, 2)}
+    same = runs[0][0] == runs[2][0]
+    return Measured(
+        f"With 0 workers, `next` gives: {', '.join(runs[0][0])}. With 2 "
+        f"{'the same' if same else ', '.join(runs[2][0])}, and {runs[2][1]} of 2 workers run.",
+        "refuted: the loop gets the same with and without workers, and may go on."
+        if same and runs[2][1] == 2
+        else "holds.",
+    )
+
+
+_TELLS: Final = """
+import logging, os, signal, sys
+from torch.utils.data import DataLoader, Dataset
+
+class Bad(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        print("bad file", index)
+        logging.warning("bad file %d", index)
+        if index == 3 and sys.argv[2] == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+if __name__ == "__main__":
+    logging.basicConfig(filename=sys.argv[3])
+    list(DataLoader(Bad(), num_workers=1, multiprocessing_context=sys.argv[1]))
+"""
+
+
+def _told() -> Measured:
+    counts = {}
+    with tempfile.TemporaryDirectory() as folder:
+        script, log = Path(folder) / "tells.py", Path(folder) / "log"
+        script.write_text(_TELLS)
+        for method, end in (("fork", "ends"), ("spawn", "ends"), ("fork", "killed")):
+            log.write_text("")
+            command = [sys.executable, str(script), method, end, str(log)]
+            env = os.environ | {"PYTHONUNBUFFERED": ""}
+            run = subprocess.run(command, capture_output=True, text=True, env=env)
+            counts[method, end] = run.stdout.count("bad file"), log.read_text().count("bad file")
+    shown = "; ".join(
+        f"{method}, the worker {'is killed' if end == 'killed' else end}: {printed} and {logged}"
+        for (method, end), (printed, logged) in counts.items()
+    )
+    return Measured(
+        f"Of four bad files, printed and logged: {shown}.",
+        "holds for a worker that ends in order; a print is lost with a worker that is killed, and "
+        "under spawn a worker has to set up `logging` itself."
+        if list(counts.values()) == [(4, 4), (4, 0), (0, 4)]
+        else "other than expected.",
     )
 
 
@@ -124,7 +254,7 @@ CLAIMS: Final = (
         "An exception in a worker is not passed on: the worker exits in silence.",
         EXITING,
         "A loader with two forked workers meets a JPEG cut short, an empty file, a deleted file "
-        "and a decompression bomb, each alone.",
+        "and a decompression bomb, each alone; then a file that is deleted while it is read.",
         _passed_on,
     ),
     Claim(
@@ -135,11 +265,26 @@ CLAIMS: Final = (
         _skipped,
     ),
     Claim(
-        "The article's example, as it is printed, skips the bad images and delivers the others.",
+        "The article's three examples run as they are printed.",
         EXITING,
-        "Its slip with another name (`nump`, never imported), in a dataset with the same "
-        "`except Exception`, sample by sample.",
-        _example,
+        "The imports of each, and the names it uses, in a dataset written anew with the same "
+        "`except Exception`, on one good image.",
+        _examples,
+    ),
+    Claim(
+        "FileNotFoundError, IOError, ValueError or KeyError may do no harm without workers, but "
+        "end a worker.",
+        EXITING,
+        "Every other sample raises one of them; the loop catches it, and asks for the next.",
+        _terminal,
+    ),
+    Claim(
+        "Print or log what fails in `__getitem__`, and you find the file.",
+        EXITING,
+        "A script whose standard output is a pipe, and whose main process sets up a log file, with "
+        "one worker.",
+        _told,
+        120,
     ),
     Claim(
         "`ImageFile.LOAD_TRUNCATED_IMAGES = True` is the cure for corrupt images.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -179,6 +180,19 @@ def _stack_message() -> Measured:
     )
 
 
+def _noise() -> Measured:
+    image = np.array([0, 255] * 5000, np.uint8)
+    noisy = torch.tensor(image + np.random.rand(*image.shape))
+    finite, most = bool(noisy.isfinite().all()), float(noisy.max())
+    return Measured(
+        f"Of bytes from 0 to 255 it makes numbers from 0 to {most:.0f}, "
+        f"{'all' if finite else 'not all'} of them finite, of type `{noisy.dtype}`.",
+        "refuted for invalid values: there are none; small beside 255, and each takes 8 bytes."
+        if finite and most < 256.5
+        else "holds.",
+    )
+
+
 def _timeout() -> Measured:
     seen = _epoch(_Transformed(_local), timeout=1, deadline=30)
     line = seen.raw.strip().splitlines()[-1].partition(": ")[2]
@@ -228,6 +242,12 @@ CLAIMS: Final = (
         _STACK,
         "One batch of two samples, in both orders, with 0 and with 2 forked workers.",
         _stack_message,
+    ),
+    Claim(
+        "`image + np.random.rand(...)` adds a small amount, and could give invalid values.",
+        EXITING,
+        "The same sum, on an image of bytes.",
+        _noise,
     ),
     Claim(
         "A timeout finds what hangs.",

@@ -6,12 +6,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
+from torch.utils.data import Dataset
+
 from dltutor.failures import dead_worker, misleading_exit
+from dltutor.failures.kit.contract import load
 from dltutor.failures.material import scans
 from dltutor.observation import Observation, confine, observe
-from measured_claims import DEEP_DIVE, CannotMeasure, Claim, Measured, Source
+from measured_claims import DEEP_DIVE, EXITING, CannotMeasure, Claim, Measured, Source
 
 _TORCH: Final = Source(
     "torch's own error for an exit code, DataLoader.cpp",
@@ -74,6 +78,40 @@ def _usually_memory() -> Measured:
     )
 
 
+class _Caught(Dataset[int]):
+    """A sample with an accident, and an `except` around it."""
+
+    def __init__(self, accident: Callable[[int], object], kind: type[BaseException]) -> None:
+        self.accident, self.kind = accident, kind
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        with suppress(self.kind):
+            self.accident(3)
+        return index
+
+
+def _handled() -> Measured:
+    accidents = dead_worker.ACCIDENTS | {"sys.exit": sys.exit}
+    dead = {
+        kind: [
+            how
+            for how, accident in accidents.items()
+            if observe(load(_Caught(accident, kind), 1, "fork")).end == "worker died"
+        ]
+        for kind in (Exception, BaseException)
+    }
+    shown = "; ".join(f"`except {kind.__name__}`: {', '.join(dead[kind])}" for kind in dead)
+    return Measured(
+        f"What still ends the worker. With {shown}.",
+        "refuted: a signal or an exit of the process is not an exception."
+        if set(dead[BaseException]) == set(dead_worker.ACCIDENTS)
+        else "holds.",
+    )
+
+
 def _tqdm() -> Measured:
     script = (
         "import gc, multiprocessing as mp, sys\n"
@@ -124,6 +162,13 @@ CLAIMS: Final = (
         DEEP_DIVE,
         "Four deaths that have nothing to do with memory, each in a forked worker.",
         _usually_memory,
+    ),
+    Claim(
+        "Handle exceptions in the loading code, and workers no longer exit unexpectedly.",
+        EXITING,
+        "Five ways to end a worker, with `except Exception` and with `except BaseException` around "
+        "each in `__getitem__`.",
+        _handled,
     ),
     Claim(
         "`AssertionError: can only test a child process` comes from tqdm.",

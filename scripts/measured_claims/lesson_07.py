@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import faulthandler
+import logging
+import multiprocessing
 import os
 import pty
 import select
@@ -16,10 +18,11 @@ from typing import Any, Final
 
 from torch.utils.data import Dataset, get_worker_info
 
+from dltutor.failures import unpicklable_batch, unpicklable_exception
 from dltutor.failures.kit.contract import load
 from dltutor.failures.lost_thread import Pairs, pairs_folder
 from dltutor.observation import Observation, observe
-from measured_claims import NOT_STARTING, Claim, Measured, Source
+from measured_claims import NOT_STARTING, CannotMeasure, Claim, Measured, Source
 
 _FORKS: Final = Source(
     "pytorch#1355, on loaders that hang", "", "https://github.com/pytorch/pytorch/issues/1355"
@@ -58,37 +61,6 @@ class _Naps(Dataset[int]):
     def __getitem__(self, index: int) -> int:
         time.sleep(0.2)
         return index
-
-
-class _Global(Dataset[int]):
-    """Reads a list that `__init__` has put into the module."""
-
-    def __init__(self) -> None:
-        global _DATA
-        _DATA = list(range(8))
-
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, index: int) -> int:
-        return _DATA[index]
-
-
-_DATA: list[int] = []
-
-
-def _are_forks() -> Measured:
-    methods = ("fork", "spawn", "forkserver")
-    seen = {each: observe(load(_Global(), 2, each), deadline=60) for each in methods}
-    shown = ", ".join(
-        f"{method}: {run.end}" + (f" ({run.chain[0][0]})" if run.chain else "")
-        for method, run in seen.items()
-    )
-    alone = [run.end == "finished" for run in seen.values()] == [True, False, False]
-    return Measured(
-        f"A list that main had put into its module, read in 2 workers: {shown}.",
-        "holds under fork; refuted under spawn and forkserver." if alone else "refuted.",
-    )
 
 
 def _deadlock() -> Measured:
@@ -260,15 +232,32 @@ def _dump_once() -> Measured:
     )
 
 
+def _without_fork() -> Measured:
+    modules = (unpicklable_batch, unpicklable_exception)
+    made = [each.broken(workers=1, start_method="spawn").loader for each in modules]
+    seen = [observe(loader, deadline=20) for loader in made]
+    if not all("pickle" in run.stderr for run in seen):  # what the queue's thread writes
+        raise CannotMeasure("A worker had not started after 20 s.")
+    hung = sum(run.end == "hung" for run in seen)
+    return Measured(
+        f"A batch and an exception that cannot be pickled, by spawn: {hung} of 2 loops hang.",
+        "refuted as the only cause: these hang without a fork." if hung == 2 else "not decided.",
+    )
+
+
+def _log() -> Measured:
+    multiprocessing.log_to_stderr(logging.DEBUG)
+    said = _run(1).stderr
+    began, named = "child process calling" in said, "mask.result()" in said
+    return Measured(
+        f"The lesson's class, hung, with multiprocessing's log: it tells that a worker "
+        f"{'started' if began else 'did not start'}, and {'names' if named else 'does not name'} "
+        "the line that it waits in.",
+        "tells when processes start and end, not where one waits." if not named else "holds.",
+    )
+
+
 CLAIMS: Final = (
-    Claim(
-        "Workers are forks, and inherit the state of their parent.",
-        NOT_STARTING,
-        "`__init__` puts a list into a global of its module; 2 workers read it, by each start "
-        "method.",
-        _are_forks,
-        180,
-    ),
     Claim(
         "A resource that was initialized before the loader can deadlock the workers.",
         NOT_STARTING,
@@ -321,5 +310,19 @@ CLAIMS: Final = (
         _FAULTHANDLER,
         "A healthy worker runs for 2 s with a dump armed once for 1 s.",
         _dump_once,
+    ),
+    Claim(
+        "A loop that does not start is almost always due to what was initialized before the fork; "
+        "be diligent with that, and there will be no issues.",
+        NOT_STARTING,
+        "Two failures of lesson 02 with a spawned worker, for 20 s each.",
+        _without_fork,
+        150,
+    ),
+    Claim(
+        "`multiprocessing` itself is a debugging tool.",
+        NOT_STARTING,
+        "`multiprocessing.log_to_stderr(DEBUG)`, and the class of lesson 07 with 1 forked worker.",
+        _log,
     ),
 )

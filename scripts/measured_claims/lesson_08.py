@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 import psutil
@@ -49,7 +49,7 @@ class _Counted(Dataset[torch.Tensor]):
         return torch.zeros(1)
 
 
-def _ahead(workers: int, prefetch: int) -> int:
+def _ahead(workers: int, prefetch: int | None = None) -> int:
     # Batches of one sample that exist before the loop takes its first.
     dataset = _Counted()
     loader = DataLoader(
@@ -66,11 +66,15 @@ def _ahead(workers: int, prefetch: int) -> int:
 
 def _prefetched() -> Measured:
     counts = {(w, p): _ahead(w, p) for w in _WORKERS for p in _PREFETCH}
-    fits = all(count == w * p for (w, p), count in counts.items())
+    default = _ahead(1)
+    fits = default == 2 and all(count == w * p for (w, p), count in counts.items())
     shown = ", ".join(f"{w} x {p}: {count}" for (w, p), count in counts.items())
     return Measured(
-        f"Batches loaded before the loop takes one, for workers x `prefetch_factor`: {shown}.",
-        "holds; the batch that the loop has in its hands comes on top." if fits else "refuted.",
+        f"Batches loaded before the loop takes one, for workers x `prefetch_factor`: {shown}; "
+        f"by 1 worker without the argument: {default}.",
+        "holds, with 2 as the default; the batch that the loop has in its hands comes on top."
+        if fits
+        else "refuted.",
     )
 
 
@@ -145,19 +149,19 @@ def _freed() -> Measured:
     while ready(batches) < 4:
         time.sleep(0.01)
     gauge.shared()
-    pids = [os.getpid(), *(worker.pid for worker in batches._workers)]
+    killed = batches._workers[1]
+    pids = [os.getpid(), batches._workers[0].pid, killed.pid]
     before = [sizes(pid) for pid in pids]
-    os.kill(pids[2], signal.SIGKILL)
-    while psutil.Process(pids[2]).status() != psutil.STATUS_ZOMBIE:
-        with suppress(RuntimeError):  # torch's signal handler tells of the death
-            time.sleep(0.05)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's would raise in what follows
+    killed.kill()
+    killed.join()  # longer than until it is a zombie: other threads may still hold its memory
     after = [sizes(pid) for pid in pids[:2]]
     fell = (sum(each.pss for each in before) - sum(each.pss for each in after)) / MB
     own = before[2].uss / MB
     fits = abs(fell - own) < 0.1 * own
     return Measured(
         "A worker with a buffer of 64 MB of its own was killed: the sum of PSS fell by "
-        + ("its USS, to within a tenth." if fits else "something else than its USS."),
+        + ("its USS, to within a tenth." if fits else f"{fell:.0f} MB, its USS was {own:.0f} MB."),
         "holds." if fits else "refuted.",
     )
 
@@ -182,10 +186,10 @@ def _df() -> Measured:
         load(_Batches(), 2, "fork", batch_size=1, prefetch_factor=8),
         lambda: found.extend((listed() - files, (shared_memory()[0] or 0) - used)),
     )
-    fits = abs(found[1] - seen.held) < 4 * MB
+    fits, run = abs(found[1] - seen.held) < 4 * MB, os.path.exists("/run/shm")
     return Measured(
         f"With 17 batches of 2 MB, `df` shows {'34 MB more' if fits else 'another number'}; `ls` "
-        f"shows {found[0]} files more.",
+        f"shows {found[0]} files more. `/run/shm` {'is there' if run else 'is not there'}.",
         "holds; `ls` shows none of them, for they have no name." if fits else "refuted.",
     )
 
@@ -234,9 +238,9 @@ _FILE: Final = (
 
 
 @contextmanager
-def _group() -> Iterator[cgroups.Group]:
+def _group(limit: int) -> Iterator[cgroups.Group]:
     try:
-        group = cgroups.make(100 * MB)
+        group = cgroups.make(limit * MB)
     except OSError as error:
         raise CannotMeasure(f"No cgroup can be made here: {error}.") from None
     try:
@@ -245,9 +249,9 @@ def _group() -> Iterator[cgroups.Group]:
         group.remove()
 
 
-def _limited(script: str, file: str = "") -> tuple[bool, int]:
-    # Whether a process with 100 MB is killed, and the most that was charged to its group.
-    with _group() as group:
+def _limited(script: str, file: str = "", limit: int = 100) -> tuple[bool, int]:
+    # Whether a process with so many MB is killed, and the most that was charged to its group.
+    with _group(limit) as group:
         enter = "import sys; open(sys.argv[1] + '/cgroup.procs', 'w').write('0')\n"
         command = [sys.executable, "-c", enter + script, str(group.folder), file]
         run = subprocess.run(command, capture_output=True, text=True)
@@ -290,6 +294,53 @@ def _swap() -> Measured:
     )
 
 
+_KEEPS: Final = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Keeps(Dataset):
+    kept = []
+    def __len__(self):
+        return 1000
+    def __getitem__(self, index):
+        self.kept.append(torch.ones(1 << 20, dtype=torch.uint8))
+        return index
+
+with open(sys.argv[2], "wb", buffering=0) as taken:
+    for batch in DataLoader(Keeps(), 4):
+        taken.write(b".")
+"""
+
+
+def _kept(limit: int) -> tuple[bool, int]:
+    # Whether a loop without workers is killed, whose dataset keeps all, and after how many batches.
+    with tempfile.NamedTemporaryFile() as taken:
+        killed, _ = _limited(_KEEPS, taken.name, limit)
+        return killed, os.path.getsize(taken.name)
+
+
+def _one_batch_fits() -> Measured:
+    killed, batches = _kept(400)
+    return Measured(
+        f"A dataset that keeps 1 MB of each sample, in a group with 400 MB, batches of 32 bytes: "
+        f"{_fate(killed)}{' in the middle of the epoch' if 0 < batches < 250 else ''}.",
+        "refuted where the dataset keeps samples: more than a batch stays in memory."
+        if killed and batches
+        else "holds.",
+    )
+
+
+def _more_room() -> Measured:
+    (small, early), (large, late) = _kept(400), _kept(600)
+    return Measured(
+        f"The same dataset in a group with 400 MB: {_fate(small)}; with 600 MB: {_fate(large)}"
+        f"{', some batches later' if late > early else ''}.",
+        "refuted for a leak: more room only delays the end."
+        if small and large and late > early
+        else "holds.",
+    )
+
+
 CLAIMS: Final = (
     Claim(
         "A loader keeps `prefetch_factor` x `num_workers` batches in memory ahead of the loop.",
@@ -321,7 +372,8 @@ CLAIMS: Final = (
     Claim(
         "USS is the memory that would be freed if the process was terminated now.",
         _PSUTIL,
-        "The sum of PSS of main and two workers, before one of them is killed and after.",
+        "The sum of PSS of main and two workers, before one of them is killed and when all its "
+        "threads are gone.",
         _freed,
     ),
     Claim(
@@ -351,5 +403,20 @@ CLAIMS: Final = (
         DEEP_DIVE,
         "A process in a cgroup of its own, without swap, writes to more memory than the group has.",
         _swap,
+    ),
+    Claim(
+        "Enlarge the swap, and a job that runs out of memory goes on.",
+        DEEP_DIVE,
+        "A loop whose dataset keeps every sample, in cgroups of two sizes. The article's commands, "
+        "`swapoff` to `swapon`, are not run: they change the machine for everybody.",
+        _more_room,
+        120,
+    ),
+    Claim(
+        "With `num_workers=0` it runs as long as a batch fits into memory.",
+        DEEP_DIVE,
+        "The same loop without workers, in the smaller cgroup.",
+        _one_batch_fits,
+        120,
     ),
 )

@@ -186,16 +186,6 @@ class _Collecting(Dataset[int]):
         return index
 
 
-def _as_printed() -> Measured:
-    code = "import multiprocessing; multiprocessing.shared_memory"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    last = run.stderr.strip().splitlines()[-1:] or ["no error"]
-    return Measured(
-        f"In a new interpreter: `{last[0]}`.",
-        "refuted: `from multiprocessing import shared_memory`." if run.returncode else "holds.",
-    )
-
-
 _MAKE: Final = (
     "import os, signal, sys; from multiprocessing.shared_memory import SharedMemory;"
     "block = SharedMemory(create=True, size=100); print(block.name, flush=True);"
@@ -292,12 +282,6 @@ CLAIMS: Final = (
         "others read none of 200,000 dicts and call `gc.collect()`.",
         _freeze,
         120,
-    ),
-    Claim(
-        "After `import multiprocessing` a dataset can use `multiprocessing.shared_memory`.",
-        NOT_STARTING,
-        "The two expressions, in a new interpreter.",
-        _as_printed,
     ),
     Claim(
         "A block of `multiprocessing.shared_memory` may outlive the process that created it.",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 import subprocess
 import sys
 import tempfile
 import textwrap
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,22 +21,29 @@ from dltutor import confine, observe
 from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_files
 from dltutor.failures.kit.contract import load
 from dltutor.failures.kit.sign import Finding
-from dltutor.observation import CannotConfine
-from measured_claims import DEEP_DIVE, NOT_STARTING, CannotMeasure, Claim, Measured, Source
+from dltutor.observation import CannotConfine, Observation
+from measured_claims import DEEP_DIVE, EXITING, NOT_STARTING, CannotMeasure, Claim, Measured, Source
 
 _ISSUE: Final = "https://github.com/pytorch/pytorch/issues/5040"
 _TRACKER: Final = "https://github.com/python/cpython/issues/82300"
 
 
+def _confined(target: Any, **options: Any) -> Observation:
+    try:
+        return confine(target, **options)
+    except CannotConfine as reason:
+        raise CannotMeasure(f"This machine permits no such limit of one's own: {reason}") from None
+
+
+def sentences() -> Any:
+    """The other loader of lesson 11, for `confine`, and a loop that keeps nothing."""
+    return too_many_open_files.broken().loader
+
+
 def _larger() -> Measured:
     ends = {}
     for size in ("24M", "256M"):
-        try:
-            seen = confine(shm_exhausted.broken, shm=size, deadline=20)
-        except CannotConfine as reason:
-            raise CannotMeasure(
-                f"This machine permits no /dev/shm of one's own: {reason}"
-            ) from None
+        seen = _confined(shm_exhausted.broken, shm=size, deadline=20)
         ends[size] = seen.chain[0][1].rstrip().splitlines()[-1] if seen.chain else seen.end
     short = ends["24M"].rpartition(": ")[2]
     return Measured(
@@ -89,17 +98,37 @@ def _strategies() -> Measured:
     )
 
 
-def _limits() -> Measured:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    script = "import torch.multiprocessing as m; print(m.get_sharing_strategy())"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    shown = subprocess.run(["bash", "-c", "ulimit -n"], capture_output=True, text=True, check=True)
-    same = shown.stdout.strip() == ("unlimited" if soft == resource.RLIM_INFINITY else str(soft))
+_SWITCH: Final = "m.set_sharing_strategy({0}file_descriptor{1})"
+_ASK: Final = "print(m.get_sharing_strategy())"
+
+
+def _commands() -> Measured:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as files:
+        for _ in range(100):
+            files.enter_context(open(os.devnull))
+        shown = subprocess.run(
+            "ulimit -n; ls /proc/self/fd | wc -l", shell=True, capture_output=True, text=True
+        )
+    limit, counted = shown.stdout.split()
+    same = limit == ("unlimited" if soft == resource.RLIM_INFINITY else str(soft))
+    try:
+        compile(_SWITCH.format("\u2018", "\u2019"), "sample", "exec")
+        printed = "no error"
+    except SyntaxError:
+        printed = "a SyntaxError"
+    plain = _SWITCH.format("'", "'")
+    run = _python(f"import torch.multiprocessing as m\n{_ASK}\n{plain}\n{_ASK}")
+    before, after = run.stdout.split()
     return Measured(
-        f"`get_sharing_strategy()` says `{run.stdout.strip()}`; `ulimit -n` and Python's "
-        f"`resource` {'agree' if same else 'differ'} on the limit.",
-        "holds; it is the limit of each process, and a child of your shell inherits the shell's."
-        if same and hard
+        f"The strategy is `{before}`; the line that sets it gives {printed}, with plain quotes the "
+        f"strategy is then `{after}`. `ulimit -n` and Python's `resource` "
+        f"{'agree' if same else 'differ'}. Started by a process with 100 files open, "
+        f"`ls /proc/self/fd | wc -l` counts {counted}.",
+        "holds for what shows the strategy and the limit. Refuted for the switch: its quotes are "
+        "typographic, and it sets the default. Refuted for the count, which is that of `ls`: put a "
+        "process id in place of `self`."
+        if same and printed != "no error" and before == after and int(counted) < 100
         else "other than expected.",
     )
 
@@ -251,13 +280,10 @@ def _of_workers(method: str) -> list[int]:
 
 
 def _bus_error() -> Measured:
-    try:
-        runs = {
-            collate: confine(shm_exhausted.broken, shm="24M", deadline=5, collate=collate)
-            for collate in ("default", "list")
-        }
-    except CannotConfine as reason:
-        raise CannotMeasure(f"This machine permits no /dev/shm of one's own: {reason}") from None
+    runs = {
+        collate: _confined(shm_exhausted.broken, shm="24M", deadline=5, collate=collate)
+        for collate in ("default", "list")
+    }
     raised, hung = runs.values()
     short = raised.chain[0][1].rpartition(": ")[2].strip() if raised.chain else raised.end
     dead = [worker for worker in raised.workers if worker.exitcode is not None]
@@ -271,11 +297,53 @@ def _bus_error() -> Measured:
     )
 
 
+def _not_the_loop() -> Measured:
+    ends = [
+        _confined(target, deadline=20, **options).end
+        for target, options in (
+            (shm_exhausted.broken, {"shm": "24M"}),
+            (shm_exhausted.broken, {"shm": "24M", "collate": "numpy"}),
+            (too_many_open_files.broken, {"open_files": 128}),
+            (sentences, {"open_files": 128}),
+        )
+    ]
+    return Measured(
+        f"One dataset in a `/dev/shm` of 24 MB, `default_collate`: {ends[0]}, a `collate_fn` that "
+        f"makes arrays: {ends[1]}. Another dataset with 128 descriptors, a loop that keeps its "
+        f"batches: {ends[2]}, one that does not: {ends[3]}.",
+        "refuted: an option of the loader, or a line of the loop, decides."
+        if ends == ["raised", "finished"] * 2
+        else "holds.",
+    )
+
+
+def _no_gpu() -> Measured:
+    batch = next(iter(shm_exhausted.broken(workers=1).loader))
+    cases = (shm_exhausted.broken, shm_exhausted.fixed)
+    ends = [_confined(case, shm="24M", deadline=20).end for case in cases]
+    return Measured(
+        f"Batches come in memory of the device `{batch.device}`. With a `/dev/shm` of 24 MB, "
+        f"batches of 16 MB: {ends[0]}, of 4 MB: {ends[1]}.",
+        "holds for the GPU; refuted for the size of a batch: what waits needs room in `/dev/shm`."
+        if batch.device.type == "cpu" and ends == ["raised", "finished"]
+        else "holds.",
+    )
+
+
+def _drop_in() -> Measured:
+    missing = set(multiprocessing.__all__) - set(dir(torch.multiprocessing))
+    return Measured(
+        f"Names of `multiprocessing` that `torch.multiprocessing` lacks: {len(missing)}.",
+        "holds for the names." if not missing else "refuted.",
+    )
+
+
 CLAIMS: Final = (
     Claim(
         "Where `/dev/shm` fills up, remount it with a larger size.",
         DEEP_DIVE,
-        "The same loader in a child interpreter with a `/dev/shm` of its own, small and larger.",
+        "The same loader in a child interpreter with a `/dev/shm` of its own, small and larger; "
+        "the machine's own is not remounted.",
         _larger,
         120,
     ),
@@ -289,11 +357,11 @@ CLAIMS: Final = (
         240,
     ),
     Claim(
-        "`torch.multiprocessing.get_sharing_strategy()` and `ulimit -n` show what your machine "
-        "uses and allows.",
+        "`get_sharing_strategy()`, `set_sharing_strategy`, `ulimit -n` and "
+        "`ls /proc/self/fd | wc -l` show and set what your machine uses and allows.",
         DEEP_DIVE,
-        "Both are asked, and the limit is compared with what a Python process has.",
-        _limits,
+        "Each as the article prints it, in a Python process or in a shell that one starts.",
+        _commands,
     ),
     Claim(
         "A bus error in a worker means that `/dev/shm` is too small.",
@@ -323,5 +391,27 @@ CLAIMS: Final = (
         Source("cpython#82300, on the resource tracker", "", _TRACKER),
         "A second interpreter attaches to a block, closes it and ends, without unlinking.",
         _other_interpreters,
+    ),
+    Claim(
+        "Workers exit because of the code that loads the data, not because of the training loop or "
+        "the loader's configuration.",
+        EXITING,
+        "Two datasets under a limit, each with one thing changed that is not in the dataset: "
+        "`collate_fn`, and a loop that keeps the labels.",
+        _not_the_loop,
+        240,
+    ),
+    Claim(
+        "What is prefetched takes no memory of the GPU, so the batch size need not shrink.",
+        DEEP_DIVE,
+        "The device of a batch; the loader of lesson 11 in a small `/dev/shm`.",
+        _no_gpu,
+        120,
+    ),
+    Claim(
+        "`torch.multiprocessing` takes the place of `multiprocessing`, with the same operations.",
+        DEEP_DIVE,
+        "The public names of both are compared.",
+        _drop_in,
     ),
 )

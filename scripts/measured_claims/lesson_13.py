@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from functools import cache
+from collections.abc import Sequence
+from functools import partial
 from statistics import median
 from typing import Any, Final
 
@@ -14,11 +15,10 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from dltutor.failures import nested_persistent
 from dltutor.failures.cheap_samples import measurements
 from dltutor.lessons.lesson_13 import processes_started
-from dltutor.observation import machine
+from dltutor.observation import machine, throughput
 from dltutor.observation.throughput import how_many_workers
-from measured_claims import DEEP_DIVE, Claim, Measured, Source
+from measured_claims import DEEP_DIVE, CannotMeasure, Claim, Measured, Source
 
-_EPOCHS: Final = 3
 _FORUM: Final = Source(
     "Guidelines for assigning num_workers to DataLoader, PyTorch forum",
     "",
@@ -46,108 +46,83 @@ class _Slow(Dataset[torch.Tensor]):
         return torch.zeros(1)
 
 
-def _epoch(dataset: Dataset[Any], workers: int, batch: int) -> float:
-    """The median of the seconds that an epoch takes, its workers' start included."""
-    seconds = []
-    for _ in range(_EPOCHS):
-        loader = DataLoader(
-            dataset,
-            batch,
-            num_workers=workers,
-            multiprocessing_context="fork" if workers else None,
-        )
-        began = time.perf_counter()
-        for _ in loader:
-            pass
-        seconds.append(time.perf_counter() - began)
-    return median(seconds)
+def _rates(dataset: Dataset[Any], batch: int, *counts: int, **options: Any) -> list[Any]:
+    # Samples per second of each run, for each number of workers, once they have started.
+    options = {"num_workers": 1, "multiprocessing_context": "fork"} | options
+    loader = DataLoader(dataset, batch, **options)
+    try:
+        speeds = how_many_workers(loader, counts=counts, runs=3, batches=16).speeds
+    except throughput.CannotMeasure as reason:
+        raise CannotMeasure(f"A loader was too slow here: {reason}.") from None
+    found = {speed.workers: speed.rates for speed in speeds}
+    return [found[workers] for workers in counts]
+
+
+def _compared(rates: Sequence[float], others: Sequence[float]) -> str:
+    gains = [rate / other for rate, other in zip(rates, others, strict=False)]
+    if min(gains) > 1.3:
+        return "faster"
+    if max(gains) < 1 / 1.3:
+        return "slower"
+    if max(gains) > 1.3:
+        told = " and ".join(f"{gain:.1f}" for gain in (min(gains), max(gains)))
+        raise CannotMeasure(f"The runs scatter: between {told} times as fast.")
+    return "no faster"
+
+
+def _waiting(workers: int, others: int) -> str:
+    return _compared(*_rates(_Slow(4000), 4, workers, others))
+
+
+def _rows(workers: int, others: int) -> str:
+    return _compared(*_rates(measurements(), 64, workers, others))
 
 
 def _ten_times() -> Measured:
-    waiting = _epoch(_Slow(), 0, 5) / _epoch(_Slow(), 8, 5)
-    cheap = _epoch(measurements(), 0, 64) / _epoch(measurements(), 8, 64)
+    with_eight, without = _rates(_Slow(4000), 4, 8, 0)
+    waiting, times = _compared(with_eight, without), median(with_eight) / median(without)
+    rows = _rows(8, 0)
     return Measured(
-        "An epoch without workers against one with 8 forked ones: samples that wait 10 ms take "
-        f"{'more' if waiting > 1 else 'less'} time, "
-        f"{'but less than ten times as much' if waiting < 10 else 'ten times as much or more'}; "
-        f"rows of a tensor take {'less' if cheap < 1 else 'more'} time.",
-        "depends on the sample: at most as many times slower as there are workers, where samples "
-        "are slow to get; where they are cheap, 0 workers are faster."
-        if 1 < waiting < 10 and cheap < 1
-        else "other than expected.",
+        f"With 8 workers instead of none, samples that wait 10 ms come {waiting}, but "
+        f"{'less' if times < 10 else 'more'} than ten times as fast; rows of a tensor come {rows}.",
+        "holds for slow samples, though not ten times with 8 workers; refuted for cheap ones, "
+        "which come faster without."
+        if (waiting, rows) == ("faster", "slower") and times < 10
+        else "refuted here.",
     )
 
 
-@cache
-def _rates() -> dict[str, dict[int, float]]:
-    # Samples per second by number of workers, once they have started, for both kinds of samples.
-    cores = machine().cores
-    counts = sorted({0, 1, 4, 16, cores, 4 * cores})
-    options: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": "fork"}
-    loaders = {
-        "waiting": DataLoader(_Slow(4000), 4, **options),
-        "rows": DataLoader(measurements(), 64, **options),
+def _rule(name: str, workers: int) -> Measured:
+    found = {
+        "samples that wait": _waiting(4 * workers, workers),
+        "rows of a tensor": _rows(0, workers),
     }
-    return {
-        name: {
-            speed.workers: speed.rate
-            for speed in how_many_workers(loader, counts=counts, runs=3, batches=16).speeds
-        }
-        for name, loader in loaders.items()
-    }
-
-
-def _four_for_a_gpu() -> Measured:
-    waiting, rows = _rates()["waiting"], _rates()["rows"]
-    beaten = waiting[16] > 1.3 * waiting[4] and rows[0] > 1.3 * rows[4]
+    beaten = [kind for kind, gain in found.items() if gain == "faster"]
+    waiting, rows = found.values()
     return Measured(
-        f"Against 4 workers: samples that wait come {_against(waiting[16], waiting[4])} with "
-        f"16; rows of a tensor {_against(rows[0], rows[4])} with none.",
-        "refuted: samples that wait want more, rows want none. It is a place to begin to measure."
+        f"Against {name}: samples that wait come {waiting} with four times as many; rows of a "
+        f"tensor come {rows} with none.",
+        f"refuted for {', and for '.join(beaten)}; a place to begin to measure."
         if beaten
         else "holds here.",
     )
 
 
-def _one_for_a_core() -> Measured:
-    cores = machine().cores
-    waiting, rows = _rates()["waiting"], _rates()["rows"]
-    beaten = waiting[4 * cores] > 1.5 * waiting[cores] and rows[0] > 1.3 * rows[cores]
-    return Measured(
-        "Against a worker for each core: samples that wait come "
-        f"{_against(waiting[4 * cores], waiting[cores])} with four for each; rows of a tensor "
-        f"{_against(rows[0], rows[cores])} with none.",
-        "refuted for samples that wait, and for rows of a tensor." if beaten else "holds here.",
-    )
-
-
 def _slow_or_freeze() -> Measured:
     cores = machine().cores
-    waiting = _rates()["waiting"]
-    more = waiting[4 * cores] > 1.5 * waiting[cores]
+    gain = _waiting(4 * cores, cores)
     return Measured(
-        "Samples that wait, with four times as many workers as cores: they come "
-        f"{_against(waiting[4 * cores], waiting[cores])} than with as many as cores.",
+        f"Samples that wait come {gain} with four times as many workers as cores than with as many "
+        "as cores.",
         "refuted for samples that wait; it counts cores, and knows nothing of the samples."
-        if more
+        if gain == "faster"
         else "holds here.",
     )
 
 
-def _against(rate: float, other: float) -> str:
-    if rate > 1.3 * other:
-        return "faster"
-    return "slower" if rate < other / 1.3 else "no faster"
-
-
 def _larger_prefetch() -> Measured:
-    rates = {}
-    for factor in (2, 16):
-        loader = DataLoader(
-            _Slow(4000), 4, num_workers=2, multiprocessing_context="fork", prefetch_factor=factor
-        )
-        rates[factor] = how_many_workers(loader, counts=(2,), runs=3, batches=16).best.rate
-    gain = _against(rates[16], rates[2])
+    few, many = (_rates(_Slow(4000), 4, 2, prefetch_factor=factor)[0] for factor in (2, 16))
+    gain = _compared(many, few)
     return Measured(
         f"Samples that wait 10 ms each, by 2 workers: with `prefetch_factor=16` they come {gain}.",
         "refuted for samples that cost the same: it is a buffer, which evens out slow and quick "
@@ -202,30 +177,29 @@ CLAIMS: Final = (
     Claim(
         "With `num_workers=0` loading can be ten times slower.",
         DEEP_DIVE,
-        f"The median of {_EPOCHS} epochs each, with 0 and 8 forked workers: 100 samples that wait "
-        "10 ms each, and 10,000 rows of 16 numbers that are in memory already.",
+        "`how_many_workers`, with 8 forked workers and with none: samples that wait 10 ms, and "
+        "rows of a tensor; three runs each, in turns, once the workers have started.",
         _ten_times,
         120,
     ),
     Claim(
         "Take four workers for each GPU.",
         _FORUM,
-        "`how_many_workers`: samples that wait 10 ms, and rows of a tensor, with 0, 1, 4, 16, "
-        "as many workers as cores, and four times as many; three runs each, in turns.",
-        _four_for_a_gpu,
+        "The same, with 4 workers, 16 and none.",
+        partial(_rule, "4 workers", 4),
         120,
     ),
     Claim(
         "Take as many workers as there are cores.",
         _ADVICE,
-        "The same measurement.",
-        _one_for_a_core,
+        "The same, with a worker for each core, four for each, and none.",
+        partial(_rule, "a worker for each core", machine().cores),
         120,
     ),
     Claim(
         "More workers than cores may make a loader slow, or freeze.",
         _WARNING,
-        "The same measurement.",
+        "The same, with a worker for each core and four for each.",
         _slow_or_freeze,
         120,
     ),
