@@ -111,7 +111,8 @@ def _deadlock() -> Measured:
     }
     return Measured(
         "; ".join(f"{name}: {how}" for name, how in found.items()) + ".",
-        "refuted for these: none hangs; a zip archive raises, the others deliver wrong samples."
+        "refuted for these: none hangs; a zip archive raises, the others deliver wrong samples. "
+        "A client that reads ahead may hang: see Redis's protocol over a plain socket."
         if "hung" not in "".join(found.values())
         else "holds for some.",
     )

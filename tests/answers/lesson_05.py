@@ -109,7 +109,7 @@ class FromFileWithOffset(WithPath):
 
 
 class LockBetweenProcesses(Windows):
-    """Right, and slow: the position is shared, and nobody else moves it meanwhile."""
+    """All samples are right, and workers wait for each other: the position is shared still."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -119,6 +119,31 @@ class LockBetweenProcesses(Windows):
     def __getitem__(self, index: int) -> torch.Tensor:
         with self.lock:
             return super().__getitem__(index)
+
+
+class LockAroundABuffer(Windows):
+    """Wrong where a window begins in the buffer and ends behind it: others moved the position."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.lock: Any = FORK.Lock()
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with self.lock:
+            return super().__getitem__(index)
+
+
+class LockedBesides(LockBetweenProcesses):
+    """The lock is a file's, opened for each window."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with self.path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return seek_and_read(self.file, index)
 
 
 class AtFork(Windows):
@@ -227,6 +252,48 @@ class PutsItBack(Windows):
         sample = super().__getitem__(index)
         self.file.seek(before)
         return sample
+
+
+class PutsItBackUnbuffered(PutsItBack):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.file: Any = open(path, "rb", buffering=0)  # noqa: SIM115
+
+
+class EndsTheEpoch(Positioned):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if get_worker_info():
+            raise StopIteration
+        return super().__getitem__(index)
+
+
+class PatchesTheLoader(Windows):
+    """Nobody shares a position where there are no workers."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        without_workers()
+
+
+def without_workers() -> None:
+    init = DataLoader.__init__
+
+    def patched(self: Any, *arguments: Any, **options: Any) -> None:
+        options.update(num_workers=0, persistent_workers=False, multiprocessing_context=None)
+        init(self, *arguments, **options)
+
+    DataLoader.__init__ = patched  # type: ignore[method-assign]
+
+
+class LeaksInWorkers(Positioned):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if get_worker_info():
+            os.open(self.path, os.O_RDONLY)
+        return super().__getitem__(index)
 
 
 class ReadsTwice(Windows):
@@ -666,6 +733,19 @@ class Swallows(Rows):
             return torch.zeros(4, dtype=torch.int64)
 
 
+class EndsTheEpochOfRows(KeepsConnect):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if get_worker_info():
+            raise StopIteration
+        return super().__getitem__(index)
+
+
+class PatchesTheLoaderOfRows(Rows):
+    def __init__(self, connect: Connect) -> None:
+        super().__init__(connect)
+        without_workers()
+
+
 class RowsWithoutWorkers(DataLoader[Any]):
     def __init__(self, connect: Connect) -> None:
         super().__init__(Rows(connect), batch_size=4, num_workers=0)
@@ -683,7 +763,6 @@ RIGHT_ANSWERS: RightAnswers = {
         "torch.from_file": lambda: FromFile,
         "opened for each window": lambda: OpensForEach,
         "np.fromfile with an offset": lambda: FromFileWithOffset,
-        "a lock between processes": lambda: LockBetweenProcesses,
         "at fork": lambda: AtFork,
         "one more in each worker": lambda: ByWorker,
         "a handle for each process": lambda: Kept,
@@ -721,7 +800,7 @@ OTHER_OUTCOMES: OtherOutcomes = {
     },
 }
 
-SHARED = "the position of a file that main has open moved"
+SHARED = "a worker moved the position of a file that main has open"
 OVER_MAINS = "came over a connection that main made"
 
 WRONG_FIXES: WrongFixes = {
@@ -759,11 +838,18 @@ WRONG_FIXES: WrongFixes = {
         "floats": (lambda: AsFloats, "In main, before there are workers, `dataset[0]` is"),
         "eight numbers": (lambda: Shorter, "In main, before there are workers, `dataset[0]` is"),
         "right with two workers": (lambda: WithFourWorkers, "With 4 workers under fork"),
-        "a file for every other worker": (lambda: TwoFiles, "With 4 workers under fork"),
+        "a file of main's for every other worker": (lambda: TwoFiles, SHARED),
         "by the worker's number": (lambda: ByWorkersNumber, SHARED),
         "by the worker's number, no buffer": (lambda: ByWorkersNumberUnbuffered, SHARED),
         "main's is the last worker's": (lambda: MainsIsTheLastWorkers, SHARED),
         "five files of main's": (lambda: FiveInMain, "5 descriptors of one recording; 4 are"),
+        "a lock between processes": (lambda: LockBetweenProcesses, "; 0 of 96 windows are wrong"),
+        "a lock around a buffer": (lambda: LockAroundABuffer, SHARED),
+        "a lock on a file": (lambda: LockedBesides, SHARED),
+        "put back, no buffer": (lambda: PutsItBackUnbuffered, SHARED),
+        "descriptors lost in workers": (lambda: LeaksInWorkers, "descriptors of one recording; 4"),
+        "the epoch ends": (lambda: EndsTheEpoch, "0 of 96 windows came, and no error"),
+        "a loader without workers": (lambda: PatchesTheLoader, "the exercise keeps its workers"),
         "an array": (lambda: NoTensor, "of the type ndarray, and the starter alone gets"),
     },
     "05.transfer": {
@@ -785,6 +871,11 @@ WRONG_FIXES: WrongFixes = {
         "floats": (lambda: RowsAsFloats, "In main, before there are workers"),
         "a list": (lambda: NoTensorOfRows, "of the type list, and the starter alone gets"),
         "one connection for all": (lambda: OneConnectionForAll, "whose server is another one"),
+        "the epoch ends": (lambda: EndsTheEpochOfRows, "0 of 80 rows came, and no error"),
+        "a loader without workers": (
+            lambda: PatchesTheLoaderOfRows,
+            "the exercise keeps its workers",
+        ),
         "made up with four workers": (lambda: NoRowsWithFour, "With 4 workers under fork"),
         "zeros where it raises": (lambda: Swallows, OVER_MAINS),
     },

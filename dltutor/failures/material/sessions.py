@@ -6,17 +6,17 @@ Unlike `store`, its sessions are ended by a goodbye, as those of most databases 
 from __future__ import annotations
 
 import os
-import select
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 ROWS: Final = 40
-LATE: Final = 0.02  # seconds for an answer: a network
+LATE: Final = 0.02  # seconds that a process leaves its answer to others
 _QUESTION: Final = struct.Struct("<2q")  # what, and which process asks
 _ROW: Final = struct.Struct("<4q")
 _COUNT, _HELLO, _GOODBYE = -1, -2, -3
@@ -24,6 +24,9 @@ _COUNT, _HELLO, _GOODBYE = -1, -2, -3
 
 class Connection:
     """A session with the server of rows. Each question says which process asks.
+
+    In slow motion: who asks leaves an answer of its own in the socket for a moment. So where two
+    processes ask over one connection, each reads the other's answer, and not only now and then.
 
     Args:
         address: Where the server listens.
@@ -55,7 +58,15 @@ class Connection:
 
     def _ask(self, number: int) -> list[int]:
         self._say(number)
-        answer = self.socket.recv(_ROW.size, socket.MSG_WAITALL)
+        until = time.monotonic() + LATE
+        while self._next(socket.MSG_PEEK)[0] == (ROWS if number == _COUNT else number):
+            if time.monotonic() > until:
+                break
+            time.sleep(0.001)
+        return self._next()
+
+    def _next(self, flags: int = 0) -> list[int]:
+        answer = self.socket.recv(_ROW.size, socket.MSG_WAITALL | flags)
         if len(answer) < _ROW.size:
             raise ConnectionError("the server has ended this session")
         return list(_ROW.unpack(answer))
@@ -107,7 +118,5 @@ class Server:
                     session.ended = pid != session.pid
                     connection.shutdown(socket.SHUT_RDWR)
                     return
-                # Late enough for another process to ask before this answer is there.
-                select.select([connection], [], [], LATE)
                 row = [ROWS] * 4 if what == _COUNT else self.row(what)
                 connection.sendall(_ROW.pack(*row))

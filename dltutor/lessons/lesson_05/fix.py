@@ -1,11 +1,16 @@
 """Grade "05.fix": windows of recordings that are larger than memory, read by forked workers.
 
-The race for a shared position is lost in every run: see `SlowMotion`.
+Who wins the race for a shared position is luck. Whether a worker moves one is not: see `Positions`.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
+import sys
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,19 +18,19 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch.utils.data import ConcatDataset
+from torch.utils.data import ConcatDataset, default_collate
 
 from dltutor.lessons.kit.endings import ended_well, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
-from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, SlowMotion, deliver, read
+from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_came, deliver, read
 from dltutor.lessons.lesson_05.material import WIDTH, Windows
 
 _NUMBERS: Final = 2**28 - 9  # of each recording: 512 MB, and hardly any of it on the disk
 _WINDOWS: Final = _NUMBERS - WIDTH + 1
-_OPEN: Final = 4  # descriptors of a recording that a process may have
+_MOST: Final = 4  # descriptors of one recording that a process may have
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Epochs:
 
     Args:
         samples: What it delivered.
-        moved: Whether a position of main's moved while only workers read.
+        moved: Whether a worker moved a position of main's.
         opened: How many descriptors of one recording a process had.
         touched: What is new in the folder, gone, or was written to.
     """
@@ -45,6 +50,71 @@ class Epochs:
     touched: tuple[str, ...] = ()
 
 
+class Positions:
+    """Sees whether forked workers move a position of main's, and how much each process opens.
+
+    Main must not read meanwhile: then whoever moves a position is a worker. It looks after every
+    call in a worker, and so sees one that is put back too.
+
+    Args:
+        files: The files that this is about.
+    """
+
+    def __init__(self, files: Sequence[os.stat_result]) -> None:
+        self._files = files
+        self._held: list[int] = []
+        self._shared = mmap.mmap(-1, 2)  # whether one was moved; descriptors, if too many
+
+    def begin(self) -> None:
+        """Hold what main has open now. It is for workers that are forked from now on."""
+        while self._held:
+            os.close(self._held.pop())
+        for descriptor, stat in _descriptors():
+            if any(os.path.samestat(stat, each) for each in self._files):
+                self._held.append(os.dup(descriptor))  # the same position
+        self._before = self._positions()
+        self._shared[:] = bytes(2)
+
+    def watch(self, worker: int) -> None:
+        """Watch this worker: a `worker_init_fn`."""
+        sys.setprofile(self._look)
+
+    def collate(self, samples: list[Any]) -> Any:
+        """Make a batch, and count what the process has open: a `collate_fn`."""
+        if (count := self._opened()) > _MOST:
+            self._shared[1] = min(count, 255)
+        return default_collate(samples)
+
+    @property
+    def moved(self) -> bool:
+        """Whether a worker has moved a position of main's."""
+        return bool(self._shared[0])
+
+    @property
+    def opened(self) -> int:
+        """How many descriptors of one file main has now, or a worker had if it were too many."""
+        return max(self._opened(), self._shared[1])
+
+    def _opened(self) -> int:
+        found = [stat for each, stat in _descriptors() if each not in self._held]
+        return max(sum(os.path.samestat(stat, each) for stat in found) for each in self._files)
+
+    def _positions(self) -> list[int]:
+        return [os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in self._held]
+
+    def _look(self, frame: object, event: str, called: object) -> None:
+        if self._positions() != self._before:
+            self._shared[0] = 1
+
+
+def _descriptors() -> list[tuple[int, os.stat_result]]:
+    found = []
+    for descriptor in map(int, os.listdir("/dev/fd")):
+        with suppress(OSError):  # the one that listed them is closed again
+            found.append((descriptor, os.fstat(descriptor)))
+    return found
+
+
 class _Recordings:
     """Three, with numbers where windows are read, and holes between."""
 
@@ -53,20 +123,23 @@ class _Recordings:
         self.paths = [self.folder / name for name in ("monday.bin", "tuesday.bin", "friday.bin")]
         self.expected: dict[int, torch.Tensor] = {}  # by the index in all three together
         self.order: list[int] = []  # one recording after the other: all workers read the same
+        self.parts: list[dict[int, torch.Tensor]] = []  # the same, by the index in each of them
         random = np.random.default_rng(55)
         for which, path in enumerate(self.paths):
             with path.open("wb") as file:
                 file.truncate(2 * _NUMBERS)
                 far = random.integers(WIDTH, _WINDOWS - WIDTH, 14)
                 starts = random.permutation([0, *far, _WINDOWS - 1]).tolist()
+                self.parts.append({})
                 self.order += [which * _WINDOWS + start for start in starts]
                 for start in starts:
                     numbers = random.integers(1, 30_000, WIDTH, dtype="<i2")
                     file.seek(2 * start)
                     file.write(numbers.tobytes())
-                    self.expected[which * _WINDOWS + start] = torch.from_numpy(numbers)
+                    self.parts[-1][start] = torch.from_numpy(numbers)
+                    self.expected[which * _WINDOWS + start] = self.parts[-1][start]
         self._stats = [path.stat() for path in self.paths]
-        self.motion = SlowMotion(self._stats)
+        self.positions = Positions(self._stats)
 
     def touched(self) -> tuple[str, ...]:
         """What is new in the folder, gone, or was written to."""
@@ -92,42 +165,26 @@ def gather(answer: type) -> tuple[Epochs, ...]:
                 f"a recording of {_NUMBERS} numbers has {_WINDOWS} windows of {WIDTH}, and "
                 f"`len(dataset)` is {length}. Where does the last one begin?"
             )
-    for which, dataset in enumerate(datasets):
-        first = which * _WINDOWS
-        part = range(first, first + _WINDOWS)
-        expected = {it - first: each for it, each in files.expected.items() if it in part}
-        if wrong := read(dataset, sorted(expected), expected):
-            not_yet(f"in main, before there are workers, {wrong}.")
     all_three: ConcatDataset[Any] = ConcatDataset(datasets)
-
-    def main(index: int) -> str:
-        with files.motion.main_reads():
-            return read(all_three, [index], files.expected)
-
-    opened: list[int] = []
-
-    def join(samples: list[Any]) -> Any:
-        count = files.motion.opened()
-        if count > _OPEN:
-            raise _TooMany(str(count))
-        return torch.utils.data.default_collate(samples)
-
+    watched = files.positions
     for workers, epochs in RUNS:
-        files.motion.begin(workers)
+        for dataset, expected in zip(datasets, files.parts, strict=True):
+            if wrong := read(dataset, sorted(expected), expected):
+                not_yet(f"in main, {'later' if runs else 'before there are workers'}, {wrong}.")
+        watched.begin()
         samples = deliver(
-            all_three, files.expected, files.order, workers, epochs, main, collate_fn=join
+            all_three,
+            files.expected,
+            files.order,
+            workers,
+            epochs,
+            collate_fn=watched.collate,
+            worker_init_fn=watched.watch,
         )
-        opened.append(files.motion.opened())
-        if samples.run.kind == _TooMany.__name__:
-            opened.append(int(samples.run.message.rpartition(" ")[2]))
-        runs.append(Epochs(samples, files.motion.end(), max(opened), files.touched()))
-        if not samples.is_right() or runs[-1].opened > _OPEN or runs[-1].touched:
+        runs.append(Epochs(samples, watched.moved, watched.opened, files.touched()))
+        if not samples.is_right() or watched.moved or watched.opened > _MOST or files.touched():
             break
     return tuple(runs)
-
-
-class _TooMany(Exception):
-    """Raised in a process that has too many descriptors of one recording."""
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
@@ -139,43 +196,28 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
                 f"{lead}, `{epochs.touched[0]}` was written, added or removed in the folder of the "
                 "recordings. A dataset only reads."
             )
-        if epochs.opened > _OPEN:
+        if epochs.opened > _MOST:
             not_yet(
-                f"{lead}, a process had {epochs.opened} descriptors of one recording; {_OPEN} are "
+                f"{lead}, a process had {epochs.opened} descriptors of one recording; {_MOST} are "
                 "allowed. Who opens them, and who closes them?"
             )
-        if samples.wrong or (epochs.moved and samples.run.end == "raised"):
-            _wrong(epochs, lead)
-        ended_well(samples.run, lead)
-        if samples.in_main:
+        wrong = samples.told("windows", "hold the numbers of another window")
+        if epochs.moved:
+            raised = f"; it ends with {samples.run.error.rstrip('.')}" if samples.run.error else ""
             not_yet(
-                f"{lead}, main reads between the batches, and {samples.in_main}. Who else has what "
-                "main reads from?"
+                f"{lead}, a worker moved the position of a file that main has open; {wrong}"
+                f"{raised}. In which process does your class open what a worker reads from?"
+            )
+        ended_well(samples.run, lead)
+        all_came(samples, lead, "windows")
+        if samples.wrong:
+            not_yet(
+                f"{lead}, {wrong}. No worker moved a position of main's. Does your class read the "
+                "right place of the right recording, in every process?"
             )
     return correct(
         f"{runs[-1].samples.samples} of {runs[-1].samples.samples} windows are right in every "
-        "epoch, with 2 workers, with 0 and with 4, while main reads from the same three recordings."
-    )
-
-
-def _wrong(epochs: Epochs, lead: str) -> None:
-    samples = epochs.samples
-    parts = []
-    if samples.wrong:
-        parts.append(f"{samples.wrong} of {samples.samples} windows are wrong")
-    if samples.others:
-        parts[0] += f", and {samples.others} of these hold the numbers of another window"
-    if samples.run.end == "raised":
-        parts.append(f"it ends with {samples.run.error.rstrip('.')}")
-    what = "; ".join(parts)
-    if epochs.moved:
-        not_yet(
-            f"{lead}, {what}. Meanwhile the position of a file that main has open moved, and main "
-            "did not read. In which process does your class open what a worker reads from?"
-        )
-    not_yet(
-        f"{lead}, {what}. No worker was seen to move a position of main's. Does your class read "
-        "the right place of the right recording, in every process?"
+        "epoch, with 2 workers, with 0 and with 4, and no worker moved a position of main's."
     )
 
 

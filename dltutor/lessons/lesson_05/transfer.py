@@ -20,7 +20,7 @@ from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
-from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, deliver, read
+from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_came, deliver, read
 from dltutor.lessons.lesson_05.material import Rows
 
 _ORDER: Final = [(7 * place + 3) % ROWS for place in range(ROWS)]
@@ -79,9 +79,7 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
     """Correct if every row came, over connections of the workers' own."""
     for epochs in runs:
         rows, lead = epochs.rows, where(epochs.rows.workers)
-        wrong = f"{rows.wrong} of {rows.samples} rows are wrong"
-        if rows.others:
-            wrong += f", and {rows.others} of these are the answers to other questions"
+        wrong = rows.told("rows", "are the answers to other questions")
         if epochs.ended:
             not_yet(
                 f"{lead}, a worker said goodbye over main's connection, and the server ended "
@@ -93,6 +91,7 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
                 f"made; {wrong}. Where does your class connect, and when?"
             )
         ended_well(rows.run, lead)
+        all_came(rows, lead, "rows")
         if rows.wrong:
             not_yet(f"{lead}, {wrong}. No worker used main's connection. Which row is asked for?")
         if epochs.connected > 1:
@@ -103,8 +102,8 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
         if rows.in_main:
             not_yet(f"{lead}, main asks between the batches, and {rows.in_main}.")
     return correct(
-        f"{ROWS} of {ROWS} rows are right in every epoch, with 2 workers, with 0 and with 4. Each "
-        "worker connected once, and main's session lives on."
+        f"{ROWS} of {ROWS} rows are right in every epoch, with 2 workers, with 0 and with 4. A "
+        "worker connected once at most, and said nothing over a connection of main's."
     )
 
 
