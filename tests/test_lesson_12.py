@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 import torch
 from answers.lesson_12 import RIGHT_ANSWERS
 from cells import answer_in, source
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 
 from dltutor.failures.kit.contract import load
 from dltutor.lessons.kit.checking import check, verdict
@@ -39,7 +38,7 @@ def noise(seed: int, epoch: int) -> dict[int, Any]:
 
 
 GOOD = tuple(
-    fix.Run(workers, seed, FINISHED, tuple((epoch, noise(seed, epoch)) for epoch in epochs))
+    fix.Run(workers, 1200, seed, FINISHED, tuple((epoch, noise(seed, epoch)) for epoch in epochs))
     for workers, seed, epochs in ((2, 3, (0, 1, 0)), (0, 3, (1, 100)), (4, 3, (0, 100)))
 )
 
@@ -69,8 +68,14 @@ def one_more(**differs: Any) -> tuple[tuple[int, dict[int, Any]], ...]:
         ({"end": HUNG}, "With 2 workers under fork, the run did not end within 8 s. W0 was at"),
         ({"epochs": one_more(i5=noise(3, 0)[6])}, "1 of 120 noises of epoch 0 had come before"),
         ({"epochs": ((0, noise(3, 0)), (1, noise(3, 0)))}, "Who reads the epoch"),
-        ({"epochs": ((0, noise(3, 0)), (0, noise(3, 5)))}, "with 2 workers under fork, asked"),
-        ({"epochs": ((0, noise(9, 0)),), "place": 2}, "fork, and with 4 workers under fork. What"),
+        (
+            {"epochs": ((0, noise(3, 0)), (0, noise(3, 5)))},
+            "with 2 workers under fork, asked twice",
+        ),
+        (
+            {"epochs": ((0, noise(9, 0)),), "place": 2},
+            "fork (1200 signals), and with 4 workers under fork (1200",
+        ),
         ({"epochs": one_more(i5="a `tuple`")}, "sample 5 is a `tuple`"),
         (
             {"epochs": one_more(i5=TIED, i6=TIED[::-1], i7=(2.0,) * 4)},
@@ -95,7 +100,11 @@ def test_two_numbers_of_a_noise_may_be_almost_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [(lambda x: x + 1, "a mean of 1.0"), (lambda x: x * 2, "a standard deviation of 2.0")],
+    [
+        (lambda x: x + 1, "a mean of 1.0"),
+        (lambda x: x * 2, "a standard deviation of 2.0"),
+        (lambda x: x**3 / 15**0.5, "a kurtosis of"),
+    ],
 )
 def test_noise_that_is_not_standard_normal_is_told(
     change: Callable[[float], float], told: str
@@ -247,6 +256,11 @@ def test_of_what_torchrun_prints_the_lines_are_kept_that_are_the_same_in_every_r
     ]
 
 
+def test_the_exception_is_kept_of_the_rank_that_failed_first() -> None:
+    printed = PRINTED.replace("rank      : 0", "rank      : 1")
+    assert "[rank1]: RuntimeError: [/x/gloo.cc:1] Connection closed" in "".join(kept(printed))
+
+
 def test_a_job_that_takes_too_long_is_ended(
     capsys: pytest.CaptureFixture[str], nothing_left_behind: Callable[..., None]
 ) -> None:
@@ -267,35 +281,76 @@ def test_the_starter_of_the_notebook_is_not_attempted(exercise: str, cell: str) 
 # The fixes of the first screen
 
 
-def first_screen() -> dict[str, Any]:
+def first_screen(*, equal: bool = False) -> dict[str, Any]:
     code = source("card", read(NOTEBOOK)).partition("```python\n")[2].partition("```")[0]
-    known = {"np": np, "os": os, "islice": islice, "get_worker_info": get_worker_info}
+    if equal:  # the last line in place of the one before
+        before, _, last = code.rstrip().rpartition("    # return ")
+        code = f"{before.rstrip().rpartition(chr(10))[0]}\n    return {last}"
+    known: dict[str, Any] = {"np": np, "torch": torch}
     exec(code, known)
     return known
 
 
 class OwnGenerator(torch.utils.data.Dataset[float]):
-    def __init__(self) -> None:
-        self.rng = np.random.default_rng(0)
+    def __init__(self, rng: Any, draw: Callable[[Any], Any]) -> None:
+        self.rng, self.draw = rng, draw
 
     def __len__(self) -> int:
         return 64
 
     def __getitem__(self, index: int) -> float:
-        return float(self.rng.normal())
+        return float(self.draw(self.rng))
+
+
+OWN: dict[str, Callable[[], OwnGenerator]] = {
+    "default_rng": lambda: OwnGenerator(np.random.default_rng(0), lambda rng: rng.normal()),
+    "Philox": lambda: OwnGenerator(
+        np.random.Generator(np.random.Philox(0)), lambda rng: rng.normal()
+    ),
+    "RandomState": lambda: OwnGenerator(np.random.RandomState(0), lambda rng: rng.normal()),
+    "random.Random": lambda: OwnGenerator(random.Random(0), lambda rng: rng.gauss(0, 1)),
+    "torch.Generator": lambda: OwnGenerator(
+        torch.Generator(), lambda rng: torch.rand((), generator=rng, dtype=torch.float64)
+    ),
+}
 
 
 @pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("kind", OWN)
 def test_reseed_makes_workers_and_epochs_and_ranks_differ(
-    persistent: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, persistent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     came = Counter[Any]()
     for rank in range(2):
         monkeypatch.setenv("RANK", str(rank))
         torch.manual_seed(0)
         options = {"worker_init_fn": first_screen()["reseed"], "persistent_workers": persistent}
-        came += census(load(OwnGenerator(), 2, "fork", **options), epochs=2)
+        came += census(load(OWN[kind](), 2, "fork", **options), epochs=2)
     assert len(came) == came.total() == 256
+
+
+def test_reseed_in_a_wrong_place_raises() -> None:
+    behind: Any = Subset(OWN["default_rng"](), range(8))
+    loader = load(behind, 2, "fork", worker_init_fn=first_screen()["reseed"])
+    with pytest.raises(AttributeError, match="'Subset' object has no attribute 'rng'"):
+        census(loader)
+
+
+@pytest.mark.parametrize(("ranks", "workers"), [(2, 0), (2, 2), (3, 4), (1, 2)])
+def test_the_last_line_of_the_first_screen_gives_ranks_equal_shares(
+    ranks: int, workers: int
+) -> None:
+    class Stream(ByRankAndWorker):
+        __iter__ = first_screen(equal=True)["__iter__"]
+
+    steps, came = [], Counter[Any]()
+    for rank in range(ranks):
+        loader = load(Stream(job.read, rank, ranks), workers, "fork", batch_size=4)
+        steps.append(len(list(loader)))
+        came += census(loader)
+    shares = ranks * max(workers, 1)
+    assert len({*steps}) == 1
+    assert came == Counter(range(RECORDS // shares * shares))
 
 
 @pytest.mark.parametrize("workers", [0, 2, 4])

@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from math import ceil
@@ -128,6 +129,35 @@ def by_wide_torch(self: Any, index: int) -> torch.Tensor:
 def by_joined_text(self: Any, index: int) -> list[float]:
     chance = random.Random(f"{self.seed}{int(self.epoch)}{index}")
     return [chance.gauss(0, 1) for _ in range(4)]
+
+
+def by_length(self: Any, index: int) -> Any:
+    return rng_of(self.seed, int(self.epoch) * len(self) + index)
+
+
+def a_column_of_the_epoch(self: Any, index: int) -> Any:
+    whole = np.random.default_rng((self.seed, int(self.epoch)))
+    return whole.normal(size=(4, len(self)))[:, index]
+
+
+def by_hash_of_a_text(self: Any, index: int) -> Any:
+    return rng_of(hash(f"{self.seed}-{int(self.epoch)}-{index}") & 0xFFFFFFFF)
+
+
+def of_unit_spread(draw: Callable[[np.random.Generator], Any]) -> type:
+    """Noise with mean 0 and deviation 1, which this function draws."""
+    return drawn(
+        lambda self, index: draw(np.random.default_rng((self.seed, int(self.epoch), index)))
+    )
+
+
+def by_crc(self: Any, index: int) -> Any:
+    return rng_of(zlib.crc32(f"{self.seed}-{int(self.epoch)}-{index}".encode()))
+
+
+def by_spawned(self: Any, index: int) -> Any:
+    of_epoch = np.random.default_rng(self.seed).spawn(int(self.epoch) + 1)[-1]
+    return of_epoch.spawn(index + 1)[-1].normal(size=4)
 
 
 def seeds_besides(self: Any, index: int) -> Any:
@@ -321,6 +351,11 @@ class NoiseAlone(Keyed):
 class WithTheIndex(Keyed):
     def __getitem__(self, index: int) -> Any:
         return index, super().__getitem__(index)
+
+
+class AsArray(Keyed):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index).numpy()
 
 
 class WholeNumbers(Keyed):
@@ -784,6 +819,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "two numbers that are almost the same": lambda: drawn(by_state),
         "added to a copy": lambda: AddsToACopy,
         "drawn in main, into shared memory": lambda: DrawnInMainAndShared,
+        "a checksum of a text": lambda: drawn(by_crc),
+        "spawned generators": lambda: drawn(by_spawned),
     },
     "12.transfer": {
         "full rounds": lambda: Rounds,
@@ -810,6 +847,12 @@ OTHER_OUTCOMES: OtherOutcomes = {
             "takes the class itself",
         ),
         "a pair": (lambda: WithTheIndex, "Error in your code", "a `tuple`"),
+        "a numpy array": (lambda: AsArray, "Error in your code", "a `ndarray`. It has to be one"),
+        "hash of a text": (
+            lambda: drawn(by_hash_of_a_text),
+            "Error in your code",
+            "`hash` of a text is another number in each run of Python",
+        ),
         "half precision": (lambda: Half, "Error in your code", "torch.float16, shape (4,)"),
         "an epoch that is no tensor": (
             lambda: NumberForEpoch,
@@ -869,7 +912,7 @@ WRONG_FIXES: WrongFixes = {
             lambda: drawn(
                 lambda self, index: rng_of(self.seed + int(self.epoch) * len(self) + index)
             ),
-            "had come before",
+            "how many signals there are",
         ),
         "epoch times a hundred": (
             lambda: drawn(lambda self, index: rng_of(self.seed, int(self.epoch) * 100 + index)),
@@ -898,9 +941,25 @@ WRONG_FIXES: WrongFixes = {
             ),
             "with seed 4 has",
         ),
+        "epoch times the length, beside the seed": (
+            lambda: drawn(by_length),
+            "with 2 workers under fork (1200 signals), and without workers (1300 signals)",
+        ),
+        "a column of the epoch's noise": (
+            lambda: drawn(a_column_of_the_epoch),
+            "and without workers (1300 signals)",
+        ),
+        "Laplace": (
+            lambda: of_unit_spread(lambda rng: rng.laplace(scale=0.5**0.5, size=4)),
+            "a standard deviation of 1.0 and a kurtosis of",
+        ),
+        "uniform, of unit variance": (
+            lambda: of_unit_spread(lambda rng: rng.uniform(-(3**0.5), 3**0.5, size=4)),
+            "a kurtosis of 1.8",
+        ),
         "more bits than torch.Generator reads": (
             lambda: drawn(by_wide_torch),
-            "`torch.Generator` reads the low 32 bits",
+            "`torch.Generator`: it reads the low 32 bits",
         ),
         "a new seed each time": (
             lambda: drawn(lambda self, index: np.random.default_rng().normal(size=4)),
@@ -926,9 +985,12 @@ WRONG_FIXES: WrongFixes = {
         "seeded in set_epoch": (lambda: SeedsInSetEpoch, "the global generator of `np.random`"),
         "the object": (
             lambda: drawn(lambda self, index: rng_of(id(self), int(self.epoch), index)),
-            "and without workers. What else",
+            "and without workers (1300 signals). What else",
         ),
-        "from the signal": (lambda: drawn(by_signal), "and without workers. What else"),
+        "from the signal": (
+            lambda: drawn(by_signal),
+            "and without workers (1300 signals). What else",
+        ),
         "drawn in set_epoch": (lambda: DrawnInMain, "Who reads the epoch, and in which process?"),
         "the worker's seed": (lambda: drawn(by_workers_seed), "two different noises"),
         "the pid": (

@@ -1,8 +1,8 @@
 """Grade "12.fix": noise that depends on seed, epoch and index, and on nothing else.
 
-Three datasets live side by side: two with one seed and other signals, one with the next seed. They
-run in other orders, with other numbers of workers. Each noise is compared with all others: also
-with those of indices far away, since a packed key, epoch * 1000 + index, meets itself there.
+Three datasets live side by side: two with one seed, one with other and more signals; a third with
+the next seed. They run in other orders, with other numbers of workers. Each noise is compared with
+all others, also of indices far away, where a packed key, epoch * 1000 + index, meets itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+from unittest.mock import patch
 
 import torch
 from torch.utils.data import get_worker_info
@@ -22,15 +23,14 @@ from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import made
-from dltutor.lessons.lesson_12.material import Signals, moved_in, states
+from dltutor.lessons.lesson_12.material import Signals, hash_without_texts, moved_in, states
 
-_LENGTH: Final = 1200
+_LENGTHS: Final = (1200, 1200, 1300)  # of three datasets
 _READ: Final = (*range(99), *range(100, 1200, 100), *range(128, 1200, 128), 1199)  # 120 of them
 _LONG: Final = 8  # seconds for each thing that the answer does
-_SEEDS: Final = (3, 4, 3)  # of three datasets
+_SEEDS: Final = (3, 4, 3)
 Plan = tuple[int, int, tuple[int, ...]]  # workers, the number of the dataset, and its epochs
 _RUNS: Final = ((2, 0, (0, 1, 0)), (0, 2, (1, 0, 11)), (4, 0, (11, 100)), (2, 1, (0, 1, 2)))
-
 _EQUAL: Final = 1e-4  # by which two may differ: a sample may be float32
 
 Noise = tuple[float, ...]
@@ -44,6 +44,7 @@ class Run:
 
     Args:
         workers: How many; two are persistent.
+        signals: How many the dataset has.
         seed: Of the dataset.
         end: How it ended.
         epochs: Of each its number, and what came.
@@ -52,6 +53,7 @@ class Run:
     """
 
     workers: int
+    signals: int
     seed: int
     end: Ending
     epochs: tuple[tuple[int, Came], ...] = ()
@@ -61,8 +63,8 @@ class Run:
 
 def gather(answer: type) -> tuple[Run, ...]:
     """Make three datasets, and run them up to the first run that is not right."""
-    base = torch.arange(4.0 * _LENGTH, dtype=torch.float64).reshape(-1, 4) % 17 - 8
-    signals = [base, base, base.flip(0)]
+    base = torch.arange(4.0 * max(_LENGTHS), dtype=torch.float64).reshape(-1, 4) % 17 - 8
+    signals = [each[:n] for each, n in zip((base, base, base.flip(0)), _LENGTHS, strict=True)]
     before, given = states(), [each.clone() for each in signals]
     call = f"{answer.__name__}(signals, seed)"
     pairs = zip(given, _SEEDS, strict=True)
@@ -71,10 +73,11 @@ def gather(answer: type) -> tuple[Run, ...]:
         not_yet(f"`{call}` sets {_listed(moved)}, which others draw from. What could it own?")
     runs: list[Run] = []
     for plan in _RUNS:
-        dataset = datasets[plan[1]]
-        if (length := made(partial(len, dataset), call="len(dataset)", within=_LONG)) != _LENGTH:
-            not_yet(f"there are {_LENGTH} signals, and `len(dataset)` is {length}.")
-        runs.append(_run(dataset, given[plan[1]], signals[plan[1]], plan))
+        dataset, of = datasets[plan[1]], signals[plan[1]]
+        if (length := made(partial(len, dataset), call="len(dataset)", within=_LONG)) != len(of):
+            not_yet(f"there are {len(of)} signals, and `len(dataset)` is {length}.")
+        with patch("builtins.hash", hash_without_texts()):
+            runs.append(_run(dataset, given[plan[1]], of, plan))
         try:
             judge(runs)
         except Rejected:
@@ -83,9 +86,8 @@ def gather(answer: type) -> tuple[Run, ...]:
 
 
 def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -> Run:
-    workers, which, epochs = plan
+    (workers, which, epochs), came = plan, list[tuple[int, Came]]()
     order, moved, began, intact = list(_READ), set[str](), list[list[int]](), set[bool]()
-    came: list[tuple[int, Came]] = []
 
     def begin(_: object = None) -> None:  # in main, and in each worker once torch has seeded it
         began[:] = [states()]
@@ -126,17 +128,16 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
         persistent_workers=workers == 2,
     )
     changed = not torch.equal(given, signals) or False in intact
-    return Run(workers, _SEEDS[which], end, tuple(came), tuple(sorted(moved)), changed)
+    names, seed = tuple(sorted(moved)), _SEEDS[which]
+    return Run(workers, len(signals), seed, end, tuple(came), names, changed)
 
 
 def _told(sample: Any) -> list[float] | str:
-    try:
-        tensor = torch.as_tensor(sample)
-    except (TypeError, ValueError, RuntimeError):
+    if not isinstance(sample, torch.Tensor):
         return f"a `{type(sample).__name__}`"
-    if tensor.shape != (4,) or tensor.dtype not in (torch.float32, torch.float64):
-        return f"{tensor.dtype}, shape {tuple(tensor.shape)}"
-    return tensor.tolist()
+    if sample.shape != (4,) or sample.dtype not in (torch.float32, torch.float64):
+        return f"{sample.dtype}, shape {tuple(sample.shape)}"
+    return sample.tolist()
 
 
 def _less(sample: list[float] | str, signal: torch.Tensor) -> Noise | str:
@@ -158,19 +159,20 @@ def judge(runs: Sequence[Run]) -> Result:
         ended_well(run.end, lead)
         if run.changed:
             not_yet(f"{lead}, the signals that the class was given were changed.")
+        here = f"{lead} ({run.signals} signals)"
         for epoch, came in run.epochs:
             _right_form(lead, epoch, came)
-            _never_before(run, epoch, came, owner)
             for index, noise in came.items():
                 key = run.seed, epoch, index
-                first, there = known.setdefault(key, (noise, lead))  # type: ignore[arg-type]
+                first, there = known.setdefault(key, (noise, here))  # type: ignore[arg-type]
                 if any(abs(a - b) > _EQUAL for a, b in zip(first, noise, strict=True)):  # type: ignore[operator]
-                    also = f" {there}, and {lead}" if there != lead else f" {lead}, asked twice"
+                    also = f"{there}, and {here}" if there != here else f"{lead}, asked twice"
                     not_yet(
-                        f"sample {index} of epoch {epoch} has two different noises:{also}. What "
+                        f"sample {index} of epoch {epoch} has two different noises: {also}. What "
                         "else than seed, epoch and index does it depend on: the worker, the order, "
-                        "what was drawn before?"
+                        "what was drawn before, how many signals there are?"
                     )
+            _never_before(run, epoch, came, owner)
         if run.moved:
             not_yet(
                 f"{lead}, your class sets or draws from {_listed(run.moved)}, which others use. "
@@ -180,8 +182,7 @@ def judge(runs: Sequence[Run]) -> Result:
     return correct(
         f"{len(known)} noises, one for each seed, epoch and index that was asked for, and no two "
         "alike: with 2 persistent workers, with 0 and with 4, in any order, and again when an "
-        "epoch is run again. The global generators stayed where they were. (`hash` of a text would "
-        "not do, and cannot be seen here: it is another one in each run of Python.)"
+        "epoch is run again. The global generators stayed where they were."
     )
 
 
@@ -211,8 +212,8 @@ def _never_before(run: Run, epoch: int, came: Came, owner: dict[Noise, Key]) -> 
         (seed, epoch, index), (other_seed, other_epoch, other_index) = repeated[0]
         text = f"{len(repeated)} of {len(_READ)} noises of epoch {epoch} had come before"
         what = "What differs between the two, and does your generator know of it?"
-        if seed != other_seed:
-            what += " (`torch.Generator` reads the low 32 bits of its seed.)"
+        if (epoch, index) == (other_epoch, other_index):
+            what += " (If it is a `torch.Generator`: it reads the low 32 bits of its seed.)"
         elif run.workers and other_epoch != epoch and other_index == index:
             what = "Main had called `set_epoch`. Who reads the epoch, and in which process?"
         not_yet(
@@ -224,10 +225,11 @@ def _never_before(run: Run, epoch: int, came: Came, owner: dict[Noise, Key]) -> 
 def _standard_normal(noises: Sequence[Noise]) -> None:
     numbers = torch.tensor(noises).flatten()
     mean, spread = float(numbers.mean()), float(numbers.std())
-    if abs(mean) > 0.15 or abs(spread - 1) > 0.15:
+    kurtosis = float(((numbers - mean) / spread).pow(4).mean())  # a standard error of 0.08
+    if abs(mean) > 0.15 or abs(spread - 1) > 0.15 or abs(kurtosis - 3) > 0.5:
         not_yet(
-            f"samples less their signals have a mean of {mean:.1f} and a standard deviation of "
-            f"{spread:.1f}. The starter's noise is standard normal: 0 and 1."
+            f"samples less their signals have a mean of {mean:.1f}, a standard deviation of "
+            f"{spread:.1f} and a kurtosis of {kurtosis:.1f}. Standard normal: 0, 1 and 3."
         )
     times = Counter(numbers.tolist())
     if sum(count > 1 for count in times.values()) > len(times) // 10:
