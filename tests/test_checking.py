@@ -78,6 +78,7 @@ def test_where_nothing_can_be_forked_it_says_so(monkeypatch: pytest.MonkeyPatch)
 # Whose exception is it?
 
 
+LESSON = Path(endings.__file__).parents[1] / "lesson_99" / "fix.py"
 GRADER = """
 def loop(loader):
     for batch in loader:
@@ -91,9 +92,8 @@ def grade():
 
 def told_of_a_run(line: str, dataset: Any) -> Result:
     """What is told where a grader's loop does this with each batch of a dataset."""
-    file = Path(endings.__file__).parents[1] / "lesson_99" / "fix.py"
     names = {"dataset": dataset, "endings": endings, "correct": correct, "not_yet": not_yet}
-    exec(compile(GRADER.format(line=line), str(file), "exec"), names)
+    exec(compile(GRADER.format(line=line), str(LESSON), "exec"), names)
     return verdict(names["grade"])
 
 
@@ -102,6 +102,27 @@ def test_what_a_graders_loop_raises_is_no_error_of_the_answer() -> None:
     result = told_of_a_run("batch.no_such_thing", Numbers())
     assert result.outcome is Outcome.COULD_NOT_CHECK
     assert "a mistake in dltutor" in result.text and "no_such_thing" in result.text
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("loader.dataset.__len__(batch)", "__len__() takes 1 positional argument but 2 were given"),
+        ("(lambda loader: 0)()", "missing 1 required positional argument: 'loader'"),
+    ],
+)
+def test_a_function_that_takes_other_arguments_is_an_error_of_the_answer(
+    line: str, told: str
+) -> None:
+    result = told_of_a_run(line, Numbers())
+    assert result.outcome is Outcome.ERROR
+    assert told in result.text
+
+
+def test_so_it_is_where_a_grader_calls_it_outside_a_loop() -> None:
+    names: dict[str, Any] = {}
+    exec(compile("def grade(): (lambda loader: 0)()", str(LESSON), "exec"), names)
+    assert verdict(names["grade"]).outcome is Outcome.ERROR
 
 
 def test_a_graders_loop_may_reject_a_batch() -> None:

@@ -73,6 +73,16 @@ class Fixed(SharedEpoch):
         return int(self.count.value)
 
 
+class EpochOfItsOwn(Fixed):
+    def set_epoch(self) -> None:  # type: ignore[override]
+        self.epoch += 1
+
+
+class SilentOf(Fixed):
+    def silent(self, index: int) -> int:  # type: ignore[override]
+        return index
+
+
 class EpochInATensor(Fixed):
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -1058,6 +1068,11 @@ WRONG_FIXES: WrongFixes = {
         ),
         "a queue drained at once": (lambda: DrainedAtOnce, "`silent()` says"),
         "a number as text": (lambda: SaysText, "returned a str"),
+        "set_epoch without the number": (
+            lambda: EpochOfItsOwn,
+            "takes 1 positional argument but 2",
+        ),
+        "silent with an argument": (lambda: SilentOf, "missing 1 required positional argument"),
     },
     "04.transfer": {
         "num_workers=0": (

@@ -8,6 +8,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -248,6 +249,42 @@ class WritesBeside(Light):
         return excerpt
 
 
+class ReadOnce(Light):
+    """What `__getitem__` keeps stays in the worker, and `dataset[0]` in main would hide it."""
+
+    scale: Any = None
+
+    def __getitem__(self, index: int) -> Any:
+        if self.scale is None:
+            self.scale = 2**15
+        return super().__getitem__(index)
+
+    def unpack(self, sample: Any) -> Any:
+        return sample / self.scale
+
+
+class PaddedIndex(AllInMain):
+    def __getitem__(self, index: int) -> Any:
+        return index, bytes(2 * len(self.all[index]))
+
+    def unpack(self, sample: Any) -> Any:
+        return super().unpack(sample[0])
+
+
+class PaddedIndexOfAMap(Light):
+    """Main has opened all recordings before, and reads them in `unpack`."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(paths)
+        self.all = [np.load(path, mmap_mode="r") for path in paths]
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.full((min(SECOND, len(self.all[index])),), index, dtype=torch.int16)
+
+    def unpack(self, sample: Any) -> Any:
+        return from_numpy(np.array(middle(self.all[int(sample[0])])))
+
+
 class KnowsInTheWorker(Light):
     def __getitem__(self, index: int) -> Any:
         if get_worker_info():
@@ -395,6 +432,10 @@ def by_getattr(batches: Any) -> int:
     return (queue.qsize() if queue else 0) + sum(len(info) - 1 for info in infos.values())
 
 
+def by_and(batches: Any) -> int:
+    return hasattr(batches, "_data_queue") and right_ahead(batches)
+
+
 class Counts:
     """An object that is called."""
 
@@ -466,6 +507,13 @@ def ends_its_workers(batches: Any) -> int:
     return found
 
 
+def asks_for_more(batches: Any) -> int:
+    found = right_ahead(batches)
+    with suppress(AssertionError):  # torch's own bound
+        batches._try_put_index()
+    return found
+
+
 def hangs(batches: Any) -> int:
     while True:
         time.sleep(1)
@@ -533,6 +581,7 @@ RIGHT_ANSWERS: RightAnswers = {
         "a partial": lambda: partial(right_ahead),
         "the queue's semaphore": lambda: reads_the_semaphore,
         "a tensor": lambda: lambda batches: torch.tensor(right_ahead(batches)),
+        "False without workers": lambda: by_and,
     },
 }
 
@@ -546,7 +595,7 @@ WRONG_FIXES: WrongFixes = {
         "own and shared": (lambda: _swapped("A", "C"), "A is not `shared`: the sum of USS"),
         "ahead and view": (lambda: _swapped("B", "D"), "B is not `view`: `/dev/shm` grew, and by"),
         "shared and view": (lambda: _swapped("C", "D"), "C is not `view`: the sum of RES"),
-        "own and ahead": (lambda: _swapped("A", "B"), "2 of 4 are right. A is not `ahead`"),
+        "own and ahead": (lambda: _swapped("A", "B"), "2 of 4 right. A is not `ahead`"),
         "a word of one's own": (lambda: {**_TAKES, "A": "leak"}, "'leak' is none of the words"),
         "one word for all": (lambda: "own", "is a dict with the keys"),
         "a number": (lambda: {**_TAKES, "B": 3}, "3 is none of the words"),
@@ -557,8 +606,8 @@ WRONG_FIXES: WrongFixes = {
         "int16, still a view": (lambda: View, "Who still needs the rest of that storage?"),
         "contiguous and detached": (lambda: Contiguous, "Who still needs the rest"),
         "a view of a shared tensor": (lambda: ViewsOfShared, "Who still needs the rest"),
-        "read in main": (lambda: ReadsInMain, "which were away by then"),
-        "its path": (lambda: SendsItsPath, "which were away by then"),
+        "read in main": (lambda: ReadsInMain, "Where does `unpack` get them?"),
+        "its path": (lambda: SendsItsPath, "Where does `unpack` get them?"),
         "the whole recording": (lambda: WholeRecording, "Which of them does the loop not use?"),
         "half precision": (
             lambda: sends(lambda part: torch.tensor(part / 2**15).half(), lambda got: got.float()),
@@ -594,8 +643,8 @@ WRONG_FIXES: WrongFixes = {
         "more than the excerpt": (lambda: SendsMore, "What is in it besides the numbers"),
         "a start below 0": (lambda: Clipped, "recording 5, unpacked, has the shape (2500,)"),
         "a start on the wrong side": (lambda: TheOtherWay, "recording 5, unpacked, has the shape"),
-        "through a file": (lambda: ThroughAFile, "carries "),
-        "an index, and all in main": (lambda: AllInMain, "Where are they meanwhile?"),
+        "through a file": (lambda: ThroughAFile, "compressed, it has"),
+        "an index, and all in main": (lambda: AllInMain, "Where does `unpack` get them?"),
         "cannot be sent": (
             lambda: sends(lambda part: lambda: torch.tensor(part) / 2**15, lambda got: got()),
             "`dataset[0]` cannot be sent from a worker to main: `AttributeError: Can't pickle",
@@ -619,6 +668,9 @@ WRONG_FIXES: WrongFixes = {
         "a recording deleted": (lambda: Deletes, "was changed, added or removed"),
         "a file written beside": (lambda: WritesBeside, "was changed, added or removed"),
         "known in the worker only": (lambda: KnowsInTheWorker, "AttributeError"),
+        "known since dataset[0]": (lambda: ReadOnce, "unsupported operand type"),
+        "an index, padded": (lambda: PaddedIndex, "compressed, it has"),
+        "an index of a map, padded": (lambda: PaddedIndexOfAMap, "compressed, it has"),
         "one buffer": (lambda: OneBuffer, "differs in"),
         "only in a worker": (lambda: NeedsAWorker, "without workers, `AttributeError"),
         "heavy in W3": (lambda: HeavyInW3, "With 4 workers under fork, "),
@@ -698,19 +750,30 @@ WRONG_FIXES: WrongFixes = {
             lambda: (
                 lambda batches: right_ahead(batches) if hasattr(batches, "_data_queue") else None
             ),
-            "Your function returns None, and not a whole number",
+            "Your function returns None, which is not an `int`",
         ),
         "takes one": (lambda: takes_one, "takes a batch out?"),
         "drains the queue": (lambda: drains, "takes a batch out?"),
         "asks for the next": (lambda: asks_for_the_next, "takes a batch out?"),
         "forgets the early ones": (lambda: forgets_the_early, "takes a batch out?"),
         "the most so far": (remembers, "or counted twice"),
-        "one more the second time": (once_only, "says 0 and then 1"),
-        "as text": (lambda: lambda batches: f"{right_ahead(batches)} ahead", "not a whole number"),
-        "a percentage": (lambda: lambda batches: 5.5, "returns 5.5, and not a whole number"),
-        "a truth": (lambda: lambda batches: right_ahead(batches) > 0, "not a whole number"),
+        "one more from the second time on": (once_only, "or counted twice"),
+        "as text": (
+            lambda: lambda batches: f"{right_ahead(batches)} ahead",
+            "which is not an `int`",
+        ),
+        "a percentage": (lambda: lambda batches: 5.5, "returns 5.5, which is not an `int`"),
+        "a truth": (lambda: lambda batches: right_ahead(batches) > 0, "Your function says True"),
+        "digits": (lambda: lambda batches: str(right_ahead(batches)), "returns '0', which is not"),
+        "a float": (lambda: lambda batches: float(right_ahead(batches)), "returns 0.0, which is"),
+        "asks for more": (lambda: asks_for_more, "1 more had to be made. Which of your lines"),
+        "no argument": (lambda: lambda: 0, "takes 0 positional arguments but 1 was given"),
+        "the loader too": (
+            lambda: lambda batches, loader: 0,
+            "missing 1 required positional argument: 'loader'",
+        ),
         "the length of the epoch": (lambda: len, "Your function says 24."),
-        "ends the workers": (lambda: ends_its_workers, "the loop gets the batches"),
+        "ends the workers": (lambda: ends_its_workers, "workers had ended. What in"),
         "raises": (lambda: raises, "ValueError: no idea"),
         "hangs": (lambda: hangs, "did not end within 20 s"),
         "exits": (lambda: exits, "exit code 3"),

@@ -170,6 +170,11 @@ def overlapping(self: Any, index: int) -> Any:
     return whole.normal(size=len(self) + 4)[index : index + 4]
 
 
+class EpochOfItsOwn(Keyed):
+    def set_epoch(self) -> None:  # type: ignore[override]
+        self.epoch += 1
+
+
 class NoBase:
     """No Dataset, and a float32 sample."""
 
@@ -1032,6 +1037,10 @@ WRONG_FIXES: WrongFixes = {
         "one too few": (lambda: OneTooFew, "`len(dataset)` is 119"),
         "sleeps": (lambda: Sleeps, "did not end within 8 s"),
         "exits": (lambda: Exits, "exit code 3"),
+        "set_epoch without the number": (
+            lambda: EpochOfItsOwn,
+            "takes 1 positional argument but 2",
+        ),
     },
     "12.transfer": {
         "by rank and worker, uneven": (lambda: ByRankAndWorker, "the ranks get 33 and 32"),

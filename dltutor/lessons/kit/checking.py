@@ -23,7 +23,7 @@ from dltutor.lessons.kit.outcomes import (
     error_in_your_code,
     not_yet,
 )
-from dltutor.lessons.kit.running import failed_in_main, still_running
+from dltutor.lessons.kit.running import failed_in_main, still_running, takes_other_arguments
 from dltutor.observation import errors
 from dltutor.observation.texts import fate, shorten_paths
 from dltutor.observation.time_limits import DeadlinePassed
@@ -161,7 +161,8 @@ def verdict(grade: Callable[[], Result]) -> Result:
         )
     except BaseException as error:  # also SystemExit: the result has to be told
         # A line of the learner's is in it, or a Stop that nobody can have pressed here.
-        if errors.read(error).traceback or isinstance(error, KeyboardInterrupt):
+        theirs = errors.read(error).traceback or isinstance(error, KeyboardInterrupt)
+        if theirs or takes_other_arguments(error):
             return failed_in_main(error)
         return Result(
             Outcome.COULD_NOT_CHECK,

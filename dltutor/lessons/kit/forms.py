@@ -60,6 +60,11 @@ def whole_number(answer: Any) -> int | None:
         return int(answer)
     if isinstance(answer, str) and answer.strip().lstrip("-").isdecimal():
         return int(answer)
+    return as_int(answer)
+
+
+def as_int(answer: Any) -> int | None:
+    """What a function returned as an `int`, or None where it is none: False is 0, "0" is none."""
     try:
         return index(answer)
     except TypeError:

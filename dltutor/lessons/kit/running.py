@@ -27,6 +27,7 @@ from dltutor.observation.time_limits import DeadlinePassed, deadline
 from dltutor.system import processes
 
 _ENDING: Final = 1.0  # seconds for what an answer has started to end
+_WRONG_CALL: Final = re.compile(r"\S+\(\) (?:takes|missing|got) ")
 _HELPERS: Final = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", b"torch_shm")
 
 
@@ -43,6 +44,15 @@ def theirs() -> Iterator[None]:
         raise
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: a check goes on
         raise Rejected(failed_in_main(error)) from error
+
+
+def takes_other_arguments(error: BaseException) -> bool:
+    """Whether a call failed because what was called takes other arguments.
+
+    Where a grader made the call, that was the learner's function or method: type checking has seen
+    all calls of our own.
+    """
+    return type(error) is TypeError and bool(_WRONG_CALL.match(str(error)))
 
 
 def made(

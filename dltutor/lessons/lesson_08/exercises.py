@@ -40,7 +40,7 @@ def _told(takes: dict[str, str]) -> Result:
     wrong = [job for job, word in _TAKES.items() if takes[job] != word]
     if wrong:
         job = wrong[0]
-        not_yet(f"{4 - len(wrong)} of 4 are right. {job} is not `{takes[job]}`: {_READ[job]}")
+        not_yet(f"{4 - len(wrong)} of 4 right. {job} is not `{takes[job]}`: {_READ[job]}")
     return correct(
         "A's workers each have an array of their own, B loads far ahead, C's three processes share "
         "one array, D's samples bring their recordings along. Only C takes less than it seems."

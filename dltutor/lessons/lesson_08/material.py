@@ -67,10 +67,8 @@ def outside() -> dict[str, int | None]:
     stat = cgroup_files.counts(f"{os.path.dirname(file)}/memory.stat")
     files = stat.get("total_inactive_file", stat.get("inactive_file", 0))
     return {
-        "df /dev/shm, Used": shared_memory()[0],
-        "free, shared": getattr(memory, "shared", None),
+        "df /dev/shm": shared_memory()[0],
         "free, used": memory.total - memory.available,
-        "free, Swap used": psutil.swap_memory().used,
         "cgroup, memory.current": charged,
         "docker stats, kubectl top": None if charged is None else charged - files,
     }
@@ -78,11 +76,9 @@ def outside() -> dict[str, int | None]:
 
 _COUNTS: Final = (
     "batches that wait, and the loop's",
-    "the same, and other files in memory",
-    "all processes and /dev/shm, not the page cache",
-    "pages that were moved to disk",
-    "the container, /dev/shm and page cache with it",
-    "the same, without files not read again",
+    "all programs and /dev/shm",
+    "the container's processes, /dev/shm, page cache",
+    "the same, less files not read lately",
 )
 
 
@@ -140,7 +136,8 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
             held = gauge.shared()  # waits until the workers rest
             workers = [each.pid for each in multiprocessing.active_children() if each not in others]
             pids = [os.getpid(), *sorted(pid for pid in workers if pid)]
-            read = tuple(map(sizes, pids)), int(held * MB), waiting + 1, _shown(first)
+            batches_held = waiting + (loader.num_workers > 0)
+            read = tuple(map(sizes, pids)), int(held * MB), batches_held, _shown(first)
             now = outside()
             look()
         finally:
@@ -149,7 +146,7 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
 
 
 def _shown(batch: Any) -> int:
-    return sum(getattr(torch, kind).itemsize * count for kind, count, _ in weigh(batch)[1])
+    return sum(getattr(torch, kind).itemsize * count for kind, count, _ in weigh(batch)[-1])
 
 
 def recordings(count: int = 24, length: int = 500_000) -> tuple[str, ...]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_function, shown, whole_number
+from dltutor.lessons.kit.forms import a_fixed_function, as_int, shown
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, could_not_check, not_yet
 from dltutor.lessons.lesson_08.material import ready
 
@@ -34,13 +35,18 @@ def ahead(batches: Any) -> Any:
 
 @dataclass(frozen=True)
 class Asked:
-    """One question to the function, asked twice."""
+    """One question to the function."""
 
     when: str
     right: int  # batches that were ready
-    said: tuple[str, str]
-    numbers: tuple[int | None, int | None]  # what was said; None where it is no whole number
-    gone: int  # batches that were gone afterwards
+    said: str
+    number: int | None  # what was said; None where it is no `int`
+    did: str = ""  # what asking has changed, as a sentence and a question
+
+    @property
+    def fine(self) -> bool:
+        """Whether the function was right, and changed nothing."""
+        return self.number == self.right and not self.did
 
 
 @dataclass(frozen=True)
@@ -68,13 +74,11 @@ class _Gated(Dataset[Any]):
             self.gates[info.id].acquire()
         return (index, 0) if len(self.gates) == 4 else index
 
-    def let(self, worker: int, batches: int) -> None:
-        for _ in range(batches):
-            self.gates[worker].release()
-
-    def open(self) -> None:
-        for worker in range(len(self.gates)):
-            self.let(worker, _BATCHES)
+    def let(self, *batches: int) -> None:
+        """Let W0, W1 and so on make so many more."""
+        for gate, count in zip(self.gates, batches, strict=False):
+            for _ in range(count):
+                gate.release()
 
     def close(self) -> None:
         for gate in self.gates:
@@ -82,46 +86,30 @@ class _Gated(Dataset[Any]):
                 pass
 
 
-# Moments, each with the number of batches that are ready then.
-_Steps = Callable[[_Gated, Callable[[], None]], Iterator[tuple[str, int]]]
+class _Moment(NamedTuple):
+    when: str
+    right: int  # batches that are ready then
+    let: tuple[int, ...] = ()  # batches that W0, W1 and so on are let make before
+    take: int = 0  # batches that the loop takes before
 
 
-def _two(dataset: _Gated, take: Callable[[], None]) -> Iterator[tuple[str, int]]:
-    # 2 workers, prefetch_factor 3.
-    yield "before any batch is made", 0
-    dataset.let(1, 2)
-    yield "when W1 has made two batches and W0 none", 2
-    dataset.let(0, 1)
-    take()
-    yield "when the loop waited for W0's first batch, and W1 had made two before", 2
-    dataset.open()
-    yield "when both workers have made all that they may", 6
-    for _ in range(_BATCHES - 4):
-        take()
-    yield "when three of the epoch's batches are left", 3
-    for _ in range(3):
-        take()
-    yield "when the loop has got the last batch", 0
-
-
-def _four(dataset: _Gated, take: Callable[[], None]) -> Iterator[tuple[str, int]]:
-    # 4 workers, prefetch_factor 2.
-    dataset.let(3, 1)
-    yield "when W3 has made a batch and no other worker has", 1
-    dataset.open()
-    yield "when all workers have made all that they may", 8
-    take()
-    yield "when the loop has its first batch and the workers have caught up", 8
-
-
-def _none(dataset: _Gated, take: Callable[[], None]) -> Iterator[tuple[str, int]]:
-    yield "before the first batch", 0
-    take()
-    yield "after the first batch", 0
-
-
+_ALL: Final = (_BATCHES,) * 4  # as many as they may
+_TWO: Final = (  # 2 workers, prefetch_factor 3
+    _Moment("before any batch is made", 0),
+    _Moment("when W1 has made two batches and W0 none", 2, (0, 2)),
+    _Moment("when the loop waited for W0's first batch, and W1 had made two before", 2, (1,), 1),
+    _Moment("when both workers have made all that they may", 6, _ALL),
+    _Moment("when three of the epoch's batches are left", 3, take=_BATCHES - 4),
+    _Moment("when the loop has got the last batch", 0, take=3),
+)
+_FOUR: Final = (  # 4 workers, prefetch_factor 2
+    _Moment("when W3 has made a batch and no other worker has", 1, (0, 0, 0, 1)),
+    _Moment("when all workers have made all that they may", 8, _ALL),
+    _Moment("when the loop has its first batch and the workers have caught up", 8, take=1),
+)
+_NONE: Final = (_Moment("before the first batch", 0), _Moment("after the first batch", 0, take=1))
 # Workers, prefetch_factor, epochs.
-_RUNS: Final = ((2, 3, 2, _two), (4, 2, 1, _four), (0, 0, 1, _none))
+_RUNS: Final = ((2, 3, 2, _TWO), (4, 2, 1, _FOUR), (0, None, 1, _NONE))
 
 
 def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
@@ -131,13 +119,19 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
     except NotImplementedError:
         could_not_check("this system does not count what is in a queue of multiprocessing.")
     found: list[Counted] = []
-    for workers, prefetch, epochs, steps in _RUNS:
-        run = _Run(answer, _Gated(workers), epochs, steps)
-        more: dict[str, Any] = {"batch_size": 1, "within": _WITHIN}
-        if workers:
-            more |= {"prefetch_factor": prefetch, "persistent_workers": True}
-        end = run_loader(run.dataset, run.loop, workers=workers, **more)
-        found.append(Counted(where(workers), end, tuple(run.asked), tuple(run.came)))
+    for workers, prefetch, epochs, moments in _RUNS:
+        dataset, asked, came = _Gated(workers), list[Asked](), list[tuple[int, ...]]()
+        end = run_loader(
+            dataset,
+            partial(_epoch, answer, dataset, moments, asked, came),
+            workers=workers,
+            within=_WITHIN,
+            epochs=epochs,
+            batch_size=1,
+            prefetch_factor=prefetch,
+            persistent_workers=workers > 0,
+        )
+        found.append(Counted(where(workers), end, tuple(asked), tuple(came)))
         try:
             _right(found[-1])
         except Rejected:
@@ -145,51 +139,55 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
     return tuple(found)
 
 
-class _Run:
-    def __init__(self, answer: Any, dataset: _Gated, epochs: int, steps: _Steps) -> None:
-        self.answer, self.dataset, self.epochs, self.steps = answer, dataset, epochs, steps
-        self.asked: list[Asked] = []
-        self.came: list[tuple[int, ...]] = []
-
-    def loop(self, loader: DataLoader[Any]) -> None:
-        try:
-            while len(self.came) < self.epochs and self.epoch(loader):
-                pass
-        finally:
-            self.dataset.open()  # or the workers would not end
-
-    def epoch(self, loader: DataLoader[Any]) -> bool:
-        self.dataset.close()
-        batches, got = iter(loader), list[int]()
-        batches = getattr(batches, "_iterator", batches)  # torch's own, as at work
-
-        def take() -> None:
-            if (batch := next(batches, None)) is None:
-                raise _Over
-            got.append(int(batch[0]))
-
-        try:
-            for when, right in self.steps(self.dataset, take):
-                _settle(batches, right)
-                yielded = batches._num_yielded
-                said = self.answer(batches), self.answer(batches)
-                numbers = whole_number(said[0]), whole_number(said[1])
-                gone = max(batches._num_yielded - yielded, right - ready(batches))
-                told = shown(said[0]), shown(said[1])
-                self.asked.append(Asked(when, right, told, numbers, gone))
-                if numbers != (right, right) or gone:
-                    return False
-        except _Over:
-            self.came.append((*got,))
-            return False
-        self.dataset.open()
-        got.extend(int(batch[0]) for batch in batches)
-        self.came.append((*got,))
-        return True
+def _epoch(
+    answer: Callable[[Any], Any],
+    dataset: _Gated,
+    moments: Sequence[_Moment],
+    asked: list[Asked],
+    came: list[tuple[int, ...]],
+    loader: DataLoader[Any],
+) -> None:
+    if not all(each.fine for each in asked):
+        return
+    dataset.close()
+    batches, got = iter(loader), list[int]()
+    batches = getattr(batches, "_iterator", batches)  # torch's own, as at work
+    try:
+        for when, right, let, take in moments:
+            dataset.let(*let)
+            took = [int(batch[0]) for batch in islice(batches, take)]
+            got += took
+            if len(took) < take:
+                break
+            _settle(batches, right)
+            before, said = _counts(batches), answer(batches)
+            did = _did(before, _counts(batches))
+            asked.append(Asked(when, right, shown(said), as_int(said), did))
+            if not asked[-1].fine:
+                return
+        got += [int(batch[0]) for batch in batches]
+        came.append((*got,))
+    finally:
+        dataset.let(*_ALL)  # or the workers would not end
 
 
-class _Over(Exception):
-    """The loader has no more batches, and should have."""
+def _counts(batches: Any) -> tuple[int, ...]:
+    # Workers that live, batches that were asked for, those that have reached the loop, are ready.
+    workers = sum(each.is_alive() for each in getattr(batches, "_workers", ()))
+    return workers, getattr(batches, "_send_idx", 0), batches._num_yielded, ready(batches)
+
+
+def _did(before: tuple[int, ...], after: tuple[int, ...]) -> str:
+    workers, sent, came, waiting = (b - a for a, b in zip(before, after, strict=True))
+    gone = (
+        "of them were gone, and the loop has not got them. Which of your lines takes a batch out?"
+    )
+    ways = (
+        (-workers, "of the loader's workers had ended. What in your function ends them?"),
+        (max(came, -waiting), gone),
+        (sent, "more had to be made. Which of your lines asks the workers for it?"),
+    )
+    return next((f"{count} {words}" for count, words in ways if count > 0), "")
 
 
 def _settle(batches: Any, right: int) -> None:
@@ -197,8 +195,8 @@ def _settle(batches: Any, right: int) -> None:
     while ready(batches) != right:
         if time.monotonic() > until:
             could_not_check(
-                f"after {_PATIENCE:g} s the workers have {ready(batches)} batches ready, and they "
-                f"were let make {right}. The machine may be busy: check again."
+                f"after {_PATIENCE:g} s {ready(batches)} batches are ready, and not {right}. The "
+                "machine is busy, or your function holds the workers up. Check again."
             )
         time.sleep(0.005)
     time.sleep(_WRITING)
@@ -208,31 +206,24 @@ def judge(found: Sequence[Counted]) -> Result:
     """Correct if it was right each time, and took nothing away."""
     for each in found:
         _right(each)
-    count = sum(len(each.asked) for each in found)
     return correct(
-        f"Asked {count} times, with 2, 4 and 0 workers, your function told how many batches were "
-        "ready, and every batch still reached the loop."
+        f"Asked {sum(len(each.asked) for each in found)} times, with 2, 4 and 0 workers, your "
+        "function told how many batches were ready, and every batch still reached the loop."
     )
 
 
 def _right(counted: Counted) -> None:
     for asked in counted.asked:
         lead = f"{counted.where}, {asked.when}, {asked.right} batches are ready. "
-        first, second = asked.numbers
-        if asked.gone > 0:
-            not_yet(
-                f"{lead}When your function had been asked twice, {asked.gone} of them were gone, "
-                "and the loop has not got them. Which of your lines takes a batch out?"
-            )
-        if first == second == asked.right:
-            continue
-        said = asked.said[0]
-        if first is None:
-            not_yet(f"{lead}Your function returns {said}, and not a whole number.")
-        if first == asked.right:
-            not_yet(f"{lead}Asked twice, your function says {said} and then {asked.said[1]}.")
-        not_yet(f"{lead}Your function says {said}. {_question(asked.when, first, asked.right)}")
-    ended_well(counted.run, counted.where, hung="What does your function wait for?")
+        if asked.did:
+            not_yet(f"{lead}Once your function was asked, {asked.did}")
+        if asked.number is None:
+            not_yet(f"{lead}Your function returns {asked.said}, which is not an `int`.")
+        if not asked.fine:
+            question = _question(asked.when, asked.number, asked.right)
+            not_yet(f"{lead}Your function says {asked.said}. {question}")
+    died = "What in your function ends a process?"
+    ended_well(counted.run, counted.where, hung="What does your function wait for?", died=died)
     for came in counted.came:
         if came != (*range(_BATCHES),):
             not_yet(
