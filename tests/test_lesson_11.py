@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from cells import answer_in, source
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import too_many_open_files
 from dltutor.failures.kit.gauge import no_proc
@@ -22,10 +23,9 @@ from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import Outcome, Result
 from dltutor.lessons.lesson_11 import confined, exercises, fix, held, last_words, transfer
 from dltutor.lessons.lesson_11.fix import LENGTH, RUNS, Called
-from dltutor.lessons.lesson_11.material import Rows
-from dltutor.lessons.lesson_11.traces import read_after_close
+from dltutor.lessons.lesson_11.material import Rows, read_after_close
 from dltutor.lessons.lesson_11.transfer import Epochs, Used
-from dltutor.observation import confine
+from dltutor.observation import Observation, confine
 from dltutor.tables import Note
 from notebooks import NOTEBOOKS, read
 
@@ -38,7 +38,10 @@ COPIED = re.findall(r"(?s)```(\w+)\n(.*?)```", CARD)
 
 # 11.fix
 
-GOOD = [Called(workers, readers=workers) for workers in RUNS * 2]
+GOOD = [
+    Called(workers, read=LENGTH, loaders=(workers,)) if workers else Called(0, in_main=LENGTH)
+    for workers in RUNS
+]
 
 
 def told_of_fix(call: int = 0, **differs: Any) -> Result:
@@ -50,23 +53,26 @@ def told_of_fix(call: int = 0, **differs: Any) -> Result:
 def test_calls_that_bring_everything_and_keep_nothing_are_correct() -> None:
     result = told_of_fix()
     assert result.outcome is Outcome.CORRECT
-    assert result.text.startswith("All 15,000 sentences are there, in order")
+    assert result.text.startswith("All 3,000 sentences are there, in order")
 
 
 @pytest.mark.parametrize(
     ("differs", "told"),
     [
         ({"hung": True, "complaint": "OSError: x"}, "On stderr stands `OSError: x`. That was"),
-        ({"hung": True}, "did not return within 10 s. Does it wait, or is it slow"),
+        ({"hung": True}, "did not return within 60 s. Does it wait for"),
         ({"call": 2, "ran_out": True}, "With 4 workers, 128 descriptors were not enough"),
         ({"kind": "dict"}, "your function returns dict, and not a list of pairs"),
-        ({"call": 1, "came": 9}, "Without workers, 9 of 15,000 sentences come back"),
-        ({"call": 3, "wrong": 4}, "With 2 workers, the second time, 4 of 15,000 pairs"),
+        ({"call": 1, "came": 9}, "Without workers, 9 of 3,000 sentences come back"),
+        ({"call": 3, "wrong": 4}, "Without workers, the second time, 4 of 3,000 pairs"),
         ({"wrong": 4, "first": "(int, int)"}, "at their place. The first has (int, int)."),
-        ({"readers": 1, "in_main": 3}, "1 of them have read samples, and main has read 3"),
-        ({"in_main": LENGTH}, "main has read 15,000 itself"),
-        ({"call": 1, "readers": 2}, "Without workers, 2 other processes have read"),
+        ({"read": 2997, "in_main": 3}, "they have read 2,997 samples, and main has read 3"),
+        ({"in_main": 1}, "they have read 3,000 samples, and main has read 1 itself"),
+        ({"call": 2, "loaders": (2,)}, "With 4 workers asked for, the samples were read by a lo"),
+        ({"loaders": (0, 2)}, "read elsewhere and by a loader with `num_workers=2`"),
+        ({"call": 1, "read": 2}, "Without workers, other processes have read 2 samples"),
         ({"left": 3}, "3 tensors of batches are still open"),
+        ({"left": 1}, "1 tensor of a batch is still open"),
         ({"strategy": "file_system"}, "the sharing strategy is set to `file_system`"),
     ],
 )
@@ -95,6 +101,7 @@ def test_a_table_that_all_see_and_that_is_gone_is_correct() -> None:
 @pytest.mark.parametrize(
     ("used", "told"),
     [
+        (Used(length=(2, 300)), "`len(dataset)` is 2, and the array has 300 rows."),
         (Used(kind="a list, and not a tensor"), "A row is a list, and not a tensor."),
         (Used(other=True), "is not row 3 of the array"),
         (Used(shares=True), "has changed the table"),
@@ -104,7 +111,8 @@ def test_a_table_that_all_see_and_that_is_gone_is_correct() -> None:
         (replace(USED, runs=(replace(EPOCHS, wrong=4, old=4),)), "4 of 8 rows that main had"),
         (replace(USED, runs=(replace(EPOCHS, wrong=4, old=1),)), "4 of 600 rows are not the"),
         (replace(USED, mixed=True), "the other could not be read any more"),
-        (replace(USED, left=2), "2 files are left in `/dev/shm`"),
+        (replace(USED, left=2), "files are left: 2"),
+        (replace(USED, opened=2), "main still has 2 descriptors of files open"),
         (replace(USED, mapped=5.7), "main still maps 6 MB"),
         (replace(USED, tracker="KeyError: '/psm_...'"), "tracker says: `KeyError: '/psm_...'`"),
     ],
@@ -117,7 +125,7 @@ def test_what_is_wrong_with_a_table_is_told(used: Used, told: str) -> None:
 
 def test_a_row_in_the_block_ends_its_reader() -> None:
     assert read_after_close(Rows).text == (
-        "the process that read it was killed by SIGSEGV (exit code -11). Files left in /dev/shm: 1."
+        "the process that read it was killed by SIGSEGV (exit code -11). Files left: 1."
     )
     assert not list(Path("/dev/shm").glob("psm_*"))
 
@@ -165,6 +173,38 @@ def test_a_batch_costs_a_descriptor_for_each_tensor() -> None:
     )
     assert [row[1:] for row in costs.rows][:1] == [("1", "2 MB")]
     assert [row[1] for row in costs.rows] == ["1", "2", "8", "0"]
+
+
+class Listed(Dataset[torch.Tensor]):
+    """A dataset with a list of tensors."""
+
+    def __init__(self) -> None:
+        self.rows = [torch.tensor(number) for number in range(50)]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.rows[index]
+
+
+@pytest.mark.parametrize(("method", "more"), [("fork", 0), ("forkserver", 50)])
+def test_a_dataset_that_is_sent_costs_a_descriptor_for_each_of_its_tensors(
+    method: str, more: int
+) -> None:
+    dataset, before = Listed(), held().descriptors
+    batches = iter(DataLoader(dataset, 10, num_workers=1, multiprocessing_context=method))
+    batch = next(batches)
+    assert more <= held().descriptors - before <= more + 5
+    del batch, batches
+
+
+def test_the_last_words_are_an_error_also_where_another_worker_writes_after_it() -> None:
+    stderr = (
+        'OSError: [Errno 24] Too many open files\n  File "connection.py", line 625, in accept\n'
+    )
+    seen = Mock(spec=Observation, chain=(), stderr=stderr, end="hung")
+    assert last_words(seen).text == "OSError: [Errno 24] Too many open files"
 
 
 def test_a_limit_that_is_not_permitted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import mmap
+import multiprocessing
 import os
 import pickle
 import resource
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from multiprocessing import resource_tracker
+from multiprocessing.managers import SharedMemoryManager
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +23,7 @@ import numpy as np
 import torch
 import torch.multiprocessing
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, Subset, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures.material.sentences import as_list, packed
@@ -133,13 +136,71 @@ def joined_at_the_end(dataset: Any, num_workers: int) -> Pairs:
     return [*zip(torch.cat(words).split(lengths), labels, strict=True)]
 
 
+def pickled(dataset: Any, num_workers: int) -> Pairs:
+    how: Any = {"multiprocessing_context": "forkserver"} if num_workers else {}
+    loader = batches(dataset, num_workers, pickle.dumps, 300, **how)
+    return [pair for batch in loader for pair in pickle.loads(batch)]
+
+
+def part_by_part(dataset: Any, num_workers: int) -> Pairs:
+    found: Pairs = []
+    for at in range(0, len(dataset), 1000):
+        part = Subset(dataset, range(at, at + 1000))
+        for batch in batches(part, num_workers, as_numbers):
+            found += [(torch.tensor(words), label) for words, label in batch]
+    return found
+
+
+def fewer_batches_than_workers(dataset: Any, num_workers: int) -> Pairs:
+    loader = batches(dataset, num_workers, as_bytes, 1000)
+    return [(torch.tensor(w), n) for batch in loader for w, n in pickle.loads(batch)]
+
+
+def without_its_streams(dataset: Any, num_workers: int) -> Pairs:
+    for stream in (1, 2):
+        with suppress(OSError):
+            os.close(stream)
+    return lengths_as_numbers(dataset, num_workers)
+
+
+def main_reads(share: float) -> Callable[..., Pairs]:
+    def in_part(dataset: Any, num_workers: int) -> Pairs:
+        at = int(len(dataset) * share) if num_workers else 0
+        rest = Subset(dataset, range(at, len(dataset)))
+        return [dataset[i] for i in range(at)] + numbers_through_the_pipe(rest, num_workers)
+
+    return in_part
+
+
+def main_reads_again(dataset: Any, num_workers: int) -> Pairs:
+    pairs = numbers_through_the_pipe(dataset, num_workers)
+    return [pair if index % 3 else dataset[index] for index, pair in enumerate(pairs)]
+
+
+def twice_the_workers(dataset: Any, num_workers: int) -> Pairs:
+    return numbers_through_the_pipe(dataset, 2 * num_workers)
+
+
+def in_a_pool(dataset: Any, num_workers: int) -> Pairs:
+    if not num_workers:
+        return numbers_through_the_pipe(dataset, 0)
+    with multiprocessing.get_context("fork").Pool(num_workers) as pool:
+        parts = [Subset(dataset, range(at, at + 500)) for at in range(0, len(dataset), 500)]
+        found = pool.map(read_as_numbers, parts)
+    return [(torch.tensor(words), label) for part in found for words, label in part]
+
+
+def read_as_numbers(part: Any) -> Any:
+    return as_numbers([part[index] for index in range(len(part))])
+
+
 def without_workers(dataset: Any, num_workers: int) -> Pairs:
     return numbers_through_the_pipe(dataset, 0)
 
 
 def packed_and_kept(dataset: Any, num_workers: int) -> Pairs:
     found: Pairs = []
-    for words, lengths, labels in batches(dataset, num_workers, with_lengths):
+    for words, lengths, labels in batches(dataset, num_workers, with_lengths, 10):
         found += zip(words.split(lengths), labels, strict=True)
     return found
 
@@ -185,7 +246,7 @@ def with_a_higher_limit(dataset: Any, num_workers: int) -> Pairs:
 
 def labels_kept(dataset: Any, num_workers: int) -> Pairs:
     found: Pairs = []
-    for words, offsets, labels in batches(dataset, num_workers, packed):
+    for words, offsets, labels in batches(dataset, num_workers, packed, 10):
         cut = torch.tensor_split(words.clone(), offsets[1:])
         found += zip(cut, labels, strict=True)
     return found
@@ -193,7 +254,7 @@ def labels_kept(dataset: Any, num_workers: int) -> Pairs:
 
 def arrays_kept(dataset: Any, num_workers: int) -> Pairs:
     found: Pairs = []
-    for words, lengths, labels in batches(dataset, num_workers, with_lengths):
+    for words, lengths, labels in batches(dataset, num_workers, with_lengths, 10):
         found += zip([each.numpy() for each in words.split(lengths)], labels, strict=True)
     return found
 
@@ -494,6 +555,128 @@ class InAFile(Dataset[torch.Tensor]):
         Path(self.path).unlink(missing_ok=True)
 
 
+class InAFileThatStays(InAFile):
+    def close(self) -> None:
+        self.rows = None
+
+
+class InATensorsFile(SharedTensor):
+    """A file that torch has opened and mapped."""
+
+    def __init__(self, array: Any) -> None:
+        rows = torch.from_numpy(array)
+        self.__setstate__((f"{tempfile.mkdtemp()}/rows", rows.shape, rows.dtype))
+        self.rows[:] = rows
+
+    def __getstate__(self) -> Any:
+        return self.path, self.rows.shape, self.rows.dtype
+
+    def __setstate__(self, state: Any) -> None:
+        self.path, shape, dtype = state
+        rows = torch.from_file(self.path, shared=True, size=shape.numel(), dtype=dtype)
+        self.rows = rows.view(shape)
+
+    def close(self) -> None:
+        super().close()
+        Path(self.path).unlink(missing_ok=True)
+
+
+class InATensorsFileThatStays(InATensorsFile):
+    def close(self) -> None:
+        self.rows = None
+
+
+class InAFileThatIsMapped(InATensorsFile):
+    def close(self) -> None:
+        Path(self.path).unlink(missing_ok=True)
+
+
+class InItsOwnFile:
+    """A file in `/dev/shm`, with a descriptor."""
+
+    def __init__(self, array: Any) -> None:
+        handle, self.path = tempfile.mkstemp(dir="/dev/shm", prefix="dltutor-rows-")
+        os.close(handle)
+        array.tofile(self.path)
+        self.kind = array.shape, array.dtype
+        self.attach()
+
+    def attach(self) -> None:
+        self.file = os.open(self.path, os.O_RDWR)
+        self.map = mmap.mmap(self.file, 0)
+
+    def rows(self) -> Any:
+        return np.ndarray(*self.kind, buffer=self.map)
+
+    def __getstate__(self) -> Any:
+        return self.path, self.kind
+
+    def __setstate__(self, state: Any) -> None:
+        self.path, self.kind = state
+        self.attach()
+
+    def __len__(self) -> int:
+        return int(self.kind[0][0])
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.rows()[index])
+
+    def write(self, index: int, row: Any) -> None:
+        self.rows()[index] = row
+
+    def close(self) -> None:
+        if self.path:
+            self.map.close()
+            os.close(self.file)
+            os.unlink(self.path)
+            self.path = ""
+
+
+class ItsFileStaysOpen(InItsOwnFile):
+    def close(self) -> None:
+        if self.path:
+            self.map.close()
+            os.unlink(self.path)
+            self.path = ""
+
+
+class OpenedAgain(Table):
+    def close(self) -> None:
+        if self.block is not None:
+            os.dup(self.block._fd)
+        super().close()
+
+
+class OfAManager(Table):
+    """Its manager unlinks the block."""
+
+    def __init__(self, array: Any) -> None:
+        self.manager: Any = SharedMemoryManager()
+        self.manager.start()
+        self.block = self.manager.SharedMemory(array.nbytes)
+        self.attach(array.shape, array.dtype)
+        self.rows[:] = array
+
+    def close(self) -> None:
+        if self.block is not None:
+            del self.rows
+            self.block.close()
+            self.manager.shutdown()
+            self.block = self.manager = None
+
+
+class CopiesAllForARow(Table):
+    """Slow, and right."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.from_numpy(self.rows.copy())[index]
+
+
+class TooShort(Table):
+    def __len__(self) -> int:
+        return len(self.rows) - 1
+
+
 class WithAPart:
     """The block is a part of its own."""
 
@@ -766,6 +949,11 @@ RIGHT_ANSWERS: RightAnswers = {
         "an object that can be called": lambda: Collector(packed),
         "a partial": lambda: partial(packed_and_cloned),
         "joined at the end": function(joined_at_the_end),
+        "lists of eight": lambda: small_batches(8),
+        "pickled, by the fork server": function(pickled),
+        "part by part": function(part_by_part),
+        "fewer batches than workers": function(fewer_batches_than_workers),
+        "without its streams": function(without_its_streams),
     },
     "11.transfer": {
         "attached where it is unpickled": lambda: Table,
@@ -777,6 +965,10 @@ RIGHT_ANSWERS: RightAnswers = {
         "a mapped file": lambda: InAFile,
         "a part of its own": lambda: WithAPart,
         "many blocks": lambda: ManyBlocks,
+        "a file that torch maps": lambda: InATensorsFile,
+        "a file with a descriptor": lambda: InItsOwnFile,
+        "a manager's block": lambda: OfAManager,
+        "a copy of all for a row": lambda: CopiesAllForARow,
     },
 }
 
@@ -796,7 +988,7 @@ WRONG_FIXES: WrongFixes = {
         "a number in a list": (lambda: ["a", 4], "which is none of the letters"),
     },
     "11.fix": {
-        "zero workers": (function(without_workers), "main has read 15,000 itself"),
+        "zero workers": (function(without_workers), "main has read 3,000 itself"),
         "packed, and kept": (function(packed_and_kept), "128 descriptors were not enough"),
         "cloned alone": (function(cloned_alone), "On stderr stands"),
         "shared by name": (function(by_name), "is set to `file_system`"),
@@ -805,10 +997,10 @@ WRONG_FIXES: WrongFixes = {
         "a higher limit": (function(with_a_higher_limit), "the check keeps the limit"),
         "labels are kept": (function(labels_kept), "descriptors were not enough"),
         "arrays are kept": (function(arrays_kept), "descriptors were not enough"),
-        "collected": (function(collected), "descriptors were not enough"),
-        "numpy arrays": (function(as_numpy), "15,000 of 15,000 pairs are not the words"),
-        "floats": (function(as_floats), "15,000 of 15,000 pairs are not the words"),
-        "without the last": (function(without_the_last), "14,976 of 15,000 sentences come"),
+        "collected": (function(collected), "tensors of batches are still open"),
+        "numpy arrays": (function(as_numpy), "3,000 of 3,000 pairs are not the words"),
+        "floats": (function(as_floats), "3,000 of 3,000 pairs are not the words"),
+        "without the last": (function(without_the_last), "2,944 of 3,000 sentences come"),
         "shuffled": (function(shuffled), "pairs are not the words"),
         "cut one too far": (function(cut_one_too_far), "pairs are not the words"),
         "a dict": (function(by_class), "returns dict, and not a list of pairs"),
@@ -817,20 +1009,26 @@ WRONG_FIXES: WrongFixes = {
         "two lists": (function(two_lists), "a tuple of tuple, and not a list of pairs"),
         "views of a clone": (function(views_of_a_clone), "int64, Tensor of torch.int64)"),
         "float classes": (lambda: labels_as(float), "(Tensor of torch.int64, float)"),
+        "numpy's classes": (lambda: labels_as(np.int64), "of torch.int64, numpy.int64)"),
         "classes as text": (lambda: labels_as(str), "(Tensor of torch.int64, str)"),
         "batches of 20": (lambda: small_batches(20), "ow many tensors"),
         "batches of 40": (lambda: small_batches(40), "ow many tensors"),
-        "one worker": (function(one_worker), "1 of them have read samples"),
-        "two of four": (function(two_of_four), "With 4 workers, 2 of them have read"),
-        "always two": (function(always_two), "Without workers, 2 other processes"),
-        "or else alone": (function(or_else_alone), "main has read 15,000 itself"),
+        "one worker": (function(one_worker), "by a loader with `num_workers=1`"),
+        "two of four": (function(two_of_four), "With 4 workers asked for, the samples"),
+        "always two": (function(always_two), "Without workers, other processes have"),
+        "or else alone": (function(or_else_alone), "main has read 3,000 itself"),
         "a few large ones": (function(a_few_large_ones), "tensors of batches are still open"),
-        "the last is kept": (function(the_last_is_kept), "1 tensors of batches are still open"),
-        "remembered": (remembered, "the second time, 1"),
+        "the last is kept": (function(the_last_is_kept), "1 tensor of a batch is still open"),
+        "remembered": (remembered, "Without workers, the second time, 3"),
         "constants": (function(constants), "pairs are not the words"),
-        "read, and thrown away": (function(read_and_thrown_away), "has read 15,000 itself"),
+        "read, and thrown away": (function(read_and_thrown_away), "has read 3,000 itself"),
         "ends itself": (function(ends_itself), "the process that ran it"),
-        "never ends": (function(never), "did not return within 10 s. Does it wait"),
+        "never ends": (function(never), "did not return within 60 s. Does it wait"),
+        "main reads a half": (lambda: main_reads(0.5), "main has read 1,500 itself"),
+        "main reads most": (lambda: main_reads(0.9), "main has read 2,700 itself"),
+        "main reads again": (function(main_reads_again), "main has read 1,000 itself"),
+        "twice the workers": (function(twice_the_workers), "loader with `num_workers=4`"),
+        "in a pool": (function(in_a_pool), "the samples were read elsewhere"),
         "raises": (function(raises), "`ValueError: not like this`"),
         "a loader": (lambda: DataLoader([1]), "is a loader"),  # type: ignore[arg-type]
         "a class": (lambda: Collector, "the check takes the function itself"),
@@ -841,9 +1039,15 @@ WRONG_FIXES: WrongFixes = {
         "rows in the tensor": (lambda: RowsInTheTensor, "has changed the table"),
         "copies alone": (lambda: CopiesAlone, "1 worker under spawn, 4 of 8"),
         "copies, and unlinks": (lambda: CopiesAndUnlinks, "1 worker under spawn, 4 of 8"),
-        "not unlinked": (lambda: NotUnlinked, "2 files are left in `/dev/shm`"),
-        "not closed": (lambda: NotClosed, "main still maps"),
-        "closes nothing": (lambda: ClosesNothing, "2 files are left in `/dev/shm`"),
+        "not unlinked": (lambda: NotUnlinked, "files are left: 2"),
+        "not closed": (lambda: NotClosed, "main still has 4 descriptors of files open"),
+        "a file that stays": (lambda: InAFileThatStays, "files are left: 2"),
+        "a tensor's file that stays": (lambda: InATensorsFileThatStays, "files are left: 2"),
+        "a map that stays": (lambda: InAFileThatIsMapped, "main still maps 2 MB"),
+        "a file that stays open": (lambda: ItsFileStaysOpen, "still has 2 descriptors of files"),
+        "opened again": (lambda: OpenedAgain, "still has 2 descriptors of files"),
+        "too short": (lambda: TooShort, "`len(dataset)` is 299, and the array has 300 rows"),
+        "closes nothing": (lambda: ClosesNothing, "files are left: 2"),
         "closed once": (lambda: ClosedOnce, "a second close()` raises: `FileNotFoundError"),
         "closed under an array": (lambda: ClosedUnderAnArray, "has a view of `block.buf`?"),
         "unregisters": (lambda: Unregisters, "the resource tracker says: `KeyError"),
@@ -862,7 +1066,7 @@ WRONG_FIXES: WrongFixes = {
         "one further": (lambda: OneFurther, "is not row 3 of the array"),
         "writes nothing": (lambda: WritesNothing, "main itself reads another row 3"),
         "the last is the first": (lambda: LastIsFirst, "2 of 600 rows are not the table's"),
-        "sleeps": (lambda: Sleeps, "did not end within 8 s"),
+        "sleeps": (lambda: Sleeps, "did not end within 30 s"),
         "exits": (lambda: Exits, "exit code 3"),
         "raises in a worker": (lambda: RaisesInAWorker, "`KeyError"),
         "no write": (lambda: WithoutWrite, "`WithoutWrite` has no `write`"),

@@ -9,9 +9,9 @@ from dltutor.lessons.lesson_11.material import (
     confined,
     held,
     last_words,
+    read_after_close,
     what_it_costs,
 )
-from dltutor.lessons.lesson_11.traces import read_after_close
 
 __all__ = [
     "Sentences",

@@ -95,7 +95,7 @@ EXERCISES: Final = (
     ),
     Exercise(
         name="11.fix",
-        title="Fifteen thousand sentences, 128 descriptors",
+        title="Three thousand sentences, 128 descriptors",
         grader=fix.GRADER,
         hints=(
             "There are two faults: what one batch costs to send, and what is kept of each.",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +19,14 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.material.sentences import as_list
+from dltutor.lessons.lesson_11.traces import Files
 from dltutor.observation import CannotConfine, Observation, confine
-from dltutor.observation.texts import said, tidy
+from dltutor.observation.texts import fate, said, tidy
 from dltutor.tables import Note, Table, size
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")
+_PATIENCE: Final = 20.0  # seconds for a process to end
+_ERROR: Final = re.compile(r"[A-Za-z_.]+(Error|Exception)\b")
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,10 @@ def last_words(seen: Observation | Note) -> Note:
     """How a run ended, and its error: main's, or else the last line that a worker wrote."""
     if isinstance(seen, Note):
         return seen
-    lines = [said(*seen.chain[0])] if seen.chain else seen.stderr.splitlines()
-    text = tidy("".join(lines[-1:])).strip()
+    lines = seen.stderr.splitlines()
+    # Two workers may write at once: the last line need not be the end of a traceback.
+    errors = [line for line in lines if _ERROR.match(line)] or lines
+    text = tidy(said(*seen.chain[0]) if seen.chain else "".join(errors[-1:])).strip()
     return Note(f"{seen.end.capitalize()}.", text, "good" if seen.end == "finished" else "bad")
 
 
@@ -121,3 +129,41 @@ class Rows(Dataset[torch.Tensor]):
 
     def close(self) -> None:
         self.block.close()
+
+
+def read_after_close(table: Callable[[Any], Any]) -> Note:
+    """In a process of its own: take a row of a small table, close the table, read the row.
+
+    Args:
+        table: A class such as `Rows`.
+    """
+    hear, say = os.pipe()
+    process = get_context("fork").Process(target=_read_after_close, args=(table, say))
+    process.start()
+    os.close(say)
+    process.join(_PATIENCE)
+    process.kill()
+    process.join()
+    with open(hear) as told:
+        left = told.read().split()
+    for name in left:
+        Path(name).unlink(missing_ok=True)
+    what = "read it" if process.exitcode == 0 else f"was {fate(process.exitcode)}"
+    return Note(
+        "A row after close():",
+        f"the process that read it {what.replace('read it', 'could')}. Files left: {len(left)}.",
+    )
+
+
+def _read_after_close(table: Callable[[Any], Any], say: int) -> None:
+    faulthandler.disable()  # a death here is what is asked for
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the tracker's words, too
+    tracker: Any = resource_tracker._resource_tracker
+    tracker._fd = tracker._pid = None  # it gets its own, which removes the block in the end
+    files = Files()
+    rows = table(np.arange(12, dtype=np.float32).reshape(3, 4))
+    row = rows[1]
+    rows.close()
+    os.write(say, " ".join(map(str, files.there())).encode())
+    os.close(say)
+    row.sum().item()

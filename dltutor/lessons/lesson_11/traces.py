@@ -1,26 +1,37 @@
-"""What an answer leaves behind: descriptors, files in `/dev/shm`, mappings, words on stderr."""
+"""What an answer does and leaves behind: descriptors, files, mappings, words on stderr."""
 
 from __future__ import annotations
 
-import faulthandler
+import fcntl
 import os
 import re
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context, resource_tracker
+from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import numpy as np
 import torch.multiprocessing
+from torch.utils.data import get_worker_info
 
-from dltutor.observation.texts import fate, tidy
-from dltutor.tables import MB, Note
+from dltutor.failures.kit.handles import PerProcess
+from dltutor.failures.material.sentences import Sample, Sentences
+from dltutor.observation.texts import tidy
+from dltutor.observation.time_limits import deadline
+from dltutor.tables import MB
 
 _PATIENCE: Final = 20.0  # seconds for a process to end
+_TICK: Final = 0.2  # seconds between two looks at what was said
+_GRACE: Final = 3.0  # seconds for a call to end that has lost a batch and does not wait for it
+_LATE_AT: Final = 30  # the sample at which a worker is late
+_LATE: Final = 1.0  # seconds
 
 
 def keep_the_limit(event: str, arguments: tuple[Any, ...]) -> None:
@@ -53,6 +64,66 @@ def _set_limit(soft: int, hard: int) -> None:
     _ours.clear()
 
 
+class Limit(deadline):
+    """A deadline that comes sooner where a worker has had no descriptor for a batch.
+
+    Args:
+        seconds: The deadline.
+        words: A file with what all processes have written to stderr.
+    """
+
+    def __init__(self, seconds: float, words: str) -> None:
+        super().__init__(seconds)
+        self._words = os.open(words, os.O_RDONLY)  # now, while there are descriptors
+        self._lost = False
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        with suppress(OSError):
+            os.close(self._words)
+
+    def _ring(self, signum: int, frame: FrameType | None) -> None:
+        passed = time.monotonic() - self._started
+        with suppress(OSError):  # an answer may have closed it
+            said = os.pread(self._words, os.fstat(self._words).st_size, 0)
+            if not self._lost and ran_out(said.decode(errors="replace")):
+                self._lost = True
+                self._seconds = min(self._seconds, passed + _GRACE)
+        if passed >= self._seconds:
+            signal.setitimer(signal.ITIMER_REAL, _TICK / 4, _TICK / 4)  # an `except:` may take it
+            super()._ring(signum, frame)
+
+
+def ran_out(text: str) -> bool:
+    """Whether it says that there are no more descriptors."""
+    return "Too many open files" in text or "ancdata" in text
+
+
+class Noted(Sentences):
+    """Sentences that note who reads them: a line with pid and number of workers for each sample.
+
+    The first of four workers is late once. What the others have prefetched comes to main meanwhile,
+    so that its descriptors are needed at the same time in every run.
+    """
+
+    def __init__(self, length: int, seed: int, notes: str) -> None:
+        super().__init__(length, seed)
+        self.notes = PerProcess(partial(os.open, notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
+        self.taken = 0
+
+    def __getitem__(self, index: int) -> Sample:
+        worker = get_worker_info()
+        os.write(self.notes.get(), b"%d %d\n" % (os.getpid(), worker.num_workers if worker else 0))
+        self.taken += 1
+        if worker and worker.num_workers > 2 and (worker.id, self.taken) == (0, _LATE_AT):
+            time.sleep(_LATE)
+        return super().__getitem__(index)
+
+
 @contextmanager
 def noted_strategies(notes: str) -> Iterator[None]:
     """A block in which each sharing strategy that is set is written down, in a worker too."""
@@ -79,7 +150,9 @@ def noted_strategies(notes: str) -> Iterator[None]:
 @contextmanager
 def errors_to(path: str) -> Iterator[None]:
     """A block in which all that this process and its children write to stderr goes to a file."""
-    kept, file = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    # Not among the first three, which an answer may close.
+    kept = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 3)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 2)
     os.close(file)
     try:
@@ -90,11 +163,10 @@ def errors_to(path: str) -> Iterator[None]:
 
 
 class Files:
-    """The files in `/dev/shm` that this process makes or maps from now on, as long as they have
-    names: torch's have none.
-    """
+    """The files that this process makes or maps from now on: by name, open, and mapped."""
 
     def __init__(self) -> None:
+        self._opened, self._mapped = _opened(), sum(size for _, size in _maps())
         self.names: set[str] = set()
         sys.addaudithook(self._note)
 
@@ -102,29 +174,52 @@ class Files:
         with suppress(OSError, TypeError):
             if event == "mmap.__new__" and given[0] >= 0:
                 self.names.add(os.readlink(f"/proc/self/fd/{given[0]}"))
-            elif event == "open" and isinstance(given[0], str):
-                self.names.add(given[0])
+            elif event == "open" and given[2] & os.O_CREAT:
+                self.names.add(os.path.abspath(os.fsdecode(given[0])))
+
+    def look(self) -> None:
+        """Note what is mapped now: torch opens files of which Python hears nothing."""
+        # A semaphore of a spawned worker's queue is mapped for as long as the queue is there.
+        self.names.update(name for name, _ in _maps() if name[:1] == "/" and "/sem." not in name)
 
     def there(self) -> list[Path]:
-        """Those that are still there."""
-        ours = (Path(name) for name in self.names if name.startswith("/dev/shm/"))
-        return [path for path in ours if path.is_file()]
+        """Those that still have a name."""
+        return [path for path in map(Path, self.names) if path.is_file()]
+
+    def opened(self) -> int:
+        """How many descriptors of files are open that were not before, with names or without."""
+        return len(_opened() - self._opened)
+
+    def mapped(self) -> float:
+        """MB of memory that this process maps and others can map, more than before."""
+        return (sum(size for _, size in _maps()) - self._mapped) / MB
+
+
+def _opened() -> set[tuple[str, str]]:
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the one that lists them is closed by now
+            if path.is_file():
+                found.add((path.name, os.readlink(path)))
+    return found
+
+
+def _maps() -> list[tuple[str, int]]:
+    found = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, rights, _, _, _, *name = line.split(maxsplit=5)
+        if rights.endswith("s"):
+            start, _, end = addresses.partition("-")
+            found.append(("".join(name), int(end, 16) - int(start, 16)))
+    return found
 
 
 def type_of(thing: Any) -> str:
     """Its type, and that of its numbers: "Tensor of torch.int64"."""
     name = type(thing).__name__
+    if isinstance(thing, np.generic):
+        return f"numpy.{name}"
     return f"{name} of {thing.dtype}" if hasattr(thing, "dtype") else name
-
-
-def mapped() -> float:
-    """MB of memory that this process maps and others can map: with a name or without."""
-    total = 0
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        if re.search(r" (/dev/shm/|/memfd:|/dev/zero|/tmp/\S*pymp-)", line):
-            start, _, end = line.partition(" ")[0].partition("-")
-            total += int(end, 16) - int(start, 16)
-    return total / MB
 
 
 def tracker_said(path: str) -> str:
@@ -142,42 +237,3 @@ def tracker_said(path: str) -> str:
     words = re.compile(r"There appear .* leaked shared_memory objects|KeyError: '/.*")
     told = map(words.search, lines)
     return next((re.sub(r"'/.*", "'/psm_...'", found[0]) for found in told if found), "")
-
-
-def read_after_close(table: Callable[[Any], Any]) -> Note:
-    """In a process of its own: take a row of a small table, close the table, read the row.
-
-    Args:
-        table: A class such as `Rows`.
-    """
-    hear, say = os.pipe()
-    process = get_context("fork").Process(target=_read_after_close, args=(table, say))
-    process.start()
-    os.close(say)
-    process.join(_PATIENCE)
-    process.kill()
-    process.join()
-    with open(hear) as told:
-        left = told.read().split()
-    for name in left:
-        Path(name).unlink(missing_ok=True)
-    what = "read it" if process.exitcode == 0 else f"was {fate(process.exitcode)}"
-    return Note(
-        "A row after close():",
-        f"the process that read it {what.replace('read it', 'could')}. "
-        f"Files left in /dev/shm: {len(left)}.",
-    )
-
-
-def _read_after_close(table: Callable[[Any], Any], say: int) -> None:
-    faulthandler.disable()  # a death here is what is asked for
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the tracker's words, too
-    tracker: Any = resource_tracker._resource_tracker
-    tracker._fd = tracker._pid = None  # it gets its own, which removes the block in the end
-    files = Files()
-    rows = table(np.arange(12, dtype=np.float32).reshape(3, 4))
-    row = rows[1]
-    rows.close()
-    os.write(say, " ".join(map(str, files.there())).encode())
-    os.close(say)
-    row.sum().item()

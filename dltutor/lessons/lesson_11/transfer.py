@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from random import shuffle
@@ -19,11 +20,11 @@ from dltutor.lessons.kit.forms import a_fixed_class
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.kit.running import failed_in_main, made, send_cells
 from dltutor.lessons.lesson_11.material import Rows
-from dltutor.lessons.lesson_11.traces import Files, errors_to, mapped, tracker_said, type_of
+from dltutor.lessons.lesson_11.traces import Files, errors_to, tracker_said, type_of
 
 LENGTH: Final = 300
-_WIDTH: Final = 5000
-_OTHER: Final = 100, 3000  # the shape of the second table, which has another type
+_WIDTH: Final = 1000
+_OTHER: Final = 100, 1000  # the shape of the second table, which has another type
 _WRITTEN: Final = (0, 1, 7, LENGTH - 1)  # the rows that main writes before each epoch
 _RUNS: Final[tuple[tuple[int, str, dict[str, Any]], ...]] = (
     (2, "fork", {"persistent_workers": True}),
@@ -31,8 +32,8 @@ _RUNS: Final[tuple[tuple[int, str, dict[str, Any]], ...]] = (
     (1, "spawn", {"persistent_workers": True}),
     (4, "fork", {}),
 )
-_WITHIN: Final = {"fork": 8, "spawn": 40}  # seconds for two epochs
-_STEP: Final = 8  # seconds for anything else
+_WITHIN: Final = {"fork": 30, "spawn": 60}  # seconds for two epochs: more than is needed
+_STEP: Final = 20  # seconds for anything else
 _METHODS: Final = ("__len__", "__getitem__", "write", "close")
 
 
@@ -60,6 +61,7 @@ class Used:
     """What became of a table.
 
     Args:
+        length: What `len` says, and should say, where they differ.
         kind: What type a row is, and should be; or nothing.
         other: Whether `table[3]` is not the array's row 3.
         shares: Whether a change to a row that was read is a change of the table.
@@ -67,11 +69,13 @@ class Used:
         runs: The epochs, until something was wrong.
         mixed: Whether two tables at once get in each other's way.
         error: What `close()` raised, in a sentence; with "second" the second call.
-        left: How many files of the table are left in `/dev/shm`.
+        left: How many files of the tables still have a name.
+        opened: How many descriptors of files main still has open.
         mapped: MB of shared memory that main still maps.
         tracker: What the resource tracker has said.
     """
 
+    length: tuple[int, ...] = ()
     kind: str = ""
     other: bool = False
     shares: bool = False
@@ -80,6 +84,7 @@ class Used:
     mixed: bool = False
     error: str = ""
     left: int = 0
+    opened: int = 0
     mapped: float = 0.0
     tracker: str = ""
 
@@ -100,7 +105,6 @@ def _used(answer: Any) -> Used:
     files = Files()
     random = np.random.default_rng()
     one, two = random.random((LENGTH, _WIDTH), np.float32), random.random(_OTHER)
-    before = mapped()
     call = f"{answer.__name__}(array)"
     table, other = (made(answer, each.copy(), call=call, within=_STEP) for each in (one, two))
     for each, array in ((table, one), (other, two)):
@@ -113,22 +117,25 @@ def _used(answer: Any) -> Used:
         if runs[-1].run.end != "finished" or runs[-1].wrong or runs[-1].came != 2 * LENGTH:
             return replace(used, runs=tuple(runs))
     used = replace(used, runs=tuple(runs))
+    files.look()
     error = _closed(table, "close()")
     mixed = not error and not _reads(other, two)
     for each, what in ((other, "close()"), (table, "a second close()")):
         error = error or _closed(each, what)
     gc.collect()
     left = files.there()
-    used = replace(used, mixed=mixed, error=error, left=len(left), mapped=mapped() - before)
     for path in left:
         path.unlink(missing_ok=True)
-    return used
+    still = replace(used, left=len(left), opened=files.opened(), mapped=files.mapped())
+    return replace(still, mixed=mixed, error=error)
 
 
 def _alone(table: Any, array: Any) -> Used:
+    if len(table) != len(array):
+        return Used((len(table), len(array)))
     row, right = table[3], torch.from_numpy(array[3])
     if type_of(row) != type_of(right):
-        return Used(f"{type_of(row)}, and not {type_of(right)}")
+        return Used(kind=f"{type_of(row)}, and not {type_of(right)}")
     if not torch.equal(row, right):
         return Used(other=True)
     row.fill_(-1)
@@ -139,13 +146,10 @@ def _alone(table: Any, array: Any) -> Used:
 
 
 def _reads(table: Any, array: Any) -> bool:
-    def same() -> bool:
-        return all(torch.equal(table[i], torch.from_numpy(array[i])) for i in (0, -1 % len(array)))
-
-    try:
-        return bool(made(same, call="table[index]", within=_STEP))
-    except Rejected:
-        return False
+    right = torch.from_numpy(array[-1])
+    with suppress(Rejected):
+        return bool(made(lambda: torch.equal(table[len(array) - 1], right), call="", within=_STEP))
+    return False
 
 
 def _epochs(table: Any, array: Any, workers: int, method: str, options: dict[str, Any]) -> Epochs:
@@ -186,27 +190,27 @@ def _closed(table: Any, call: str) -> str:
 
 def judge(used: Used) -> Result:
     """Correct if every process saw the table as main wrote it, and nothing is left of it."""
+    if used.length:
+        not_yet("`len(dataset)` is {:,}, and the array has {:,} rows.".format(*used.length))
     if used.kind:
         not_yet(f"a row is {used.kind}.")
     if used.other:
         not_yet("`dataset[3]`, in main, is not row 3 of the array.")
     if used.shares:
-        not_yet(
-            "a row that was read, and then filled with -1, has changed the table. The row lies in "
-            "the block. What does that mean for the next epoch, and after `close()`?"
-        )
+        lies = "The row lies in the block. What becomes of it after `close()`?"
+        not_yet(f"a row that was read, and then filled with -1, has changed the table. {lies}")
     if used.lost:
         not_yet("after `write(3, row)`, main itself reads another row 3. Where did it go?")
     for epochs in used.runs:
         question = "Which of your lines ends it, or needs what is gone?"
-        ended_well(epochs.run, epochs.where, died=question)
+        hung = "Does your class wait for something, or is it slow?"
+        ended_well(epochs.run, epochs.where, hung=hung, died=question)
         if epochs.came != 2 * LENGTH:
             not_yet(f"{epochs.where}, {epochs.came} of {2 * LENGTH} rows came in two epochs.")
         if epochs.old and epochs.old == epochs.wrong:
             not_yet(
                 f"{epochs.where}, {epochs.old} of {2 * len(_WRITTEN)} rows that main had written "
-                "came as they were before. That worker has rows of its own. How did it get them: "
-                "as the name of a block, or row by row?"
+                "came as they were before. How did that worker get its rows: as a name, or copied?"
             )
         if epochs.wrong:
             not_yet(f"{epochs.where}, {epochs.wrong} of {epochs.came} rows are not the table's.")
@@ -216,22 +220,23 @@ def judge(used: Used) -> Result:
         error_in_your_code(used.error)
     if used.left:
         not_yet(
-            f"every row is right. But after `close()`, {used.left} files are left in `/dev/shm`. "
+            f"every row is right. But after `close()` of both tables, files are left: {used.left}. "
             "Closing ends this process's use of a block. What removes its name?"
         )
-    if used.mapped > 1:
+    if used.opened or used.mapped > 0.5:
+        held = "has {0} descriptors of files open" if used.opened else "maps {1:.0f} MB"
         not_yet(
-            f"every row is right, and no name is left. But main still maps {used.mapped:.0f} MB of "
-            "shared memory after `close()`. Who holds the block, or a view of it?"
+            "every row is right, and no name is left. But after `close()` of both tables, main "
+            f"still {held.format(used.opened, used.mapped)}. Who holds the block, or a view of it?"
         )
     if used.tracker:
         not_yet(
-            f"every row is right, and nothing is left. But the resource tracker says: "
+            f"every row is right, and no file is left. But the resource tracker says: "
             f"`{used.tracker}`. Who registers the block, and who has taken that back, how often?"
         )
     return correct(
         "Each of 2 forked, 4 forked, and 1 spawned workers read every row as main had written it, "
-        "also after it had started. After close() nothing is left, and the tracker says nothing."
+        "also after it had started. After close() no file is left, and the tracker says nothing."
     )
 
 
@@ -241,5 +246,5 @@ GRADER: Final = Grader(
     look=partial(a_fixed_class, starter=Rows, methods=_METHODS),
     runs="two tables in turn: two epochs each with 2 (persistent), 0, and 4 forked workers, and "
     "with 1 spawned one",
-    at_most=75,
+    at_most=120,
 )
