@@ -22,7 +22,6 @@ import psutil
 from dltutor.lessons.lesson_14.material import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident
 
-_SEED = 14
 _FIRST, _LAST = 17, 20  # lines of what a job printed that the log keeps
 _EVERY = 0.1  # seconds
 _ROWS = 36  # that `monitor.txt` keeps
@@ -36,7 +35,7 @@ _LIBRARY = re.compile(rf"^((?:\[rank\d\]: )?)(?:(?:\[rank\d\]: )?{_FRAME})+", re
 def record(incident: Incident) -> None:
     """Run its job, and write what it printed, and what its processes held."""
     folder = Path(tempfile.mkdtemp()) / incident.name
-    incident.lay_out(folder, _SEED)
+    incident.lay_out(folder)
     launcher = _TORCHRUN if incident.name == "ranks" else []
     with open(folder / "printed", "w") as printed:
         job = psutil.Popen(

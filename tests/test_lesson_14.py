@@ -77,7 +77,7 @@ def test_the_files_are_imported_as_they_are_now(tmp_path: Path) -> None:
 @each_incident
 def test_a_folder_has_its_ticket_its_records_and_a_job(incident: Incident, tmp_path: Path) -> None:
     folder = tmp_path / incident.name
-    incident.lay_out(folder, 1)
+    incident.lay_out(folder)
     files = {path.name for path in folder.iterdir()}
     assert {"TICKET.md", "data.py", "train.py", "train.log", "monitor.txt"} <= files
     assert (folder / "TICKET.md").read_text().startswith(f"### {incident.title}\n")
@@ -90,7 +90,7 @@ def test_a_folder_has_its_ticket_its_records_and_a_job(incident: Incident, tmp_p
 def test_its_causes_are_of_the_catalogue_and_its_places_in_its_files(
     incident: Incident, tmp_path: Path
 ) -> None:
-    incident.lay_out(tmp_path / "it", 1)
+    incident.lay_out(tmp_path / "it")
     source = "".join(path.read_text() for path in (tmp_path / "it").glob("*.py"))
     for cause in incident.causes:
         assert set(cause.names) <= set(NAMES)

@@ -18,7 +18,7 @@ def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> Call
 
     def make() -> Report:
         folder = own_folder() / incident.name
-        incident.lay_out(folder, 3)
+        incident.lay_out(folder)
         files = [path for path in folder.glob("*.py") if path.name not in incident.not_yours]
         sources = {path: path.read_text() for path in files}
         for old, new in changes:
@@ -87,6 +87,10 @@ SHARED_EPOCHS = (
         "        order = random.Random(epoch).sample(self.shards, len(self.shards))\n"
         "        for shard in share(order):\n",
     ),
+)
+FIRST_ALONE = (
+    "    return things[info.id :: info.num_workers] if info else things\n",
+    "    return [] if info and info.id else things\n",
 )
 SEEDED = (THREADS, f'{THREADS}    __import__("random").seed(3)\n')
 SEED_OF_ALL = (
@@ -242,6 +246,15 @@ LOADER_EACH_EPOCH = (
     "        ramp",
 )
 NOT_MIRRORED = ("Compose(Crop(), Mirror(), ", "Compose(Crop(), ")
+NOT_BRIGHTER = (", Brightness(ramp or Ramp())", "")
+BY_BATCH = (
+    "            yield epoch, photos, labels\n",
+    "            yield epoch, photos * (1 + ramp.strength * (random.random() - 0.5)), labels\n",
+)
+SEEDED_MAIN = (
+    "    ramp = Ramp()\n",
+    "    random = __import__('random').Random(0)\n    ramp = Ramp()\n",
+)
 BOTH = ["repeated_randomness", "stale_epoch"]
 PLACES = ["start_worker", "Ramp"]
 
@@ -516,6 +529,10 @@ WRONG_FIXES: WrongFixes = {
             report(text.INCIDENT, STREAM, "share", ("CONTEXT = 32", "CONTEXT =  32")),
             "came once too often",
         ),
+        "one worker reads all": (
+            report(text.INCIDENT, STREAM, "share", FIRST_ALONE),
+            "1 of them read nothing",
+        ),
         "seeded in each worker alike": (
             report(text.INCIDENT, STREAM, "share", SEEDED),
             "in the same order in two epochs",
@@ -620,7 +637,7 @@ WRONG_FIXES: WrongFixes = {
     "14.images": {
         "numbers only": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED),
-            "Which epoch do the workers",
+            "which epoch is it there",
         ),
         "the ramp only": (report(images.INCIDENT, BOTH, PLACES, *SHARED), "of a batch before them"),
         "one seed for all workers": (
@@ -634,6 +651,10 @@ WRONG_FIXES: WrongFixes = {
         "a loader for each epoch": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, LOADER_EACH_EPOCH),
             "processes were started for 6 epochs",
+        ),
+        "one brightness for a batch": (
+            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, NOT_BRIGHTER, SEEDED_MAIN, BY_BATCH),
+            "How many photos does one draw serve",
         ),
         "by index": (
             report(images.INCIDENT, BOTH, PLACES, *BY_INDEX),
@@ -852,6 +873,10 @@ WRONG_FIXES: WrongFixes = {
         "a seed for each rank": (
             report(ranks.INCIDENT, "ranks", "Share", *EACH_LENGTH, RANK_SEED),
             "came to no rank",
+        ),
+        "batches of one": (
+            report(ranks.INCIDENT, "ranks", "Batches", *EACH_LENGTH, ("BATCH = 8", "BATCH = 1")),
+            "a batch has 1.0 recordings on average",
         ),
         "no barrier": (report(ranks.INCIDENT, "ranks", "Share", NO_BARRIER), "the ranks get"),
     },

@@ -177,7 +177,13 @@ def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> 
         if not 0.6 * most <= spread <= most + 0.01:
             return (
                 f"in epoch {epoch}, brightness varies by up to {spread:.2f}, and should by "
-                f"{most:.2f}. Which epoch do the workers know of?"
+                f"{most:.2f}. What do they draw from, and which epoch is it there?"
+            )
+        bright = {round(last, 5) for *_, last in each.values()}
+        if epoch and len(bright) < 0.5 * len(each):
+            return (
+                f"in epoch {epoch}, {len(each)} photos have {len(bright)} different brightnesses. "
+                "How many photos does one draw serve?"
             )
     draws = {
         (top, left, round((brightness - 1) / min(1, epoch / _RAMP), 3))

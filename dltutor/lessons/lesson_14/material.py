@@ -94,5 +94,5 @@ def enter(seed: int, folder: str | Path | None = None) -> Room:
     drawn = random.Random(seed).sample(INCIDENTS, min(_DRAWN, len(INCIDENTS)))
     for incident in drawn:
         if not (above / incident.name).exists():
-            incident.lay_out(above / incident.name, seed)
+            incident.lay_out(above / incident.name)
     return Room(tuple(Scene(incident, above / incident.name) for incident in drawn))

@@ -106,6 +106,12 @@ def _problem(got: list[Any]) -> str:
             f"the ranks get {' and '.join(map(str, steps))} batches in the epochs. A rank that has "
             "one more waits for the others in it. Who decides how many there are?"
         )
+    for epoch in chain(*got):
+        if (mean := sum(map(len, epoch)) / len(epoch)) < _BATCH / 2:
+            return (
+                f"a batch has {mean:.1f} recordings on average, and up to {_BATCH} fit. Who makes "
+                "the batches smaller?"
+            )
     orders: list[list[list[int]]] = [[[*chain(*epoch)] for epoch in rank] for rank in got]
     for epoch in range(_EPOCHS):
         times = Counter(index for rank in orders for index in rank[epoch])

@@ -7,12 +7,14 @@ another set of shards than it is for the other workers: some come twice, and som
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.utils.data import get_worker_info
 
 from dltutor.lessons.kit.endings import ended_well, ending, loader_of, where
 from dltutor.lessons.kit.outcomes import not_yet
@@ -65,6 +67,7 @@ def run(folder: Path, data: Any, train: Any) -> str:
     source_of = _blocks(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)
+        loader.collate_fn, read = _counting(loader.collate_fn, workers)
         came: list[Counter[bytes]] = []
         orders: list[list[str | None]] = []
         odd: list[str] = []
@@ -92,7 +95,21 @@ def run(folder: Path, data: Any, train: Any) -> str:
                 )
         if workers in (0, 2) and any(one == other for one, other in pairwise(orders)):
             not_yet(f"{lead}, the shards come in the same order in two epochs.")
+        if idle := int((read == 0).sum()):
+            not_yet(f"{lead}, {idle} of them read nothing. Which part is theirs?")
     return f"Each of {len(source_of)} blocks came once, without workers and with 2, 3 and 4."
+
+
+def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., Any], torch.Tensor]:
+    # A collate_fn that counts its calls in each worker, or in main without any.
+    calls = torch.zeros(max(workers, 1), dtype=torch.int64).share_memory_()
+
+    def counted(samples: Any) -> Any:
+        info = get_worker_info()
+        calls[info.id if info else 0] += 1
+        return collate(samples)
+
+    return counted, calls
 
 
 def _blocks(folder: Path) -> dict[bytes, str]:
