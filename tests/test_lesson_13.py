@@ -52,7 +52,7 @@ def test_batches_that_cost_what_they_must_are_correct() -> None:
         (0, {"odd": "a batch is 3."}, "With 2 workers, a batch is 3. What does your function"),
         (0, {"batches": 3}, "8 batches were asked for, and 3 came. Where does an epoch end?"),
         (2, {"batches": 61}, "With 4 workers, 60 batches were asked for, and more came"),
-        (0, {"order": "two epochs came in the same order."}, "in the same order. Which call"),
+        (0, {"order": "two epochs came in the same order. Which call"}, "the same order. Which"),
         (0, {"started": 16}, "16 processes were started for 8 batches. Which of"),
         (1, {"started": 2}, "With 0 workers, 2 processes were started"),
         (0, {"in_main": 90}, "main made 90 samples itself. Who should make them?"),

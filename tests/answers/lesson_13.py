@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import itertools
 import os
 import pickle
 import random
 import statistics
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from itertools import islice
@@ -75,6 +76,25 @@ def nested_loops(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
                 return
             done += 1
             yield apart(batch)
+
+
+def ahead(count: int, *, beyond: bool = False) -> Callable[..., Any]:
+    """Reads so many batches ahead of the loop, and some that nobody asked for."""
+
+    def my_batches(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+        batches = endless(forked(dataset, workers))
+        coming = batches if beyond else islice(batches, steps)
+        waiting = deque(islice(coming, count))
+        for _ in range(steps):
+            batch = waiting.popleft()
+            waiting.extend(islice(coming, 1))
+            yield apart(batch)
+
+    return my_batches
+
+
+def eager(dataset: Any, steps: int, workers: int) -> list[Any]:
+    return list(usual()(dataset, steps, workers))
 
 
 def asks_again(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
@@ -536,6 +556,20 @@ def one_run(make_loader: Any, workers: int, clock: Any) -> float:
     return float((clock() - began) / 16)
 
 
+def collecting(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
+    measured: dict[int, list[float]] = {}
+    for _ in range(3):
+        for workers in counts:
+            batches = iter(make_loader(workers))
+            deque(islice(batches, max(workers, 1)), maxlen=0)
+            began = clock()
+            deque(islice(batches, 16), maxlen=0)
+            measured.setdefault(workers, []).append((clock() - began) / 16)
+            del batches
+            gc.collect()
+    return measured
+
+
 def with_a_function(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
     turns = [{n: one_run(make_loader, n, clock) for n in counts} for _ in range(3)]
     return {n: [turn[n] for turn in turns] for n in counts}
@@ -857,6 +891,10 @@ RIGHT_ANSWERS: RightAnswers = {
         "one endless iterator": lambda: usual(),
         "two nested loops": lambda: nested_loops,
         "a new iterator when one ends": lambda: asks_again,
+        "16 batches ahead": lambda: ahead(16),
+        "64 batches ahead": lambda: ahead(64),
+        "64 batches ahead, more than are asked for": lambda: ahead(64, beyond=True),
+        "all batches first": lambda: eager,
         "padded, with lengths": lambda: unpadded,
         "arrays, which travel in the message": lambda: arrays,
         "everything in one tensor": lambda: one_tensor,
@@ -880,6 +918,7 @@ RIGHT_ANSWERS: RightAnswers = {
     "13.transfer": {
         "a function for a run": lambda: with_a_function,
         "islice": lambda: with_islice,
+        "garbage collected after each run": lambda: collecting,
         "tuples of numpy's numbers": lambda: as_tuples,
         "a count in one loop": lambda: with_a_count,
         "there and back": lambda: there_and_back,
@@ -912,7 +951,11 @@ WRONG_FIXES: WrongFixes = {
         ),
         "C waits": (
             lambda: {"A": "sending", "B": "training", "C": "waiting", "D": "computing"},
-            "2 of 4 are right. B is not `training`",
+            "2 of 4 are right. B is not `training`: a sample takes 10 ms",
+        ),
+        "only C waits": (
+            lambda: {"A": "sending", "B": "waiting", "C": "waiting", "D": "computing"},
+            "3 of 4 are right. C is not `waiting`: training takes 16 times 20 ms",
         ),
         "one is missing": (lambda: {"A": "sending"}, "is a dict with the keys"),
         "no such limit": (
@@ -970,7 +1013,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "the same seed in each epoch": (lambda: seeded_each_epoch, "the same order"),
         "the same batch": (lambda: same_batch, "times, and review"),
-        "one epoch again and again": (lambda: recycled, "than it was made (1)"),
+        "one epoch again and again": (lambda: recycled, "(1). What is kept of an earlier"),
         "batches of 64": (lambda: usual(batch_size=64), "It should have 32 at most"),
         "batches of 1": (lambda: usual(batch_size=1), "have fewer than 32 reviews"),
         "batches of 8": (lambda: usual(batch_size=8), "have fewer than 32 reviews"),
@@ -983,7 +1026,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "labels in a column": (
             lambda: changed(lambda words, labels: (words, labels[:, None])),
-            "a tensor of 2 dimensions",
+            "a 2-dimensional tensor",
         ),
         "reviews that come once": (
             lambda: changed(lambda words, labels: (iter(words), labels)),

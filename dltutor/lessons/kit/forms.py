@@ -35,11 +35,12 @@ def blank(answer: Any) -> bool:
 
 
 def shown(answer: Any) -> str:
-    """An answer as text, 60 characters at most, without what differs from run to run."""
+    """An answer as text, cut after 60 characters, without what differs from run to run."""
     try:
-        return f"{tidy(repr(answer)):.60}"
+        text = tidy(repr(answer))
     except Exception:  # a class of the learner's own may do anything
         return f"an object of `{type(answer).__name__}`, whose `repr` raises"
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def letter(answer: Any) -> str | None:

@@ -28,6 +28,8 @@ from dltutor.lessons.lesson_13.material import Reviews
 
 BATCH: Final = 32  # reviews
 BATCHES: Final = 16  # that are timed
+_EPOCH: Final = "Which call begins an epoch, and what does each epoch deliver?"
+_KEPT: Final = "What is kept of an earlier epoch, or not made by the dataset?"
 _AS_THEY_LIE: Final = 3 / 4  # of an epoch: a random order has next to none of that
 _START: Final = 0.5  # seconds for the first batch of each worker
 _END: Final = 0.3  # seconds for the end of each worker
@@ -127,12 +129,12 @@ def _whole(thing: Any) -> bool:
 
 def _form(thing: Any) -> str:
     if isinstance(thing, torch.Tensor):
-        return f"a tensor of {thing.ndim} dimensions and the type {thing.dtype}"
+        return f"a {thing.ndim}-dimensional tensor of the type {thing.dtype}"
     return shown(thing)
 
 
 def order(batches: list[list[int]], times: list[int]) -> str:
-    """What is wrong with the order of batches, as a sentence; `times`: how often each was made."""
+    """What is wrong with the order of batches, and a question; `times`: how often each was made."""
     size = len(times)
     numbers = [number for batch in batches for number in batch]
     epochs = [numbers[at : at + size] for at in range(0, len(numbers), size)]
@@ -140,20 +142,20 @@ def order(batches: list[list[int]], times: list[int]) -> str:
         number, came = Counter(epoch).most_common(1)[0]
         if came > 1:
             missing = min(set(range(size)) - set(epoch))
-            return f"review {number} came {came} times, and review {missing} not yet."
+            return f"review {number} came {came} times, and review {missing} not yet. {_EPOCH}"
     smaller = sum(len(batch) < BATCH for batch in batches)
     if smaller > len(epochs):
-        return f"{smaller} of {len(batches)} batches have fewer than {BATCH} reviews."
+        return f"{smaller} of {len(batches)} batches have fewer than {BATCH} reviews. {_EPOCH}"
     for number, came in Counter(numbers).items():
-        if came > times[number]:
-            return f"review {number} came more often ({came}) than it was made ({times[number]})."
+        if came > (made := times[number]):
+            return f"review {number} came more often ({came}) than it was made ({made}). {_KEPT}"
     long = [epoch for epoch in epochs if len(epoch) >= BATCH]
     for epoch in long:
         steps = Counter((after - before) % size for before, after in pairwise(epoch))
         if max(steps.values()) > _AS_THEY_LIE * len(epoch):
-            return "an epoch is not shuffled: most reviews come as they lie in the dataset."
+            return f"an epoch is not shuffled: most reviews come as in the dataset. {_EPOCH}"
     if any(one[: len(other)] == other for one, other in combinations(long, 2)):
-        return "two epochs came in the same order."
+        return f"two epochs came in the same order. {_EPOCH}"
     return ""
 
 

@@ -12,12 +12,12 @@ from dltutor.lessons.lesson_13 import fix, transfer
 _LIMITS: Final = {"A": "sending", "B": "waiting", "C": "training", "D": "computing"}
 
 _OBSERVED: Final = {
-    "A": "a sample takes next to no time, and every worker makes the epoch longer.",
-    "B": "a sample takes milliseconds with next to no CPU, and with 8 workers the epoch is a "
-    "fraction of what it was with none.",
-    "C": "with 2 workers the epoch is shorter, with 8 it stays where it was. Multiply its training "
-    "step by 16 batches.",
-    "D": "nearly all of the time that a sample takes is CPU time.",
+    "A": "it trains for 0 ms, and all of its 768 samples are made in milliseconds. Each of its "
+    "batches is a list of 128 tensors: what happens to them with workers?",
+    "B": "a sample takes 10 ms with next to no CPU, and training takes 0 ms.",
+    "C": "training takes 16 times 20 ms, and its 64 samples wait for about 1 ms each: which of the "
+    "two is longer?",
+    "D": "most of the time that a sample takes is CPU time.",
 }
 
 
@@ -44,7 +44,7 @@ def _told(limits: dict[str, str]) -> Result:
         job = wrong[0]
         not_yet(f"{4 - len(wrong)} of 4 are right. {job} is not `{limits[job]}`: {_OBSERVED[job]}")
     return correct(
-        "A pays for what it sends, B waits, C's loop takes longer than its loader, D needs cores. "
+        "A pays for what it sends, B waits, C trains longer than it loads, D needs cores. "
         "Only B wants many workers."
     )
 
@@ -78,8 +78,8 @@ EXERCISES: Final = (
         hints=(
             "First compare a sample's time with its CPU time: where they differ, it waits.",
             "A job that gets slower with every worker pays for sending.",
-            "Two jobs wait. In one of them more workers stop helping: its training step, times 16 "
-            "batches, is the whole epoch.",
+            "Samples of two jobs wait. One of the two also trains: compare 16 of its steps with "
+            "its 64 samples.",
         ),
     ),
     Exercise(
@@ -100,7 +100,7 @@ EXERCISES: Final = (
         title="Measure throughput, and do not be fooled",
         grader=transfer.GRADER,
         hints=(
-            "Say of each demand which line of your function keeps it.",
+            "What else lies between the two readings of the clock: starts, ends, batches?",
             "Two loops: three turns outside, the numbers inside. In each run: an iterator; the "
             "first batches; the clock; 16 batches; the clock.",
             "`for _ in range(max(1, workers)): next(batches)`, then the clock, then 16 times "

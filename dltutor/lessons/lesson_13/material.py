@@ -199,7 +199,7 @@ def four_jobs() -> Table:
     reviews = {"batch_size": 128, "collate_fn": as_list}
     jobs: dict[str, tuple[Any, dict[str, Any], float]] = {
         "A": (Sentences(6 * 128), reviews, 0),
-        "B": (_Waits(0.003), {}, 0),
+        "B": (_Waits(0.01), {}, 0),
         "C": (_Waits(0.001), {}, _STEP),
         "D": (_Decodes(0), {}, 0),
     }

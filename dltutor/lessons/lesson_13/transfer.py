@@ -6,6 +6,7 @@ must return is known to the last digit, on any machine.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
@@ -73,8 +74,15 @@ class Measured:
 
 
 def gather(answer: Callable[..., Any]) -> tuple[Measured, ...]:
-    """Call the function with loaders whose times are known, twice."""
-    return tuple(_called(answer, counts) for counts in _CALLS)
+    """Call the function with loaders whose times are known, twice; stop at what is not right."""
+    gc.collect()
+    gc.freeze()  # collections are quick then, the answer's own too
+    calls: list[Measured] = []
+    for counts in _CALLS:
+        calls.append(seen := _called(answer, counts))
+        if seen.answer is None or _wrong(seen, seen.answer):
+            break
+    return tuple(calls)
 
 
 def _called(answer: Callable[..., Any], counts: Sequence[int]) -> Measured:
@@ -127,13 +135,17 @@ def judge(calls: tuple[Measured, ...]) -> Result:
     )
 
 
+def _with(workers: int) -> str:
+    return f"{workers} worker{'s' * (workers != 1)}"
+
+
 def _wrong(seen: Measured, answer: dict[int, tuple[float, ...]]) -> str:
     numbers, size = set(seen.counts), len(seen.counts)
     if answer.keys() != numbers:
         return f"returns measurements for {sorted(answer)}."
     for workers, runs in answer.items():
         if len(runs) != RUNS:
-            return f"returns {len(runs)} measurements for {workers} workers."
+            return f"returns {len(runs)} measurements for {_with(workers)}."
     if len(seen.order) != RUNS * size:
         return (
             f"began {len(seen.order)} epochs. {RUNS} runs of each number are {RUNS * size}: what "
@@ -148,7 +160,7 @@ def _wrong(seen: Measured, answer: dict[int, tuple[float, ...]]) -> str:
         first = max(1, workers)
         if taken != first + BATCHES:
             return (
-                f"took {taken} batches in a run with {workers} workers. It is {first} to begin "
+                f"took {taken} batches in a run with {_with(workers)}. It is {first} to begin "
                 f"with, and {BATCHES} that are timed: {first + BATCHES}."
             )
     if seen.crowded:
@@ -163,7 +175,7 @@ def _wrong(seen: Measured, answer: dict[int, tuple[float, ...]]) -> str:
             if abs(got - seconds) > _CLOSE:
                 clock = "" if seen.looked else " It never read the `clock` that it was given."
                 return (
-                    f"returns {got:.7g} s for a batch of a run with {workers} workers; by the "
+                    f"returns {got:.7g} s for a batch of a run with {_with(workers)}; by the "
                     f"clock it is {seconds:.7g} s.{clock} Between which lines is the clock read, "
                     "and by how many batches is it divided?"
                 )
