@@ -247,13 +247,15 @@ LOADER_EACH_EPOCH = (
 )
 NOT_MIRRORED = ("Compose(Crop(), Mirror(), ", "Compose(Crop(), ")
 NOT_BRIGHTER = (", Brightness(ramp or Ramp())", "")
-BY_BATCH = (
+SAME_FOR_ALL_PHOTOS = (
     "            yield epoch, photos, labels\n",
-    "            yield epoch, photos * (1 + ramp.strength * (random.random() - 0.5)), labels\n",
+    "            yield epoch, photos * (1 + 0.45 * ramp.strength), labels\n",
 )
-SEEDED_MAIN = (
-    "    ramp = Ramp()\n",
-    "    random = __import__('random').Random(0)\n    ramp = Ramp()\n",
+PREFETCHED = (
+    "        ramp.epoch = epoch\n        for photos, labels in loader:\n",
+    "        fetched = iter(loader)\n        __import__('time').sleep(0.5)\n"
+    "        ramp.epoch = epoch\n"
+    "        for photos, labels in fetched:\n",
 )
 BOTH = ["repeated_randomness", "stale_epoch"]
 PLACES = ["start_worker", "Ramp"]
@@ -608,6 +610,10 @@ WRONG_FIXES: WrongFixes = {
             report(table.INCIDENT, TOUCHED, "read", *CLOSED),
             "another customer's",
         ),
+        "rows of all customers at hand": (
+            report(table.INCIDENT, TOUCHED, "read", ("RECENT = 16", "RECENT = 64")),
+            "another customer's",
+        ),
         "worker 0 has main's": (
             report(table.INCIDENT, TOUCHED, "read", BY_WORKER),
             "another customer's",
@@ -652,8 +658,12 @@ WRONG_FIXES: WrongFixes = {
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, LOADER_EACH_EPOCH),
             "processes were started for 6 epochs",
         ),
-        "one brightness for a batch": (
-            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, NOT_BRIGHTER, SEEDED_MAIN, BY_BATCH),
+        "told when batches are under way": (
+            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, *SHARED, PREFETCHED),
+            "as bright as in epoch 0",
+        ),
+        "one brightness for all photos": (
+            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, NOT_BRIGHTER, SAME_FOR_ALL_PHOTOS),
             "How many photos does one draw serve",
         ),
         "by index": (

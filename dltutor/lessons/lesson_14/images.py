@@ -179,6 +179,12 @@ def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> 
                 f"in epoch {epoch}, brightness varies by up to {spread:.2f}, and should by "
                 f"{most:.2f}. What do they draw from, and which epoch is it there?"
             )
+        # Nothing has the brightness of epoch 0 by chance.
+        if epoch == 1 and (stale := sum(abs(last - 1) < 1e-4 for *_, last in each.values())) > 2:
+            return (
+                f"in epoch 1, {stale} photos are as bright as in epoch 0. What do workers read "
+                "before they can know that it is over?"
+            )
         bright = {round(last, 5) for *_, last in each.values()}
         if epoch and len(bright) < 0.5 * len(each):
             return (

@@ -6,9 +6,9 @@ connections; and main has one, since the numbers are scaled.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,21 +66,21 @@ INCIDENT: Final = Incident(
 
 
 def run(folder: Path, data: Any, train: Any) -> str:
-    """Two loaders, one of them made while the other's dataset is in use, for each number."""
+    """Loaders of two databases, one made while the other's dataset is in use, for each number."""
     for number, workers in enumerate(_WORKERS):
-        at = Path(tempfile.mkdtemp())  # with a server of its own
-        make_data(at, 50 + number)
-        loaders: list[Any] = [loader_of(data, at, workers, _WITHIN)]
-        with theirs():
-            loaders[0].dataset[0]  # main uses it
-        loaders.append(loader_of(data, at, workers, _WITHIN))
-        for which, loader in enumerate(loaders, start=1):
+        databases = [_served(50 + 2 * number), _served(51 + 2 * number)]
+        loaders: list[Any] = []
+        for at, _ in databases:
+            loaders.append(loader_of(data, at, workers, _WITHIN))
+            with theirs():
+                loaders[0].dataset[0]  # main uses it
+        for which, (loader, (at, rows)) in enumerate(zip(loaders, databases, strict=True), start=1):
             with theirs():
                 loaders[0].dataset[which]
             told = "the second of two loaders" if which > 1 else "a loader whose data main has read"
             lead = f"{where(workers)}, {told}"
-            _rows(loader, which, np.load(at / "rows.npy"), lead)
-            _connections(at / "connections.log", 2 + which * workers, lead)
+            _rows(loader, which, rows, lead)
+            _connections(at / "connections.log", 1 + workers, lead)
     _end_servers()
     made(train.train, folder, call="train.train(folder)", within=_JOB)
     _end_servers()
@@ -90,8 +90,18 @@ def run(folder: Path, data: Any, train: Any) -> str:
     )
 
 
+def _served(seed: int) -> tuple[Path, Any]:
+    # A folder with a server, and the rows that it has. What lies in the folder then is other rows.
+    at = Path(tempfile.mkdtemp())
+    make_data(at, seed)
+    rows = np.load(at / "rows.npy")
+    import_module("database").serve(at)  # the incident's own module, in its folder
+    np.save(at / "rows.npy", rows + 1)
+    return at, rows
+
+
 def _end_servers() -> None:
-    servers = sys.modules["database"]._servers  # the incident's own module, in its folder
+    servers = import_module("database")._servers
     for server, _ in servers.values():
         server.kill()
         server.communicate()
