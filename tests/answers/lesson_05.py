@@ -319,6 +319,20 @@ class OneForAll(WithPath):
         return seek_and_read(self.opened[os.getpid()], index)
 
 
+class LastPath(Windows):
+    """The path in the class: what is made last is read by all."""
+
+    last: Path
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        type(self).last = path
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with self.last.open("rb") as file:
+            return seek_and_read(file, index)
+
+
 class ReadWhole(WithPath):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -827,7 +841,14 @@ WRONG_FIXES: WrongFixes = {
         "put back": (lambda: PutsItBack, SHARED),
         "read until it is the same": (lambda: ReadsTwice, SHARED),
         "zeros where it raises": (lambda: ZerosInstead, SHARED),
-        "one file for all datasets": (lambda: OneForAll, "In main, before there are workers"),
+        "one file for all datasets": (
+            lambda: OneForAll,
+            "each of its own recording, the one of `tuesday.bin` is wrong: `dataset[0]` is",
+        ),
+        "the last path for all datasets": (
+            lambda: LastPath,
+            "each of its own recording, the one of `monday.bin` is wrong: `dataset[0]` is",
+        ),
         "all in memory": (lambda: ReadWhole, "took more than"),
         "never closed": (lambda: NeverCloses, "descriptors of one recording; 4 are allowed"),
         "eight files": (lambda: AFileForEachOfMany, "8 descriptors of one recording"),

@@ -157,20 +157,28 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     """Use the class in main, then run it with 2, 0 and 4 workers, up to what is not right."""
     files, runs = _Recordings(), list[Epochs]()
     call = f"{answer.__name__}(path)"
-    datasets = [made(answer, path, call=call, within=LONG) for path in files.paths]
-    for dataset in datasets:
+    datasets = list[Any]()
+    for path, expected in zip(files.paths, files.parts, strict=True):
+        dataset = made(answer, path, call=call, within=LONG)
         length = made(lambda dataset=dataset: len(dataset), call="len(dataset)", within=LONG)
         if length != _WINDOWS:
             not_yet(
                 f"a recording of {_NUMBERS} numbers has {_WINDOWS} windows of {WIDTH}, and "
                 f"`len(dataset)` is {length}. Where does the last one begin?"
             )
+        if not datasets and (wrong := read(dataset, sorted(expected), expected)):
+            not_yet(f"in main, before there are workers, {wrong}.")
+        datasets.append(dataset)
     all_three: ConcatDataset[Any] = ConcatDataset(datasets)
     watched = files.positions
     for workers, epochs in RUNS:
-        for dataset, expected in zip(datasets, files.parts, strict=True):
+        when = "later" if runs else "before there are workers"
+        for path, dataset, expected in zip(files.paths, datasets, files.parts, strict=True):
             if wrong := read(dataset, sorted(expected), expected):
-                not_yet(f"in main, {'later' if runs else 'before there are workers'}, {wrong}.")
+                not_yet(
+                    f"in main, {when}, with three datasets, each of its own recording, the one of "
+                    f"`{path.name}` is wrong: {wrong}."
+                )
         watched.begin()
         samples = deliver(
             all_three,
