@@ -58,7 +58,7 @@ def record(incident: Incident) -> None:
     text = (folder / "printed").read_text().replace(str(folder), ".")
     text = text.replace("\0", "")  # torch's signal handler writes one; a terminal shows nothing
     text = re.sub(r"/\S*/\.venv/", "venv/", text).replace(sys.base_prefix, "python")
-    text = _LIBRARY.sub(r"\1  ...\n", re.sub(r"/tmp/pymp-\w+", "/tmp/pymp-...", text))
+    text = _LIBRARY.sub(r"\1  ...\n", re.sub(r"/\S*/pymp-\w+", "pymp-...", text))
     lines = text.strip().splitlines()
     few = len(lines) <= _FIRST + _LAST
     shown = lines if few else [*lines[:_FIRST], "...", *lines[-_LAST:]]
