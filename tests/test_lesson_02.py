@@ -45,7 +45,7 @@ def told_of_fix(run: fix.Run, **differs: Any) -> Result:
 def test_errors_that_all_arrive_are_correct() -> None:
     result = told_of_fix(fix.Run(0, FINISHED, arrived()))
     assert result.outcome is Outcome.CORRECT
-    assert "15 errors arrive" in result.text and "30 healthy samples" in result.text
+    assert "19 errors arrive" in result.text and "38 healthy samples" in result.text
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_errors_that_all_arrive_are_correct() -> None:
         (fix.Run(4, replace(HUNG, last_words="PicklingError: Can't"), arrived(without=2)), "What"),
         (fix.Run(4, HUNG, arrived(without=2)), "Main was at a.py, line 3. What does your class"),
         (fix.Run(4, HUNG, arrived()), "Main was at a.py, line 3. What does your class"),
-        (fix.Run(4, FINISHED, (*arrived(), Arrival(-1, "", False))), "more comes than the 45"),
+        (fix.Run(4, FINISHED, (*arrived(), Arrival(-1, "", False))), "more comes than the 57"),
         (fix.Run(2, Ending("worker died", 6, fates="W0 exited")), "W0 exited"),
     ],
 )

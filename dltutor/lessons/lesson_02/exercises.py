@@ -78,8 +78,8 @@ EXERCISES: Final = (
         hints=(
             "`except Exception as error:`. Does `type(error)` pass the three gates? Then raise it "
             "again with a longer text, else raise a RuntimeError.",
-            "`arrives` of section 4 asks gate A and half of gate B. The rest is a class attribute "
-            "`message`, and for gate C a StopIteration.",
+            "`arrives` of section 4 asks gate A and half of gate B. The rest is a `message` of the "
+            "class (not of the object) that is not empty, and for gate C a StopIteration.",
             "`arrives(kind) and not getattr(kind, 'message', None) and not issubclass(kind, "
             "StopIteration)`, where `kind = type(error)`. Then `raise kind(text) from error`, or "
             "`RuntimeError(text)`.",

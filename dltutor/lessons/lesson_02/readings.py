@@ -37,6 +37,32 @@ class Drifted(Exception):
     message = "the sensor has drifted"
 
 
+class Stuck(Drifted):
+    """Inherits the message."""
+
+
+class Unnamed(Exception):
+    """torch takes no notice of a message that is empty."""
+
+    message = ""
+
+
+class Failed(Exception):
+    """Each object has a message, the class has none."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class Told(Exception):
+    """To torch the property is a message of the class."""
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
 Ended: Final = type("Ended", (StopIteration,), {})
 #: As the first of two runs of a cell leaves it: `Drifted` is another class now.
 _BEFORE: Final = type("Drifted", (OSError,), {})
@@ -73,6 +99,10 @@ FAULTS: Final = {
     4129: Fault(_UTF8, RuntimeError, "a UnicodeDecodeError"),
     3307: Fault(_JSON, RuntimeError, "a json.JSONDecodeError"),
     3541: Fault(Drifted, RuntimeError, "a type with a class attribute `message`"),
+    2837: Fault(Stuck, RuntimeError, "a type that inherits a class attribute `message`"),
+    4409: Fault(Told, RuntimeError, "a type with a property `message`"),
+    4007: Fault(Unnamed, Unnamed, "a type whose class attribute `message` is empty"),
+    2309: Fault(Failed, Failed, "a type with a `message` of the object, none of the class"),
     3803: Fault(StopIteration, RuntimeError, "a StopIteration"),
     1507: Fault(_local(ValueError), RuntimeError, f"{_INSIDE} the base ValueError"),
     4801: Fault(_TORN, RuntimeError, f"{_INSIDE} the base TornReading"),
