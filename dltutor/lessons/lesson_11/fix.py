@@ -54,7 +54,7 @@ class Called:
         kind: What it returned, where that is no list of pairs; or nothing.
         came: How many pairs.
         wrong: How many of them are not the sentence and class of their place.
-        first: The types of the first of those.
+        first: What is wrong with the first of those.
         read: How many samples other processes have read.
         loaders: The `num_workers` of their loaders; 0 stands for a process that is not a worker.
         in_main: How many samples main has read.
@@ -144,8 +144,14 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
             return {"kind": f"a {type(result).__name__} of {type(pair).__name__}"}
         is_number = isinstance(number, int) and number == label
         if not (is_number and type_of(mine) == type_of(words) and torch.equal(mine, words)):
-            wrong, first = wrong + 1, first or f"({type_of(mine)}, {type_of(number)})"
+            wrong, first = wrong + 1, first or _told(mine, number)
     return {"came": len(result), "wrong": wrong, "first": first}
+
+
+def _told(words: Any, number: Any) -> str:
+    if (of := f"({type_of(words)}, {type_of(number)})") != "(Tensor of torch.int64, int)":
+        return f"has {of}"
+    return "has the right types, and another sentence's words or class"
 
 
 def judge(calls: list[Called]) -> Result:
@@ -194,7 +200,7 @@ def _is_right(call: Called, again: str = "") -> None:
     if call.wrong:
         not_yet(
             f"{where}, {call.wrong:,} of {LENGTH:,} pairs are not the words (a tensor, `int64`) "
-            f"and the class (an `int`) of the sentence at their place. The first has {call.first}."
+            f"and the class (an `int`) of the sentence at their place. The first {call.first}."
         )
     if not call.workers and call.read:
         not_yet(f"{where}, other processes have read {call.read:,} samples. 0 means none.")

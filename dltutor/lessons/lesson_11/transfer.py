@@ -195,7 +195,7 @@ def judge(used: Used) -> Result:
     if used.kind:
         not_yet(f"a row is {used.kind}.")
     if used.other:
-        not_yet("`dataset[3]`, in main, is not row 3 of the array.")
+        not_yet("with two tables open, `dataset[3]` of one, in main, is not row 3 of its array.")
     if used.shares:
         lies = "The row lies in the block. What becomes of it after `close()`?"
         not_yet(f"a row that was read, and then filled with -1, has changed the table. {lies}")
@@ -244,7 +244,7 @@ GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=Rows, methods=_METHODS),
-    runs="two tables in turn: two epochs each with 2 (persistent), 0, and 4 forked workers, and "
+    runs="two tables at once: two epochs each with 2 (persistent), 0, and 4 forked workers, and "
     "with 1 spawned one",
     at_most=120,
 )
