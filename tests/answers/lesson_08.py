@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -519,6 +520,27 @@ def hangs(batches: Any) -> int:
         time.sleep(1)
 
 
+def hangs_busy(batches: Any) -> int:
+    while True:
+        pass
+
+
+def waits_for_one(batches: Any) -> int:
+    if hasattr(batches, "_data_queue"):
+        batches._data_queue.get()
+    return 1
+
+
+def signals_its_workers(number: int) -> Callable[[Any], int]:
+    def count(batches: Any) -> int:
+        found = right_ahead(batches)
+        for worker in getattr(batches, "_workers", ()):
+            os.kill(worker.pid, number)
+        return found
+
+    return count
+
+
 def exits(batches: Any) -> int:
     os._exit(3)
 
@@ -752,10 +774,10 @@ WRONG_FIXES: WrongFixes = {
             ),
             "Your function returns None, which is not an `int`",
         ),
-        "takes one": (lambda: takes_one, "takes a batch out?"),
-        "drains the queue": (lambda: drains, "takes a batch out?"),
-        "asks for the next": (lambda: asks_for_the_next, "takes a batch out?"),
-        "forgets the early ones": (lambda: forgets_the_early, "takes a batch out?"),
+        "takes one": (lambda: takes_one, "Which of your lines takes one out?"),
+        "drains the queue": (lambda: drains, "Which of your lines takes one out?"),
+        "asks for the next": (lambda: asks_for_the_next, "Which of your lines takes one out?"),
+        "forgets the early ones": (lambda: forgets_the_early, "Which of your lines takes one out?"),
         "the most so far": (remembers, "or counted twice"),
         "one more from the second time on": (once_only, "or counted twice"),
         "as text": (
@@ -773,9 +795,22 @@ WRONG_FIXES: WrongFixes = {
             "missing 1 required positional argument: 'loader'",
         ),
         "the length of the epoch": (lambda: len, "Your function says 24."),
-        "ends the workers": (lambda: ends_its_workers, "workers had ended. What in"),
+        "ends the workers": (
+            lambda: ends_its_workers,
+            "workers had ended or been stopped. What in",
+        ),
         "raises": (lambda: raises, "ValueError: no idea"),
-        "hangs": (lambda: hangs, "did not end within 20 s"),
+        "hangs": (lambda: hangs, "did not end within 20 s. Main was at answers"),
+        "hangs, busy": (lambda: hangs_busy, "did not end within 20 s. Main was at answers"),
+        "waits for a batch": (lambda: waits_for_one, "did not end within 20 s. Main was at "),
+        "ends the workers by a signal": (
+            lambda: signals_its_workers(signal.SIGTERM),
+            "of the loader's workers had ended or been stopped. What in",
+        ),
+        "stops the workers": (
+            lambda: signals_its_workers(signal.SIGSTOP),
+            "of the loader's workers had ended or been stopped. What in",
+        ),
         "exits": (lambda: exits, "exit code 3"),
     },
 }

@@ -111,6 +111,7 @@ class Ending:
         failed_worker: The number of that worker, or None.
         error: The exception and its place in one sentence, or "".
         stood: Where the processes stood that did not end, with the workers' names.
+        main: Where main stood in code that is not torch's, if it did not end.
         last_words: The last line that a worker wrote to stderr, or "".
     """
 
@@ -123,6 +124,7 @@ class Ending:
     failed_worker: int | None = None
     error: str = ""
     stood: str = ""
+    main: str = ""
     last_words: str = ""
 
 
@@ -141,6 +143,7 @@ def ending(seen: Observation) -> Ending:
         failed_worker=seen.failed_worker,
         error=failed_at(kind, message, seen.traceback) if seen.end == "raised" else "",
         stood=_where_they_stood(seen),
+        main=_where_main_stood(seen),
         last_words=lines[-1] if lines else "",
     )
 
@@ -182,9 +185,15 @@ def _where_they_stood(seen: Observation) -> str:
         # One that waits to be asked for a sample is idle.
         if worker.stack and "index_queue" not in worker.stack[0].code:
             names.setdefault(str(worker.stack[0]), []).append(worker.name)
-    if not names and seen.traceback:
-        return f"Main was at {seen.traceback[-1]}."
+    if not names:
+        return _where_main_stood(seen)
     return " ".join(
         f"{' and '.join(who)} {'were' if len(who) > 1 else 'was'} at {place}."
         for place, who in names.items()
     )
+
+
+def _where_main_stood(seen: Observation) -> str:
+    if seen.end != "hung" or not seen.traceback:
+        return ""
+    return f"Main was at {seen.traceback[-1]}."

@@ -170,7 +170,8 @@ def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | No
         right = abs(seen.held - predicted) <= 0.02 * predicted
         promised(right, (name, seen))
         words = "as predicted" if right else "not as predicted"
-        words = words if predicted else "no tensor: it waits in its worker"
+        none = "no tensor: it waits in its worker" if seen.batches else "nothing is ahead"
+        words = words if predicted else none
         rows.append((name, str(seen.batches), size(predicted), size(seen.held), words))
     header = ("workers x prefetch_factor", "+ 1", "x batch", "measured", "")
     return Table("Batches in shared memory", tuple(rows), header)

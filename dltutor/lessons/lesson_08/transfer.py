@@ -9,22 +9,25 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+import psutil
+from torch.utils.data import DataLoader
 
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_function, as_int, shown
 from dltutor.lessons.kit.outcomes import Rejected, Result, correct, could_not_check, not_yet
+from dltutor.lessons.lesson_08.gated import BATCHES, Gated
 from dltutor.lessons.lesson_08.material import ready
 
-_BATCHES: Final = 24
 _WITHIN: Final = 20  # seconds for each run; it takes less than one
 _WRITING: Final = 0.05  # seconds for what is put into a queue to be written to its pipe
+_ENDED: Final = "of the loader's workers had ended or been stopped. What in your function does it?"
 _PATIENCE: Final = 8.0  # seconds for the workers to make what they may
 
 
@@ -59,33 +62,6 @@ class Counted:
     came: tuple[tuple[int, ...], ...]
 
 
-class _Gated(Dataset[Any]):
-    # A worker makes a batch for each time that its gate is opened; without workers there is none.
-    # With 4 workers a batch is a pair.
-    def __init__(self, workers: int) -> None:
-        context = multiprocessing.get_context("fork")
-        self.gates = [context.Semaphore(0) for _ in range(workers)]
-
-    def __len__(self) -> int:
-        return _BATCHES
-
-    def __getitem__(self, index: int) -> Any:
-        if info := get_worker_info():
-            self.gates[info.id].acquire()
-        return (index, 0) if len(self.gates) == 4 else index
-
-    def let(self, *batches: int) -> None:
-        """Let W0, W1 and so on make so many more."""
-        for gate, count in zip(self.gates, batches, strict=False):
-            for _ in range(count):
-                gate.release()
-
-    def close(self) -> None:
-        for gate in self.gates:
-            while gate.acquire(block=False):
-                pass
-
-
 class _Moment(NamedTuple):
     when: str
     right: int  # batches that are ready then
@@ -93,13 +69,13 @@ class _Moment(NamedTuple):
     take: int = 0  # batches that the loop takes before
 
 
-_ALL: Final = (_BATCHES,) * 4  # as many as they may
+_ALL: Final = (BATCHES,) * 4  # as many as they may
 _TWO: Final = (  # 2 workers, prefetch_factor 3
     _Moment("before any batch is made", 0),
     _Moment("when W1 has made two batches and W0 none", 2, (0, 2)),
     _Moment("when the loop waited for W0's first batch, and W1 had made two before", 2, (1,), 1),
     _Moment("when both workers have made all that they may", 6, _ALL),
-    _Moment("when three of the epoch's batches are left", 3, take=_BATCHES - 4),
+    _Moment("when three of the epoch's batches are left", 3, take=BATCHES - 4),
     _Moment("when the loop has got the last batch", 0, take=3),
 )
 _FOUR: Final = (  # 4 workers, prefetch_factor 2
@@ -120,7 +96,7 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
         could_not_check("this system does not count what is in a queue of multiprocessing.")
     found: list[Counted] = []
     for workers, prefetch, epochs, moments in _RUNS:
-        dataset, asked, came = _Gated(workers), list[Asked](), list[tuple[int, ...]]()
+        dataset, asked, came = Gated(workers), list[Asked](), list[tuple[int, ...]]()
         end = run_loader(
             dataset,
             partial(_epoch, answer, dataset, moments, asked, came),
@@ -131,6 +107,7 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
             prefetch_factor=prefetch,
             persistent_workers=workers > 0,
         )
+        end = replace(end, stood=end.main or end.stood)  # the workers wait for the check's gates
         found.append(Counted(where(workers), end, tuple(asked), tuple(came)))
         try:
             _right(found[-1])
@@ -141,7 +118,7 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
 
 def _epoch(
     answer: Callable[[Any], Any],
-    dataset: _Gated,
+    dataset: Gated,
     moments: Sequence[_Moment],
     asked: list[Asked],
     came: list[tuple[int, ...]],
@@ -172,19 +149,22 @@ def _epoch(
 
 
 def _counts(batches: Any) -> tuple[int, ...]:
-    # Workers that live, batches that were asked for, those that have reached the loop, are ready.
-    workers = sum(each.is_alive() for each in getattr(batches, "_workers", ()))
+    # Workers that run, batches that were asked for, those that have reached the loop, are ready.
+    workers = sum(map(_runs, getattr(batches, "_workers", ())))
     return workers, getattr(batches, "_send_idx", 0), batches._num_yielded, ready(batches)
+
+
+def _runs(worker: Any) -> bool:
+    with suppress(psutil.Error):
+        return worker.is_alive() and psutil.Process(worker.pid).status() != psutil.STATUS_STOPPED
+    return False
 
 
 def _did(before: tuple[int, ...], after: tuple[int, ...]) -> str:
     workers, sent, came, waiting = (b - a for a, b in zip(before, after, strict=True))
-    gone = (
-        "of them were gone, and the loop has not got them. Which of your lines takes a batch out?"
-    )
     ways = (
-        (-workers, "of the loader's workers had ended. What in your function ends them?"),
-        (max(came, -waiting), gone),
+        (-workers, _ENDED),
+        (max(came, -waiting), "were gone, not with the loop. Which of your lines takes one out?"),
         (sent, "more had to be made. Which of your lines asks the workers for it?"),
     )
     return next((f"{count} {words}" for count, words in ways if count > 0), "")
@@ -193,6 +173,8 @@ def _did(before: tuple[int, ...], after: tuple[int, ...]) -> str:
 def _settle(batches: Any, right: int) -> None:
     until = time.monotonic() + _PATIENCE
     while ready(batches) != right:
+        if lost := len(batches._workers) - _counts(batches)[0]:
+            not_yet(f"After your function was asked, {lost} {_ENDED}")
         if time.monotonic() > until:
             could_not_check(
                 f"after {_PATIENCE:g} s {ready(batches)} batches are ready, and not {right}. The "
@@ -225,10 +207,10 @@ def _right(counted: Counted) -> None:
     died = "What in your function ends a process?"
     ended_well(counted.run, counted.where, hung="What does your function wait for?", died=died)
     for came in counted.came:
-        if came != (*range(_BATCHES),):
+        if came != (*range(BATCHES),):
             not_yet(
                 f"{counted.where}, the loop gets the batches {list(came)}, and not 0 to "
-                f"{_BATCHES - 1}. Which of your lines changes what waits?"
+                f"{BATCHES - 1}. Which of your lines changes what waits?"
             )
 
 
