@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def record(incident: Incident) -> None:
     while all(len(each) == 1 for each in ticks[-4:]):  # main alone, at its end
         ticks.pop()
     head = "seconds  process  pid  PSS MB  open files"
-    kept = ticks[:: -(-sum(map(len, ticks)) // _ROWS)]
+    kept = next(few for n in count(1) if sum(map(len, few := ticks[::n])) <= _ROWS)
     (REPOS / incident.name / "monitor.txt").write_text("\n".join([head, *chain(*kept)]) + "\n")
     print(incident.name, len(lines), "lines,", len(ticks), "ticks")
 
