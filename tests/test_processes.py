@@ -229,6 +229,17 @@ def test_those_that_tidy_up_get_four_seconds_and_no_more(
     assert time.monotonic() - started < 8
 
 
+@pytest.mark.parametrize("has_command", [False, True])
+def test_one_that_has_no_command_line_yet_may_be_about_to_tidy_up(
+    has_command: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, _ = start(TIDIER, str(tmp_path / "tidied"), "0.5")
+    if not has_command:
+        monkeypatch.setattr(Proc, "command", lambda self, pid: b"")
+    assert end(process.pid) == {process.pid}
+    assert (tmp_path / "tidied").exists() != has_command
+
+
 # --- shared memory
 
 

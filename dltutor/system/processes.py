@@ -77,9 +77,9 @@ def end(*pids: int, spare: Iterable[int] = ()) -> set[int]:
     It gives up where no more of them has gone for 10 s.
 
     Each is stopped before it is killed, so that none starts another meanwhile. Resource trackers
-    and torch's shared-memory managers get four seconds to end by themselves, as they do when nobody
-    is left to serve: they tidy up. Children of this process are reaped; those that
-    multiprocessing started, by multiprocessing.
+    and torch's shared-memory managers get four seconds to end by themselves, from when nobody is
+    left to serve: they tidy up. Children of this process are reaped; those that multiprocessing
+    started, by multiprocessing.
 
     Args:
         pids: Of any processes but this one.
@@ -107,24 +107,32 @@ def _end(family: Callable[[], set[int]], spare: set[int]) -> set[int]:
     figures = reader()  # once: of thousands of processes, each look is long
     found: set[int] = set()
     stopped: set[int] = set()
-    started = progress = time.monotonic()
+    progress = served = time.monotonic()
     most = 0
     while True:
         found |= family() - spare
         living = {pid for pid in found if figures.is_alive(pid)} | _reap(found)
-        passed = time.monotonic() - started
         if len(found) - len(living) > most:  # thousands take their time
             most, progress = len(found) - len(living), time.monotonic()
         # A child whose parent dies while the family is listed is found at the next look only.
         if time.monotonic() > progress + _PATIENCE or not (living or family() - spare - found):
             return found - living
         ready = living & stopped
-        ready |= {pid for pid in living - stopped if passed > _TIDY or not has_name(pid, *_TIDIERS)}
+        ready |= {pid for pid in living - stopped if not _may_tidy(pid)}
+        if ready:
+            served = time.monotonic()
+        elif time.monotonic() > served + _TIDY:
+            ready = living
         for pid in ready:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL if pid in stopped else signal.SIGSTOP)
         stopped |= ready
         time.sleep(0.005)
+
+
+def _may_tidy(pid: int) -> bool:
+    # One that has just been started has no command line yet: it may be a resource tracker.
+    return not reader().command(pid) or has_name(pid, *_TIDIERS)
 
 
 def _reap(pids: set[int]) -> set[int]:

@@ -836,6 +836,16 @@ WRONG_FIXES: WrongFixes = {
             ),
             "left in another",
         ),
+        "trains from then on": (
+            report(
+                validation.INCIDENT,
+                KEEPS,
+                "validate",
+                *FIXED,
+                ("        model.train(was)\n", "        model.train()\n"),
+            ),
+            "left in another",
+        ),
         "no workers": (
             report(
                 validation.INCIDENT,

@@ -105,7 +105,7 @@ def run(folder: Path, data: Any, train: Any) -> str:
     gc.collect()
     gc.freeze()  # what is there is not the answer's
     for workers in _WORKERS:
-        model = _Model()
+        model = _Model().train(workers > 0)
         for each in model.parameters():
             each.grad = torch.ones_like(each)  # of a step that is under way
         was = [each.detach().clone() for each in model.parameters()]
@@ -144,7 +144,7 @@ def run(folder: Path, data: Any, train: Any) -> str:
                 f"{lead}, when `validate` has returned, {left} pieces of batches or graphs are "
                 "still alive. What is not a copy of its own?"
             )
-        if harm := _harm(model, was):
+        if harm := _harm(model, was, training=workers > 0):
             not_yet(f"{lead}, {harm}")
     return "With 0, 2 and 4 workers, the result is right, workers start once, and nothing is kept."
 
@@ -176,9 +176,10 @@ def _wrong(result: Any, folder: Path) -> str:
     return ""
 
 
-def _harm(model: nn.Module, was: list[torch.Tensor]) -> str:
-    if not all(module.training for module in model.modules()):
-        return "the model came in training mode, and is left in another."
+def _harm(model: nn.Module, was: list[torch.Tensor], *, training: bool) -> str:
+    if any(module.training != training for module in model.modules()):
+        came = "training" if training else "evaluation"
+        return f"the model came in {came} mode, and is left in another."
     if not all(map(torch.equal, model.parameters(), was)):
         return "the parameters of the model are not what they were."
     grads = [each.grad for each in model.parameters() if each.requires_grad]
