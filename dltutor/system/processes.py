@@ -118,7 +118,7 @@ def _end(family: Callable[[], set[int]], spare: set[int]) -> set[int]:
         if time.monotonic() > progress + _PATIENCE or not (living or family() - spare - found):
             return found - living
         ready = living & stopped
-        ready |= {pid for pid in living - stopped if not _may_tidy(pid)}
+        ready |= {pid for pid in living - stopped if not _may_tidy(figures.command(pid))}
         if ready:
             served = time.monotonic()
         elif time.monotonic() > served + _TIDY:
@@ -130,9 +130,9 @@ def _end(family: Callable[[], set[int]], spare: set[int]) -> set[int]:
         time.sleep(0.005)
 
 
-def _may_tidy(pid: int) -> bool:
+def _may_tidy(command: bytes) -> bool:
     # One that has just been started has no command line yet: it may be a resource tracker.
-    return not reader().command(pid) or has_name(pid, *_TIDIERS)
+    return not command or any(name in command for name in _TIDIERS)
 
 
 def _reap(pids: set[int]) -> set[int]:
