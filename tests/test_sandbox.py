@@ -29,11 +29,11 @@ from harms import (
 )
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit import sandbox
 from dltutor.lessons.kit.checking import check, exercises
 from dltutor.lessons.kit.exercise import Exercise, Grader
 from dltutor.lessons.kit.outcomes import Outcome, Result, correct, not_yet
 from dltutor.lessons.kit.running import theirs
+from dltutor.observation import sandbox
 from dltutor.system.processes import segments
 from dltutor.tables import MB
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.lessons.kit import sandbox, saved_outcomes
+from dltutor.lessons.kit import saved_outcomes
 from dltutor.lessons.kit.exercise import Exercise, Grader
 from dltutor.lessons.kit.outcomes import (
     Outcome,
@@ -24,7 +24,7 @@ from dltutor.lessons.kit.outcomes import (
     not_yet,
 )
 from dltutor.lessons.kit.running import failed_in_main, still_running, takes_other_arguments
-from dltutor.observation import errors
+from dltutor.observation import errors, sandbox
 from dltutor.observation.texts import fate, shorten_paths
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.tables import Note, Table, size
@@ -180,14 +180,15 @@ def _in_sandbox(exercise: Exercise, answer: Any) -> Result:
             "Windows, the course runs in WSL.",
         )
 
-    def grade(begin: Callable[[], None]) -> Result:
-        return verdict(lambda: _grade(grader, answer, begin))
+    def grade(begin: Callable[[], None]) -> dict[str, str]:
+        return verdict(lambda: _grade(grader, answer, begin)).to_dict()
 
     def announce() -> None:
         print(f"Checking {exercise.name}: {grader.runs}, at most {grader.at_most} s.", flush=True)
 
     ended = sandbox.run(grade, at_most=grader.at_most, announce=announce)
-    result = ended.result or verdict(lambda: _without_result(ended, grader))
+    told = Result.from_dict(ended.result)
+    result = told or verdict(lambda: _without_result(ended, grader))
     if result.outcome is not Outcome.CORRECT:
         _show(ended.printed)
     return result

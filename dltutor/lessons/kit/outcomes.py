@@ -28,6 +28,9 @@ _TONES: Final[dict[Outcome, Tone]] = {
 }
 
 
+_LONGEST: Final = 3000  # characters of a text
+
+
 @dataclass(frozen=True)
 class Result:
     """The answer to a check.
@@ -39,6 +42,18 @@ class Result:
 
     outcome: Outcome
     text: str
+
+    def to_dict(self) -> dict[str, str]:
+        """The outcome and the beginning of the text, for the way out of the sandbox."""
+        return {"outcome": self.outcome.value, "text": self.text[:_LONGEST]}
+
+    @staticmethod
+    def from_dict(told: object) -> Result | None:
+        """What came out of the sandbox, or None where nothing did."""
+        match told:
+            case {"outcome": str(outcome), "text": str(text)}:
+                return Result(Outcome(outcome), text)
+        return None
 
     def note(self) -> Note:
         """The outcome and the text, to be shown."""

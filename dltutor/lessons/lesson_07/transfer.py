@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit import sandbox
 from dltutor.lessons.kit.checking import verdict
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
 from dltutor.lessons.kit.exercise import Grader
@@ -30,6 +29,7 @@ from dltutor.lessons.kit.forms import a_fixed_class, shown
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import made
 from dltutor.lessons.lesson_07.material import CLIPS, Clips, Server
+from dltutor.observation import sandbox
 from dltutor.tables import Note
 
 Place = tuple[CodeType, int, int]  # a method's code, one of its steps, and the number of its line
@@ -89,11 +89,10 @@ def forked_half_way(answer: type) -> Note:
             said = "The labels of each worker belong together."
         return correct(f"{run.end}. {said}")
 
-    ended = sandbox.run(
-        lambda begin: verdict(lambda: grade(begin)), at_most=4 * _LONG, announce=lambda: None
-    )
+    ended = sandbox.run(lambda begin: verdict(lambda: grade(begin)).to_dict(), at_most=4 * _LONG)
     print(ended.printed, end="")
-    text = ended.result.text if ended.result else f"it was stopped.{ended.stood}"
+    told = Result.from_dict(ended.result)
+    text = told.text if told else f"it was stopped.{ended.stood}"
     return Note("Epoch started when a refresh was half done:", text)
 
 

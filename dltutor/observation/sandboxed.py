@@ -1,4 +1,4 @@
-"""Inside the sandbox: a fork of the kernel becomes a process of its own, and grades an answer."""
+"""Inside the sandbox: a fork of the kernel becomes a process of its own, and does some work."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ from typing import Any, Final, NoReturn
 
 import torch
 
-from dltutor.lessons.kit.outcomes import Result
 from dltutor.observation.stacks import answer_when_asked
 from dltutor.system import processes
 
 _FILE: Final = 512 << 20  # bytes that one file may have
-_TEXT: Final = 3000  # characters of a result's text
 
 
-def answer_process(
-    grade: Callable[[Callable[[], None]], Result], guard: int, folder: str, say: int, words: int
+def sandboxed_process(
+    work: Callable[[Callable[[], None]], Any],
+    guard: int,
+    folder: str,
+    own_folder: bool,
+    say: int,
+    words: int,
 ) -> NoReturn:
-    """Be the main process of an answer: grade it, say the result, end.
+    """Be the main process of some work: do it, say what it returned, end.
 
     Args:
-        grade: As `sandbox.run` takes it.
+        work: As `sandbox.run` takes it; so are `own_folder` and what follows from it.
         guard: The pid of the parent.
         folder: For its files.
+        own_folder: Whether to go to an empty folder.
         say: The descriptor to say things on, one line of JSON each.
         words: The descriptor that stdout and stderr go to.
     """
@@ -44,13 +48,12 @@ def answer_process(
     _streams(words)
     _limits()
     _own_multiprocessing()
-    _own_folders(folder)
+    _own_folders(folder, own_folder)
     torch.set_num_threads(1)  # OpenMP's other threads are not in a fork, and it would wait for them
     # A grader asks for as many workers as it needs, whatever this machine has.
     warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
     answer_when_asked(folder)
-    result = grade(lambda: _tell(say, "running"))
-    _tell(say, {"outcome": result.outcome.value, "text": result.text[:_TEXT]})
+    _tell(say, {"result": work(lambda: _tell(say, "running"))})
     os._exit(0)
 
 
@@ -74,7 +77,7 @@ def _streams(words: int) -> None:
 
 
 def _no_input(prompt: object = "") -> str:
-    raise EOFError("a check cannot ask you anything: input() has nobody to answer it")
+    raise EOFError("input() has nobody to answer it here: this runs in a process of its own")
 
 
 def _limits() -> None:
@@ -103,10 +106,11 @@ def _own_multiprocessing() -> None:
     main.__spec__ = getattr(main, "__spec__", None)
 
 
-def _own_folders(folder: str) -> None:
+def _own_folders(folder: str, own_folder: bool) -> None:
     # Temporary files, and the folder where an answer finds itself: an empty one. What it removes or
     # writes by a bare name is not the learner's, whose modules can still be imported.
     tempfile.tempdir = folder
     os.environ["TMPDIR"] = folder
     sys.path[:] = [os.path.abspath(path) for path in sys.path]
-    os.chdir(tempfile.mkdtemp())
+    if own_folder:
+        os.chdir(tempfile.mkdtemp())

@@ -1,11 +1,13 @@
-"""The sandbox: an answer runs in a process that may die, hang or do harm, and the kernel lives on.
+"""The sandbox: code runs in a process that may die, hang or do harm, and this one lives on.
 
-    kernel  ->  guard  ->  the answer's process  ->  workers, and whatever else it starts
+    kernel  ->  guard  ->  the code's process  ->  workers, and whatever else it starts
 
-The guard is what an answer finds as its parent, so that a signal to the parent does not reach the
-kernel. Both are forks: the answer's process has the kernel's modules, classes and data, and one
+The guard is what the code finds as its parent, so that a signal to the parent does not reach the
+kernel. Both are forks: the code's process has the kernel's modules, classes and data, and one
 thread. The kernel waits, reads what they say, and at the limit kills them and all that descends
 from them, in whatever session: orphans come to the kernel, which is their subreaper meanwhile.
+
+A check of the course runs an answer here, and the doctor each of its experiments.
 """
 
 from __future__ import annotations
@@ -21,23 +23,22 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from dltutor.lessons.kit.outcomes import Outcome, Result
-from dltutor.lessons.kit.sandboxed import answer_process
 from dltutor.observation import stacks
 from dltutor.observation.interrupts import interrupts_held
+from dltutor.observation.sandboxed import sandboxed_process
 from dltutor.observation.time_limits import deadline
 from dltutor.system import processes
 from dltutor.system.process_memory import pss, reader
 from dltutor.tables import MB
 
 LOOKING: Final = 20.0  # seconds for what is not announced: telling an untouched starter
-MEMORY: Final = 1.2 * 1024 * MB  # bytes (PSS) of all the processes of a check together
-PROCESSES: Final = 256  # of a check together
+MEMORY: Final = 1.2 * 1024 * MB  # bytes (PSS) of all the processes of a run together
+PROCESSES: Final = 256  # of a run together
 _TICK: Final = 0.05  # seconds between two looks
 _STEP: Final = 50 * MB  # bytes (RSS) that they may grow by before PSS, which is dear, is read again
-_KEPT: Final = 20_000  # characters of what an answer prints, the last ones
+_KEPT: Final = 20_000  # characters of what is printed, the last ones
 _HANDLERS: Final = 2.0  # seconds for what was registered to be called at a fork
 
 _at_fork = deadline(_HANDLERS)
@@ -47,12 +48,11 @@ os.register_at_fork(before=lambda: _at_fork.stop())
 
 @dataclass
 class Ended:
-    """How the processes of a check ended.
+    """How the processes of a run ended.
 
     Args:
-        result: What the grader found; None where it never came so far.
-        status: The exit code of the answer's process, negative for a signal; None if it was ended
-            here.
+        result: What the code returned; None where it never came so far.
+        status: The exit code of its process, negative for a signal; None if it was ended here.
         guard: The same of its parent, if that died first.
         stopped: Why it was ended here: "limit", "memory", "processes", "handlers" (of a fork, which
             did not return) or nothing.
@@ -60,7 +60,7 @@ class Ended:
         printed: The end of what it and its workers wrote to stdout and stderr.
     """
 
-    result: Result | None = None
+    result: Any = None
     status: int | None = None
     guard: int | None = None
     stopped: str = ""
@@ -68,15 +68,27 @@ class Ended:
     printed: str = ""
 
 
+Work = Callable[[Callable[[], None]], Any]
+
+
 def run(
-    grade: Callable[[Callable[[], None]], Result], *, at_most: float, announce: Callable[[], None]
+    work: Work,
+    *,
+    at_most: float,
+    announce: Callable[[], None] = lambda: None,
+    memory: float | None = None,
+    own_folder: bool = True,
 ) -> Ended:
-    """Call a grader in a process of its own.
+    """Call a function in a process of its own.
 
     Args:
-        grade: Takes a function that it calls when it begins to run the answer; returns the result.
+        work: Takes a function that it calls when what takes its time begins; returns what JSON can
+            hold.
         at_most: Seconds from then on.
-        announce: Called here when it begins to run the answer.
+        announce: Called here when it begins.
+        memory: Bytes (PSS) that all its processes may have together; default: MEMORY.
+        own_folder: Whether it finds itself in an empty folder, where what it writes by a bare name
+            does no harm; otherwise in the folder of this process.
 
     Raises:
         KeyboardInterrupt: You pressed Stop; all processes are gone.
@@ -89,7 +101,8 @@ def run(
     with interrupts_held() as interrupts:
         watch = None
         try:
-            watch = _start(grade, folder, at_most, announce)
+            watch = _start(work, folder, at_most, announce, own_folder)
+            watch.memory = MEMORY if memory is None else memory
             with interrupts.let_through():
                 watch.wait()
         finally:
@@ -101,10 +114,7 @@ def run(
 
 
 def _start(
-    grade: Callable[[Callable[[], None]], Result],
-    folder: str,
-    at_most: float,
-    announce: Callable[[], None],
+    work: Work, folder: str, at_most: float, announce: Callable[[], None], own_folder: bool
 ) -> _Watch:
     hear, say = os.pipe()
     fate_in, fate_out = os.pipe()
@@ -115,7 +125,7 @@ def _start(
             for end in (hear, fate_in, read):
                 os.close(end)
             if not _at_fork.passed:
-                _guard(grade, folder, say, fate_out, write)
+                _guard(work, folder, own_folder, say, fate_out, write)
         finally:
             os._exit(1)
     for end in (say, fate_out, write):
@@ -134,9 +144,7 @@ def _fork() -> int:
         return os.fork()
 
 
-def _guard(
-    grade: Callable[[Callable[[], None]], Result], folder: str, say: int, fate: int, words: int
-) -> NoReturn:
+def _guard(work: Work, folder: str, own_folder: bool, say: int, fate: int, words: int) -> NoReturn:
     os.setsid()
     processes.die_with_parent(os.getppid())
     processes.adopt_orphans(True)
@@ -145,14 +153,14 @@ def _guard(
     if pid == 0:
         try:
             os.close(fate)
-            answer_process(grade, me, folder, say, words)
+            sandboxed_process(work, me, folder, own_folder, say, words)
         finally:
             os._exit(1)
     os.close(say)
     os.close(words)
     os.write(fate, b"%d " % pid)
     ended = status = 0
-    while ended != pid:  # others are orphans of the answer's
+    while ended != pid:  # others are orphans of the code's
         ended, status = os.waitpid(-1, 0)
     os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
     processes.end_descendants()
@@ -168,9 +176,11 @@ class _Watch:
     hear: int
     fate: int
     words: int
+    memory: float = MEMORY
     ended: Ended = field(default_factory=Ended)
     until: float = 0.0
     weighed: float = 0.0
+    told: bool = False
     seen: set[int] = field(default_factory=set)
 
     def wait(self) -> None:
@@ -183,7 +193,7 @@ class _Watch:
         with selectors.DefaultSelector() as ready:
             for end in (self.hear, self.fate, self.words):
                 ready.register(end, selectors.EVENT_READ)
-            while self.ended.result is None and time.monotonic() < self.until:
+            while not self.told and time.monotonic() < self.until:
                 for key, _ in ready.select(_TICK):
                     got = os.read(key.fd, 1 << 16)
                     if key.fd == self.words:
@@ -202,7 +212,7 @@ class _Watch:
                 self.ended.stopped = self._too_much()
                 if self.ended.stopped:
                     return
-        if self.ended.result is None:
+        if not self.told:
             self.ended.stopped = "limit"
             self.ended.stood = self._where(fates)
 
@@ -222,13 +232,14 @@ class _Watch:
             os.close(end)
 
     def _hear(self, line: bytes) -> None:
-        with suppress(ValueError, KeyError):  # what an answer writes there itself says nothing
+        with suppress(ValueError, KeyError, TypeError):  # what the code itself writes says nothing
             said = json.loads(line)
             if said == "running":
                 self.until = time.monotonic() + self.at_most
                 self.announce()
             else:
-                self.ended.result = Result(Outcome(said["outcome"]), said["text"])
+                self.ended.result = said["result"]
+                self.told = True
 
     def _over(self, fates: bytes) -> None:
         told = fates.split()
@@ -250,10 +261,10 @@ class _Watch:
         # RSS counts what they share once for each of them: it is an upper bound.
         found = [figures.process(pid) for pid in pids]
         rss = sum(process[1]["rss"] or 0 for process in found if process)
-        if rss < max(MEMORY, self.weighed + _STEP):
+        if rss < max(self.memory, self.weighed + _STEP):
             return ""
         self.weighed = rss
-        return "memory" if sum(map(pss, pids)) > MEMORY else ""
+        return "memory" if sum(map(pss, pids)) > self.memory else ""
 
     def _where(self, fates: bytes) -> str:
         told = fates.split()
