@@ -53,7 +53,7 @@ class Table:
         cell = "text-align:left;vertical-align:top;padding:2px 14px 2px 0;white-space:pre-wrap"
         head = "".join(f'<th style="{cell}">{escape(name)}</th>' for name in self.header)
         body = "".join(_html_row(row, cell, labeled=not self.header) for row in self.rows)
-        return _framed(
+        return framed(
             f'<div style="font-weight:600;padding:2px 0">{escape(self.title)}</div>'
             '<table style="margin:0;border-collapse:collapse;background:transparent">'
             + (f"<thead><tr>{head}</tr></thead>" if head else "")
@@ -83,7 +83,7 @@ class Note:
 
     def _repr_html_(self) -> str:
         text = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(self.text))
-        return _framed(f"<b>{escape(self.label)}</b> {text}", self.tone)
+        return framed(f"<b>{escape(self.label)}</b> {text}", self.tone)
 
 
 def size(count: float) -> str:
@@ -97,9 +97,16 @@ def size(count: float) -> str:
     return f"{count:.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.1f} {unit}"
 
 
-def _framed(inner: str, tone: Tone) -> str:
+def framed(inner: str, tone: Tone, *, wrap: bool = True) -> str:
+    """HTML with an edge in the color of its tone.
+
+    Args:
+        inner: HTML.
+        tone: The color.
+        wrap: Whether line breaks in the text are shown as such.
+    """
     style = f"border-left:4px solid {_EDGES[tone]};padding:2px 0 2px 12px;margin:4px 0"
-    return f'<div style="{style};white-space:pre-wrap">{inner}</div>'
+    return f'<div style="{style}{";white-space:pre-wrap" if wrap else ""}">{inner}</div>'
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:

@@ -1,0 +1,124 @@
+"""The bench: a loader in a process of its own, where it may be run and changed at will.
+
+Everything here runs in the sandbox. What the experiments change dies with the process.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from dltutor.observation.loaders import inner_loaders
+
+Loop = Callable[[Any], object]
+
+
+class Mark:
+    """A few numbers that outlive the process that writes them."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 16)
+        self.set(-1)
+
+    def set(self, number: int) -> None:
+        """Write down what is done next."""
+        self._memory[:8] = struct.pack("q", number)
+
+    def get(self) -> int:
+        """What was written last; -1 for nothing."""
+        number: int = struct.unpack("q", self._memory[:8])[0]
+        return number
+
+
+@dataclass
+class Bench:
+    """A loader, its training loop, and the means to change it.
+
+    Args:
+        loader: What is diagnosed: a DataLoader, or a wrapper of some.
+        loop: The training loop, or None.
+        epochs: How many times it runs.
+        seconds: For the experiment at hand.
+        mark: Outlives this process.
+    """
+
+    loader: Any
+    loop: Loop | None
+    epochs: int
+    seconds: float
+    mark: Mark = field(default_factory=Mark)
+
+    @property
+    def inner(self) -> DataLoader[Any]:
+        """The DataLoader that starts the workers; of several the first."""
+        return next(iter(inner_loaders(self.loader).values()))
+
+    @property
+    def dataset(self) -> Any:
+        """Its dataset."""
+        return self.inner.dataset
+
+    @property
+    def stream(self) -> bool:
+        """Whether it is an IterableDataset."""
+        return isinstance(self.dataset, IterableDataset)
+
+    @property
+    def method(self) -> str:
+        """The start method of its workers; "" without workers."""
+        return method_of(self.inner)
+
+    def change(self, **settings: Any) -> None:
+        """Change settings of every DataLoader inside, also those that torch lets nobody change.
+
+        Args:
+            settings: Of a DataLoader's `__init__`, by name.
+        """
+        for each in inner_loaders(self.loader).values():
+            held = vars(each)
+            with suppress(KeyError):
+                held["_iterator"] = None
+            if settings.get("num_workers") == 0:
+                held.update(prefetch_factor=None, persistent_workers=False, timeout=0)
+                held["_DataLoader__multiprocessing_context"] = None
+            method = settings.pop("method", None)
+            held.update(settings)
+            if method is not None and each.num_workers:
+                each.multiprocessing_context = method
+
+    def indices(self) -> list[int]:
+        """The indices of an epoch, as the sampler deals them; at most a thousand of them."""
+        found: list[int] = []
+        batches = self.inner.batch_sampler
+        source: Any = batches if batches is not None else self.inner.sampler
+        for each in source:
+            found += each if isinstance(each, (list, tuple)) else [each]
+            if len(found) >= 1000:
+                break
+        return found[:1000]
+
+
+def method_of(loader: DataLoader[Any]) -> str:
+    """The start method of a loader's workers; "" without workers."""
+    if not loader.num_workers:
+        return ""
+    import multiprocessing
+
+    context = loader.multiprocessing_context
+    name = context.get_start_method() if context is not None else None
+    return str(name or multiprocessing.get_start_method())
+
+
+def own_line(function: Any) -> str:
+    """The file and line where a function is defined; "" where that cannot be known."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return ""
+    return f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"

@@ -1,0 +1,84 @@
+"""diagnose(): find out by experiment what is wrong with a loader."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dltutor.diagnosis.bench import Loop
+from dltutor.diagnosis.diagnosis import Diagnosis
+from dltutor.diagnosis.reading import elsewhere, findings
+from dltutor.diagnosis.visit import Visit
+from dltutor.observation.loaders import check_loader
+from dltutor.observation.time_limits import check_deadline
+from dltutor.system.process_memory import pss
+
+
+def diagnose(
+    loader: Any, *, consume: Loop | None = None, epochs: int = 1, deadline: float = 30
+) -> Diagnosis:
+    """Find out by experiment what is wrong with a loader.
+
+    The loader is run some ten to twenty times, each time a little differently and in a process of
+    its own: nothing of yours is changed, but for what your code itself writes to files, databases
+    and servers. Each run counts as one there.
+
+    Args:
+        loader: A DataLoader, or a wrapper of some that `observe` takes; or a function without
+            arguments that returns one, which is called in each of these processes.
+        consume: Your training loop, a function that takes the loader and iterates it; the plain
+            loop if None. What only a loop does, such as keeping batches, is seen with it.
+        epochs: How many times `consume` runs.
+        deadline: Seconds for all of it; what was not tried by then is named.
+
+    Returns:
+        The Diagnosis, which a notebook shows.
+
+    Raises:
+        CannotRun: The function raises, hangs, or returns no loader.
+        KeyboardInterrupt: You pressed Stop; nothing is left.
+        RuntimeError: It is called where processes cannot be forked.
+        TypeError: It is no loader and no function.
+        ValueError: `epochs` or `deadline` is out of range.
+    """
+    visit = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
+    evidence = visit.examine()
+    return Diagnosis(
+        findings=findings(evidence),
+        healthy=tuple(visit.tried),
+        untried=tuple(visit.untried),
+        elsewhere=elsewhere(evidence),
+        parts=evidence.parts,
+    )
+
+
+def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) -> Visit:
+    """Check the arguments of `diagnose`, and make its Visit."""
+    if not hasattr(os, "fork"):
+        raise RuntimeError(
+            "diagnose() runs the loader in forks of this process, and this system has no fork. On "
+            "Windows, run it in WSL."
+        )
+    check_deadline(deadline)
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+        raise ValueError(f"epochs must be a whole number of 1 or more, got {epochs!r}")
+    if consume is not None and not callable(consume):
+        raise TypeError(
+            f"consume must be a function that takes the loader and iterates it, got {consume!r}"
+        )
+    makes = callable(loader) and not isinstance(loader, type) and not hasattr(loader, "__iter__")
+    if not makes:
+        check_loader(loader)
+    make: Callable[[], Any] = _made(loader) if makes else lambda: loader
+    return Visit(make, consume, epochs, time.monotonic() + deadline, own_memory=pss(os.getpid()))
+
+
+def _made(make: Callable[[], Any]) -> Callable[[], Any]:
+    def made() -> Any:
+        loader = make()
+        check_loader(loader)
+        return loader
+
+    return made

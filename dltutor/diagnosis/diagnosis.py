@@ -1,0 +1,183 @@
+"""What the doctor says: a Diagnosis and its Findings, as text, as HTML, as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from html import escape
+from textwrap import fill
+from typing import Any, Final
+
+from dltutor.diagnosis.visit import Untried
+from dltutor.failures.kit.evidence import Certainty, Parts
+from dltutor.tables import Tone, framed
+
+_WIDTH: Final = 96
+_INDENT: Final = 12
+#: What no experiment on one machine can show; every report says so.
+UNSEEN: Final = "a GPU, several machines, and the network between them"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    Args:
+        name: Of the failure mode, as `dltutor list` has it; "raises" for an ordinary exception in
+            your code.
+        certainty: "shown" if an experiment came out as it would not have for a healthy loader;
+            "likely" if something else could explain it too.
+        evidence: What was measured.
+        where: Your file and line, or the attribute path; "" where it cannot be known.
+        cause: Why it happens.
+        fix: What to do, in this loader's names where they are known.
+        lesson: The number of the lesson that teaches it; "" for "raises".
+    """
+
+    name: str
+    certainty: Certainty
+    evidence: str
+    where: str
+    cause: str
+    fix: str
+    lesson: str
+
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """What is said of it: how it is known, where, why, and what to do."""
+        lesson = f"lesson {self.lesson}; `dltutor show {self.name}`" if self.lesson else ""
+        said = (
+            ("evidence", self.evidence),
+            ("where", self.where),
+            ("why", self.cause),
+            ("what to do", self.fix),
+            ("learn more", lesson),
+        )
+        return tuple((label, text) for label, text in said if text)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found out about a loader.
+
+    Args:
+        findings: What is wrong, the most serious first.
+        healthy: The questions that were asked and have an answer.
+        untried: Those that have none, and why.
+        elsewhere: What will fail on another machine or with another start method, as sentences.
+        parts: What the loader is made of.
+    """
+
+    findings: tuple[Finding, ...]
+    healthy: tuple[str, ...]
+    untried: tuple[Untried, ...]
+    elsewhere: tuple[str, ...]
+    parts: Parts
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    @property
+    def title(self) -> str:
+        """The loader, and how many things are wrong with it."""
+        workers = f"{self.parts.workers} worker{'' if self.parts.workers == 1 else 's'}"
+        method = f" by {self.parts.method}" if self.parts.method else ""
+        count = len(self.findings)
+        found = "nothing found" if not count else f"{count} finding{'' if count == 1 else 's'}"
+        return f"{self.parts.dataset}, {workers}{method}: {found}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in lists, texts and numbers that JSON can hold."""
+        return {
+            "ok": self.ok,
+            "title": self.title,
+            "findings": [asdict(each) for each in self.findings],
+            "healthy": list(self.healthy),
+            "untried": [asdict(each) for each in self.untried],
+            "elsewhere": list(self.elsewhere),
+            "loader": asdict(self.parts),
+        }
+
+    def __str__(self) -> str:
+        lines = [self.title]
+        for number, each in enumerate(self.findings, start=1):
+            lines += ["", f"{number}. {each.name} ({each.certainty})"]
+            lines += [_row(label, text) for label, text in each.rows()]
+        for label, texts in self._rest():
+            lines += ["", label, *(_item(text) for text in texts)]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        tone: Tone = "good" if self.ok else "bad"
+        parts = [f'<div style="font-weight:600">{escape(self.title)}</div>']
+        cell = "text-align:left;vertical-align:top;padding:2px 14px 2px 0"
+        for number, each in enumerate(self.findings, start=1):
+            rows = "".join(
+                f'<tr style="background:transparent"><td style="{cell};opacity:0.75;'
+                f'white-space:nowrap">{escape(label)}</td>'
+                f'<td style="{cell}">{_html(text)}</td></tr>'
+                for label, text in each.rows()
+            )
+            parts.append(
+                f'<div style="padding:8px 0 2px"><b>{number}. {escape(each.name)}</b> '
+                f"({each.certainty})</div>"
+                f'<table style="margin:0;border-collapse:collapse;background:transparent">'
+                f"<tbody>{rows}</tbody></table>"
+            )
+        for label, texts in self._rest():
+            items = "".join(f"<li>{_html(text)}</li>" for text in texts)
+            parts.append(
+                f'<details{" open" if label != _ASKED else ""} style="padding-top:6px">'
+                f"<summary>{escape(label)}</summary>"
+                f'<ul style="margin:2px 0 0">{items}</ul></details>'
+            )
+        return framed("".join(parts), tone, wrap=False)
+
+    def _rest(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        rest = (
+            ("Will fail elsewhere", self.elsewhere),
+            (_ASKED, self.healthy),
+            ("Not tried", (*(f"{each.question} {each.why}." for each in self.untried),)),
+        )
+        named = tuple((label, texts) for label, texts in rest if texts)
+        return (*named, ("Cannot be seen here", (UNSEEN,)))
+
+
+_ASKED: Final = "Tried"
+
+
+def _row(label: str, text: str) -> str:
+    indent = " " * (_INDENT + 3)
+    return fill(f"   {label:{_INDENT}}{text}", _WIDTH, subsequent_indent=indent)
+
+
+def _item(text: str) -> str:
+    return fill(f"   {text}", _WIDTH, subsequent_indent="     ")
+
+
+def _html(text: str) -> str:
+    import re
+
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+_PAGE: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }}
+code {{ font-family: ui-monospace, monospace; font-size: 0.92em; }}
+</style>
+{body}
+</html>
+"""
+
+
+def page(diagnosis: Diagnosis) -> str:
+    """The diagnosis as a page of its own."""
+    return _PAGE.format(title=escape(diagnosis.title), body=diagnosis._repr_html_())

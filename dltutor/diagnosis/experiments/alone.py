@@ -1,0 +1,35 @@
+"""How does the loader run without workers?
+
+The same loop, in the same order, with `num_workers=0`. What is different then comes from the
+workers; what is the same does not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dltutor.diagnosis import trial
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Run
+
+FIELD: Final = "alone"
+SECONDS: Final = 12.0
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where there are workers that can be left out."""
+    return evidence is not None and evidence.parts.workers > 0
+
+
+def ask(bench: Bench) -> Run:
+    """Run it without."""
+    bench.change(num_workers=0)
+    epochs = max(bench.epochs, 2) if bench.loop is None else bench.epochs
+    return trial.run(bench, seconds=min(4.0, bench.seconds / 2), patience=4.0, epochs=epochs)
+
+
+def cut_short(stopped: str, code: int | None, mark: int) -> Run:
+    """The process died in a sample, or could not be interrupted."""
+    if stopped:
+        return Run(end="hung", error="could not be interrupted")
+    return Run(end="main died", error=f"ended with exit code {code}", codes=(code,))

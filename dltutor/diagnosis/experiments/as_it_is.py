@@ -1,0 +1,34 @@
+"""How does the loader run, just as it is?
+
+With its training loop, if there is one; as many epochs as were asked for, and two at least without
+a loop, so that what repeats can be seen.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dltutor.diagnosis import trial
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Run
+
+FIELD: Final = "run"
+SECONDS: Final = 16.0
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Always."""
+    return True
+
+
+def ask(bench: Bench) -> Run:
+    """Run it."""
+    epochs = max(bench.epochs, 2) if bench.loop is None else bench.epochs
+    return trial.run(bench, seconds=min(6.0, bench.seconds / 2), epochs=epochs)
+
+
+def cut_short(stopped: str, code: int | None, mark: int) -> Run:
+    """The main process of the run died, or could not be interrupted."""
+    if stopped:
+        return Run(end="hung", error=f"main could not be interrupted ({stopped})")
+    return Run(end="main died", error=f"main ended with exit code {code}")

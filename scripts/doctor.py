@@ -1,0 +1,158 @@
+"""Who is taken for whom: the doctor on the broken and the fixed case of every failure mode.
+
+    python scripts/doctor.py                      # all, printed, and kept in benchmarks/doctor.md
+    python scripts/doctor.py repeated_stream ...  # these, with the reports
+    python scripts/doctor.py --fixed --names      # a line for each, of the fixed ones only
+
+Each case is diagnosed in an interpreter of its own, under each start method that it claims. Cases
+that need limits get them: few open files, or a small /dev/shm (as root).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+BENCHMARK: Final = Path(__file__).parent.parent / "benchmarks" / "doctor.md"
+LONGEST: Final = 150  # seconds for one case
+
+
+def main() -> int:
+    """Diagnose, and print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--broken", action="store_true", help="the broken ones only")
+    parser.add_argument("--fixed", action="store_true", help="the fixed ones only")
+    parser.add_argument("--method", help="one start method only")
+    parser.add_argument("--names", dest="short", action="store_true", help="no reports")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.one:
+        return one(*chosen.one)
+    from dltutor.failures import CATALOGUE
+
+    kinds = [kind for kind in ("broken", "fixed") if getattr(chosen, kind)] or ["broken", "fixed"]
+    rows = []
+    for failure in CATALOGUE:
+        if chosen.names and failure.name not in chosen.names:
+            continue
+        for method in failure.start_methods:
+            if chosen.method in (None, method):
+                for kind in kinds:
+                    rows.append(row(failure, kind, method))
+                    tell(rows[-1], short=chosen.short or not chosen.names)
+    text = summary(rows)
+    print(text)
+    if not (chosen.names or chosen.method or len(kinds) == 1):
+        BENCHMARK.write_text(text, encoding="utf-8")
+    return 0
+
+
+def row(failure: Any, kind: str, method: str) -> dict[str, Any]:
+    """What the doctor finds in one case."""
+    command = [sys.executable, __file__, "--one", failure.name, kind, method]
+    if failure.limits.get("shm"):
+        size = failure.limits["shm"]
+        mounted = f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"'
+        command = ["unshare", "--mount", "sh", "-c", mounted, "sh", *command]
+    files = failure.limits.get("open_files")
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            preexec_fn=(
+                (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
+                if files
+                else None
+            ),
+        )
+        said = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        said = {"found": ["(no end)"], "report": ""}
+    except (IndexError, json.JSONDecodeError):
+        said = {"found": ["(no report)"], "report": done.stdout[-2000:] + done.stderr[-3000:]}
+    return {
+        "name": failure.name,
+        "kind": kind,
+        "method": method,
+        "seconds": time.monotonic() - began,
+        "absent": failure.absent(),
+        **said,
+    }
+
+
+def one(name: str, kind: str, method: str) -> int:
+    """Diagnose one case in this interpreter, and print the findings as JSON."""
+    from dltutor.diagnosis.diagnose import diagnose
+    from dltutor.failures import CATALOGUE
+
+    failure = next(each for each in CATALOGUE if each.name == name)
+    case = getattr(failure, kind)(workers=2, start_method=method)
+    began = time.monotonic()
+    diagnosis = diagnose(case.loader, consume=case.consume, deadline=30 if method == "fork" else 60)
+    seconds = time.monotonic() - began
+    found = [each.name for each in diagnosis.findings]
+    sys.stdout.flush()
+    print()
+    print(json.dumps({"found": found, "took": seconds, "report": str(diagnosis)}))
+    sys.stdout.flush()
+    os._exit(0)  # what a broken case leaves in this interpreter is not waited for
+
+
+def tell(each: dict[str, Any], *, short: bool) -> None:
+    """Print a line, or the report."""
+    right = each["found"][:1] == [each["name"]] if each["kind"] == "broken" else not each["found"]
+    sign = "ok " if right else "---"
+    took = f"{each.get('took', each['seconds']):.1f} s"
+    print(f"{sign} {each['name']} {each['kind']} {each['method']}, {took}: {each['found']}")
+    if not short or (not right and "(no report)" in each["found"]):
+        print(each["report"], "\n")
+    sys.stdout.flush()
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """The figures, and those that were taken for others, as Markdown."""
+    lines = ["# The doctor on its own catalogue", ""]
+    lines += ["Made by `python scripts/doctor.py`.", ""]
+    for kind in ("broken", "fixed"):
+        of = [each for each in rows if each["kind"] == kind]
+        if not of:
+            continue
+        good = [_right(each) for each in of]
+        names = {each["name"] for each in of}
+        wholly = {n for n in names if all(_right(each) for each in of if each["name"] == n)}
+        slow = max(each.get("took", each["seconds"]) for each in of)
+        what = "right name first" if kind == "broken" else "no finding"
+        lines.append(
+            f"- {kind}: {what} in {sum(good)} of {len(good)} runs; in all runs of {len(wholly)} of "
+            f"{len(names)} failure modes; the longest took {slow:.0f} s"
+        )
+    lines += ["", "| case | start method | found | |", "| --- | --- | --- | --- |"]
+    for each in rows:
+        found = ", ".join(each["found"]) or "nothing"
+        if each["absent"]:
+            found += f" (not on this machine: {each['absent']})"
+        mark = "" if _right(each) else "**wrong**"
+        lines.append(f"| {each['name']}, {each['kind']} | {each['method']} | {found} | {mark} |")
+    return "\n".join(lines) + "\n"
+
+
+def _right(each: dict[str, Any]) -> bool:
+    if each["kind"] == "fixed" or each["absent"]:
+        return not each["found"] or (bool(each["absent"]) and each["found"][:1] == [each["name"]])
+    first: bool = each["found"][:1] == [each["name"]]
+    return first
+
+
+if __name__ == "__main__":
+    sys.exit(main())
