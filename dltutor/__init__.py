@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dltutor.diagnosis.diagnose import diagnose as diagnose
+    from dltutor.diagnosis.diagnosis import Diagnosis as Diagnosis
     from dltutor.diagnosis.messages import explain as explain
     from dltutor.diagnosis.reproduction import reproduce as reproduce
     from dltutor.display.budget import budget as budget
@@ -33,12 +35,14 @@ _HOMES = {
     "CATALOGUE": "dltutor.failures",
     "CannotConfine": "dltutor.observation",
     "Case": "dltutor.failures.kit.contract",
+    "Diagnosis": "dltutor.diagnosis.diagnosis",
     "Observation": "dltutor.observation",
     "Timeline": "dltutor.observation",
     "budget": "dltutor.display.budget",
     "check": "dltutor.lessons.kit.checking",
     "compare": "dltutor.display.figure",
     "confine": "dltutor.observation",
+    "diagnose": "dltutor.diagnosis.diagnose",
     "explain": "dltutor.diagnosis.messages",
     "hint": "dltutor.lessons.kit.checking",
     "how_many_workers": "dltutor.observation.throughput",

@@ -13,6 +13,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from dltutor import __version__
+from dltutor.diagnosis.diagnose_command import add_diagnose
 from dltutor.diagnosis.workers_command import add_workers
 from dltutor.failures import FACTS, NAMES, START_METHODS, Facts
 from dltutor.lab.command import add_lab
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _WIDTH = 96
 _EXIT_CODES = (
     "Exit codes: 0; 1 if nothing was found or nothing was shown; 2 for an unknown command or name, "
-    "or a log that cannot be read."
+    "or a log that cannot be read. Of `diagnose`: 1 if something was found, 2 if it could not run."
 )
 Commands = Any  # argparse has no public name for it
 
@@ -49,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dltutor {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     # Each adds a command, and sets the function of the chosen words that runs it as `run`.
-    for add in (_add_list, _add_show, _add_explain, add_workers, add_lab):
+    for add in (add_diagnose, _add_list, _add_show, _add_explain, add_workers, add_lab):
         add(commands)
     return parser
 

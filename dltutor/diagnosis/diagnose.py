@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from dltutor.diagnosis.bench import Loop
 from dltutor.diagnosis.diagnosis import Diagnosis
@@ -14,6 +14,9 @@ from dltutor.diagnosis.visit import Visit
 from dltutor.observation.loaders import check_loader
 from dltutor.observation.time_limits import check_deadline
 from dltutor.system.process_memory import pss
+
+#: How often a loader is run at the most, all experiments together.
+RUNS: Final = 40
 
 
 def diagnose(
@@ -43,7 +46,31 @@ def diagnose(
         TypeError: It is no loader and no function.
         ValueError: `epochs` or `deadline` is out of range.
     """
+    return examine(loader, consume=consume, epochs=epochs, deadline=deadline, announce=print)
+
+
+def examine(
+    loader: Any,
+    *,
+    consume: Loop | None,
+    epochs: int,
+    deadline: float,
+    announce: Callable[[str], object],
+) -> Diagnosis:
+    """Diagnose a loader, as `diagnose` does.
+
+    Args:
+        loader: As there; so are `consume`, `epochs` and `deadline`.
+        consume: The training loop.
+        epochs: How many times it runs.
+        deadline: In seconds.
+        announce: Told, before the first run, how often the loader will run.
+    """
     visit = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
+    announce(
+        f"Running the loader up to {RUNS} times, at most {deadline:g} s in all. Nothing of yours "
+        "is changed, but what it writes to a file, a database or a server, it writes each time."
+    )
     evidence = visit.examine()
     return Diagnosis(
         findings=findings(evidence),

@@ -1,0 +1,129 @@
+"""A loader that is named on the command line, such as `train.py:loader`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+TARGET: Final = "FILE:LOADER"
+TARGET_HELP: Final = (
+    "such as train.py:loader or package.module:make_loader; a DataLoader, or a function without "
+    "arguments that returns one"
+)
+
+
+class NoLoader(Exception):
+    """There is no loader where one was said to be; the message says why, as a sentence."""
+
+
+def find(target: str) -> Any:
+    """The loader, or the function that makes one, of a file or a module.
+
+    Args:
+        target: `FILE.py:NAME` or `package.module:NAME`; the folder of the file, or the current one,
+            is where its imports are looked for first.
+
+    Raises:
+        NoLoader: There is none.
+    """
+    # torch takes two seconds to import, and most commands do without.
+    from torch.utils.data import DataLoader
+
+    from dltutor.observation.loaders import check_loader
+
+    module, name = _located(target)
+    found = getattr(module, name)
+    if isinstance(found, DataLoader) or (callable(found) and not isinstance(found, type)):
+        return found
+    try:
+        check_loader(found)
+    except TypeError:
+        raise NoLoader(
+            f"{name} must be a DataLoader or a function that returns one, and is "
+            f"{type(found).__name__}"
+        ) from None
+    return found
+
+
+def _located(target: str) -> tuple[Any, str]:
+    from torch.utils.data import DataLoader
+
+    where, colon, name = target.rpartition(":")
+    if not (colon and where and name):
+        raise NoLoader(
+            "FILE:LOADER must name a file or module and a loader in it, such as train.py:loader, "
+            f"got {target!r}"
+        )
+    try:
+        module = _from_file(Path(where)) if where.endswith(".py") else _by_name(where)
+    except NoLoader:
+        raise
+    except (Exception, SystemExit) as error:
+        raise NoLoader(f"importing {where} raised {_said(error)}") from None
+    if not hasattr(module, name):
+        loaders = [key for key, each in vars(module).items() if isinstance(each, DataLoader)]
+        has = f"it has {', '.join(loaders)}" if loaders else "it has no DataLoader in its globals"
+        raise NoLoader(f"{where} has no {name!r}: {has}")
+    return module, name
+
+
+def _from_file(path: Path) -> Any:
+    if not path.is_file():
+        raise NoLoader(f"there is no file {str(path)!r}")
+    path = path.resolve()
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    # By this name a spawned worker imports it too.
+    name = path.stem if path.stem not in sys.modules else f"own_{path.stem}"
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _by_name(name: str) -> Any:
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise NoLoader(
+                f"there is no module {name!r} here, and no file {name}.py was named"
+            ) from None
+        raise
+
+
+def _said(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def attribute(target: str) -> Any:
+    """What stands behind a name in a file or a module, whatever it is.
+
+    Args:
+        target: As `find` takes it.
+
+    Raises:
+        NoLoader: There is no such thing.
+    """
+    return getattr(*_located(target))
+
+
+def seconds(text: str) -> float:
+    """A number of seconds on the command line, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1
+    if not 0 < number <= 86_400:
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
+    return number
