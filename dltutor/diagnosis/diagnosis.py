@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from html import escape
 from textwrap import fill
@@ -158,8 +159,6 @@ def _item(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    import re
-
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 

@@ -1,0 +1,222 @@
+"""The doctor at work: it finds, it clears, it changes nothing, it leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor import diagnose
+from dltutor.__main__ import main
+from dltutor.diagnosis.diagnosis import UNSEEN, page
+from dltutor.diagnosis.visit import CannotRun
+
+
+class Rooms(Dataset[torch.Tensor]):
+    """Rooms of a building. One of them may have no label, or never come."""
+
+    def __init__(self, unlabeled: int = -1, pause: float = 0.0) -> None:
+        self.unlabeled = unlabeled
+        self.pause = pause
+        self.asked = 0
+        self.random = random.Random(3)
+
+    def __len__(self) -> int:
+        return 48
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.asked += 1
+        time.sleep(self.pause)
+        if index == self.unlabeled:
+            raise KeyError(f"no label for room {index}")
+        return torch.full((4,), float(index))
+
+
+def rooms(unlabeled: int = -1, pause: float = 0.0) -> DataLoader[torch.Tensor]:
+    return DataLoader(
+        Rooms(unlabeled, pause), batch_size=8, num_workers=2, multiprocessing_context="fork"
+    )
+
+
+def test_a_healthy_loader_gets_no_finding_and_is_told_what_was_tried(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    diagnosis = diagnose(rooms())
+    assert diagnosis.ok and diagnosis.findings == () and diagnosis.untried == ()
+    assert "Rooms, 2 workers by fork: nothing found" in str(diagnosis)
+    assert UNSEEN in str(diagnosis) and UNSEEN in diagnosis._repr_html_()
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_a_hundred_visits_leave_nothing(nothing_left_behind: Callable[..., None]) -> None:
+    loader = rooms()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(100):
+        assert diagnose(loader).ok
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_exception_of_your_code_is_found_with_its_sample_and_its_line(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    diagnosis = diagnose(rooms(unlabeled=29))
+    finding = diagnosis.findings[0]
+    assert finding.name == "raises" and finding.certainty == "shown"
+    assert "dataset[29]" in finding.evidence and "no label for room 29" in finding.evidence
+    assert "test_diagnose.py" in finding.where and "in __getitem__" in finding.where
+
+
+def test_text_and_html_and_json_tell_the_same_story() -> None:
+    diagnosis = diagnose(rooms(unlabeled=29))
+    told = " ".join(str(diagnosis).split())
+    for _, text in diagnosis.findings[0].rows():
+        assert " ".join(text.split()) in told
+    html = page(diagnosis)
+    assert html.count("raises") >= 1 and "dataset[29]" in html and "<script" not in html
+    assert json.loads(json.dumps(diagnosis.to_dict()))["findings"][0]["name"] == "raises"
+
+
+def test_nothing_of_yours_is_changed() -> None:
+    loader = rooms()
+    dataset = loader.dataset
+    assert isinstance(dataset, Rooms)
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    before = (random.getstate(), torch.get_rng_state().tolist(), dataset.random.getstate())
+    numbers = np.random.get_state(legacy=False)["state"]["key"].tolist()  # type: ignore[call-overload]
+    threads, settings = threading.active_count(), dict(vars(loader))
+    diagnose(loader)
+    assert before == (random.getstate(), torch.get_rng_state().tolist(), dataset.random.getstate())
+    assert numbers == np.random.get_state(legacy=False)["state"]["key"].tolist()  # type: ignore[call-overload]
+    assert dataset.asked == 0 and threading.active_count() == threads
+    assert dict(vars(loader)) == settings
+    assert len(list(loader)) == 6
+
+
+def test_it_says_before_the_first_run_that_there_will_be_several(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    diagnose(rooms())
+    said = capsys.readouterr().out
+    assert said.startswith("Running the loader up to") and "a database" in said
+
+
+@pytest.mark.parametrize("after", [0.05, 0.6, 1.5])
+def test_stop_ends_a_visit_at_once_and_nothing_is_left(
+    after: float, nothing_left_behind: Callable[..., None]
+) -> None:
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    loader = rooms(pause=0.05)
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        diagnose(loader)
+        time.sleep(10)  # where it was quicker than the timer
+    timer.join()
+
+
+def test_the_deadline_bounds_the_visit_and_what_was_not_tried_is_named(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    began = time.monotonic()
+    diagnosis = diagnose(rooms(pause=0.1), deadline=3)
+    assert time.monotonic() - began < 3 + 5  # on a busy machine
+    assert diagnosis.untried and all(each.why for each in diagnosis.untried)
+
+
+MODULE = """\
+import os
+from torch.utils.data import DataLoader
+
+class Rooms:
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        if index == 29 and os.environ.get("SPOILT"):
+            raise KeyError("no label for room 29")
+        return index
+
+def make():
+    return DataLoader(Rooms(), batch_size=8, num_workers=2, multiprocessing_context="fork")
+
+def train(loader):
+    for batch in loader:
+        pass
+
+def refuse():
+    raise ValueError("no such building")
+
+def vanish():
+    os.kill(os.getpid(), 9)
+
+def ask():
+    input("which building? ")
+
+loader = make()
+door = 7
+"""
+
+
+@pytest.fixture
+def building(tmp_path: Path) -> Path:
+    path = tmp_path / "building.py"
+    path.write_text(MODULE)
+    return path
+
+
+def test_the_command_has_an_exit_code_for_each_outcome(
+    building: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", f"{building}:loader"]) == 0
+    assert "nothing found" in capsys.readouterr().out
+    monkeypatch.setenv("SPOILT", "1")
+    html = building.with_suffix(".html")
+    command = ["diagnose", f"{building}:make", "--consume", "train", "--html", str(html), "--json"]
+    assert main(command) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["findings"][0]["name"] == "raises"
+    assert "no label for room 29" in html.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("refuse", "raised ValueError: no such building."),
+        ("vanish", "making the loader ended its process with exit code -9."),
+        ("ask", "raised EOFError: input() has nobody to answer it here"),
+        ("door", "door must be a DataLoader or a function that returns one, and is int."),
+        ("window", "has no 'window': it has loader."),
+    ],
+)
+def test_the_command_says_in_one_sentence_why_it_cannot_run(
+    name: str,
+    sentence: str,
+    building: Path,
+    capsys: pytest.CaptureFixture[str],
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    assert main(["diagnose", f"{building}:{name}"]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1
+
+
+def test_what_makes_no_loader_is_refused() -> None:
+    def refuse() -> DataLoader[int]:
+        raise ValueError("no such building")
+
+    with pytest.raises(CannotRun, match="no such building"):
+        diagnose(refuse)
+    with pytest.raises(TypeError, match="DataLoader"):
+        diagnose([1, 2, 3])
