@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,9 +16,14 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from dltutor.failures.kit.evidence import Evidence
 from dltutor.observation.loaders import inner_loaders
 
 Loop = Callable[[Any], object]
+
+
+class TooSlow(Exception):
+    """An experiment cannot be made in its time; the message says why, in one sentence."""
 
 
 class Mark:
@@ -47,6 +53,8 @@ class Bench:
         epochs: How many times it runs.
         seconds: For the experiment at hand.
         mark: Outlives this process.
+        known: What earlier experiments found out, or None.
+        threads: The other threads of the process that this one was forked from.
     """
 
     loader: Any
@@ -54,6 +62,8 @@ class Bench:
     epochs: int
     seconds: float
     mark: Mark = field(default_factory=Mark)
+    known: Evidence | None = None
+    threads: tuple[threading.Thread, ...] = ()
 
     @property
     def inner(self) -> DataLoader[Any]:

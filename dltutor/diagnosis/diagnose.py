@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import time
 from collections.abc import Callable
@@ -10,8 +11,8 @@ from typing import Any, Final
 from dltutor.diagnosis.bench import Loop
 from dltutor.diagnosis.diagnosis import Diagnosis
 from dltutor.diagnosis.reading import elsewhere, findings
-from dltutor.diagnosis.visit import Visit
-from dltutor.observation.loaders import check_loader
+from dltutor.diagnosis.visit import CannotRun, Visit
+from dltutor.observation.loaders import check_loader, inner_loaders
 from dltutor.observation.time_limits import check_deadline
 from dltutor.system.process_memory import pss
 
@@ -88,6 +89,12 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
             "diagnose() runs the loader in forks of this process, and this system has no fork. On "
             "Windows, run it in WSL."
         )
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(
+            "An attempt has been made to start a new process before the current process has "
+            "finished its bootstrapping phase: a worker runs this script again, and came to "
+            'diagnose(). Call it below `if __name__ == "__main__":`.'
+        )
     check_deadline(deadline)
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise ValueError(f"epochs must be a whole number of 1 or more, got {epochs!r}")
@@ -96,16 +103,33 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
             f"consume must be a function that takes the loader and iterates it, got {consume!r}"
         )
     makes = callable(loader) and not isinstance(loader, type) and not hasattr(loader, "__iter__")
-    if not makes:
-        check_loader(loader)
+    if not makes and (wrong := _not_a_loader(loader)):
+        raise TypeError(wrong)
     make: Callable[[], Any] = _made(loader) if makes else lambda: loader
-    return Visit(make, consume, epochs, time.monotonic() + deadline, own_memory=pss(os.getpid()))
+    at_hand = None if makes else loader
+    until = time.monotonic() + deadline
+    return Visit(make, consume, epochs, until, own_memory=pss(os.getpid()), at_hand=at_hand)
 
 
 def _made(make: Callable[[], Any]) -> Callable[[], Any]:
     def made() -> Any:
         loader = make()
-        check_loader(loader)
+        if wrong := _not_a_loader(loader):
+            raise CannotRun(f"the function returned no loader: {wrong}")
         return loader
 
     return made
+
+
+def _not_a_loader(thing: Any) -> str:
+    """Why this is no loader that can be diagnosed, as a sentence; "" if it is one."""
+    try:
+        check_loader(thing)
+    except TypeError as error:
+        return str(error).replace("observe()", "diagnose()")
+    if inner_loaders(thing):
+        return ""
+    return (
+        f"diagnose() takes a torch DataLoader, or a wrapper of some: {type(thing).__name__} has "
+        "none in its attributes"
+    )

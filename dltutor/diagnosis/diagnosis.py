@@ -85,6 +85,8 @@ class Diagnosis:
         method = f" by {self.parts.method}" if self.parts.method else ""
         count = len(self.findings)
         found = "nothing found" if not count else f"{count} finding{'' if count == 1 else 's'}"
+        if not count and self.untried:
+            found += f", {len(self.untried)} of the questions not answered"
         return f"{self.parts.dataset}, {workers}{method}: {found}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -6,15 +6,18 @@ import dataclasses
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import psutil
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.bench import Bench, TooSlow
 from dltutor.diagnosis.digests import digest, leaves, split
 from dltutor.diagnosis.messages import explain
 from dltutor.failures.kit.evidence import Run
@@ -43,34 +46,41 @@ class Watch:
         self.bench = bench
         self.content = content
         self.until = time.monotonic() + seconds
+        self.least = seconds / 2  # seconds from the first batch on: workers may start slowly
         self.passes: list[list[str]] = []
         self.drawn: list[list[str]] = []
         self.counted: list[int] = []
         self.finished: list[bool] = []
-        self.restarted = 0
+        self.restarted = self.resumed = 0
         self.tensors = self.batches = 0
         self.batch_bytes = self.storage_bytes = 0
         self.kept = self.kept_bytes = 0
+        self.kept_then: list[tuple[int, int]] = []
         self.gap = 0.0
         self.shared = 0.0
         self.memory: dict[int, list[tuple[float, float]]] = {}
         self.files: list[int] = []
         self.last = time.monotonic()
         self.others = set(multiprocessing.active_children())
-        self._storages: list[tuple[StorageWeakRef, int, int]] = []
+        self._memory: dict[int, _Kept] = {}  # of the batches, by address
         self._looked = 0.0
-        self._open: dict[int, int] = {}  # iterator -> its pass
+        self._open: list[tuple[weakref.ref[Any], int]] = []  # iterators, each with its pass
+        self._displaced: set[int] = set()  # passes whose iterator was begun anew
 
     def begin(self, iterator: Any) -> Iterator[Any]:
         """Take note of an iteration of the loader."""
-        number = self._open.get(id(iterator))
+        own = _innermost(iterator)
+        number = next((number for each, number in self._open if each() is own), None)
         if number is not None and not self.finished[number]:
             self.restarted += 1  # one iterator, begun anew before its end
+            self._displaced.add(number)
         self.passes.append([])
         self.drawn.append([])
         self.counted.append(0)
         self.finished.append(False)
-        self._open[id(iterator)] = len(self.passes) - 1
+        self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
+        with suppress(TypeError):  # some have no weak references, and are of one iteration
+            self._open.append((weakref.ref(own), len(self.passes) - 1))
         return _Watched(iterator, self, len(self.passes) - 1)
 
     def deliver(self, number: int, batch: Any) -> None:
@@ -78,6 +88,8 @@ class Watch:
         now = time.monotonic()
         if self.batches:
             self.gap = max(self.gap, now - self.last)
+        else:
+            self.until = max(self.until, now + self.least)
         self.batches += 1
         count = count_samples(self.bench.loader, batch)
         self.counted[number] += count
@@ -89,6 +101,12 @@ class Watch:
         self.last = time.monotonic()
         if self.last > self.until:
             raise _Enough
+
+    def ask(self, number: int) -> None:
+        """Write down that an iteration is asked for a batch."""
+        if number in self._displaced:
+            self._displaced.discard(number)
+            self.resumed += 1
 
     def end(self, number: int) -> None:
         """Write down that an iteration came to its end."""
@@ -109,17 +127,20 @@ class Watch:
             self.batch_bytes = own
         self.storage_bytes = max(self.storage_bytes, size)
         # What was delivered three batches ago or earlier, and still is in somebody's hands.
-        alive = {
-            (at, weight)
-            for reference, at, weight in self._storages
-            if at < self.batches - 2 and not reference.expired()
-        }
-        self.kept = max(self.kept, len({at for at, _ in alive}))
-        self.kept_bytes = max(self.kept_bytes, sum(weight for _, weight in alive))
-        if len(self._storages) < _HELD:
-            self._storages += [
-                (StorageWeakRef(each), self.batches, each.nbytes()) for each in storages.values()
-            ]
+        self._memory = {at: each for at, each in self._memory.items() if not each.gone()}
+        old = [each for each in self._memory.values() if each.batch < self.batches - 2]
+        self.kept = max(self.kept, len({each.batch for each in old}))
+        self.kept_bytes = max(self.kept_bytes, sum(each.bytes for each in old))
+        if self.batches & (self.batches - 1) == 0:
+            self.kept_then.append((self.batches, self.kept))
+        if len(self._memory) < _HELD:
+            for at, whole in storages.items():
+                kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
+                self._memory.setdefault(at, kept)  # one that all batches share is of the first
+            for array in _arrays(batch):
+                reference = weakref.ref(array)
+                kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
+                self._memory.setdefault(array.ctypes.data, kept)
 
     def _look(self, now: float) -> None:
         # Reading memory takes a millisecond or two for each worker: not at every batch.
@@ -134,12 +155,42 @@ class Watch:
                 self.memory.setdefault(process.pid or 0, []).append((seen.uss / MB, seen.rss / MB))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    gone: Callable[[], bool]
+    batch: int
+    bytes: int
+
+
+def _gone(reference: weakref.ref[Any]) -> bool:
+    return reference() is None
+
+
+def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
+    # Of a view, the array whose memory it shows.
+    found = []
+    for _, leaf in leaves(batch):
+        if isinstance(leaf, np.ndarray):
+            while isinstance(leaf.base, np.ndarray):
+                leaf = leaf.base
+            found.append(leaf)
+    return found
+
+
+def _innermost(iterator: Any) -> Any:
+    # An iteration that is counted has an object of its own; a kept iterator is the one inside.
+    while isinstance(iterator, Counted):
+        iterator = iterator._iterator
+    return iterator
+
+
 class _Watched(Counted):
     def __init__(self, iterator: Any, watch: Watch, number: int) -> None:
         super().__init__(iterator, lambda batch: watch.deliver(number, batch))
         self._watch, self._number = watch, number
 
     def __next__(self) -> Any:
+        self._watch.ask(self._number)
         try:
             return super().__next__()
         except StopIteration:
@@ -162,7 +213,8 @@ def run(
     Args:
         bench: The loader, and its loop.
         seconds: After them the run is ended at the next batch.
-        patience: Seconds that may pass without a batch; default: by the start method.
+        patience: Seconds that may pass without a batch; default: by the start method. More where
+            the samples are known to take long.
         content: Whether to take the digest of what comes.
         epochs: How often; default: as the bench has it.
         own_loop: Whether to iterate plainly, although there is a training loop.
@@ -170,6 +222,8 @@ def run(
     """
     if patience is None:
         patience = PATIENCE if bench.method in ("", "fork") else STARTING
+    patience = _patience(bench, patience)
+    seconds = max(min(seconds, bench.seconds - 1.5 - patience), min(seconds, 0.5))
     watch = Watch(bench, seconds, content)
     loop = bench.loop
     state: dict[str, Any] = {"result": None, "alive": 0, "enough": False, "told": 0}
@@ -184,6 +238,8 @@ def run(
         with counting(loader, watch.begin), _epochs_counted(bench, state):
             try:
                 for epoch in range(epochs or bench.epochs):
+                    if epoch and time.monotonic() > watch.until:
+                        raise _Enough  # new workers would take longer than there is left
                     if loop is None or own_loop:
                         plainly(loader, epoch)
                     else:
@@ -195,6 +251,21 @@ def run(
     with _orders(bench) as orders:
         seen = observe(bench.loader, consume=whole, deadline=seconds + patience)
     return _written(seen, watch, state, orders)
+
+
+def _patience(bench: Bench, patience: float) -> float:
+    # A batch may take long because its samples do: then its silence says nothing.
+    samples = bench.known.samples if bench.known is not None else None
+    if bench.known is None or samples is None or not samples.looked:
+        return patience
+    count = bench.known.parts.batch_size or 1
+    expected = samples.typical * count
+    if expected + samples.slowest > max(bench.seconds - 2.0, patience):
+        raise TooSlow(
+            f"a batch of {count} takes about {expected:.0f} s, which is more than there is for "
+            "this; a longer deadline gives it more"
+        )
+    return max(patience, min(2.5 * expected + samples.slowest, bench.seconds - 2.0))
 
 
 def _tell(bench: Bench, epoch: int) -> None:
@@ -283,11 +354,13 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any], orders: lis
         counted=tuple(watch.counted),
         finished=tuple(watch.finished),
         restarted=watch.restarted,
+        resumed=watch.resumed,
         alive=state["alive"],
         result=digest(state["result"]) if _comparable(state["result"]) else "",
         returned=repr(state["result"])[:80] if _comparable(state["result"]) else "",
         kept=watch.kept,
         kept_bytes=watch.kept_bytes,
+        kept_then=tuple(watch.kept_then),
         tensors=watch.tensors / max(watch.batches, 1),
         batch_bytes=watch.batch_bytes,
         storage_bytes=watch.storage_bytes,

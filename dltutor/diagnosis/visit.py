@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 import traceback
 import typing
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from types import ModuleType
 from typing import Any, Final
 
-from dltutor.diagnosis.bench import Bench, Loop, Mark
+from dltutor.diagnosis import awaited, moment, reach
+from dltutor.diagnosis.bench import Bench, Loop, Mark, TooSlow
 from dltutor.diagnosis.experiments import experiments
 from dltutor.failures.kit.evidence import Evidence, Parts, Run, read
 from dltutor.observation import sandbox
@@ -19,8 +22,11 @@ from dltutor.observation.sandbox import Ended
 from dltutor.system.process_memory import pss
 from dltutor.tables import MB
 
+ORDINARY: Final = {"spawn": 60.0, "forkserver": 60.0}  # seconds of a visit; of all others 30
+MAKING: Final = 20.0  # seconds in which a loader is made, at most, of an ordinary visit
 STARTING: Final = 20.0  # seconds more for an experiment whose workers import torch first
 MEMORY: Final = 1024 * MB  # bytes that an experiment may take beside the loader's own
+_LINE: Final = 160  # characters of a place that are told
 _LEAST: Final = 1.0  # seconds that an experiment needs to be begun
 
 
@@ -51,6 +57,7 @@ class Visit:
         epochs: How many times it runs.
         until: When the visit ends, on the clock of `time.monotonic`.
         own_memory: Bytes that the loader has already, in this process.
+        at_hand: The loader, if it is not made anew.
     """
 
     make: Callable[[], Any]
@@ -58,8 +65,13 @@ class Visit:
     epochs: int
     until: float
     own_memory: float = 0.0
+    at_hand: Any = None
     untried: list[Untried] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
+    making: float = 0.0  # seconds that it took
+
+    def __post_init__(self) -> None:
+        self.seconds = self.until - time.monotonic()
 
     def examine(self) -> Evidence:
         """Make all experiments that tell anything and that there is time for.
@@ -68,38 +80,75 @@ class Visit:
             CannotRun: The loader cannot be made.
         """
         evidence: Evidence | None = None
+        locks = self._locks()
         for experiment in experiments():
             if not experiment.needed(evidence):
                 continue
+            held = getattr(experiment, "MOMENT", "") == "held"
+            if held and not (locks and moment.ever_held(locks)):
+                continue
+            moment.choose(locks, held=held)
             answer = self._ask(experiment, evidence)
             if evidence is None:
                 assert isinstance(answer, Parts)
-                evidence = Evidence(answer, Run("not run"))
+                names = tuple(each.name for each in moment.others())
+                evidence = Evidence(replace(answer, threads=names), Run("not run"))
             elif answer is not None:
                 evidence = replace(evidence, **{experiment.FIELD: answer})
         assert evidence is not None
+        self._own_up(evidence)
         return evidence
+
+    def _own_up(self, evidence: Evidence) -> None:
+        # Runs that tell nothing are no answers.
+        run, samples = evidence.run, evidence.samples
+        why = ""
+        if run.end == "finished" and not run.batches:
+            why = "it came to its end without a batch: there is nothing to diagnose"
+        elif run.end == "hung" and samples and samples.ended == "hung":
+            why = (
+                "no batch came, and without workers no sample: it hangs, or a sample takes longer "
+                "than was waited for, which a longer deadline would tell"
+            )
+        asked = question_of(next(each for each in experiments() if each.FIELD == "run"))
+        if why:
+            self.tried = [each for each in self.tried if each != asked]
+            others = [each for each in self.untried if each.question != asked]
+            self.untried[:] = [Untried(asked, why), *others]
+
+    def _locks(self) -> list[Any]:
+        # Those that a thread of this process may hold while an experiment is forked.
+        if not moment.others():
+            return []
+        at_hand = self.at_hand is not None
+        bench = Bench(self.at_hand, self.loop, self.epochs, 0.0) if at_hand else None
+        return awaited.locks_in(reach.roots_of(bench))
 
     def _ask(self, experiment: ModuleType, evidence: Evidence | None) -> Any:
         question = question_of(experiment)
-        seconds = experiment.SECONDS
-        if evidence is not None and evidence.parts.method in ("spawn", "forkserver"):
-            seconds += STARTING
-        seconds = min(seconds, self.until - time.monotonic())
+        seconds = self._seconds(experiment, evidence)
         if seconds < _LEAST and evidence is not None:
             self.untried.append(Untried(question, "no time was left"))
             return None
         mark = Mark()
+        threads = moment.others()
 
         def work(begin: Callable[[], None]) -> dict[str, Any]:
             begin()
+            began = time.monotonic()
             try:
                 loader = self.make()
+            except CannotRun as error:
+                return {"cannot": str(error)}
             except BaseException as error:  # also SystemExit
                 return {"unmade": f"{type(error).__name__}: {error}"[:400]}
             try:
-                bench = Bench(loader, self.loop, self.epochs, seconds, mark)
-                return {"answer": asdict(experiment.ask(bench))}
+                took = time.monotonic() - began
+                rest = max(seconds - took, _LEAST)
+                bench = Bench(loader, self.loop, self.epochs, rest, mark, evidence, threads)
+                return {"answer": asdict(experiment.ask(bench)), "making": took}
+            except TooSlow as error:
+                return {"untried": str(error)}
             except BaseException:
                 return {"failed": traceback.format_exc().strip()[-1500:]}
 
@@ -109,12 +158,35 @@ class Visit:
             memory=MEMORY + 2 * max(self.own_memory, pss(os.getpid())),
             own_folder=False,
         )
-        return self._answer(experiment, question, ended, mark, first=evidence is None)
+        return self._answer(experiment, question, ended, mark, seconds, first=evidence is None)
+
+    def _seconds(self, experiment: ModuleType, evidence: Evidence | None) -> float:
+        # Who gives the visit more time than an ordinary one takes has a loader that needs it.
+        method = evidence.parts.method if evidence is not None else ""
+        ordinary = ORDINARY.get(method, 30.0)
+        seconds: float = experiment.SECONDS * max(1.0, self.seconds / ordinary)
+        if method in ORDINARY:
+            seconds += STARTING
+        if evidence is None:
+            seconds = max(seconds, min(MAKING * max(1.0, self.seconds / ordinary), self.seconds))
+        return min(seconds + 1.5 * self.making, self.until - time.monotonic())
 
     def _answer(
-        self, experiment: ModuleType, question: str, ended: Ended, mark: Mark, *, first: bool
+        self,
+        experiment: ModuleType,
+        question: str,
+        ended: Ended,
+        mark: Mark,
+        seconds: float,
+        *,
+        first: bool,
     ) -> Any:
         if isinstance(ended.result, dict):
+            if "cannot" in ended.result:
+                raise CannotRun(ended.result["cannot"])
+            if "untried" in ended.result:
+                self.untried.append(Untried(question, ended.result["untried"]))
+                return None
             if "unmade" in ended.result:
                 raise CannotRun(f"making the loader raised {ended.result['unmade']}")
             if "failed" in ended.result:
@@ -124,13 +196,20 @@ class Visit:
                 self.untried.append(Untried(question, f"the experiment failed: {last}"))
                 return None
             self.tried.append(question)
+            if first:
+                self.making = ended.result["making"]
             return read(_record(experiment), ended.result["answer"])
         if first:
-            raise CannotRun(_why(ended, "making the loader"))
-        if ended.stopped in ("", "limit") and hasattr(experiment, "cut_short"):
-            self.tried.append(question)
+            raise CannotRun(_why(ended, "making the loader", seconds))
+        # What had less than its time, since the visit is over, says nothing of the loader.
+        over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
+        if ended.stopped in ("", "limit") and not over and hasattr(experiment, "cut_short"):
+            if ended.stopped:
+                self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
+            else:
+                self.tried.append(question)
             return experiment.cut_short(ended.stopped, ended.status, mark.get())
-        self.untried.append(Untried(question, _why(ended, "the experiment")))
+        self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
         return None
 
 
@@ -143,11 +222,24 @@ def _record(experiment: ModuleType) -> Any:
     return typing.get_type_hints(experiment.ask)["return"]
 
 
-def _why(ended: Ended, what: str) -> str:
+def _why(ended: Ended, what: str, seconds: float) -> str:
     if ended.stopped == "limit":
-        return f"{what} did not end in time.{ended.stood}"
+        stood = ended.stood.strip().removesuffix(".")
+        where = f": {stood[0].lower()}{stood[1:_LINE]}" if stood else ""
+        return f"{what} did not end within {seconds:.0f} s{where}"
+    if ended.stopped == "memory":
+        return f"{what} was stopped: it took more memory than an experiment may"
+    if ended.stopped == "processes":
+        return f"{what} was stopped: it started more processes than an experiment may"
     if ended.stopped:
-        return f"{what} was stopped: too much {ended.stopped}"
+        return f"{what} could not begin: what your code registered for a fork did not return"
     said = ended.printed.strip().splitlines()
     last = f", and said {said[-1][:200]!r}" if said else ""
-    return f"{what} ended its process with exit code {ended.status}{last}"
+    return f"{what} ended its process {_code(ended.status)}{last}"
+
+
+def _code(status: int | None) -> str:
+    if status is not None and status < 0:
+        with suppress(ValueError):
+            return f"by {signal.Signals(-status).name}"
+    return f"with exit code {status}"

@@ -28,6 +28,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from dltutor.failures.kit.contract import Case, Failure, load
+from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Counts, Finding
 
@@ -87,6 +88,29 @@ def _case(dataset: Events, workers: int, start_method: str) -> Case:
     return Case(loader, train)
 
 
+def fits(evidence: Evidence) -> Fit | None:
+    """Each worker delivers what the other ones do."""
+    shares = evidence.shares
+    if shares is None or not evidence.same_stream:
+        return None
+    counts = " and ".join(map(str, shares.shares[:4]))
+    said = (
+        f"One pass has {shares.whole} samples, and the workers draw {counts}."
+        if shares.complete
+        else f"The first {shares.compared} samples of W0 and W1 are the same."
+    )
+    if shares.complete and shares.same:
+        said += f" The first {shares.same} samples of W0 and W1 are the same."
+    return Fit(
+        "wrong",
+        "shown",
+        said,
+        where=evidence.parts.where,
+        fix=f"In `{evidence.parts.dataset}.__iter__`, ask `get_worker_info()` and take every "
+        "`num_workers`-th sample or file, from `id` on.",
+    )
+
+
 FAILURE = Failure(
     name="repeated_stream",
     lesson="12",
@@ -100,4 +124,5 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Counts(LENGTH),
     ordered=False,
+    fits=fits,
 )

@@ -57,7 +57,7 @@ def ask(bench: Bench) -> Parts:
     inner, dataset = bench.inner, bench.dataset
     held, large = _walk(dataset)
     collate: Any = inner.collate_fn
-    plain = collate is default_collate or collate.__name__ == "default_convert"
+    plain = collate is default_collate or _name(collate) == "default_convert"
     method: Any = type(dataset).__iter__ if bench.stream else type(dataset).__getitem__
     return Parts(
         loader=type(bench.loader).__name__,

@@ -32,6 +32,9 @@ SECONDS: Final = 8.0
 _DRAWN: Final = 256  # samples at most
 _LOOKED: Final = 3.0  # seconds for them
 _AGAIN: Final = 24  # of these are drawn again
+_AGAIN_FOR: Final = 2.0  # seconds at most
+_TIMES: Final = 4  # that each of them is drawn again
+_BEYOND: Final = 0.3  # seconds that a sample may take, for the index past the end to be tried
 _FAILED: Final = 40  # failures that are kept
 _DEEP: Final = 4
 
@@ -62,8 +65,10 @@ def ask(bench: Bench) -> Samples:
     grown = _grown(sizes, _sizes(dataset))
     changed = [path for path, content in _arrays(dataset).items() if before.get(path) != content]
     bench.mark.set(-1)
-    again = _again(dataset, record.drawn[:_AGAIN])
-    beyond, stops = _beyond(dataset, record) if _can_count(dataset) else (-1, -1)
+    again = _again(dataset, record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN])
+    beyond, stops = -1, -1
+    if _can_count(dataset) and record.typical() < _BEYOND:
+        beyond, stops = _beyond(dataset, record)
     return record.told(
         again=again[0],
         twice=again[1],
@@ -121,6 +126,13 @@ class _Record:
         if len(self.nones) < _FAILED and any(leaf is None for _, leaf in leaves(sample)):
             self.nones.append(index)
 
+    def typical(self) -> float:
+        return median(each for each, _ in self.seconds) if self.seconds else 0.0
+
+    def quick(self, seconds: float) -> list[int]:
+        slow = {index for took, index in self.seconds if took > seconds}
+        return [index for index in self.drawn if index not in slow]
+
     def told(self, **further: Any) -> Samples:
         slowest = max(self.seconds, default=(0.0, -1))
         return Samples(
@@ -129,7 +141,7 @@ class _Record:
             nones=tuple(self.nones),
             shapes=tuple(self.shapes),
             ended=self.ended,
-            typical=median(each for each, _ in self.seconds) if self.seconds else 0.0,
+            typical=self.typical(),
             slowest=slowest[0],
             slowest_at=slowest[1],
             overwritten=self.overwritten,
@@ -187,7 +199,10 @@ def _again(dataset: Any, indices: list[int]) -> tuple[int, int, int]:
     # Own generators are put back where they were: then only what the dataset holds can differ.
     states = _generators(dataset)
     differ = unlike = twice = 0
+    until = time.monotonic() + _AGAIN_FOR
     for index in indices:
+        if time.monotonic() > until:
+            break
         with suppress(Exception):
             contents = []
             for _ in range(2):

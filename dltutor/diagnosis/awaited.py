@@ -1,0 +1,194 @@
+"""What a thread that stands still may be waiting for, and how to take that away.
+
+A Cause is found in the frames of the thread: in their variables, and what these hold.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import types
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import Any, Final
+
+from dltutor.diagnosis.experiments.parts import inside
+from dltutor.diagnosis.reach import named, walk
+
+_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
+_WAITING: Final = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
+_MOST: Final = 400  # things that are looked at from one place
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Something that is waited for, and that nobody in this process will bring.
+
+    Args:
+        kind: "lock", "executor", "thread", or "answer" for what a thread would bring.
+        path: Its name.
+        by: The file whose code waits for it.
+        remove: Takes the cause away.
+    """
+
+    kind: str
+    path: str
+    by: str
+    remove: Callable[[], object]
+
+    def told(self) -> dict[str, str]:
+        """It, for JSON."""
+        return {"kind": self.kind, "path": self.path, "by": self.by}
+
+
+def causes(
+    frames: Sequence[FrameType],
+    roots: Sequence[tuple[str, Any]],
+    others: Sequence[threading.Thread],
+) -> Iterator[Cause]:
+    """All that it may be, the most probable first.
+
+    Args:
+        frames: Of the waiting thread, the innermost first.
+        roots: Where names are looked up: [name, object].
+        others: The threads of the process that this one was forked from.
+    """
+    # Below what the standard library does to wait lies the code that waits.
+    own = next((at for at, frame in enumerate(frames) if not _waits(frame)), 0)
+    awaited = [each.f_locals.get("self") for each in frames[:own]]
+    by = frames[own].f_code.co_filename if frames else ""
+    lost = [each for each in others if not each.is_alive() and not is_ours(each)]
+    for each in awaited:
+        if held(each) or isinstance(each, threading.Semaphore):
+            name = named(roots, each) or type(each).__name__
+            yield Cause("lock", name, by, partial(give_back, each))
+    if own == 0:  # taking a lock has no frame of its own, nor has a SimpleQueue
+        for frame in frames[:2]:
+            for path, lock in _near(frame, held):
+                yield Cause("lock", named(roots, lock) or path, by, partial(give_back, lock))
+    for frame in frames[own : own + 3]:
+        for path, each in _near(frame, _served_by_nobody):
+            name = named(roots, each) or path
+            yield Cause("executor", name, by, partial(serve, each))
+    near = [each for frame in frames[own : own + 3] for each in _at_hand(frame)]
+    mine = {id(each) for each in [*awaited, *near] if _is_own(each)}
+    for thread in lost:
+        reached = [each for _, each in walk([("", thread)], _MOST)]
+        if any(id(each) in mine for each in reached):
+            name = named(roots, thread) or thread.name
+            yield Cause("thread", name, by, partial(again, thread))
+            yield Cause("answer", name, by, partial(feed, awaited, near))
+
+
+def locks_in(roots: Sequence[tuple[str, Any]]) -> list[Any]:
+    """The locks among what can be reached."""
+    kinds = (*_LOCKS, threading.Condition, threading.Semaphore)
+    return [thing for _, thing in walk(roots) if isinstance(thing, kinds)]
+
+
+def held_in(roots: Sequence[tuple[str, Any]]) -> list[str]:
+    """The names of the locks that another thread holds, among what can be reached."""
+    return [path for path, thing in walk(roots) if held(thing)]
+
+
+def held(thing: Any) -> bool:
+    """Whether it is a lock that another thread holds."""
+    if isinstance(thing, threading.Condition):
+        thing = getattr(thing, "_lock", None)
+    if isinstance(thing, threading.Semaphore):
+        return thing._value == 0
+    if not isinstance(thing, _LOCKS):
+        return False
+    if hasattr(thing, "_is_owned") and thing._is_owned():
+        # The witness takes no lock: a thread that was lost in the fork had the same number.
+        return threading.current_thread() is not threading.main_thread()
+    if thing.acquire(blocking=False):
+        thing.release()
+        return False
+    return True
+
+
+def give_back(lock: Any) -> None:
+    """Release a lock, whoever holds it."""
+    if isinstance(lock, threading.Condition):
+        lock = getattr(lock, "_lock", None)
+    if hasattr(lock, "_release_save"):
+        lock._release_save()  # of an RLock: asks nobody for the owner
+    else:
+        lock.release()
+
+
+def serve(executor: Any) -> None:
+    """Give an executor new threads."""
+    old, new = executor._work_queue, queue.SimpleQueue[Any]()
+    with suppress(queue.Empty):
+        while True:
+            new.put(old.get_nowait())
+    executor._work_queue = new
+    executor._threads.clear()
+    executor._idle_semaphore = threading.Semaphore(0)
+    for _ in range(max(new.qsize(), 1)):
+        executor._adjust_thread_count()
+
+
+def again(thread: Any) -> None:
+    """Start what a lost thread ran once more."""
+    if type(thread).run is not threading.Thread.run:
+        threading.Thread(target=type(thread).run, args=(thread,), daemon=True).start()
+    elif getattr(thread, "_target", None) is not None:
+        target, args, kwargs = thread._target, thread._args, thread._kwargs
+        threading.Thread(target=target, args=args, kwargs=kwargs, daemon=True).start()
+
+
+def feed(awaited: Sequence[Any], near: Sequence[Any]) -> None:
+    """Bring something, whatever it is, to what is waited for."""
+    for each in awaited or [each for each in near if isinstance(each, queue.SimpleQueue)]:
+        with suppress(Exception):
+            if isinstance(each, threading.Event):
+                each.set()
+            elif isinstance(each, Future):
+                each.set_result(None)
+            elif isinstance(each, (queue.Queue, queue.SimpleQueue)):
+                each.put_nowait(None)
+
+
+def _waits(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.endswith(_WAITING)
+
+
+def _served_by_nobody(thing: Any) -> bool:
+    if not isinstance(thing, ThreadPoolExecutor):
+        return False
+    threads = thing._threads
+    return bool(threads) and not any(each.is_alive() for each in threads)
+
+
+def is_ours(thread: threading.Thread) -> bool:
+    """Whether a thread belongs to the instruments, or to a queue of torch's."""
+    return thread.name.startswith(("dltutor", "QueueFeeder"))
+
+
+def _at_hand(frame: FrameType) -> list[Any]:
+    # What a frame has in its variables, and what these have.
+    found = list(frame.f_locals.values())
+    for each in list(found):
+        found += [part for _, part in inside("", each)]
+    return found
+
+
+def _is_own(thing: Any) -> bool:
+    # What could be the same in a thread and in a frame by chance says nothing.
+    plain = (type, types.ModuleType, types.FunctionType, str, bytes, int, float, type(None))
+    return not isinstance(thing, plain)
+
+
+def _near(frame: FrameType, wanted: Callable[[Any], bool]) -> list[tuple[str, Any]]:
+    # In the variables of a frame, those of its module that its code names, and what they hold.
+    starts = list(frame.f_locals.items())
+    names = frame.f_code.co_names
+    starts += [(name, frame.f_globals[name]) for name in names if name in frame.f_globals]
+    return [(path, thing) for path, thing in walk(starts, _MOST) if wanted(thing)]

@@ -1,0 +1,98 @@
+"""Do batches that are ready wait for a slow one?
+
+The loader as it is, in turns with `in_order=False`: when has half of the batches come? An epoch
+with samplers is given in the same order to both, and begins shortly before the slowest sample that
+is known.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader
+
+from dltutor.diagnosis import pace
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Paces, Samples
+
+FIELD: Final = "any_order"
+SECONDS: Final = 14.0
+
+SLOW: Final = 0.25  # seconds that a slow sample takes at least
+TIMES: Final = 8  # times as long as the others
+_SAMPLES: Final = 1000  # batches among which the slow one is looked for
+_BATCHES: Final = 8  # at least
+_EACH: Final = 8  # batches for each worker: what it makes ahead, and more
+
+
+def slow(samples: Samples | None) -> bool:
+    """Whether one sample takes far longer than the others."""
+    return (
+        samples is not None
+        and samples.looked > 2
+        and samples.slowest >= max(SLOW, TIMES * samples.typical)
+    )
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where a sample takes far longer than the others, and batches come in order."""
+    if evidence is None or not evidence.run.well:
+        return False
+    parts = evidence.parts
+    return (
+        parts.workers > 1
+        and parts.in_order
+        and slow(evidence.samples)
+        and (parts.batches or _BATCHES) >= _BATCHES
+    )
+
+
+def ask(bench: Bench) -> Paces:
+    """Time both. Seconds until half of the batches had come."""
+    loader = pace.forked(bench)
+    most = loader.num_workers * max(_EACH, 2 * (loader.prefetch_factor or 0))
+    samples = bench.known.samples if bench.known else None
+    if not bench.stream and samples is not None:
+        most = min(most, _begin_near(loader, samples.slowest_at))
+    seed = torch.initial_seed()
+
+    def half() -> float | None:
+        torch.manual_seed(seed)
+        with pace.left_at_once(loader) as iterator:
+            began = time.perf_counter()
+            taken = sum(1 for _ in islice(iterator, most // 2))
+            took = time.perf_counter() - began
+        return took if taken == most // 2 else None
+
+    def as_is() -> float | None:
+        vars(loader)["in_order"] = True
+        return half()
+
+    def changed() -> float | None:
+        vars(loader)["in_order"] = False
+        return half()
+
+    if most < _BATCHES:
+        return Paces()
+    return pace.in_turns(as_is, changed, seconds=bench.seconds, turns=2)
+
+
+def _begin_near(loader: DataLoader[Any], index: int) -> int:
+    # The slow one comes in the second batch, as the first of the second worker.
+    name = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    source: Any = vars(loader)[name]
+    batches = list(islice(source, _SAMPLES))
+    at = next((n for n, each in enumerate(batches) if each == index or _holds(each, index)), None)
+    if at is None:
+        return len(batches)
+    rest = batches[:at] + batches[at + 1 :]
+    around = rest[at:] + rest[:at]
+    vars(loader)[name] = [*around[:1], batches[at], *around[1:]]
+    return len(batches)
+
+
+def _holds(batch: Any, index: int) -> bool:
+    return isinstance(batch, (list, tuple)) and index in batch

@@ -1,0 +1,122 @@
+"""Do samples arrive as they were drawn?
+
+The loader as it is, against the same loader with each sample copied when it is drawn. What a worker
+sends is sent a little later than usual, and looked at a little later.
+"""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing.queues
+import time
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from dltutor.diagnosis import probes
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.digests import digest, leaves
+from dltutor.diagnosis.pins import Pins, wrap_draws
+from dltutor.diagnosis.probes import Prepared
+from dltutor.diagnosis.walking import walk
+from dltutor.failures.kit.evidence import Copies, Evidence
+
+FIELD: Final = "copies"
+SECONDS: Final = 12.0
+
+_LOOKED: Final = 16  # batches
+_LATE: Final = 0.03  # seconds
+_RUN: Final = 3.5
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where a sample changed when the next one was drawn."""
+    return (
+        evidence is not None and evidence.samples is not None and evidence.samples.overwritten > 0
+    )
+
+
+def ask(bench: Bench) -> Copies:
+    """Compare."""
+    order = [] if bench.stream else list(bench.indices())
+    as_it_is = probes.in_fork(partial(_run, bench, order, copied=False), _RUN)
+    copied = probes.in_fork(partial(_run, bench, order, copied=True), _RUN)
+    again = probes.in_fork(partial(_run, bench, order, copied=True), _RUN)
+    both = list(zip(as_it_is, copied, strict=False))
+    path = ""
+    with suppress(probes.NoAnswer):
+        path = probes.in_fork(partial(_buffer, bench, order), 2.0)
+    count = min(len(copied), len(again))
+    return Copies(
+        looked=len(both),
+        differ=sum(one != other for one, other in both),
+        steady=copied[:count] == again[:count] and count > 0,
+        path=path,
+    )
+
+
+def _run(bench: Bench, order: list[Any], *, copied: bool) -> list[str]:
+    def prepare(_: int) -> None:
+        pins = Pins(bench.dataset)
+
+        def around(draw: Any) -> Any:
+            with pins.held():
+                sample = draw()
+            return copy.deepcopy(sample) if copied else sample
+
+        wrap_draws(bench.dataset, around)
+        queues: Any = multiprocessing.queues
+        own = queues._ForkingPickler
+
+        class Late(own):  # type: ignore[misc,valid-type]  # known when it runs
+            @classmethod
+            def dumps(cls, thing: Any, protocol: Any = None) -> Any:
+                time.sleep(_LATE)
+                return own.dumps(thing, protocol)
+
+        queues._ForkingPickler = Late
+
+    inner = bench.inner
+    sampler: Any = inner.sampler
+    if hasattr(sampler, "generator"):
+        sampler.generator = torch.Generator().manual_seed(0)
+    bench.change(method="fork", persistent_workers=False)
+    if inner.num_workers:
+        bench.change(worker_init_fn=Prepared(bench, prepare))
+    else:
+        prepare(0)
+    found = []
+    until = time.monotonic() + _RUN - 1.0
+    for batch in islice(inner, _LOOKED):
+        if inner.num_workers:
+            time.sleep(_LATE)
+        found.append(digest(batch))
+        if time.monotonic() > until:
+            break
+    return found
+
+
+def _buffer(bench: Bench, order: list[Any]) -> str:
+    # Which array of the dataset has the memory of a sample?
+    if bench.stream:
+        iterator = iter(bench.dataset)
+        sample = next(iterator)
+    else:
+        sample = bench.dataset[order[0]]
+    at = {_memory(leaf) for _, leaf in leaves(sample)} - {0}
+    for each in walk(bench.dataset):
+        if _memory(each.thing) in at:
+            return each.path
+    return ""
+
+
+def _memory(thing: Any) -> int:
+    if isinstance(thing, torch.Tensor):
+        return thing.data_ptr()
+    if isinstance(thing, np.ndarray):
+        return int(thing.__array_interface__["data"][0])
+    return 0

@@ -1,0 +1,279 @@
+"""Which sample or which batch fails in a main process, and why?
+
+Samples are drawn and made into batches as a worker does it, in the order of the sampler, until one
+fails. Then parts are left out or replaced until it fails no more. Where main had waited in vain,
+each batch is pickled too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final
+
+from torch._utils import ExceptionWrapper
+from torch.utils.data import Dataset
+
+from dltutor.diagnosis import batching, sendable, unreadable
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.experiments.samples import described
+from dltutor.failures.kit.evidence import Culprit, Evidence
+from dltutor.observation.time_limits import deadline
+
+FIELD: Final = "culprit"
+SECONDS: Final = 9.0
+
+_SEARCH: Final = 5.0  # seconds
+_BATCHES: Final = 2000
+_OTHERS: Final = 6  # samples that are drawn to be compared with one that failed
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where a run did not end as it should, and no sample ends the process that draws it."""
+    if evidence is None or (evidence.samples and evidence.samples.ended in ("died", "hung")):
+        return False
+    run, batches = evidence.run, evidence.parts.batches
+    early = any(
+        done and batches is not None and len(seen) < batches
+        for done, seen in zip(run.finished, run.passes, strict=False)
+    )
+    return not run.well or early
+
+
+def ask(bench: Bench) -> Culprit:
+    """Search it."""
+    search = _Search(bench)
+    try:
+        for number, batch in enumerate(_batches(bench)):
+            found = search.look(number, batch)
+            if found is not None:
+                return found
+            if time.monotonic() > search.until:
+                break
+    except _Failed as failed:
+        return failed.culprit
+    except Exception as error:  # the sampler's
+        kind, text, at = described(error)
+        return Culprit("sampler", "the sampler", kind=kind, text=text, at=at)
+    said = bench.known.run.said if bench.known and bench.known.run.raised else ""
+    return Culprit(
+        "",
+        decoder=unreadable.decoder_in(said),
+        made=search.made,
+        empty=search.empty,
+        skipped=bool(search.empty) and _goes_on(bench),
+    )
+
+
+def cut_short(stopped: str, code: int | None, mark: int) -> Culprit:
+    """A sample or a collate function has ended the process, or does not return."""
+    which = f"sample {mark}" if mark >= 0 else f"batch {-mark - 2}" if mark < -1 else ""
+    return Culprit("hung" if stopped else "died", which, code=None if stopped else code)
+
+
+class _Failed(Exception):
+    def __init__(self, culprit: Culprit) -> None:
+        super().__init__(culprit)
+        self.culprit = culprit
+
+
+class _Search:
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.until = time.monotonic() + min(_SEARCH, bench.seconds - 2)
+        self.collate: Any = bench.inner.collate_fn
+        self.single = bench.inner.batch_size is None and bench.inner.batch_sampler is None
+        self.waited = bench.known is not None and bench.known.run.waited
+        self.opened = unreadable.Opened()
+        self.modes: list[str] = []
+        self.readable = 0
+        self.whole: Any = None  # a sample that holds no None
+        self.made = self.empty = 0
+        self.source: Iterator[Any] | None = None
+
+    def look(self, number: int, indices: list[Any]) -> Culprit | None:
+        """Make one batch."""
+        samples = []
+        for index in indices:
+            drawn = self.draw(number, index)
+            if drawn is _END:
+                break
+            samples.append(drawn)
+        if not samples:
+            self.until = 0.0  # the end of a stream
+            return None
+        self.bench.mark.set(-number - 2)
+        with self.opened.listed() as paths:
+            try:
+                batch = self.collate(samples[0] if self.single else samples)
+            except BaseException as error:  # also SystemExit: that is what is looked for
+                return self.unmade(number, indices, samples, error, paths)
+        self.made += 1
+        self.empty += batch is None
+        self.whole = next((each for each in samples if not batching.nones(each)), self.whole)
+        why = sendable.why_not(batch) if self.waited else ""
+        if not why:
+            return None
+        part, cls = sendable.culprit_in(batch, "batch")
+        kind, _, text = why.partition(": ")
+        return Culprit(
+            "transport", f"batch {number}", number, kind, text, unsent=why, part=f"{part}: {cls}"
+        )
+
+    def draw(self, number: int, index: Any) -> Any:
+        """One sample; raises _Failed."""
+        self.bench.mark.set(index if isinstance(index, int) and index >= 0 else 0)
+        with self.opened.listed() as paths:
+            try:
+                sample = self._next() if self.bench.stream else self._item(index)
+            except _Failed:
+                raise
+            except BaseException as error:  # also SystemExit
+                raise _Failed(self.failed(number, index, error, list(paths))) from None
+        self._remember(list(paths))
+        return sample
+
+    def failed(self, number: int, index: Any, error: BaseException, paths: list[str]) -> Culprit:
+        """What is to be said of a sample that raises."""
+        empty = ", ".join(self.opened.empty)
+        which = f"sample {index} of the stream" if self.bench.stream else f"dataset[{index!r}]"
+        if not self.bench.stream and not self.modes:
+            self._others(index)
+        mode = unreadable.mode_of(paths)
+        usual = self.modes[0] if len(self.modes) > 1 and len({*self.modes}) == 1 else mode
+        strange = mode != usual and self._drawn_as(usual, index)
+        return Culprit(
+            "sample",
+            which,
+            number,
+            *described(error),
+            arrives=_arrives(error),
+            unsent=sendable.why_not(type(error)),
+            decoder=unreadable.decoder_of(error) or empty,
+            image=unreadable.image_in(error, paths),
+            mode=f"{mode}, the others {usual}" if strange else "",
+            readable=self.readable,
+            made=self.made,
+            empty=self.empty,
+        )
+
+    def unmade(
+        self,
+        number: int,
+        indices: list[Any],
+        samples: list[Any],
+        error: BaseException,
+        paths: list[str],
+    ) -> Culprit:
+        """What is to be said of a batch that cannot be made."""
+        blame, told = "", ""
+        if not self.single:
+            with suppress(BaseException):
+                blame, told = batching.blame(self.collate, samples, indices, self.whole)
+        return Culprit(
+            "collate",
+            f"batch {number}",
+            number,
+            *described(error),
+            arrives=_arrives(error),
+            unsent=sendable.why_not(type(error)),
+            decoder=unreadable.decoder_of(error),
+            image=unreadable.image_in(error, list(paths)),
+            readable=self.readable,
+            blame=blame,
+            told=told,
+            made=self.made,
+            empty=self.empty,
+        )
+
+    def _item(self, index: Any) -> Any:
+        dataset: Any = self.bench.dataset
+        if hasattr(dataset, "__getitems__") and type(dataset).__getitem__ in _NO_ITEM:
+            return dataset.__getitems__([index])[0]
+        return dataset[index]
+
+    def _next(self) -> Any:
+        if self.source is None:
+            self.source = iter(self.bench.dataset)
+        return next(self.source, _END)
+
+    def _remember(self, paths: list[str]) -> None:
+        if len(self.modes) < _OTHERS and unreadable.readable(paths):
+            self.readable += 1
+            self.modes.append(unreadable.mode_of(paths))
+
+    def _drawn_as(self, mode: str, index: Any) -> bool:
+        # Whether the sample can be drawn once its image has the mode of the others.
+        if self.bench.stream:
+            return False
+        with suppress(BaseException), unreadable.opened_as(mode):
+            self._item(index)
+            return True
+        return False
+
+    def _others(self, index: Any) -> None:
+        for each in [other for other in self.bench.indices() if other != index][:_OTHERS]:
+            with self.opened.listed() as paths, suppress(BaseException):
+                self._item(each)
+                self._remember(list(paths))
+
+
+class _End:
+    """Stands for the end of a stream."""
+
+
+_END: Final = _End()
+_NO_ITEM: Final = (Dataset.__getitem__,)
+
+
+def _batches(bench: Bench) -> Iterator[list[Any]]:
+    # The indices of each batch. Those of a stream are counted.
+    inner: Any = bench.inner
+    if bench.stream:
+        size = inner.batch_size or 1
+        for start in range(0, _BATCHES * size, size):
+            yield [*range(start, start + size)]
+    elif inner.batch_sampler is not None:
+        yield from map(list, islice(inner.batch_sampler, _BATCHES))
+    else:
+        yield from ([each] for each in islice(inner.sampler, _BATCHES))
+
+
+class _WithoutNone:
+    """A loader whose batches that are None are left out."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return (batch for batch in self._loader if batch is not None)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+def _goes_on(bench: Bench) -> bool:
+    # Whether the loop comes to its end if it is spared the batches that are None.
+    if bench.loop is None:
+        return False
+    bench.change(num_workers=0)
+    with suppress(BaseException), deadline(2.0):
+        bench.loop(_WithoutNone(bench.loader))
+        return True
+    return False
+
+
+def _arrives(error: BaseException) -> str:
+    # What torch makes of it in main; what is not an Exception, no worker sends.
+    if not isinstance(error, Exception):
+        return ""
+    try:
+        ExceptionWrapper((type(error), error, error.__traceback__), "in a trial").reraise()
+    except BaseException as arrived:
+        return type(arrived).__name__
+    return ""

@@ -1,0 +1,123 @@
+"""Where does the dataset end?
+
+`__len__` says where, and `__getitem__` shows it: the first index from which on nothing is there is
+searched for. And whether some number that the dataset was given says that the length is wanted.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.digests import shape
+from dltutor.diagnosis.experiments.samples import described
+from dltutor.diagnosis.walking import walk
+from dltutor.failures.kit.evidence import Ending, Evidence
+
+FIELD: Final = "ending"
+SECONDS: Final = 8.0
+
+_ENDS: Final = ("IndexError", "KeyError")
+_LIMIT: Final = re.compile(
+    r"limit|max|min|subset|cap\b|_cap|epoch|step|sample|first|take|budget|debug|quota|frac|ratio"
+    r"|split|keep|use_|world|replica|rank|shard|repeat|virtual",
+    re.IGNORECASE,
+)
+_RANKS: Final = re.compile(r"world|replica|shard|rank", re.IGNORECASE)
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where samples are there past the end, or are missing before it."""
+    if evidence is None or evidence.samples is None or evidence.parts.stream:
+        return False
+    if not evidence.parts.length or (evidence.handles and evidence.handles.disturbed):
+        return False
+    samples, run = evidence.samples, evidence.run
+    missing = any(kind in _ENDS for _, kind, _, _ in samples.failed)
+    ends = run.raised in _ENDS or run.kind in _ENDS
+    return samples.beyond >= 0 or missing or ends
+
+
+def ask(bench: Bench) -> Ending:
+    """Search for it."""
+    dataset = bench.dataset
+    length = len(dataset)
+    kind, said, line = _missing(dataset, length - 1)
+    if kind in _ENDS:
+        end = _first(lambda index: _missing(dataset, index)[0] in _ENDS, 0, length - 1)
+        step = max((length - end) // 12, 1)
+        whole = all(_missing(dataset, index)[0] in _ENDS for index in range(end, length, step))
+        before = range(max(end - 12, 0), end)
+        clean = all(not _missing(dataset, index)[0] for index in before)
+        if whole and clean and end > 0:
+            return Ending(length, end, said=f"{kind}: {said}", line=line)
+        return Ending(length)
+    end = _beyond(dataset, length)
+    return Ending(length, end, _limits(dataset, length, end))
+
+
+def _missing(dataset: Any, index: int) -> tuple[str, str, str]:
+    try:
+        dataset[index]
+    except Exception as error:
+        return described(error)
+    return "", "", ""
+
+
+def _first(test: Callable[[int], bool], false: int, true: int) -> int:
+    """The first index for which a test is true that is false before and true from there on."""
+    if test(false):
+        return false
+    while true - false > 1:
+        middle = (false + true) // 2
+        if test(middle):
+            true = middle
+        else:
+            false = middle
+    return true
+
+
+def _beyond(dataset: Any, length: int) -> int:
+    # Something is there that looks like all others; the end is where it raises. Where nothing is
+    # ever raised, a sample of another shape shows it, if there are a few more only: an offset.
+    usual = {shape(dataset[index]) for index in range(max(length - 8, 0), length)}
+    if shape(dataset[length]) not in usual:
+        return -1
+    step, last = 1, length
+    while step < 1 << 40:
+        kind = _missing(dataset, length + step)[0]
+        if kind:
+            end = _first(lambda index: bool(_missing(dataset, index)[0]), last, length + step)
+            like = all(shape(dataset[index]) in usual for index in range(max(end - 3, length), end))
+            return end if like else -1
+        if len(usual) == 1 and step <= 2 and shape(dataset[length + step]) not in usual:
+            return length + step
+        last = length + step
+        step *= 2
+    return -1
+
+
+def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
+    found = []
+    parameters: set[str] = set()
+    with suppress(Exception):
+        parameters = set(inspect.signature(type(dataset).__init__).parameters)
+    class_level = {f"{type(dataset).__name__}.{n}": v for n, v in vars(type(dataset)).items()}
+    numbers = {each.path: each.thing for each in walk(dataset)} | class_level
+    for path, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
+        name = re.split(r"[.\[]", path)[-1].strip("_]'\"")
+        given = name in parameters
+        wanted = value == length
+        if isinstance(value, float):
+            wanted = min(abs(part * end - length) for part in (value, 1 - value)) <= 1
+        elif _RANKS.search(name) and value > 1:
+            wanted |= length in (end // value, -(-end // value))
+        if wanted and (given or _LIMIT.search(name)):
+            found.append(path)
+    return tuple(found[:3])

@@ -1,0 +1,84 @@
+"""Do workers disturb each other through a file or a connection that they share?
+
+The dataset is drawn from in main, by one worker, by two workers one after the other, and by two at
+once, whose reading and sending is slowed down so that they must meet. Only what is wrong in the
+last case alone is their doing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final
+
+from dltutor.diagnosis import probes
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.descriptors import Listener, descriptors, drain, put_back, standing
+from dltutor.diagnosis.lazily_opened import lazily_opened
+from dltutor.diagnosis.rivals import samples, shares
+from dltutor.diagnosis.walking import walk
+from dltutor.failures.kit.evidence import Evidence, Handles
+
+FIELD: Final = "handles"
+SECONDS: Final = 20.0
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where there are workers, and samples that can be drawn without them."""
+    if evidence is None or evidence.parts.workers == 0:
+        return False
+    return not (evidence.samples and evidence.samples.ended in ("died", "hung"))
+
+
+def ask(bench: Bench) -> Handles:
+    """Find what is open and used; then let two workers use it."""
+    if not bench.stream:
+        bench.indices()  # before workers start, a loader asks for the length and the order
+    inherited = descriptors()
+    before = standing(inherited)
+    draw = shares if bench.stream else samples
+    used = _used(bench, inherited)
+    put_back(before)
+    if not used:
+        return Handles()
+    try:
+        right, wrong, said = draw(bench, inherited, before)
+    finally:
+        put_back(before)
+        drain(used)
+    kind = "socket" if "file" not in used.values() else "file"
+    held = [each for each in walk(bench.dataset) if _is(each.thing, used)]
+    paths = [each.path for each in held if "._" not in each.path] or [each.path for each in held]
+    return Handles(
+        used=tuple(sorted(set(used.values()))),
+        kind=kind,
+        paths=tuple(paths[:3]),
+        looked=right,
+        wrong=wrong,
+        said=said,
+        lazy=lazily_opened(bench, held) if wrong else "",
+    )
+
+
+def _used(bench: Bench, inherited: dict[int, str]) -> dict[int, str]:
+    def look() -> set[int]:
+        listener = Listener(inherited)
+        before = standing(inherited)
+        with suppress(Exception), listener.listening():
+            if bench.stream:
+                list(islice(bench.dataset, 4))
+            else:
+                for index in bench.indices()[:4]:
+                    bench.dataset[index]
+        after = standing(inherited)
+        return listener.used | {each for each in inherited if before.get(each) != after.get(each)}
+
+    with suppress(probes.NoAnswer):
+        return {each: inherited[each] for each in probes.in_fork(look, 3.0)}
+    return {}
+
+
+def _is(thing: Any, used: dict[int, str]) -> bool:
+    with suppress(Exception):
+        return not isinstance(thing, int) and thing.fileno() in used
+    return False

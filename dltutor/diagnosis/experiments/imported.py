@@ -1,0 +1,67 @@
+"""Does it take what main has put into modules and classes, which a new interpreter has not?
+
+Asked where workers that are not forked raise, or deliver other samples than main. The loader runs
+with forked workers, and then with new ones that are given main's values first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from dltutor.diagnosis import globals_of_main, trial
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Imported, Run
+
+FIELD: Final = "imported"
+SECONDS: Final = 14.0
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where new workers fare differently from main."""
+    if evidence is None or evidence.parts.method not in ("spawn", "forkserver"):
+        return False
+    run, alone, samples = evidence.run, evidence.alone, evidence.samples
+    if alone is None or not alone.well or samples is None or samples.ended or samples.failed:
+        return False
+    if run.end == "raised":
+        return run.raised is not None
+    return run.well and not samples.random and not samples.again and unlike(run, alone) > 0
+
+
+def unlike(run: Run, alone: Run) -> int:
+    """How many samples of the first pass are not those that come without workers."""
+    if not run.drawn or not alone.drawn:
+        return 0
+    mine, own = run.drawn[0], set(alone.drawn[0])
+    whole = alone.finished[:1] == (True,)
+    return sum(each not in own for each in mine) if whole and own else 0
+
+
+def ask(bench: Bench) -> Imported:
+    """Run it twice, a pass each."""
+    known = bench.known
+    alone = known.alone if known is not None else None
+    method = bench.method
+    packed = globals_of_main.packed(bench)
+    own = bench.inner.worker_init_fn
+    bench.change(method="fork")
+    forked = trial.run(bench, seconds=2.0, patience=3.0, epochs=1, own_loop=True)
+    bench.change(method=method)
+    if not forked.well:
+        return Imported(forked=forked.end, new="")
+    folder = tempfile.mkdtemp()
+    bench.change(worker_init_fn=globals_of_main.Given(packed, folder, own))
+    given = trial.run(bench, seconds=4.0, epochs=1, own_loop=True)
+    names = sorted(
+        {line for path in Path(folder).glob("*") for line in path.read_text().splitlines()}
+    )
+    return Imported(
+        forked=forked.end,
+        forked_unlike=unlike(forked, alone) if alone else 0,
+        new=given.end,
+        new_unlike=unlike(given, alone) if alone else 0,
+        new_batches=given.batches,
+        names=tuple(names),
+    )

@@ -1,0 +1,108 @@
+"""Are workers left when the loop has returned, and does nothing want them?
+
+The loop runs once more, in a process that keeps no iterator of its own. Workers of an iterator that
+an exception holds, or that the garbage collector frees, are left over; those of one that the loop
+keeps are not.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from contextlib import suppress
+from multiprocessing import active_children
+from typing import Any, Final
+
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Leftover
+from dltutor.observation import errors, torch_internals
+from dltutor.observation.loaders import inner_loaders
+from dltutor.observation.time_limits import deadline
+
+FIELD: Final = "leftover"
+SECONDS: Final = 12.0
+
+_SETTLED: Final = 1.0  # seconds in which workers that were told to leave have left
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where a loop of yours returns, though it has not come to the end of an epoch."""
+    return (
+        evidence is not None
+        and evidence.parts.loop
+        and evidence.parts.workers > 0
+        and evidence.run.end == "finished"
+        and not all(evidence.run.finished)
+    )
+
+
+def ask(bench: Bench) -> Leftover:
+    """Run the loop, and look who is alive."""
+    assert bench.loop is not None
+    bench.change(method="fork")
+    iterators: list[tuple[weakref.ref[Any], set[int | None]]] = []
+
+    def noted(loader: Any, make: torch_internals.MakeIterator) -> Any:
+        iterator = make()
+        pids = {worker.pid for worker in torch_internals.workers_of(iterator)}
+        iterators.append((weakref.ref(iterator), pids))
+        return iterator
+
+    limit = deadline(bench.seconds - 3)
+    try:
+        with torch_internals.intercepted(noted), limit:
+            result = bench.loop(bench.loader)
+    except BaseException as error:  # also that of the limit
+        return Leftover(ended=type(error).__name__)
+    wanted = {
+        pid
+        for each in inner_loaders(bench.loader).values()
+        for pid in _pids(torch_internals.kept_iterator(each))
+    }
+    own = {pid for _, pids in iterators for pid in pids} - wanted
+    alive = _alive(own)
+    until = time.monotonic() + _SETTLED
+    while alive and time.monotonic() < until:
+        time.sleep(0.05)
+        alive = _alive(own)
+    if not alive:
+        return Leftover()
+    left = [each for each, pids in iterators if pids & {process.pid for process in alive}]
+    # Without workers to wait for, their iterators are collected at once.
+    for each in left:
+        torch_internals.forget_workers(each())
+    for process in alive:
+        process.kill()
+        process.join(2)
+    kinds = _holding(left)
+    gc.collect()
+    held = sum(each() is not None for each in left)
+    still = _holding(left)
+    del result
+    return Leftover(
+        alive=len(alive),
+        freed=len(left) - held,
+        held=len(still),
+        kind=next(iter([*still.values(), *kinds.values()]), ""),
+    )
+
+
+def _pids(iterator: Any) -> set[int | None]:
+    return {worker.pid for worker in torch_internals.workers_of(iterator)}
+
+
+def _alive(pids: set[int | None]) -> list[Any]:
+    return [process for process in active_children() if process.pid in pids]
+
+
+def _holding(left: list[weakref.ref[Any]]) -> dict[int, str]:
+    # The iterators that an exception holds by its traceback, with the exception's type.
+    found: dict[int, str] = {}
+    for error in [each for each in gc.get_objects() if isinstance(each, BaseException)]:
+        with suppress(Exception):
+            for each in errors.chain(error):
+                iterator = torch_internals.iterator_in(each)
+                if iterator is not None and any(ref() is iterator for ref in left):
+                    found[id(iterator)] = type(each).__name__
+    return found

@@ -1,0 +1,239 @@
+"""Does the workers' own memory grow, and what makes the growth go away?
+
+Measured inside forked workers, between two batches: once as they are; then, if they copied pages of
+main, with main's objects hidden from the collector; and if they took new memory, with a collection
+after each batch, with large blocks returned to the system, and with the same samples again and
+again. What grows is followed down to the container.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from contextlib import suppress
+from typing import Any, Final
+
+from dltutor.diagnosis import containers, trial
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.probe import Change, Probe, fill_holes
+from dltutor.failures.kit.evidence import Evidence, Memory
+
+FIELD: Final = "memory"
+SECONDS: Final = 16.0
+
+_LONG: Final = 2.0  # seconds of a run
+_SOME: Final = 6.0  # MB of growth from which on another run is worth its time
+_START: Final = 24.0  # MB of its own that the worker of an ordinary loader does not have
+_SETTLED: Final = 4  # batches after which a worker has what it needs
+
+Curve = list[dict[str, Any]]
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where a worker has grown, or has much of its own from the beginning."""
+    if evidence is None or not evidence.parts.workers:
+        return False
+    run = evidence.run
+    if run.end not in ("finished", "enough", "not run"):
+        return False
+    forked = evidence.parts.method == "fork"
+    return run.end == "not run" or any(
+        most - first > _SOME / 2 or (forked and most > _START) for first, most in run.private
+    )
+
+
+def ask(bench: Bench) -> Memory:
+    """Run it as it is, and changed where that would tell something."""
+    until = time.monotonic() + bench.seconds - 1
+    large = containers.large([("dataset", bench.dataset), ("collate_fn", bench.inner.collate_fn)])
+    fill_holes()
+    run = _Runs(bench, until)
+    plain = run.measure("", large)
+    if not any(plain):
+        return Memory()
+    answer: dict[str, Any] = {
+        "copied": _copied(plain),
+        "collections": max(curve[-1]["collections"] for curve in plain),
+        "collected_at": next(
+            (curve[-1]["collected_at"][0] for curve in plain if curve[-1]["collected_at"]), ""
+        ),
+    }
+    if answer["copied"] > _SOME / 2:
+        frozen = run.measure("frozen", large)
+        most = min(_samples(plain), _samples(frozen)) if frozen else 0
+        answer["copied"] = _copied(plain, most)
+        answer["copied_frozen"] = _copied(frozen, most)
+        answer["read"] = _read(large, frozen, most)
+        if answer["copied"] - answer["copied_frozen"] > _SOME and bench.loop is not None:
+            answer["copied_in_loop"] = _copied(run.with_loop())
+    return Memory(**answer | _growth(bench, run, plain, _first_pass(bench)))
+
+
+def _growth(bench: Bench, run: _Runs, plain: list[Curve], most: int) -> dict[str, Any]:
+    late, samples = _late(plain, most)
+    whole = late / max(samples, 1) * (bench_length(bench) or 0)
+    if _peak(plain, most) < 2 * _SOME and (late < _SOME / 2 or whole < 2 * _SOME):
+        return {}
+    runs = {"": plain}
+    for change in ("collected", "returned", "repeated"):
+        runs[change] = run.measure(change, named=True)
+    # All are compared where each of them has come.
+    most = min(most, *(_samples(curves) for curves in runs.values() if any(curves)))
+    answer: dict[str, Any] = {"samples": most}
+    for change, curves in runs.items():
+        if any(curves):
+            name = change or "as_it_is"
+            answer[f"peak_{name}"] = _peak(curves, most)
+            answer[f"late_{name}"], answer["late_samples"] = _late(curves, most)
+    grown = _grown(runs["collected"], runs["repeated"])
+    if grown:
+        bounds = _bounds(run.measure("filled", named=True, batches=8))
+        answer["grown"] = tuple(
+            (path, kind, each, bounds.get(path, bound)) for path, kind, each, bound in grown
+        )
+    return answer
+
+
+class _Runs:
+    def __init__(self, bench: Bench, until: float) -> None:
+        self.bench = bench
+        self.until = until
+        self.own_init = bench.inner.worker_init_fn
+        bench.change(method="fork")
+
+    def measure(
+        self,
+        change: Change,
+        large: list[Any] | None = None,
+        *,
+        named: bool = False,
+        batches: int = 1_000_000,
+    ) -> list[Curve]:
+        """What the workers wrote down, in one run that only takes the batches."""
+        if time.monotonic() > self.until - 0.5:
+            return []
+        probe = self._put(change, large, named)
+        if change in ("frozen", "collected"):
+            gc.freeze()
+        until = min(time.monotonic() + _LONG, self.until)
+        inner = self.bench.inner
+        for _ in range(3 if inner.persistent_workers else 1):
+            taken = 0
+            for taken, _batch in enumerate(self.bench.loader, start=1):
+                if probe.full or time.monotonic() > until or taken >= batches:
+                    break
+            if probe.full or time.monotonic() > until or not taken:
+                break
+        self.bench.change()
+        gc.unfreeze()
+        return probe.read()
+
+    def with_loop(self) -> list[Curve]:
+        """The same in a run of the training loop."""
+        probe = self._put("", None, False)
+        trial.run(self.bench, seconds=_LONG, content=False, epochs=1)
+        return probe.read()
+
+    def _put(self, change: Change, large: Any, named: bool) -> Probe:
+        probe = Probe(change, large, named=named)
+        self.bench.change()
+        vars(self.bench.inner)["worker_init_fn"] = probe.init(self.own_init)
+        return probe
+
+
+def _first_pass(bench: Bench) -> int:
+    # The samples of a worker in which each is new to it; a stream's end is not known.
+    length = bench_length(bench)
+    return max(length // bench.inner.num_workers, 1) if length else 1_000_000_000
+
+
+def bench_length(bench: Bench) -> int | None:
+    """The samples of an epoch; None where that is not known."""
+    with suppress(Exception):
+        return len(bench.dataset)
+    return None
+
+
+def _samples(curves: list[Curve]) -> int:
+    most: int = max(curve[-1]["samples"] for curve in curves)
+    return most
+
+
+def _copied(curves: list[Curve], until: int = 1_000_000_000) -> float:
+    # The growth of what is private, without that of all: pages that were shared with main.
+    most = 0.0
+    for curve in curves:
+        start = curve[0]["private"] - curve[0]["anonymous"]
+        for each in curve:
+            if each["samples"] <= until:
+                most = max(most, each["private"] - each["anonymous"] - start)
+    return most
+
+
+def _read(
+    large: list[Any], curves: list[Curve], most: int
+) -> tuple[tuple[str, str, int, float, float], ...]:
+    found = []
+    for number, (path, kind, length, _) in enumerate(large):
+        started = max((curve[0]["shares"][number] for curve in curves), default=-1.0)
+        ended = max(
+            (
+                each["shares"][number]
+                for curve in curves
+                for each in curve
+                if each["samples"] <= most
+            ),
+            default=-1.0,
+        )
+        found.append((path, kind, length, started, ended))
+    return tuple(sorted(found, key=lambda each: each[3] - each[4]))[:3]
+
+
+def _peak(curves: list[Curve], most: int) -> float:
+    return max(
+        (
+            each["anonymous"] - curve[0]["anonymous"]
+            for curve in curves
+            for each in curve
+            if each["samples"] <= most
+        ),
+        default=0.0,
+    )
+
+
+def _late(curves: list[Curve], most: int) -> tuple[float, int]:
+    # Growth after a third of the samples, and some batches; and in how many samples.
+    found = (0.0, 1)
+    for curve in curves:
+        within = [each for each in curve if each["samples"] <= most]
+        last = within[-1]["samples"]
+        settled = min(_SETTLED, within[-1]["batches"] // 2)
+        early = [
+            each for each in within if each["samples"] <= last / 3 or each["batches"] <= settled
+        ]
+        more = max(each["anonymous"] for each in within) - max(each["anonymous"] for each in early)
+        found = max(found, (more, max(last - early[-1]["samples"], 1)))
+    return found
+
+
+def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, float, int | None]]:
+    # Containers that have more elements with each new sample, in any worker.
+    still = {path for curve in repeated for path, *_ in curve[-1].get("grown", ())}
+    found: dict[str, tuple[str, str, float, int | None]] = {}
+    for curve in new:
+        first = next((each["samples"] for each in curve if each["batches"]), 0)
+        more = curve[-1]["samples"] - first
+        for path, before, now, bound, kind in curve[-1].get("grown", ()):
+            each = (now - before) / max(more, 1)
+            if each > 0.2 and (path not in found or found[path][2] < each):
+                found[path] = (path, kind, each, bound)
+    return sorted(found.values(), key=lambda each: (each[0] in still, -each[2]))[:3]
+
+
+def _bounds(curves: list[Curve]) -> dict[str, int]:
+    # A container that was filled up, and then has no more elements than before: it has a bound.
+    found: dict[str, list[bool]] = {}
+    for curve in curves:
+        for path, before, now in curve[-1].get("filled", ()):
+            found.setdefault(path, []).append(now is not None and now <= before)
+    return {path: 0 for path, each in found.items() if all(each)}

@@ -1,0 +1,32 @@
+"""Does the loop get other batches where the workers do not stay?
+
+The same loop with `persistent_workers=False`: then every iteration has an iterator of its own, and
+none can be begun anew by another one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dltutor.diagnosis import trial
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Run
+
+FIELD: Final = "not_kept"
+SECONDS: Final = 14.0
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where an iteration was begun anew before its end, and then asked for more."""
+    return (
+        evidence is not None
+        and evidence.run.well
+        and evidence.parts.persistent
+        and evidence.run.resumed > 0
+    )
+
+
+def ask(bench: Bench) -> Run:
+    """Run it."""
+    bench.change(persistent_workers=False)
+    return trial.run(bench, seconds=min(6.0, bench.seconds / 2))

@@ -1,0 +1,83 @@
+"""What would each step cost if the loop kept one iterator?
+
+As many batches as the loop takes from each of its iterators, again and again from a new one, as the
+loop does; in turns with the same number of batches from one iterator.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from itertools import islice
+from typing import Final
+
+from dltutor.diagnosis import pace
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Paces, Run
+
+FIELD: Final = "one_iterator"
+SECONDS: Final = 9.0
+
+FEW: Final = 2  # batches that are taken from one iterator
+TIMES: Final = 3  # iterators that are left so early
+_STEPS: Final = 4
+
+
+def left_early(run: Run) -> int:
+    """How many iterations a loop has left after a batch or two, if most of its batches came so."""
+    batches = [len(each) for each in run.passes]
+    early = [
+        count
+        for count, finished in zip(batches, run.finished, strict=False)
+        if 0 < count <= FEW and not finished
+    ]
+    if run.end == "enough" and early and batches[-1] <= FEW:
+        early.pop()  # the last one was left by the doctor
+    return len(early) if len(early) >= TIMES and 2 * sum(early) > sum(batches) else 0
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where a loop begins many iterations, and leaves each after a batch or two."""
+    return (
+        evidence is not None
+        and evidence.run.well
+        and evidence.parts.workers > 0
+        and evidence.parts.loop
+        and (evidence.parts.batches or 2 * FEW) >= 2 * FEW
+        and _leaves_early(evidence)
+    )
+
+
+def _leaves_early(evidence: Evidence) -> bool:
+    if left_early(evidence.run):
+        return True
+    # Workers may take so long to start that only a step or two had been seen.
+    alone = evidence.alone
+    cut = evidence.run.end == "enough" and len(evidence.run.passes) <= TIMES
+    return cut and alone is not None and alone.well and left_early(alone) > 0
+
+
+def ask(bench: Bench) -> Paces:
+    """Time both. Seconds for a step, without the first."""
+    bench.change(method="fork")  # all others take longer to start: what this shows, they show
+    loader = bench.inner
+    # Where workers stay, the next iteration waits for what they make.
+    staying = loader.persistent_workers
+
+    def anew() -> float | None:
+        seconds = []
+        for _ in range(_STEPS):
+            began = time.perf_counter()
+            next(iter(loader))
+            seconds.append(time.perf_counter() - began)
+        return sum(seconds[1:]) / (_STEPS - 1)
+
+    def kept() -> float | None:
+        with nullcontext(iter(loader)) if staying else pace.left_at_once(loader) as iterator:
+            next(iterator)
+            began = time.perf_counter()
+            taken = sum(1 for _ in islice(iterator, _STEPS - 1))
+            took = time.perf_counter() - began
+        return took / taken if taken else None
+
+    return pace.in_turns(anew, kept, seconds=bench.seconds, turns=2)

@@ -1,0 +1,105 @@
+"""What order does the sampler of one rank deal out, epoch after epoch?
+
+It is asked twice, and again after `set_epoch(1)`; then the samplers of all ranks together. And the
+loop is run once more, to see whether it tells the epoch.
+"""
+
+from __future__ import annotations
+
+import copy
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from dltutor.diagnosis import probes, trial
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Order
+
+FIELD: Final = "order"
+SECONDS: Final = 12.0
+
+_MOST: Final = 100_000  # indices
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where a loop has a sampler that wants to be told the epoch."""
+    if evidence is None or not evidence.parts.loop or not evidence.run.well:
+        return False
+    return "sampler" in evidence.parts.hooks
+
+
+def ask(bench: Bench) -> Order:
+    """Ask it."""
+    samplers: Any = bench.inner.sampler
+    moves, ranks, twice, shuffles = probes.in_fork(partial(_asked, samplers, bench.dataset), 4.0)
+    orders, told, learns = _loop(bench)
+    return Order(
+        told=told,
+        epochs=len(orders),
+        repeated=len(orders) - len(set(map(tuple, orders))),
+        moves=moves,
+        ranks=ranks,
+        twice=twice,
+        shuffles=shuffles,
+        learns=learns,
+    )
+
+
+def _asked(sampler: Any, dataset: Any) -> tuple[bool, int, int, bool]:
+    first, again = _dealt(sampler), _dealt(sampler)
+    sampler.set_epoch(getattr(sampler, "epoch", 0) + 1)
+    moves = first == again and _dealt(sampler) != first
+    ranks = int(getattr(sampler, "num_replicas", 0) or 0)
+    twice = 0
+    if ranks > 1 and hasattr(sampler, "rank") and len(dataset) <= _MOST:
+        together: list[Any] = []
+        for rank in range(ranks):
+            other = copy.copy(sampler)
+            other.rank = rank
+            together += _dealt(other)
+        twice = len(together) - len(set(together))
+    return moves, ranks, twice, bool(getattr(sampler, "shuffle", moves))
+
+
+def _dealt(sampler: Any) -> list[Any]:
+    found = []
+    for index in sampler:
+        found.append(tuple(index) if isinstance(index, list) else index)
+        if len(found) >= _MOST:
+            break
+    return found
+
+
+def _loop(bench: Bench) -> tuple[list[list[Any]], int, bool]:
+    """The order of each epoch of the loop, how often it told one, and whether it learns."""
+
+    def work() -> tuple[list[list[Any]], int, bool]:
+        sampler: Any = bench.inner.sampler
+        cls, own = type(sampler), type(sampler).__iter__
+        orders: list[list[Any]] = []
+        learns = [False]
+
+        def __iter__(self: Any) -> Any:
+            if self is not sampler:
+                yield from own(self)
+                return
+            orders.append([])
+            kept = orders[-1]
+            for index in own(self):
+                learns[0] |= torch.is_grad_enabled()
+                if len(kept) < _MOST:
+                    kept.append(tuple(index) if isinstance(index, list) else index)
+                yield index
+
+        cls.__iter__ = __iter__
+        bench.change(method="fork")  # the sampler is main's: how workers start is all one
+        ran = trial.run(bench, seconds=3.0, content=False)
+        whole = [each for each, done in zip(orders, ran.finished, strict=False) if done]
+        return whole, ran.epochs_told, learns[0]
+
+    with suppress(probes.NoAnswer):
+        found: tuple[list[list[Any]], int, bool] = probes.in_fork(work, 8.0)
+        return found
+    return [], 0, False

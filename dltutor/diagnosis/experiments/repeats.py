@@ -1,0 +1,122 @@
+"""What of the random numbers comes again, in another worker or in the next epoch?
+
+Two workers draw the same indices, each of them twice in a row, in two epochs. Samples that vary
+within a worker are random; if each of them is the same in the other worker, so are the random
+numbers. All sources of random numbers but one are held in turn, to find out which it is.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from dltutor.diagnosis import probes
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.pins import SAID, SOURCES, Pins, used_generators, wrap_draws
+from dltutor.failures.kit.evidence import Evidence, Repeats
+
+FIELD: Final = "repeats"
+SECONDS: Final = 12.0
+
+_INDICES: Final = 12
+_EPOCH: Final = 3.5  # seconds
+_FEW: Final = 5  # indices, from which on there is time for one question only
+
+Drawn = list[list[str]]  # of each worker, in order
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where samples are random: drawn again, they are others."""
+    if evidence is None or evidence.samples is None or evidence.parts.stream:
+        return False
+    return evidence.parts.workers > 0 and evidence.samples.random > 0
+
+
+def ask(bench: Bench) -> Repeats:
+    """Draw them."""
+    indices = list(dict.fromkeys(bench.indices()))[:_INDICES]
+    seconds = _cost(bench, indices[0])
+    modes: tuple[str, ...] = ("", *SOURCES)
+    while seconds * 2 * len(indices) * len(modes) > _EPOCH / 2 and len(indices) > 3:
+        indices = indices[:-1]
+        if len(indices) <= _FEW:
+            modes = ("",)
+    workers = min(bench.inner.num_workers, 2)
+    epochs: list[Drawn] = probes.in_fork(
+        partial(_drawn, bench, indices, modes, workers), 2 * _EPOCH + 1
+    )
+    found = []
+    for number, mode in enumerate(modes):
+        part = slice(number * 2 * len(indices), (number + 1) * 2 * len(indices))
+        first, second = ([worker[part] for worker in epoch] for epoch in epochs)
+        found.append((SAID.get(mode, mode) or "all", *_compared(first, second)))
+    own = used_generators(bench.dataset, lambda: [bench.dataset[each] for each in indices])
+    return Repeats(sources=tuple(found), own=tuple(own))
+
+
+def _cost(bench: Bench, index: Any) -> float:
+    import time
+
+    def work() -> float:
+        began = time.perf_counter()
+        with suppress(Exception):
+            for _ in range(3):
+                bench.dataset[index]
+        return (time.perf_counter() - began) / 3
+
+    with suppress(probes.NoAnswer):
+        return float(probes.in_fork(work, 3.0))
+    return 1.0
+
+
+def _drawn(bench: Bench, indices: list[Any], modes: tuple[str, ...], workers: int) -> list[Drawn]:
+    def prepare(worker: int) -> None:
+        pins = Pins(bench.dataset)
+        count = [0]
+
+        def around(draw: Any) -> Any:
+            mode = modes[count[0] // (2 * len(indices)) % len(modes)]
+            count[0] += 1
+            if not mode:
+                return draw()
+            with pins.held(free=mode):
+                return draw()
+
+        wrap_draws(bench.dataset, around)
+
+    order = [index for _ in modes for index in indices for _ in range(2 * workers)]
+    persistent = bool(bench.inner.persistent_workers)
+    loader = probes.probe(bench, prepare, workers=workers, indices=order, persistent=persistent)
+    epochs = []
+    for epoch in range(2):
+        tell(bench, epoch)
+        found: Drawn = [[] for _ in range(workers)]
+        for position, answer in enumerate(probes.answers(loader, _EPOCH)):
+            text = f"!{position}" if isinstance(answer, Exception) else answer[1]
+            found[position % workers].append(text)
+        epochs.append(found)
+    return epochs
+
+
+def tell(bench: Bench, epoch: int) -> None:
+    """Set the epoch of the dataset, as a training loop does."""
+    if callable(set_epoch := getattr(bench.dataset, "set_epoch", None)):
+        set_epoch(epoch)
+
+
+def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:
+    """Draws that vary; of those the same in W1, compared; the same in epoch 2, compared."""
+    varied = [
+        at
+        for at in range(0, len(first[0]) - 1, 2)
+        if first[0][at] != first[0][at + 1] and not first[0][at].startswith("!")
+    ]
+    at_all = [each for at in varied for each in (at, at + 1)]
+    across = _same(first[0], first[1], at_all) if len(first) > 1 else (0, 0)
+    return (len(varied), *across, *_same(first[0], second[0], at_all))
+
+
+def _same(one: list[str], other: list[str], at: list[int]) -> tuple[int, int]:
+    both = [each for each in at if each < min(len(one), len(other))]
+    return sum(one[each] == other[each] for each in both), len(both)

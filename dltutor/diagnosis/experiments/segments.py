@@ -1,0 +1,94 @@
+"""What is left in shared memory when the run is killed, with all its processes?
+
+A run takes a few batches and is killed, as a batch system kills a job; what it leaves is counted
+and removed. Only where batches are shared by name.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import time
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final, NoReturn
+
+import torch.multiprocessing
+
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.changed_batches import at_start
+from dltutor.failures.kit.evidence import Evidence, Segments
+from dltutor.system import processes
+
+FIELD: Final = "segments"
+SECONDS: Final = 8.0
+
+_BATCHES: Final = 4
+_READY: Final = 5.0  # seconds until it has them
+_GONE: Final = 2.0  # seconds until all are gone
+_MANAGER: Final = b"torch_shm_manager"
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where the sharing strategy may be another than the default."""
+    if evidence is None or not evidence.parts.workers:
+        return False
+    by_name = torch.multiprocessing.get_sharing_strategy() == "file_system"
+    return by_name or bool(evidence.parts.init)
+
+
+def ask(bench: Bench) -> Segments:
+    """Start it, kill it, look."""
+    shared = mmap.mmap(-1, 8)
+
+    def begin() -> None:
+        shared[0] = torch.multiprocessing.get_sharing_strategy() == "file_system"
+        shared[1] = 1
+
+    at_start(bench, begin)
+    in_main = torch.multiprocessing.get_sharing_strategy()
+    run = os.fork()
+    if run == 0:
+        _hold(bench, shared)
+    until = time.monotonic() + _READY
+    while not shared[2] and time.monotonic() < until and processes.is_alive(run):
+        time.sleep(0.02)
+    count = shared[3]
+    family = {run} | processes.descendants(run)
+    named = _of(family)
+    _kill(family)
+    left = _of(family)
+    processes.unlink_segments(family)
+    by_name = shared[0] if shared[1] else in_main == "file_system"
+    in_workers = "file_system" if by_name else "file_descriptor"
+    return Segments(count, len(named), len(left), in_workers, in_main)
+
+
+def _hold(bench: Bench, shared: mmap.mmap) -> NoReturn:
+    try:
+        iterator: Any = iter(bench.loader)
+        batches = list(islice(iterator, _BATCHES))
+        shared[3] = len(batches)
+        shared[2] = 1
+        time.sleep(60)
+    finally:
+        os._exit(1)
+
+
+def _of(pids: set[int]) -> list[str]:
+    # The number after "torch_" is the pid of the process that made it.
+    names = [name for name in processes.segments() if name.startswith("torch_")]
+    return [name for name in names if name.split("_")[1] in {str(pid) for pid in pids}]
+
+
+def _kill(family: set[int]) -> None:
+    # The managers first: nothing here kills all in one instant, as the kernel does.
+    for pid in sorted(family, key=lambda pid: not processes.has_name(pid, _MANAGER)):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + _GONE
+    while time.monotonic() < until and any(map(processes.is_alive, family)):
+        with suppress(OSError):
+            os.waitpid(-1, os.WNOHANG)
+        time.sleep(0.02)

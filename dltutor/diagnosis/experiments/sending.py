@@ -1,0 +1,77 @@
+"""Does it cost much to send the tensors of a batch one by one?
+
+The loader as it is, in turns with the same one whose workers pickle the whole batch into one
+message, and main reads it: the same content, made by the same samples and the same collate
+function.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any, Final
+
+import torch
+
+from dltutor.diagnosis import pace
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Paces
+
+FIELD: Final = "sending"
+SECONDS: Final = 8.0
+
+MANY: Final = 24  # tensors in a batch
+_BATCHES: Final = 6  # of an epoch, at least
+
+
+class InOneMessage:
+    """A collate function that returns its batch as bytes.
+
+    Args:
+        collate: The loader's own.
+    """
+
+    def __init__(self, collate: Any) -> None:
+        self.collate = collate
+
+    def __call__(self, samples: Any) -> bytes:
+        written = io.BytesIO()
+        _Pickler(written, protocol=pickle.HIGHEST_PROTOCOL).dump(self.collate(samples))
+        return written.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, thing: Any) -> Any:
+        if type(thing) is torch.Tensor and thing.layout == torch.strided:
+            try:
+                return torch.from_numpy, (thing.detach().numpy(),)
+            except (RuntimeError, TypeError):  # of a kind that numpy has not
+                return NotImplemented
+        return NotImplemented
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where workers send many tensors in each batch."""
+    return (
+        evidence is not None
+        and evidence.run.well
+        and evidence.parts.workers > 0
+        and evidence.run.tensors >= MANY
+        and pace.epoch_of(evidence.run) >= _BATCHES
+    )
+
+
+def ask(bench: Bench) -> Paces:
+    """Time both."""
+    loader = pace.forked(bench)
+    own = loader.collate_fn
+
+    def as_is() -> float | None:
+        loader.collate_fn = own
+        return pace.of_a_batch(loader, seconds=0.8)
+
+    def changed() -> float | None:
+        loader.collate_fn = InOneMessage(own)
+        return pace.of_a_batch(loader, seconds=0.8, take=pickle.loads)
+
+    return pace.in_turns(as_is, changed, seconds=bench.seconds)

@@ -1,0 +1,222 @@
+"""Who delivers what of the stream, and what of its random numbers comes again?
+
+It is iterated in main, twice, and by the loader's workers without a batch being dropped; then by
+workers whose random generators are held, so that what they read can be compared.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from torch.utils.data import get_worker_info
+
+from dltutor.diagnosis import probes
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.digests import digest
+from dltutor.diagnosis.experiments.repeats import tell
+from dltutor.diagnosis.pins import Pins, used_generators, wrap_draws
+from dltutor.failures.kit.evidence import Evidence, Repeats, Shares
+
+FIELD: Final = "shares"
+SECONDS: Final = 14.0
+
+_LOOKED: Final = 48  # samples of each worker whose content is compared
+_SECONDS: Final = 1.5  # for a pass
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """For a stream that workers iterate."""
+    if evidence is None or not evidence.parts.stream or evidence.parts.workers == 0:
+        return False
+    return not (evidence.samples and evidence.samples.ended in ("died", "hung"))
+
+
+def ask(bench: Bench) -> Shares:
+    """Iterate it."""
+    (one, other), whole, ended = _in_main(bench, _most(bench))
+    held = _in_main(bench, _LOOKED, held=True)[0]
+    counts, complete, natural = _by_workers(bench, held=False)
+    _, _, pinned = _by_workers(bench, held=True)
+    same, compared, distinct = _same(pinned)
+    return Shares(
+        whole=whole,
+        ended=ended,
+        shares=tuple(counts),
+        complete=complete,
+        same=same,
+        compared=compared,
+        distinct=distinct,
+        natural=_all_same(natural),
+        random=len(one) == len(other) > 1 and one != other and held[0] == held[1],
+    )
+
+
+def _most(bench: Bench) -> int:
+    """How many samples a pass may have: of one that does not end, a few tell as much."""
+    alone = bench.known.alone if bench.known else None
+    return 200_000 if alone is None or all(alone.finished) else 4 * _LOOKED
+
+
+def _in_main(
+    bench: Bench, most: int, *, held: bool = False
+) -> tuple[tuple[list[str], list[str]], int, bool]:
+    def work() -> tuple[tuple[list[str], list[str]], int, bool]:
+        if held:
+            pins = Pins(bench.dataset)
+
+            def around(draw: Any) -> Any:
+                with pins.held():
+                    return draw()
+
+            wrap_draws(bench.dataset, around)
+        first, count, ended = _pass(bench, most)
+        second, _, _ = _pass(bench, _LOOKED)
+        return (first, second), count, ended
+
+    with suppress(probes.NoAnswer):
+        found: tuple[tuple[list[str], list[str]], int, bool] = probes.in_fork(
+            work, 2 * _SECONDS + 2
+        )
+        return found
+    return ([], []), 0, False
+
+
+def _pass(bench: Bench, most: int) -> tuple[list[str], int, bool]:
+    until = time.monotonic() + _SECONDS
+    found: list[str] = []
+    count = 0
+    for count, sample in enumerate(bench.dataset, start=1):
+        if len(found) < _LOOKED:
+            found.append(digest([sample]))
+        if time.monotonic() > until or count >= most:
+            return found, count, False
+    return found, count, True
+
+
+def _by_workers(bench: Bench, *, held: bool) -> tuple[list[int], bool, list[list[str]]]:
+    with suppress(probes.NoAnswer):
+        found: tuple[list[int], bool, list[list[str]]] = probes.in_fork(
+            partial(_delivered, bench, held=held), _SECONDS + 3
+        )
+        return found
+    return [], False, []
+
+
+def _delivered(bench: Bench, *, held: bool) -> tuple[list[int], bool, list[list[str]]]:
+    workers = bench.inner.num_workers
+
+    def prepare(worker: int) -> None:
+        pins = Pins(bench.dataset)
+
+        def around(draw: Any) -> Any:
+            with pins.held():
+                return draw()
+
+        if held:
+            wrap_draws(bench.dataset, around)
+
+    loader = probes.probe(
+        bench, prepare, workers=workers, collate=partial(_counted, [0]), prefetch=4
+    )
+    tell(bench, 0)
+    counts = [0] * workers
+    found: list[list[str]] = [[] for _ in range(workers)]
+    began = time.monotonic()
+    most = 2 * _LOOKED * workers if held else _most(bench)
+    taken = 0
+    for answer in probes.answers(loader, _SECONDS, most=most):
+        taken += 1
+        if isinstance(answer, Exception):
+            return counts, False, found
+        counts[answer[0]] += 1
+        if answer[1]:
+            found[answer[0]].append(answer[1])
+    complete = taken < most and time.monotonic() - began < _SECONDS
+    return counts, complete, found
+
+
+def _counted(count: list[int], samples: Any) -> tuple[int, str]:
+    info = get_worker_info()
+    count[0] += 1
+    return (info.id if info else 0), digest(samples) if count[0] <= _LOOKED else ""
+
+
+def _same(found: list[list[str]]) -> tuple[int, int, int]:
+    if len(found) < 2:
+        return 0, 0, 0
+    compared = min(len(found[0]), len(found[1]))
+    same = sum(one == other for one, other in zip(*found[:2], strict=False))
+    return same, compared, len(set(found[0][:compared]))
+
+
+def _all_same(found: list[list[str]]) -> bool:
+    same, compared, _ = _same(found)
+    return compared > 0 and same == compared
+
+
+# The second record of a stream
+
+
+def random_of(bench: Bench) -> Repeats:
+    """What of a stream's random numbers comes again."""
+    first = _epochs(bench, forced=False)
+    forced = _epochs(bench, forced=True)
+    (one, other), _, ended = _in_main(bench, 2 * _LOOKED)
+    compared = min(len(first[0]), len(first[1]))
+    across = min(len(forced[0]), len(forced[1]))
+    return Repeats(
+        sources=(
+            (
+                "all",
+                sum(a != b for a, b in zip(one, other, strict=False)),
+                sum(a == b for a, b in zip(forced[0], forced[1], strict=False)),
+                across,
+                sum(a == b for a, b in zip(first[0], first[1], strict=False)),
+                compared,
+            ),
+        ),
+        own=tuple(used_generators(bench.dataset, lambda: list(islice(bench.dataset, 4)))),
+        order=sorted(one) == sorted(other) or not ended or len(one) >= _LOOKED,
+    )
+
+
+def _epochs(bench: Bench, *, forced: bool) -> tuple[list[str], list[str]]:
+    """What W0 delivers in two epochs; or, forced, what W0 and W1 do, both told to be W0."""
+
+    def prepare(worker: int) -> None:
+        info: Any = get_worker_info()
+        if forced and info is not None:
+            object.__setattr__(info, "id", 0)
+
+    def work() -> tuple[list[str], list[str]]:
+        workers = max(bench.inner.num_workers, 2) if forced else bench.inner.num_workers
+        persistent = bool(bench.inner.persistent_workers)
+        loader = probes.probe(
+            bench, prepare, workers=workers, collate=_by_process, persistent=persistent
+        )
+        epochs = []
+        for epoch in range(1 if forced else 2):
+            tell(bench, epoch)
+            found: dict[int, list[str]] = {}
+            for answer in probes.answers(loader, _SECONDS, most=_LOOKED * workers):
+                if not isinstance(answer, Exception):
+                    found.setdefault(answer[0], []).append(answer[1])
+            epochs.append([found[each] for each in sorted(found)])
+        if forced:
+            both = [*epochs[0], [], []]
+            return both[0], both[1]
+        return (epochs[0] or [[]])[0], (epochs[1] or [[]])[0]
+
+    with suppress(probes.NoAnswer):
+        found: tuple[list[str], list[str]] = probes.in_fork(work, 2 * _SECONDS + 3)
+        return found
+    return [], []
+
+
+def _by_process(samples: Any) -> tuple[int, str]:
+    return os.getpid(), digest(samples)

@@ -1,0 +1,145 @@
+"""What do workers change that main does not see?
+
+The training loop, twice with workers and twice without, with all random numbers held: what it
+returns and prints, and which of the dataset's attributes and globals have changed after it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from dltutor.diagnosis import probes, trial
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.digests import digest
+from dltutor.diagnosis.pins import Pins, wrap_draws
+from dltutor.diagnosis.probes import Prepared
+from dltutor.diagnosis.walking import walk
+from dltutor.failures.kit.evidence import Evidence, Run, State
+
+FIELD: Final = "state"
+SECONDS: Final = 16.0
+
+_RUN: Final = 2.5
+
+#: What a loop came to, its batches, and the state after it, by path.
+Outcome = tuple[str, list[list[str]], dict[str, tuple[str, str]]]
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where a loop comes to another end, or may print something else, without workers."""
+    if evidence is None or not evidence.parts.loop or evidence.parts.workers == 0:
+        return False
+    run, alone = evidence.run, evidence.alone
+    if alone is None or alone.end != "finished" or run.end not in ("finished", "raised"):
+        return False
+    if run.end == "raised":
+        return run.raised is None and run.kind not in ("RuntimeError", "")
+    if not evidence.parts.stream and not _alike(run, alone):
+        return evidence.samples is not None and evidence.samples.random > 0
+    return not run.result or run.result != alone.result
+
+
+def _alike(run: Run, alone: Run) -> bool:
+    return [sorted(each) for each in run.passes] == [sorted(each) for each in alone.passes]
+
+
+def ask(bench: Bench) -> State:
+    """Run it."""
+    before = _values(bench)
+    without = _run(bench, workers=False)
+    changed = [path for path, (content, _) in without[2].items() if _differs(before, path, content)]
+    if not changed:
+        return State()
+    along = _run(bench, workers=True)
+    again = _run(bench, workers=True), _run(bench, workers=False)
+    lost = [
+        path
+        for path in changed
+        if path in before and along[2].get(path, ("", ""))[0] == before[path][0]
+    ]
+    return State(
+        steady=along[0] == again[0][0] and without[0] == again[1][0],
+        same=along[0] == without[0],
+        content=_sorted(along[1]) == _sorted(without[1]) or bench.stream,
+        paths=tuple((path, along[2][path][1], without[2][path][1]) for path in lost[:4]),
+        with_workers=along[0][:120],
+        without=without[0][:120],
+    )
+
+
+def _differs(before: dict[str, tuple[str, str]], path: str, content: str) -> bool:
+    return path in before and before[path][0] != content
+
+
+def _sorted(passes: list[list[str]]) -> list[list[str]]:
+    return [sorted(each) for each in passes]
+
+
+def _run(bench: Bench, *, workers: bool) -> Outcome:
+    with suppress(probes.NoAnswer):
+        outcome: Outcome = probes.in_fork(partial(_ran, bench, workers), 2 * _RUN + 1)
+        return outcome
+    return "", [], {}
+
+
+def _ran(bench: Bench, workers: bool) -> Outcome:
+    sampler: Any = bench.inner.sampler
+    if hasattr(sampler, "generator"):
+        sampler.generator = torch.Generator().manual_seed(0)
+
+    def prepare(_: int) -> None:
+        pins = Pins(bench.dataset)
+
+        def around(draw: Any) -> Any:
+            with pins.held():
+                return draw()
+
+        wrap_draws(bench.dataset, around)
+
+    if workers:
+        bench.change(method="fork")
+        bench.change(worker_init_fn=Prepared(bench, prepare))
+    else:
+        bench.change(num_workers=0)
+        prepare(0)
+    with tempfile.TemporaryFile() as printed:
+        sys.stdout.flush()
+        os.dup2(printed.fileno(), 1)
+        ran = trial.run(bench, seconds=_RUN)
+        sys.stdout.flush()
+        printed.seek(0)
+        said = printed.read(20_000).decode(errors="replace").strip()
+    return _outcome(ran, said), [list(d or w) for d, w in _pairs(ran)], _values(bench)
+
+
+def _pairs(ran: Run) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    return list(zip(ran.drawn, ran.passes, strict=True))
+
+
+def _outcome(ran: Run, said: str) -> str:
+    parts = [ran.returned, said, "" if ran.well else f"{ran.kind}: {ran.error}"]
+    known = "; ".join(part for part in parts if part)
+    return known if len(known) < 100 else f"{known[:60]} ... {ran.result} {digest(said)}"
+
+
+def _values(bench: Bench) -> dict[str, tuple[str, str]]:
+    found = {}
+    for each in walk(bench.dataset):
+        with suppress(Exception):
+            if isinstance(each.thing, (int, float, str, bool, torch.Tensor)):
+                found[each.path] = (digest(each.thing), repr(each.thing)[:40])
+            elif isinstance(each.thing, (list, dict, set)):
+                size = f"{len(each.thing)} elements"
+                found[each.path] = (f"{size} {digest(each.thing)}", size)
+    for name, value in list(vars(type(bench.dataset)).items()):
+        if isinstance(value, (int, float, str)) and not name.startswith("__"):
+            path = f"{type(bench.dataset).__name__}.{name}"
+            found[path] = (digest(value), repr(value)[:40])
+    return found

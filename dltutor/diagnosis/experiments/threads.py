@@ -1,0 +1,146 @@
+"""With how many threads do the workers compute, and do they need them?
+
+The processor time of every thread of every worker, while the loader runs as it is. If more of them
+compute than there are cores, in turns with the same loader whose workers are kept to one thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import torch
+from torch.utils.data import DataLoader
+
+from dltutor.diagnosis import pace
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Threads
+from dltutor.observation import torch_internals
+from dltutor.observation.time_limits import DeadlinePassed
+from dltutor.observation.time_limits import deadline as time_limit
+from dltutor.system.this_machine import machine
+
+FIELD: Final = "threads"
+SECONDS: Final = 14.0
+
+COSTLY: Final = 0.001  # seconds for a sample: less is not divided among threads
+_LOOKED: Final = 1.2  # seconds
+_BUSY: Final = 0.15  # seconds that the busiest thread of a worker has computed at least
+_SHARE: Final = 0.3  # of what the busiest computed: then another computes too
+_TURNS: Final = 2
+_NAMES: Final = (
+    "openblas_set_num_threads",
+    "openblas_set_num_threads64_",
+    "scipy_openblas_set_num_threads64_",
+    "scipy_openblas_set_num_threads",
+)
+
+
+class OneThread:
+    """A worker_init_fn that calls another, and then keeps the worker to one thread.
+
+    Args:
+        init: The loader's own, or None.
+    """
+
+    def __init__(self, init: Any) -> None:
+        self.init = init
+
+    def __call__(self, worker: int) -> None:
+        if self.init is not None:
+            self.init(worker)
+        torch.set_num_threads(1)
+        torch.set_num_threads = _keep  # also where a dataset sets it
+        with suppress(Exception):
+            sys.modules["cv2"].setNumThreads(0)
+        for library in _blas():
+            for name in _NAMES:
+                with suppress(AttributeError):
+                    getattr(library, name)(1)
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where samples take their time and workers may compute."""
+    return (
+        evidence is not None
+        and evidence.run.well
+        and evidence.parts.workers > 0
+        and evidence.samples is not None
+        and evidence.samples.typical >= COSTLY
+    )
+
+
+def ask(bench: Bench) -> Threads:
+    """Count them, and time both where they are too many."""
+    loader = pace.forked(bench)
+    here = machine()
+    cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))
+    own = loader.worker_init_fn
+    found = Threads(cores)
+    pairs: list[tuple[float, float]] = []
+    alone: tuple[int, ...] = ()
+    with suppress(DeadlinePassed), time_limit(pace.left(bench.seconds)):
+        first = _look(loader)
+        found = Threads(cores, first[0])
+        if not found.too_many:
+            return found
+        for turn in range(_TURNS):
+            loader.worker_init_fn = OneThread(own)
+            kept = _look(loader)
+            loader.worker_init_fn = own
+            as_is = first if turn == 0 else _look(loader)
+            if not kept[1] or not as_is[1]:
+                break
+            alone = kept[0]
+            pairs.append((as_is[1], kept[1]))
+    return Threads(cores, found.computing, alone, tuple(pairs))
+
+
+def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float]:
+    # The computing threads of each worker, and seconds for a batch.
+    began = time.perf_counter()
+    number = 0
+    with pace.left_at_once(loader) as iterator:
+        workers = torch_internals.workers_of(iterator)
+        spent: list[dict[int, float]] = [{} for _ in workers]
+        for number, _ in enumerate(iterator, start=1):
+            # Those that have ended have nothing to say any more.
+            spent = [_seconds(each.pid) or old for each, old in zip(workers, spent, strict=True)]
+            if number >= len(workers) and time.perf_counter() - began > _LOOKED:
+                break
+        took = time.perf_counter() - began
+    return tuple(map(_computing, spent)), took / max(number, 1)
+
+
+def _keep(nthreads: int) -> None:
+    pass
+
+
+def _seconds(pid: int | None) -> dict[int, float]:
+    with suppress(psutil.Error):
+        return {
+            each.id: each.user_time + each.system_time for each in psutil.Process(pid).threads()
+        }
+    return {}
+
+
+def _computing(spent: dict[int, float]) -> int:
+    most = max(spent.values(), default=0.0)
+    # A worker also has a thread that sends its batches: it needs next to nothing.
+    return sum(each >= _SHARE * most for each in spent.values()) if most >= _BUSY else 0
+
+
+def _blas() -> list[ctypes.CDLL]:
+    found = []
+    with suppress(OSError):
+        maps = Path("/proc/self/maps").read_text()
+        for path in sorted(set(re.findall(r"(/\S*openblas\S*)$", maps, re.MULTILINE))):
+            with suppress(OSError):
+                found.append(ctypes.CDLL(path))
+    return found

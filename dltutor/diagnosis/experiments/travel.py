@@ -1,0 +1,121 @@
+"""Can the dataset and its functions travel to a worker that is not forked?
+
+They are pickled as for a spawned worker, part by part where that fails. What can be pickled is
+unpickled here again, and samples of the copy are drawn. No process is started.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import sys
+import time
+from multiprocessing import context
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from dltutor.diagnosis import packing
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.digests import digest
+from dltutor.failures.kit.evidence import Evidence, Travel
+from dltutor.tables import MB
+
+FIELD: Final = "travel"
+SECONDS: Final = 5.0
+
+_DRAWN: Final = 16
+_HEAVY: Final = 64 * MB  # bytes of a pickle from which on no copy is made
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Wherever there are workers."""
+    return evidence is not None and evidence.parts.workers > 0
+
+
+def ask(bench: Bench) -> Travel:
+    """Pack the dataset, the collate_fn and the worker_init_fn."""
+    inner = bench.inner
+    cannot: list[tuple[str, str, str]] = []
+    gone: list[tuple[str, str]] = []
+    names: dict[str, None] = {}
+    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # what it uses of a Popen
+    try:
+        for path, thing in (
+            ("dataset", bench.dataset),
+            ("collate_fn", inner.collate_fn),
+            ("worker_init_fn", inner.worker_init_fn),
+        ):
+            try:
+                packed, count = packing.pack(thing)
+            except Exception:  # it cannot be pickled, for whatever reason
+                cannot += packing.refused(path, thing)
+                continue
+            names |= dict.fromkeys(packing.names_of_main(packed))
+            gone += packing.fleeting(path, thing) if count else []
+    finally:
+        context.set_spawning_popen(None)
+    main: Any = sys.modules.get("__main__")
+    raised, unlike = ("", 0) if cannot or gone else _copied(bench)
+    return Travel(
+        cannot=tuple(cannot[:4]),
+        gone=tuple(gone[:4]),
+        main=tuple(names),
+        script=str(getattr(main, "__file__", None) or ""),
+        raised=raised,
+        unlike=unlike,
+    )
+
+
+class _Starting:
+    """Stands in for a worker that is being spawned."""
+
+    def DupFd(self, fd: int) -> int:
+        return fd
+
+    def duplicate_for_child(self, fd: int) -> int:
+        return fd
+
+
+def _copied(bench: Bench) -> tuple[str, int]:
+    # What drawing from a copy raises that drawing from the original does not; how many differ.
+    if bench.stream:
+        return "", 0
+    try:
+        packed = bytes(_pickled(bench.dataset))
+        copy = pickle.loads(packed) if len(packed) < _HEAVY else bench.dataset
+    except Exception:  # such as one that only means something while a worker starts
+        return "", 0
+    unlike, until = 0, time.monotonic() + 1.0
+    for index in bench.indices()[:_DRAWN]:
+        if time.monotonic() > until:
+            break
+        try:
+            own = _drawn(bench.dataset, index)
+        except Exception:  # a sample that fails anyway
+            continue
+        try:
+            unlike += _drawn(copy, index) != own
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".splitlines()[0][:160], unlike
+    return "", unlike
+
+
+def _pickled(dataset: Any) -> Any:
+    try:
+        return pickle.dumps(dataset)
+    except Exception:  # needs multiprocessing's own ways, for a lock or a queue of its own
+        context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # as above
+        try:
+            return ForkingPickler.dumps(dataset)
+        finally:
+            context.set_spawning_popen(None)
+
+
+def _drawn(dataset: Any, index: int) -> str:
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    return digest(dataset[index])

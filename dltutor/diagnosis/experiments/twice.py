@@ -1,0 +1,114 @@
+"""What becomes of a sample that is drawn twice?
+
+Each is tried in a fork of its own: first of all, after others, and after itself, with all random
+numbers held. Only drawing the sample itself may not change it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from dltutor.diagnosis import probes
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.digests import digest
+from dltutor.diagnosis.pins import Pins
+from dltutor.diagnosis.walking import Found, put, walk
+from dltutor.failures.kit.evidence import Evidence, Twice
+
+FIELD: Final = "twice"
+SECONDS: Final = 8.0
+
+_TRIED: Final = 4
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where some samples came out differently under the same seeds."""
+    return evidence is not None and evidence.samples is not None and evidence.samples.again > 0
+
+
+def ask(bench: Bench) -> Twice:
+    """Draw them."""
+    order = list(dict.fromkeys(bench.indices()))
+    looked = own = 0
+    found: list[str] = []
+    first = ""
+    for index in order[:_TRIED]:
+        others = [each for each in order[: _TRIED + 2] if each != index]
+        with suppress(probes.NoAnswer):
+            new, _ = probes.in_fork(partial(_last, bench, [index]), 1.5)
+            later, _ = probes.in_fork(partial(_last, bench, [*others, index]), 1.5)
+            again, paths = probes.in_fork(partial(_last, bench, [index, index]), 1.5)
+            looked += 1
+            if new == later != again:
+                own += 1
+                found = found or paths
+                first = first or repr(index)
+    counter = "" if own else _counter(bench, order)
+    return Twice(looked=looked, own=own, paths=tuple(found[:3]), index=first, counter=counter)
+
+
+def _counter(bench: Bench, order: list[Any]) -> str:
+    """The number that decides what a sample is, and that drawing others has changed; or ""."""
+    index, others = order[0], order[1 : _TRIED + 2]
+
+    def numbers() -> dict[str, Found]:
+        kinds = (int, float)
+        return {each.path: each for each in walk(bench.dataset) if isinstance(each.thing, kinds)}
+
+    def changed() -> tuple[str, list[str]]:
+        pins, before = Pins(bench.dataset), numbers()
+        for each in others:
+            with pins.held():
+                bench.dataset[each]
+        after = numbers()
+        paths = [
+            path for path in before if after.get(path, before[path]).thing != before[path].thing
+        ]
+        with pins.held():
+            return digest(bench.dataset[index]), paths
+
+    def put_back(path: str) -> str:
+        pins, before = Pins(bench.dataset), numbers()
+        for each in others:
+            with pins.held():
+                bench.dataset[each]
+        put(before[path])
+        with pins.held():
+            return digest(bench.dataset[index])
+
+    with suppress(probes.NoAnswer):
+        new, _ = probes.in_fork(partial(_last, bench, [index]), 1.5)
+        later, paths = probes.in_fork(changed, 1.5)
+        for path in paths[:3] if later != new else []:
+            if probes.in_fork(partial(put_back, path), 1.5) == new:
+                return str(path)
+    return ""
+
+
+def _last(bench: Bench, order: list[Any]) -> tuple[str, list[str]]:
+    pins = Pins(bench.dataset)
+    before = _content(bench.dataset, order[-1])
+    content = ""
+    for index in order:
+        with pins.held():
+            content = digest(bench.dataset[index])
+    after = _content(bench.dataset, order[-1])
+    return content, [path for path, each in after.items() if before.get(path, each) != each]
+
+
+def _content(dataset: Any, index: Any) -> dict[str, str]:
+    """The arrays of a dataset, and what its containers hold for an index."""
+    found = {}
+    for each in walk(dataset):
+        with suppress(Exception):
+            if isinstance(each.thing, (np.ndarray, torch.Tensor)):
+                small = each.thing.nbytes < 1 << 26
+                found[each.path] = digest(each.thing if small else each.thing[index])
+            elif isinstance(each.thing, (list, tuple, dict)):
+                found[each.path] = digest(each.thing[index])
+    return found

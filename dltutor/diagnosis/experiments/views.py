@@ -1,0 +1,48 @@
+"""Do batches take more shared memory than what they show?
+
+Some are kept, as they come and then as copies that their worker has made of each tensor.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, Final
+
+import torch
+
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.changed_batches import with_tensors
+from dltutor.failures.kit.evidence import Evidence, Views
+from dltutor.failures.kit.gauge import Gauge
+
+FIELD: Final = "views"
+SECONDS: Final = 6.0
+
+_KEPT: Final = 6  # batches
+_TIMES: Final = 3
+_LEAST: Final = 100_000  # bytes
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where the storages that came are larger than the tensors in them."""
+    if evidence is None or not evidence.parts.workers:
+        return False
+    shown, came = evidence.run.batch_bytes, evidence.run.storage_bytes
+    return came > _TIMES * shown and came - shown > _LEAST
+
+
+def ask(bench: Bench) -> Views:
+    """Keep some, twice."""
+    bench.change(method="fork")
+    count, as_they_come = _kept(bench)
+    with_tensors(bench, torch.clone)
+    _, as_copies = _kept(bench)
+    return Views(count, as_they_come, as_copies)
+
+
+def _kept(bench: Bench) -> tuple[int, float]:
+    bench.change()
+    gauge = Gauge()
+    iterator: Any = iter(bench.loader)
+    batches = list(islice(iterator, _KEPT))
+    return len(batches), gauge.shared()

@@ -1,0 +1,95 @@
+"""What do the workers wait for, and do they go on once it is taken away?
+
+Asked where a loader with forked workers hangs. A witness in each worker looks at its stack, gives
+back the lock that it waits for, starts the threads that did not come along. Where there is nothing
+of the kind, the loader runs once more with each worker kept to one thread of OpenMP.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from typing import Any, Final
+
+from dltutor.diagnosis import awaited, reach, trial, witness
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Waits
+
+FIELD: Final = "waits"
+SECONDS: Final = 14.0
+
+_LOOKED: Final = 1.5  # seconds of batches that come
+_PATIENCE: Final = 3.0  # seconds without a batch
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where forked workers hang."""
+    if evidence is None or evidence.parts.method != "fork":
+        return False
+    timed_out = "DataLoader timed out" in evidence.run.error
+    return bool(evidence.run.end == "hung" or timed_out)
+
+
+def ask(bench: Bench) -> Waits:
+    """Run it with a witness in each worker; perhaps once more, with one thread."""
+    until = time.monotonic() + bench.seconds
+    found = witnessed(bench)
+    if not found.stuck or any(freed for *_, freed in found.stuck):
+        return found
+    if until - time.monotonic() < _LOOKED + _PATIENCE + 0.5:
+        return found
+    alone = _run(bench, alone=True)[0]
+    return Waits(**{**vars(found), "alone": alone.end, "alone_batches": alone.batches})
+
+
+def witnessed(bench: Bench, *, own_loop: bool = False) -> Waits:
+    """One run with witnesses.
+
+    Args:
+        bench: The loader.
+        own_loop: Whether to iterate plainly, although there is a training loop.
+    """
+    run, notes, gone = _run(bench, own_loop=own_loop)
+    stuck = [each for each in notes if "at" in each]
+    return Waits(
+        end=run.end,
+        batches=run.batches,
+        stuck=tuple(
+            (
+                each["worker"],
+                each["at"],
+                each.get("kind", ""),
+                each.get("path", ""),
+                each.get("by", ""),
+                bool(each.get("freed")),
+            )
+            for each in stuck
+        ),
+        held=tuple(sorted({name for each in notes for name in each.get("held", ())})),
+        threads=max((each["threads"] for each in stuck), default=0),
+        gone=tuple(gone),
+    )
+
+
+def _run(
+    bench: Bench, *, alone: bool = False, own_loop: bool = False
+) -> tuple[Any, list[dict[str, Any]], list[str]]:
+    folder = tempfile.mkdtemp()
+    others: list[threading.Thread] = list(bench.threads)
+
+    def remember() -> None:
+        others.extend(each for each in threading.enumerate() if each not in others)
+
+    os.register_at_fork(before=remember)  # for as long as this process lives
+    own = bench.inner.worker_init_fn
+    roots = reach.roots_of(bench)
+    bench.change(worker_init_fn=witness.Witness(folder, own, roots, others, alone=alone), timeout=0)
+    run = trial.run(
+        bench, seconds=_LOOKED, patience=_PATIENCE, content=False, epochs=1, own_loop=own_loop
+    )
+    bench.change(worker_init_fn=own)
+    mine = threading.current_thread()
+    gone = [each.name for each in others if each is not mine and not awaited.is_ours(each)]
+    return run, witness.read(folder), gone

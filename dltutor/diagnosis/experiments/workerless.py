@@ -1,0 +1,50 @@
+"""Do the workers deliver faster than no workers?
+
+The loader as it is, in turns with `num_workers=0`; what starting costs is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dltutor.diagnosis import pace
+from dltutor.diagnosis.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Paces
+
+FIELD: Final = "workerless"
+SECONDS: Final = 7.0
+
+CHEAP: Final = 0.0003  # seconds for a sample
+LONG: Final = 3000  # samples in an epoch
+_BATCHES: Final = 20  # of an epoch, at least
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where a sample costs next to nothing, and an epoch has many."""
+    if evidence is None or not evidence.run.well or not evidence.parts.workers:
+        return False
+    parts, samples = evidence.parts, evidence.samples
+    return (
+        samples is not None
+        and samples.looked > 0
+        and samples.typical < CHEAP
+        and (parts.length or 0) >= LONG
+        and (parts.batches or _BATCHES) >= _BATCHES
+    )
+
+
+def ask(bench: Bench) -> Paces:
+    """Time both."""
+    loader = pace.forked(bench)
+    workers, prefetch = loader.num_workers, loader.prefetch_factor
+
+    def as_is() -> float | None:
+        vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
+        bench.change(method="fork")
+        return pace.of_a_batch(loader, seconds=0.5)
+
+    def changed() -> float | None:
+        bench.change(num_workers=0)
+        return pace.of_a_batch(loader, seconds=0.5)
+
+    return pace.in_turns(as_is, changed, seconds=bench.seconds)

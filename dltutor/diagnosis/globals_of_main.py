@@ -1,0 +1,128 @@
+"""What main has in its modules and classes, as a pickle that a new interpreter can be given."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.digests import digest
+from dltutor.diagnosis.reach import parts_of
+from dltutor.observation.errors import is_yours
+from dltutor.tables import MB
+
+_HEAVY: Final = 16 * MB
+_MOST: Final = 3000
+_CODE: Final = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, property)
+
+#: Module, class or "", name.
+Key = tuple[str, str, str]
+
+
+class Given:
+    """A `worker_init_fn` that puts main's values where the worker has others.
+
+    Args:
+        packed: The values, each pickled.
+        folder: Where each worker writes the names of those that differed.
+        init: The user's own.
+    """
+
+    def __init__(
+        self, packed: dict[Key, bytes], folder: str, init: Callable[[int], Any] | None
+    ) -> None:
+        self.packed = packed
+        self.folder = folder
+        self.init = init
+
+    def __call__(self, worker_id: int) -> None:
+        names = []
+        for (module, cls, name), value in self.packed.items():
+            with suppress(Exception):
+                if _put(module, cls, name, pickle.loads(value)):
+                    names.append(".".join(filter(None, (cls or module, name))))
+        (Path(self.folder) / f"{os.getpid()}").write_text("\n".join(names))
+        if self.init is not None:
+            self.init(worker_id)
+
+
+def packed(bench: Bench) -> dict[Key, bytes]:
+    """The values in your modules, and in your classes that the dataset is made of."""
+    found: dict[Key, bytes] = {}
+    left = float(_HEAVY)
+    for key, value in _values(bench):
+        with suppress(Exception):
+            content = pickle.dumps(value)
+            left -= len(content)
+            if left < 0:
+                break
+            found[key] = content
+    return found
+
+
+def _values(bench: Bench) -> Iterator[tuple[Key, Any]]:
+    inner = bench.inner
+    modules: dict[str, None] = {}
+    classes: dict[type, None] = {}
+    waiting: list[Any] = [bench.dataset, inner.collate_fn, inner.worker_init_fn]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MOST:
+        thing = waiting.pop(0)
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        for cls in type(thing).__mro__:
+            if _mine(cls.__module__):
+                modules[cls.__module__] = classes[cls] = None
+        if isinstance(thing, (types.FunctionType, type)) and _mine(thing.__module__):
+            modules[thing.__module__] = None
+        waiting += [part for _, part in parts_of("", thing)]
+    for name in list(modules):  # and the modules that these know by name
+        for each in vars(sys.modules[name]).values():
+            if isinstance(each, types.ModuleType) and _mine(each.__name__):
+                modules[each.__name__] = None
+            elif isinstance(each, (types.FunctionType, type)) and _mine(each.__module__):
+                modules[each.__module__] = None
+                if isinstance(each, type):
+                    classes[each] = None
+    for name in modules:
+        yield from ((("" + name, "", own), v) for own, v in _data(vars(sys.modules[name])))
+    for cls in classes:
+        key = (cls.__module__, cls.__qualname__)
+        yield from (((*key, own), v) for own, v in _data(dict(vars(cls))))
+
+
+def _data(held: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in list(held.items()):
+        plain = isinstance(value, (*_CODE, type, staticmethod, classmethod))
+        if not name.startswith("__") and not plain:
+            yield name, value
+
+
+def _mine(module: str) -> bool:
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return bool(file) and is_yours(file)
+
+
+def _put(module: str, cls: str, name: str, value: Any) -> bool:
+    held: Any = sys.modules.get(module) or __import__(module, fromlist=["_"])
+    target = held
+    for part in cls.split(".") if cls else ():
+        target = getattr(target, part)
+    missing = name not in vars(target)
+    if not missing and digest(vars(target)[name]) == digest(value):
+        return False
+    setattr(target, name, value)
+    if not cls:  # functions of a script that was run again have a dict of their own
+        for each in list(vars(held).values()):
+            for function in (each, *(vars(each).values() if isinstance(each, type) else ())):
+                scope = getattr(function, "__globals__", None)
+                if scope is not None and scope.get("__name__") == held.__name__:
+                    scope[name] = value
+    return True

@@ -1,0 +1,83 @@
+"""What will fail on another machine: where workers are not forked, in a container, on two ranks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dltutor.failures.kit.evidence import Evidence
+from dltutor.tables import MB
+
+CONTAINER: Final = 64 * MB  # bytes of /dev/shm that docker gives
+_WHERE: Final = "Where workers are not forked (macOS, Windows, Python 3.14)"
+
+
+def sentences(evidence: Evidence) -> tuple[str, ...]:
+    """A sentence for each.
+
+    Args:
+        evidence: Of one visit.
+    """
+    return (*_not_forked(evidence), *_small_shm(evidence), *_ranks(evidence))
+
+
+def _not_forked(evidence: Evidence) -> list[str]:
+    travel, samples = evidence.travel, evidence.samples
+    if evidence.parts.method != "fork" or travel is None:
+        return []
+    said = [
+        f"{_WHERE}, the loop ends before the first batch: `{path}` ({kind}) cannot be pickled: "
+        f"{error}."
+        for path, kind, error in travel.cannot
+    ]
+    said += [
+        f"{_WHERE}, every worker dies at its start: the pickle of `{path}` ({kind}) refers to a "
+        "tensor that is gone once it is written."
+        for path, kind in travel.gone
+    ]
+    if travel.main and not travel.script:
+        names = ", ".join(f"`{name}`" for name in travel.main)
+        said.append(
+            f"{_WHERE}, every worker dies at its start: {names} stand in a `__main__` without a "
+            "file, which a new interpreter does not have."
+        )
+    if travel.raised:
+        said.append(
+            f"{_WHERE}, samples fail: drawn from a copy of the dataset that was pickled and "
+            f"unpickled, they raise {travel.raised}."
+        )
+    elif travel.unlike and samples is not None and not samples.random and not samples.again:
+        said.append(
+            f"{_WHERE}, samples are others: {travel.unlike} of the first ones, drawn from a copy "
+            "of the dataset that was pickled and unpickled, came out differently."
+        )
+    return said
+
+
+def _small_shm(evidence: Evidence) -> list[str]:
+    parts, run = evidence.parts, evidence.run
+    count = parts.workers * parts.prefetch + 1
+    size = count * run.batch_bytes
+    if not parts.workers or size <= CONTAINER:
+        return []
+    return [
+        f"In a container with docker's /dev/shm of 64 MB: {count} batches of "
+        f"{run.batch_bytes / MB:.0f} MB may be on their way at once, {size / MB:.0f} MB. Give it "
+        "more (`--shm-size`), or take a smaller prefetch_factor."
+    ]
+
+
+def _ranks(evidence: Evidence) -> list[str]:
+    ranks = evidence.two_ranks
+    if ranks is None:
+        return []
+    if ranks.made_for:
+        names = ", ".join(f"`{name}`" for name in ranks.made_for)
+        return [f"On two ranks: not tried, since the stream is made for one rank ({names})."]
+    if ranks.failed:
+        return [f"On two ranks: not tried; as rank 0 of 2 the stream raises {ranks.failed}."]
+    if ranks.drawn > 1 and ranks.alike == ranks.drawn and ranks.different > 1:
+        return [
+            f"On two ranks, both get the same samples: as rank 0 and as rank 1 of 2 the stream "
+            f"delivered the same first {ranks.drawn}. Have `__iter__` take its share by rank too."
+        ]
+    return []

@@ -1,0 +1,65 @@
+"""Whether a worker could send a thing to main: pickled as its queue does, no tensor shared.
+
+What a worker does with tensors (a segment of shared memory, a socket that serves its descriptor) is
+left out: that would leave files behind.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, Final
+
+import torch
+
+from dltutor.observation.texts import tidy
+
+_DEEP: Final = 8
+_MOST: Final = 200  # parts of one thing
+
+
+class _Pickler(ForkingPickler):
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, torch.Tensor):
+            if thing.requires_grad and not thing.is_leaf:
+                raise RuntimeError(
+                    "Cowardly refusing to serialize non-leaf tensor which requires_grad"
+                )
+            return int, ()
+        if isinstance(thing, (torch.UntypedStorage, torch.TypedStorage)):
+            return int, ()
+        return NotImplemented
+
+
+def why_not(thing: Any) -> str:
+    """Why it cannot be pickled; "" if it can."""
+    try:
+        _Pickler(io.BytesIO()).dump(thing)
+    except Exception as error:  # anything that a __reduce__ of yours raises
+        text = tidy(str(error)).strip().splitlines()
+        return f"{type(error).__name__}: {text[0][:200] if text else ''}"
+    return ""
+
+
+def culprit_in(thing: Any, path: str) -> tuple[str, str]:
+    """The innermost part that cannot be pickled: the way there, and its class."""
+    for _ in range(_DEEP):
+        for name, part in _parts(thing)[:_MOST]:
+            if why_not(part):
+                path, thing = f"{path}{name}", part
+                break
+        else:
+            break
+    return path, type(thing).__name__
+
+
+def _parts(thing: Any) -> list[tuple[str, Any]]:
+    if isinstance(thing, Mapping):
+        return [(f"[{key!r}]", each) for key, each in thing.items()]
+    if isinstance(thing, (list, tuple)):
+        return [(f"[{number}]", each) for number, each in enumerate(thing)]
+    if isinstance(thing, torch.Tensor):
+        return []
+    held = getattr(thing, "__dict__", None)
+    return [(f".{name}", each) for name, each in held.items()] if isinstance(held, dict) else []

@@ -1,0 +1,201 @@
+"""Whether an exception is about an image that cannot be read: who raised it, and of which file."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from PIL import Image
+
+from dltutor.observation import errors
+from dltutor.observation.texts import tidy
+
+# Libraries that decode images. What Pillow raises elsewhere is about what it was asked to do.
+_DECODERS: Final = re.compile(
+    r"(?:^|[/\"])(?:(PIL)/(?:ImageFile|\w+ImagePlugin)\.py"
+    r"|(torchvision)/io/image\.py"
+    r"|(imageio|skimage/io|tifffile|imagecodecs|pydicom|rawpy|simplejpeg|turbojpeg|pyvips)[/.])"
+)
+_OPENED: Final = re.compile(r"(?:^|[/\"])PIL/Image\.py")
+_MAGIC: Final = (
+    b"\xff\xd8\xff",
+    b"\x89PNG",
+    b"GIF8",
+    b"BM",
+    b"II*\0",
+    b"MM\0*",
+    b"RIFF",
+    b"P5",
+    b"P6",
+)
+_MOST: Final = 64  # paths that are kept of one sample
+_TYPES: Final = (FileNotFoundError, IsADirectoryError, PermissionError, MemoryError)
+
+
+class Opened:
+    """The files that this process opens, and what cv2 could not read."""
+
+    def __init__(self) -> None:
+        self._on = False
+        self.paths: list[str] = []
+        self.empty: list[str] = []
+        sys.addaudithook(self._heard)  # for good: in a process of the doctor's
+        self._watch_cv2()
+
+    @contextmanager
+    def listed(self) -> Iterator[list[str]]:
+        """The paths of the files that are opened in the block."""
+        self.paths, self.empty, self._on = [], [], True
+        try:
+            yield self.paths
+        finally:
+            self._on = False
+
+    def _heard(self, event: str, details: tuple[Any, ...]) -> None:
+        if self._on and event == "open" and len(self.paths) < _MOST:
+            with suppress(Exception):
+                self.paths.append(os.fsdecode(details[0]))
+
+    def _watch_cv2(self) -> None:
+        # It reports nothing: an image that it cannot read is None.
+        cv2 = sys.modules.get("cv2")
+        for name in ("imread", "imdecode"):
+            own = getattr(cv2, name, None)
+            if own is not None:
+                setattr(cv2, name, self._told(own))
+
+    def _told(self, own: Any) -> Any:
+        def read(source: Any, *args: Any, **options: Any) -> Any:
+            image = own(source, *args, **options)
+            if self._on:
+                if isinstance(source, (str, Path)):
+                    self.paths.append(str(source))
+                there = not isinstance(source, (str, Path)) or os.path.exists(source)
+                if image is None and there:
+                    self.empty.append(f"cv2.{own.__name__} returned None")
+            return image
+
+        return read
+
+
+def decoder_of(error: BaseException) -> str:
+    """The library that could not decode an image; "" where it was something else."""
+    for each in errors.chain(error):
+        if isinstance(each, _TYPES):
+            continue
+        below: list[tuple[str, str]] = []
+        for frame in traceback.extract_tb(each.__traceback__):
+            if errors.is_yours(frame.filename):
+                below = []
+            else:
+                below.append((frame.filename, frame.name))
+        if found := _decoder(below):
+            return found
+    return ""
+
+
+def decoder_in(said: str) -> str:
+    """The same of a traceback in words."""
+    if any(each.__name__ in said for each in _TYPES):
+        return ""
+    frames = re.findall(r'File "([^"]+)", line \d+, in (\w+)', said)
+    return _decoder(frames[-3:])
+
+
+def _decoder(frames: list[tuple[str, str]]) -> str:
+    for file, function in frames:
+        if hit := _DECODERS.search(file):
+            return next(name for name in hit.groups() if name).partition("/")[0]
+        if _OPENED.search(file) and function == "open":
+            return "PIL"
+    return ""
+
+
+def image_in(error: BaseException, paths: list[str]) -> str:
+    """What cannot be read as an image, and why; "" for nothing.
+
+    Args:
+        error: What was raised; the variables of your lines may name the file, or hold its bytes.
+        paths: The files that were opened before it.
+    """
+    for thing in (*_named(error), *paths):
+        if reason := _unreadable(thing):
+            return reason
+    return ""
+
+
+def mode_of(paths: list[str]) -> str:
+    """The mode of the last of these files that is an image; "" without one."""
+    for path in reversed(paths):
+        if _image_by_name(path):
+            with suppress(Exception), Image.open(path) as image:
+                return image.mode
+    return ""
+
+
+@contextmanager
+def opened_as(mode: str) -> Iterator[None]:
+    """In the block, whatever Pillow opens has this mode."""
+    own = Image.open
+
+    def converted(*args: Any, **options: Any) -> Any:
+        image = own(*args, **options)
+        return image if image.mode == mode else image.convert(mode)
+
+    Image.open = converted
+    try:
+        yield
+    finally:
+        Image.open = own
+
+
+def readable(paths: list[str]) -> bool:
+    """Whether one of these files is an image that Pillow reads."""
+    return any(_image_by_name(path) and not _reason(path) for path in paths)
+
+
+def _named(error: BaseException) -> list[Any]:
+    found: list[Any] = []
+    for each in errors.chain(error):
+        for frame, _ in traceback.walk_tb(each.__traceback__):
+            if errors.is_yours(frame.f_code.co_filename):
+                found += list(frame.f_locals.values())
+    return found
+
+
+def _unreadable(thing: Any) -> str:
+    if isinstance(thing, io.BytesIO):
+        thing = thing.getvalue()
+    if isinstance(thing, (bytes, bytearray)) and bytes(thing[:4]).startswith(_MAGIC):
+        reason = _reason(io.BytesIO(bytes(thing)))
+        return f"{len(thing)} bytes that begin as an image: {reason}" if reason else ""
+    if isinstance(thing, (str, Path)) and len(str(thing)) < 4096 and _image_by_name(str(thing)):
+        reason = _reason(str(thing))
+        return f"{Path(thing).name}: {reason}" if reason else ""
+    return ""
+
+
+def _image_by_name(path: str) -> bool:
+    known = Image.registered_extensions()
+    with suppress(OSError, ValueError):
+        return os.path.splitext(path)[1].lower() in known and os.path.isfile(path)
+    return False
+
+
+def _reason(source: Any) -> str:
+    try:
+        with Image.open(source) as image:
+            image.load()
+    except Exception as error:  # Pillow: OSError, and at times SyntaxError or ValueError
+        text = str(error)
+        if "cannot identify" in text:
+            return "not an image that Pillow knows"
+        return tidy(f"{type(error).__name__}: {text}")[:160]
+    return ""

@@ -1,0 +1,47 @@
+"""What several failure modes read in the same way from the evidence: who failed, and how often."""
+
+from __future__ import annotations
+
+import signal
+
+from dltutor.failures.kit.evidence import Culprit, Evidence
+
+
+def raising(evidence: Evidence, *stages: str) -> Culprit | None:
+    """What raises in a main process too, if the run ended with that; else None.
+
+    Args:
+        evidence: Of one visit.
+        stages: What may have raised: "sample", "collate", "sampler"; default: the first two.
+    """
+    run, culprit = evidence.run, evidence.culprit
+    if culprit is None or culprit.stage not in (stages or ("sample", "collate")):
+        return None
+    return culprit if run.end == "raised" and culprit.kind in (run.kind, run.raised) else None
+
+
+def how_many(evidence: Evidence) -> str:
+    """How many other samples fail, as a sentence with a space before it; "" for none."""
+    samples = evidence.samples
+    if samples is None or len(samples.failed) < 2:
+        return ""
+    tried = samples.looked + len(samples.failed)
+    return f" {len(samples.failed)} of the {tried} samples that were tried fail."
+
+
+def dead(evidence: Evidence) -> tuple[tuple[int, int], ...]:
+    """The workers that died, and their exit codes; without those that were asked to end."""
+    codes = enumerate(evidence.run.codes)
+    return tuple((number, code) for number, code in codes if code and code != -signal.SIGTERM)
+
+
+def fate(code: int | None) -> str:
+    """What a process died of, in words."""
+    if code is None:
+        return "gone"
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:  # real-time signals have no name in Python
+        return f"signal {-code}"

@@ -1,0 +1,214 @@
+"""What no doctor can look at: one clear sentence in time, no false finding, and nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from dltutor import diagnose
+from dltutor.diagnosis.diagnosis import Diagnosis
+from dltutor.diagnosis.visit import CannotRun
+
+Left = Callable[..., None]
+SLACK = 4.0  # seconds after the deadline, on a busy machine
+
+
+class Rows(Dataset[torch.Tensor]):
+    """Numbered rows, each of which may take its time or ask somebody."""
+
+    def __init__(self, length: int, pause: float = 0.0, ask: bool = False) -> None:
+        self.length = length
+        self.pause = pause
+        self.ask = ask
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if not 0 <= index < self.length:
+            raise IndexError(index)
+        if self.ask:
+            input("Which row? ")
+        time.sleep(self.pause)
+        return torch.tensor([float(index), 1.0])
+
+
+class Exhausted(IterableDataset[int]):
+    """A stream that somebody has read already."""
+
+    def __init__(self) -> None:
+        self.rows = iter(())
+
+    def __iter__(self) -> Iterator[int]:
+        return self.rows
+
+
+class Lists:
+    """Can be iterated, and has no DataLoader."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([1, 2, 3])
+
+
+def rows(length: int = 32, pause: float = 0.0, ask: bool = False, **options: Any) -> Any:
+    settings = {"batch_size": 4, "num_workers": 2, "multiprocessing_context": "fork"} | options
+    return DataLoader(Rows(length, pause, ask), **settings)
+
+
+def why_not(diagnosis: Diagnosis, question: str) -> str:
+    """Why a question was not answered; it fails if it was."""
+    return next(each.why for each in diagnosis.untried if each.question.startswith(question))
+
+
+AS_IT_IS = "How does the loader run, just as it is?"
+
+
+@pytest.mark.parametrize(
+    ("thing", "said"),
+    [
+        (None, "takes a torch DataLoader, got NoneType"),
+        (iter(rows(num_workers=0, multiprocessing_context=None)), "an iterator, which runs once"),
+        (iter(()), r"which runs once\): pass the loader that it came from"),
+        (Rows(3), r"a Dataset\): wrap it, DataLoader\(Rows\(...\), num_workers=2\)"),
+        (Rows, "the class Rows: make an object of it first"),
+        ([1, 2], r"got list: \[1, 2\]"),
+        (Lists(), "Lists has none in its attributes"),
+    ],
+)
+def test_what_is_no_loader_is_told_as_what_it_is(
+    thing: Any, said: str, nothing_left_behind: Left
+) -> None:
+    with pytest.raises(TypeError, match=rf"^diagnose\(\) .*{said}"):
+        diagnose(thing)
+
+
+def raises() -> Any:
+    raise FileNotFoundError("no /data/train.csv")
+
+
+def dies() -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exits() -> Any:
+    os._exit(3)
+
+
+def quits() -> Any:
+    sys.exit("usage: train.py FOLDER")
+
+
+def asks() -> Any:
+    return rows(int(input("How many rows? ")))
+
+
+def hangs() -> Any:
+    lock = threading.Lock()
+    with lock:
+        lock.acquire()
+
+
+def takes_all() -> Any:
+    return [torch.ones(64 << 20) for _ in range(400)]
+
+
+def needs(folder: str) -> Any:
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: None, "the function returned no loader: diagnose.* takes a torch DataLoader"),
+        (lambda: iter(rows()), "the function returned no loader: .* which runs once"),
+        (raises, "making the loader raised FileNotFoundError: no /data/train.csv$"),
+        (dies, "making the loader ended its process by SIGKILL$"),
+        (exits, "making the loader ended its process with exit code 3$"),
+        (quits, "making the loader raised SystemExit: usage: train.py FOLDER$"),
+        (asks, "making the loader raised EOFError: .* nobody to answer"),
+        (needs, "making the loader raised TypeError: needs.* missing 1 required"),
+        (takes_all, "making the loader was stopped: it took more memory than"),
+    ],
+)
+def test_a_function_that_makes_no_loader_is_told_in_one_sentence(
+    make: Any, said: str, nothing_left_behind: Left
+) -> None:
+    with pytest.raises(CannotRun, match=f"^{said}"):
+        diagnose(make)
+
+
+def test_a_function_that_hangs_is_left_at_the_deadline_and_it_is_said_where_it_was(
+    nothing_left_behind: Left,
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(CannotRun, match=r"did not end within \d s: it was at .*in hangs: lock\.ac"):
+        diagnose(hangs, deadline=4)
+    assert time.monotonic() - began < 4 + SLACK
+
+
+def test_samples_that_ask_somebody_raise_and_nobody_waits(nothing_left_behind: Left) -> None:
+    diagnosis = diagnose(rows(ask=True))
+    assert [each.name for each in diagnosis.findings] == ["raises"]
+    assert "EOFError: input() has nobody to answer" in diagnosis.findings[0].evidence
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [rows(0), rows(1, drop_last=True), DataLoader(Exhausted(), batch_size=4)],
+    ids=["no rows", "one row, dropped", "exhausted stream"],
+)
+def test_a_loader_without_a_batch_has_no_finding_and_is_told_to_be_empty(
+    loader: Any, nothing_left_behind: Left
+) -> None:
+    diagnosis = diagnose(loader)
+    assert diagnosis.findings == ()
+    assert "without a batch" in why_not(diagnosis, AS_IT_IS)
+
+
+def test_one_sample_is_healthy(nothing_left_behind: Left) -> None:
+    diagnosis = diagnose(rows(1))
+    assert diagnosis.findings == () and AS_IT_IS in diagnosis.healthy
+
+
+@pytest.mark.thorough
+def test_ten_million_samples_in_any_order_are_healthy(nothing_left_behind: Left) -> None:
+    began = time.monotonic()
+    diagnosis = diagnose(rows(10_000_000, batch_size=64, shuffle=True))
+    assert diagnosis.findings == () and AS_IT_IS in diagnosis.healthy
+    assert time.monotonic() - began < 30 + SLACK
+
+
+@pytest.mark.thorough
+def test_samples_of_twenty_seconds_are_no_hang(nothing_left_behind: Left) -> None:
+    began = time.monotonic()
+    diagnosis = diagnose(rows(pause=20.0))
+    assert time.monotonic() - began < 30 + SLACK
+    assert diagnosis.findings == ()
+    assert "a longer deadline would tell" in why_not(diagnosis, AS_IT_IS)
+    assert "in __getitem__: time.sleep" in why_not(diagnosis, "What is each sample")
+
+
+@pytest.mark.thorough
+def test_a_batch_that_takes_longer_than_there_is_time_is_told_with_its_time(
+    nothing_left_behind: Left,
+) -> None:
+    diagnosis = diagnose(rows(64, pause=1.0, batch_size=32), deadline=16)
+    assert diagnosis.findings == ()
+    assert "a batch of 32 takes about 32 s" in why_not(diagnosis, AS_IT_IS)
+
+
+def test_without_time_nothing_is_tried_and_all_that_was_not_is_named(
+    nothing_left_behind: Left,
+) -> None:
+    diagnosis = diagnose(rows(), deadline=0.1)
+    assert diagnosis.findings == ()
+    assert why_not(diagnosis, AS_IT_IS) == "no time was left"
