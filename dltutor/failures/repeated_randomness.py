@@ -130,8 +130,10 @@ def fits(evidence: Evidence) -> Fit | None:
 
 
 def _seeded(evidence: Evidence) -> str:
-    init = evidence.parts.init
-    return f"worker_init_fn ({init})" if init else evidence.parts.where
+    parts, samples = evidence.parts, evidence.samples
+    if samples is not None and samples.joined and not samples.random:
+        return f"collate_fn={parts.collate}"
+    return f"worker_init_fn ({parts.init})" if parts.init else parts.where
 
 
 def _fix(evidence: Evidence, path: str, source: str) -> str:

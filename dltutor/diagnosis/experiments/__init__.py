@@ -7,7 +7,7 @@ A module has
 - SECONDS, the most that it may take with workers that are forked (others get STARTING more);
 - `needed(evidence)`: whether the answer would tell anything, after what is known;
 - `ask(bench)`: called in the sandbox, in a fork of the process, with a loader that it may change;
-  returns the record;
+  returns the record, or raises `bench.TooSlow`, which says why there is no time for it;
 - perhaps `cut_short(ended, mark)`: the record, if the process died or was stopped.
 """
 

@@ -7,6 +7,7 @@ numbers. All sources of random numbers but one are held in turn, to find out whi
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -30,7 +31,8 @@ def needed(evidence: Evidence | None) -> bool:
     """Where samples are random: drawn again, they are others."""
     if evidence is None or evidence.samples is None or evidence.parts.stream:
         return False
-    return evidence.parts.workers > 0 and evidence.samples.random > 0
+    varies = evidence.samples.random > 0 or evidence.samples.joined
+    return evidence.parts.workers > 0 and varies
 
 
 def ask(bench: Bench) -> Repeats:
@@ -56,8 +58,6 @@ def ask(bench: Bench) -> Repeats:
 
 
 def _cost(bench: Bench, index: Any) -> float:
-    import time
-
     def work() -> float:
         began = time.perf_counter()
         with suppress(Exception):
@@ -71,23 +71,34 @@ def _cost(bench: Bench, index: Any) -> float:
 
 
 def _drawn(bench: Bench, indices: list[Any], modes: tuple[str, ...], workers: int) -> list[Drawn]:
+    mode = [""]  # in each worker: what is free for the sample at hand
+
+    def joined(samples: Any) -> tuple[int, str]:
+        # The collate function draws, too; while sources are held, the dataset alone is asked.
+        with suppress(Exception):
+            if not mode[0]:
+                return probes.tagged(bench.inner.collate_fn(samples))
+        return probes.tagged(samples)
+
     def prepare(worker: int) -> None:
         pins = Pins(bench.dataset)
         count = [0]
 
         def around(draw: Any) -> Any:
-            mode = modes[count[0] // (2 * len(indices)) % len(modes)]
+            mode[0] = modes[count[0] // (2 * len(indices)) % len(modes)]
             count[0] += 1
-            if not mode:
+            if not mode[0]:
                 return draw()
-            with pins.held(free=mode):
+            with pins.held(free=mode[0]):
                 return draw()
 
         wrap_draws(bench.dataset, around)
 
     order = [index for _ in modes for index in indices for _ in range(2 * workers)]
     persistent = bool(bench.inner.persistent_workers)
-    loader = probes.probe(bench, prepare, workers=workers, indices=order, persistent=persistent)
+    loader = probes.probe(
+        bench, prepare, workers=workers, indices=order, collate=joined, persistent=persistent
+    )
     epochs = []
     for epoch in range(2):
         tell(bench, epoch)

@@ -1,7 +1,8 @@
 """What is each sample, drawn by itself in a main process?
 
 A stream is iterated; of any other dataset the samples are drawn in the order of the sampler, then
-again: under the same seeds, without seeds, and the one past the end.
+again: under the same seeds, without seeds, and the one past the end. The collate function joins the
+same samples twice, too.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial
-from itertools import islice
 from statistics import median
 from typing import Any, Final
 
@@ -19,12 +20,11 @@ import numpy as np
 import torch
 
 from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest, leaves, shape
+from dltutor.diagnosis.digests import digest
 from dltutor.diagnosis.experiments.parts import inside
 from dltutor.failures.kit.evidence import Evidence, Samples
 from dltutor.observation import errors
 from dltutor.observation.texts import tidy
-from dltutor.tables import MB
 
 FIELD: Final = "samples"
 SECONDS: Final = 8.0
@@ -48,35 +48,30 @@ def ask(bench: Bench) -> Samples:
     """Draw them."""
     if bench.stream:
         return _stream(bench)
-    order = bench.indices()
     dataset = bench.dataset
-    before, sizes = _arrays(dataset), _sizes(dataset)
     record = _Record()
     previous: tuple[Any, str] | None = None
+    joined: list[Any] = []
     until = time.monotonic() + _LOOKED
-    for index in order[:_DRAWN]:
+    for place, key in enumerate(bench.indices()[:_DRAWN]):
         if time.monotonic() > until:
             break
+        # A dataset may be asked by something else than a number; its place in the order then.
+        index = key if isinstance(key, int) else place
         bench.mark.set(index)
-        sample = record.draw(partial(dataset.__getitem__, index), index)
+        sample = record.draw(partial(dataset.__getitem__, key), index, key)
         if previous and digest(previous[0]) != previous[1]:
             record.overwritten += 1
         previous = None if sample is _NOTHING else (sample, digest(sample))
-    grown = _grown(sizes, _sizes(dataset))
-    changed = [path for path, content in _arrays(dataset).items() if before.get(path) != content]
+        if previous and len(joined) < (bench.inner.batch_size or 1):
+            joined.append(sample)
     bench.mark.set(-1)
-    again = _again(dataset, record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN])
-    beyond, stops = -1, -1
-    if _can_count(dataset) and record.typical() < _BEYOND:
-        beyond, stops = _beyond(dataset, record)
+    again, unlike = _again(dataset, record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN])
     return record.told(
-        again=again[0],
-        twice=again[1],
-        random=again[2],
-        changed=tuple(changed),
-        beyond=beyond,
-        stops=stops,
-        grown=tuple(grown),
+        again=again,
+        random=unlike,
+        joined=_joined(bench, joined),
+        beyond=_beyond(dataset, record) if record.typical() < _BEYOND else -1,
     )
 
 
@@ -96,16 +91,14 @@ _NOTHING: Final = _Nothing()
 
 class _Record:
     def __init__(self) -> None:
-        self.drawn: list[int] = []
+        self.drawn: list[tuple[int, Any]] = []  # with what the dataset is asked by
         self.seconds: list[tuple[float, int]] = []
         self.failed: list[tuple[int, str, str, str]] = []
-        self.nones: list[int] = []
-        self.shapes: dict[str, None] = {}
         self.contents: set[str] = set()
         self.overwritten = 0
         self.ended = ""
 
-    def draw(self, make: Callable[[], Any], index: int) -> Any:
+    def draw(self, make: Callable[[], Any], index: int, key: Any) -> Any:
         began = time.perf_counter()
         try:
             sample = make()
@@ -115,31 +108,25 @@ class _Record:
             return _NOTHING
         finally:
             self.seconds.append((time.perf_counter() - began, index))
-        self.take(sample, index)
+        self.take(sample, index, key)
         return sample
 
-    def take(self, sample: Any, index: int) -> None:
-        self.drawn.append(index)
+    def take(self, sample: Any, index: int, key: Any) -> None:
+        self.drawn.append((index, key))
         self.contents.add(digest(sample))
-        if len(self.shapes) < 5:
-            self.shapes[shape(sample)] = None
-        if len(self.nones) < _FAILED and any(leaf is None for _, leaf in leaves(sample)):
-            self.nones.append(index)
 
     def typical(self) -> float:
         return median(each for each, _ in self.seconds) if self.seconds else 0.0
 
-    def quick(self, seconds: float) -> list[int]:
+    def quick(self, seconds: float) -> list[Any]:
         slow = {index for took, index in self.seconds if took > seconds}
-        return [index for index in self.drawn if index not in slow]
+        return [key for index, key in self.drawn if index not in slow]
 
     def told(self, **further: Any) -> Samples:
         slowest = max(self.seconds, default=(0.0, -1))
         return Samples(
             looked=len(self.drawn),
             failed=tuple(self.failed),
-            nones=tuple(self.nones),
-            shapes=tuple(self.shapes),
             ended=self.ended,
             typical=self.typical(),
             slowest=slowest[0],
@@ -182,7 +169,7 @@ def _stream(bench: Bench) -> Samples:
             record.failed.append((number, *described(error)))
             break
         record.seconds.append((time.perf_counter() - began, number))
-        record.take(sample, number)
+        record.take(sample, number, number)
         if previous and digest(previous[0]) != previous[1]:
             record.overwritten += 1
         previous = (sample, digest(sample))
@@ -195,12 +182,12 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
-def _again(dataset: Any, indices: list[int]) -> tuple[int, int, int]:
+def _again(dataset: Any, keys: list[Any]) -> tuple[int, int]:
     # Own generators are put back where they were: then only what the dataset holds can differ.
     states = _generators(dataset)
-    differ = unlike = twice = 0
+    differ = unlike = 0
     until = time.monotonic() + _AGAIN_FOR
-    for index in indices:
+    for key in keys:
         if time.monotonic() > until:
             break
         with suppress(Exception):
@@ -209,11 +196,18 @@ def _again(dataset: Any, indices: list[int]) -> tuple[int, int, int]:
                 _seed()
                 for generator, state in states:
                     _put_back(generator, state)
-                contents.append(digest(dataset[index]))
-            twice += 1
+                contents.append(digest(dataset[key]))
             differ += contents[0] != contents[1]
-            unlike += digest(dataset[index]) != digest(dataset[index])
-    return differ, twice, unlike
+            unlike += digest(dataset[key]) != digest(dataset[key])
+    return differ, unlike
+
+
+def _joined(bench: Bench, samples: list[Any]) -> bool:
+    # Each time copies: a collate function may empty what it is given.
+    with suppress(Exception):
+        batches = [digest(bench.inner.collate_fn(deepcopy(samples))) for _ in range(2)]
+        return batches[0] != batches[1]
+    return False
 
 
 def _generators(dataset: Any) -> list[tuple[Any, Any]]:
@@ -254,72 +248,9 @@ def _reach(dataset: Any) -> list[tuple[str, Any]]:
     return found
 
 
-def _arrays(dataset: Any) -> dict[str, str]:
-    # Of a large array a few rows: the samples that were drawn are not known to be among them.
-    found = {}
-    for path, thing in _reach(dataset):
-        if isinstance(thing, (np.ndarray, torch.Tensor)) and thing.size:
-            small = getattr(thing, "nbytes", 0) < 64 * MB
-            with suppress(Exception):
-                found[path] = digest(thing if small else thing[:: max(len(thing) // 1000, 1)])
-    return found
-
-
-def _sizes(dataset: Any) -> dict[str, tuple[int, float]]:
-    found = {}
-    for path, thing in _reach(dataset):
-        if isinstance(thing, (list, dict, set)):
-            found[path] = (len(thing), _weight(thing))
-        elif hasattr(thing, "cache_info"):
-            found[path] = (thing.cache_info().currsize, 0.0)
-    with suppress(Exception):
-        for name, each in vars(type(dataset)).items():
-            if hasattr(each, "cache_info"):
-                found[f"dataset.{name}"] = (each.cache_info().currsize, 0.0)
-    return found
-
-
-def _weight(container: Any) -> float:
-    values = list(container.values() if isinstance(container, dict) else container)
-    some = list(islice(values, 32))
-    known = [float(_bytes(each)) for each in some]
-    return sum(known) / max(len(some), 1) * len(values) / MB
-
-
-def _bytes(thing: Any) -> float:
-    return sum(
-        getattr(leaf, "nbytes", 0) or (len(leaf) if isinstance(leaf, (str, bytes)) else 0)
-        for _, leaf in leaves(thing, depth=4)
-    )
-
-
-def _grown(
-    before: dict[str, tuple[int, float]], after: dict[str, tuple[int, float]]
-) -> list[tuple[str, int, int, float]]:
-    return [
-        (path, before.get(path, (0, 0.0))[0], count, weight - before.get(path, (0, 0.0))[1])
-        for path, (count, weight) in after.items()
-        if count > before.get(path, (0, 0.0))[0]
-    ]
-
-
-def _can_count(dataset: Any) -> bool:
-    with suppress(Exception):
-        return len(dataset) > 0
-    return False
-
-
-def _beyond(dataset: Any, record: _Record) -> tuple[int, int]:
-    # What is past the end: something new, and then an end of its own?
-    length = len(dataset)
+def _beyond(dataset: Any, record: _Record) -> int:
+    # What is past the end: an error, what was there before, or something new?
     with suppress(BaseException):
-        content = digest(dataset[length])
-        if content in record.contents:
-            return -1, -1
-        for step in (length + 1, 2 * length, 4 * length, 100 * length + 10_000_019):
-            try:
-                dataset[step]
-            except (IndexError, KeyError, OSError, ValueError, RuntimeError):
-                return length, step
-        return length, -1
-    return -1, -1
+        length = len(dataset)
+        return length if digest(dataset[length]) not in record.contents else -1
+    return -1

@@ -192,8 +192,6 @@ class Samples:
     Args:
         looked: How many were drawn.
         failed: Those that raised: [index, type, text, line of yours].
-        nones: The indices of those that hold a None.
-        shapes: The different shapes of what a sample holds, up to five.
         ended: How drawing ended before its time: "", "died", "hung", "time".
         at: The index that was being drawn then.
         code: The exit code of the process, if it died.
@@ -201,20 +199,14 @@ class Samples:
         slowest: Seconds of the slowest.
         slowest_at: Its index.
         again: How many of those that were drawn twice, under the same seeds, came out differently.
-        twice: How many were drawn twice.
-        changed: Paths of arrays of the dataset whose content changed when samples were drawn.
         random: How many came out differently when drawn again without a seed being set.
+        joined: Whether the collate function makes different batches of the same samples.
         overwritten: How many changed when the next one was drawn.
-        beyond: The index past the end that was still answered with something new; -1 for none.
-        stops: The index at which it stops being answered beyond the end; -1 if never.
-        grown: Containers of the dataset that had more elements at the end: [path, before, after,
-            MB by which they grew]; each sample was drawn once.
+        beyond: The index past the end that was answered with something new; -1 for none.
     """
 
     looked: int
     failed: tuple[tuple[int, str, str, str], ...] = ()
-    nones: tuple[int, ...] = ()
-    shapes: tuple[str, ...] = ()
     ended: str = ""
     at: int = -1
     code: int | None = None
@@ -222,13 +214,10 @@ class Samples:
     slowest: float = 0.0
     slowest_at: int = -1
     again: int = 0
-    twice: int = 0
-    changed: tuple[str, ...] = ()
     random: int = 0
+    joined: bool = False
     overwritten: int = 0
     beyond: int = -1
-    stops: int = -1
-    grown: tuple[tuple[str, int, int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -894,6 +883,7 @@ class Evidence:
             return False
         workers, once = self.parts.workers, Counter(alone[0])
         return Counter(drawn[0]) == Counter({each: workers * once[each] for each in once})
+
     memory: Memory | None = None
     views: Views | None = None
     ahead: Ahead | None = None
