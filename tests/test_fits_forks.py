@@ -24,7 +24,7 @@ LINE = "tiles.py, line 12, in __getitem__: with self.lock:"
 PARTS = Parts("DataLoader", "Tiles", "tiles.py, line 10", False, 2, "fork", 4, 16, 4, False, 2,
               False, True, "SequentialSampler", "", "", False)  # fmt: skip
 SPAWN = replace(PARTS, method="spawn")
-WELL = Run("finished", batches=4, samples=16, finished=(True,), drawn=(("a", "b"),))
+WELL = Run("finished", batches=4, finished=(True,), drawn=(("a", "b"),))
 HUNG = Run("hung")
 DIED = Run("worker died", error="RuntimeError: DataLoader worker exited unexpectedly")
 RAISED = Run("raised", "TypeError: 'NoneType' object", "TypeError", "TypeError")
@@ -38,7 +38,7 @@ def of(parts: Parts, run: Run, **found: Any) -> Evidence:
 
 def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> Waits:
     """What a witness found in W0."""
-    return Waits("finished", 4, ((0, LINE, kind, "dataset.lock", by, freed),), **found)
+    return Waits(((0, LINE, kind, "dataset.lock", by, freed),), **found)
 
 
 HELD = ("dataset.lock",)
@@ -72,7 +72,7 @@ MISSES = {
         PARTS, HUNG, waits=stuck("lock"), alone=HUNG
     ),
     "a lock that is held, and that no worker waits for": of(
-        PARTS, WELL, while_held=Waits("finished", 4, held=HELD)
+        PARTS, WELL, while_held=Waits(held=HELD)
     ),
     "a worker that hangs with one thread too": of(
         PARTS, HUNG, waits=stuck("", freed=False, threads=2, alone="hung")

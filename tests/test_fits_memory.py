@@ -97,8 +97,8 @@ FITS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
      {"run": FILES, "limits": replace(ROOM, nothing_kept="finished")},
      {"run": FILES, "limits": replace(ROOM, nothing_kept="raised", with_more="raised")}),
     ("orphaned_segments", "some are left",
-     {"segments": Segments(4, 5, 5, "file_system", "file_descriptor")},
-     {"segments": Segments(4, 0, 0, "file_descriptor", "file_descriptor")}),
+     {"segments": Segments(4, 5, "file_system", "file_descriptor")},
+     {"segments": Segments(4, 0, "file_descriptor", "file_descriptor")}),
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dltutor.diagnosis.batching import blame
+from dltutor.diagnosis.kit.uncollatable import blame
 from dltutor.diagnosis.reading import findings
 from dltutor.failures import CATALOGUE
 from dltutor.failures.kit.evidence import (
@@ -48,8 +48,8 @@ HUNG = Run("hung", batches=2)
 EARLY = Run("finished", passes=(("a", "b"),), finished=(True,))
 DIED = Run("worker died", "RuntimeError: killed", "RuntimeError", codes=(None, -9))
 SWALLOWED = Run("finished", codes=(None, -9), passes=(("a",),), finished=(False,))
-SAMPLE = Culprit("sample", "dataset[9]", 2, "ValueError", "9", "scans.py, line 9", "ValueError")
-COLLATE = Culprit("collate", "batch 2", 2, "TypeError", "no", arrives="TypeError")
+SAMPLE = Culprit("sample", "dataset[9]", "ValueError", "9", "scans.py, line 9", "ValueError")
+COLLATE = Culprit("collate", "batch 2", "TypeError", "no", arrives="TypeError")
 QUICK = Samples(40)
 
 
@@ -96,7 +96,7 @@ def fit(name: str, run: Run, parts: Parts = PARTS, **further: Any) -> Fit | None
             "ragged_batch",
             replace(RAISED, kind="TypeError", raised="TypeError"),
             {"culprit": replace(COLLATE, blame="ragged")},
-            {"culprit": COLLATE, "samples": Samples(40, shapes=("[3]", "[4]"))},
+            {"culprit": COLLATE, "samples": Samples(40)},
         ),
         (
             "dead_worker",

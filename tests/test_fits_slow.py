@@ -47,7 +47,7 @@ def threads(
 
 
 def nested(counted: tuple[int, ...], own: tuple[int, ...], resumed: int = 1) -> Evidence:
-    run = replace(RUN, counted=counted, finished=(True, True), restarted=1, resumed=resumed)
+    run = replace(RUN, counted=counted, finished=(True, True), resumed=resumed)
     return replace(EVIDENCE, run=run, not_kept=replace(run, counted=own))
 
 

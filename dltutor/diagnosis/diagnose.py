@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from dltutor.diagnosis.bench import Loop
 from dltutor.diagnosis.diagnosis import Diagnosis
+from dltutor.diagnosis.kit.bench import Loop
 from dltutor.diagnosis.reading import elsewhere, findings
 from dltutor.diagnosis.visit import CannotRun, Visit
 from dltutor.observation.loaders import check_loader, inner_loaders

@@ -120,7 +120,7 @@ def _loop(target: str, loader: Any) -> object:
 
 def _tried(target: str, loop: partial[object] | None, limit: float) -> tuple[float, str]:
     # In a process of its own: an import may do anything, and the loader too.
-    from dltutor.diagnosis.bench import Bench
+    from dltutor.diagnosis.kit.bench import Bench
     from dltutor.observation import sandbox
     from dltutor.observation.loaders import check_loader
 

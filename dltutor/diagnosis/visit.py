@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field, replace
 from types import ModuleType
 from typing import Any, Final
 
-from dltutor.diagnosis import awaited, moment, reach
-from dltutor.diagnosis.bench import Bench, Loop, Mark, TooSlow
 from dltutor.diagnosis.experiments import experiments
+from dltutor.diagnosis.kit import awaited, moment, names
+from dltutor.diagnosis.kit.bench import Bench, Loop, Mark, TooSlow
 from dltutor.failures.kit.evidence import Evidence, Parts, Run, read
 from dltutor.observation import sandbox
 from dltutor.observation.sandbox import Ended
@@ -91,8 +91,8 @@ class Visit:
             answer = self._ask(experiment, evidence)
             if evidence is None:
                 assert isinstance(answer, Parts)
-                names = tuple(each.name for each in moment.others())
-                evidence = Evidence(replace(answer, threads=names), Run("not run"))
+                others = tuple(each.name for each in moment.others())
+                evidence = Evidence(replace(answer, threads=others), Run("not run"))
             elif answer is not None:
                 evidence = replace(evidence, **{experiment.FIELD: answer})
         assert evidence is not None
@@ -122,7 +122,7 @@ class Visit:
             return []
         at_hand = self.at_hand is not None
         bench = Bench(self.at_hand, self.loop, self.epochs, 0.0) if at_hand else None
-        return awaited.locks_in(reach.roots_of(bench))
+        return awaited.locks_in(names.roots_of(bench))
 
     def _ask(self, experiment: ModuleType, evidence: Evidence | None) -> Any:
         question = question_of(experiment)

@@ -57,6 +57,7 @@ from dltutor.failures.material.readings import shared_recordings
 
 _LENGTH: Final = 200_000  # numbers in a recording: 400 kB, see the note
 _FRAME: Final = 256
+_ENOUGH: Final = 16  # samples of one worker in which growth can be told from a start
 _LEVEL: Final = 128  # tensors sent, after which it levels off
 
 
@@ -170,8 +171,8 @@ def fits(evidence: Evidence) -> Fit | None:
     late = memory.late_as_it_is
     if peak - returned < 24 or returned > 0.4 * peak or late < 10:
         return None
-    if late / memory.late_samples * _LEVEL < 150:
-        return None  # it levels off before it matters
+    if memory.samples < _ENOUGH or late / memory.late_samples * _LEVEL < 200:
+        return None  # what a sample needs, not growth; or it levels off before it matters
     if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
         return None
     return Fit(

@@ -110,7 +110,9 @@ def fits(evidence: Evidence) -> Fit | None:
             fix="Use `drop_last=False` if the loop takes short batches; or build whole batches in "
             f"`{evidence.parts.dataset}`, deal those out, and give the loader `batch_size=None`.",
         )
-    if drawn < shares.whole and came < there:
+    each = run.drawn[0] if run.drawn else ()
+    some_twice = len(set(each)) < len(each)  # that is another failure
+    if drawn < shares.whole and came < there and not some_twice:
         return Fit(
             "wrong",
             "shown",

@@ -19,6 +19,7 @@ Seen in: pytorch#30599, finetrainers#394, MatchZoo-py#169 (30 workers: 30 times)
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -91,6 +92,8 @@ def _case(dataset: Events, workers: int, start_method: str) -> Case:
 def fits(evidence: Evidence) -> Fit | None:
     """Each worker delivers what the other ones do."""
     shares = evidence.shares
+    if overlap := _overlap(evidence):
+        return overlap
     if shares is None or not evidence.same_stream:
         return None
     counts = " and ".join(map(str, shares.shares[:4]))
@@ -108,6 +111,30 @@ def fits(evidence: Evidence) -> Fit | None:
         where=evidence.parts.where,
         fix=f"In `{evidence.parts.dataset}.__iter__`, ask `get_worker_info()` and take every "
         "`num_workers`-th sample or file, from `id` on.",
+    )
+
+
+def _overlap(evidence: Evidence) -> Fit | None:
+    # Workers that share a part only: each shuffles anew before it takes its own.
+    run, alone = evidence.run, evidence.alone
+    if not evidence.parts.stream or alone is None:
+        return None
+    if not (run.finished[:1] == alone.finished[:1] == (True,)) or not (run.drawn and alone.drawn):
+        return None
+    came, there = Counter(run.drawn[0]), Counter(alone.drawn[0])
+    if not there or max(there.values()) > 1 or not came.keys() <= there.keys():
+        return None
+    twice, never = sum(count > 1 for count in came.values()), len(there.keys() - came.keys())
+    if twice < 2 or never < 2:
+        return None
+    return Fit(
+        "wrong",
+        "shown",
+        f"Of {len(there)} samples {twice} come more than once and {never} never with "
+        f"{evidence.parts.workers} workers; without workers each comes once.",
+        where=evidence.parts.where,
+        fix=f"In `{evidence.parts.dataset}.__iter__`, have all workers agree on one order, from a "
+        "seed that is the same in each, before each takes its share of it.",
     )
 
 

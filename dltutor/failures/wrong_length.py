@@ -21,7 +21,7 @@ Seen in: minGPT#31 (one too few), torchvision#211 (a length written down by hand
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -91,6 +91,9 @@ def _case(dataset: Dataset[torch.Tensor], workers: int, start_method: str) -> Ca
     return Case(loader, train)
 
 
+_WANTED: Final = 20  # times as many samples as are counted: nobody forgets that many
+
+
 def fits(evidence: Evidence) -> Fit | None:
     """`__getitem__` ends elsewhere than `__len__` says."""
     ending = evidence.ending
@@ -107,7 +110,7 @@ def fits(evidence: Evidence) -> Fit | None:
             where=where + (f"; raised at {ending.line}" if ending.line else ""),
             fix=f"Have `{where}` count what `__getitem__` can give: {end} here.",
         )
-    if ending.limits:
+    if ending.limits or end > _WANTED * length:
         return None
     return Fit(
         "wrong",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.diagnosis import trial
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit import trial
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Run
 
 FIELD: Final = "alone"

@@ -14,8 +14,8 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.diagnosis import pace
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit import pace
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Paces, Samples
 
 FIELD: Final = "any_order"

@@ -17,12 +17,12 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.diagnosis import probes
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest, leaves
-from dltutor.diagnosis.pins import Pins, wrap_draws
-from dltutor.diagnosis.probes import Prepared
-from dltutor.diagnosis.walking import walk
+from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest, leaves
+from dltutor.diagnosis.kit.pins import Pins, wrap_draws
+from dltutor.diagnosis.kit.small_loaders import Prepared
+from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Copies, Evidence
 
 FIELD: Final = "copies"
@@ -43,13 +43,13 @@ def needed(evidence: Evidence | None) -> bool:
 def ask(bench: Bench) -> Copies:
     """Compare."""
     order = [] if bench.stream else list(bench.indices())
-    as_it_is = probes.in_fork(partial(_run, bench, order, copied=False), _RUN)
-    copied = probes.in_fork(partial(_run, bench, order, copied=True), _RUN)
-    again = probes.in_fork(partial(_run, bench, order, copied=True), _RUN)
+    as_it_is = forks.in_fork(partial(_run, bench, copied=False), _RUN)
+    copied = forks.in_fork(partial(_run, bench, copied=True), _RUN)
+    again = forks.in_fork(partial(_run, bench, copied=True), _RUN)
     both = list(zip(as_it_is, copied, strict=False))
     path = ""
-    with suppress(probes.NoAnswer):
-        path = probes.in_fork(partial(_buffer, bench, order), 2.0)
+    with suppress(forks.NoAnswer):
+        path = forks.in_fork(partial(_buffer, bench, order), 2.0)
     count = min(len(copied), len(again))
     return Copies(
         looked=len(both),
@@ -59,7 +59,7 @@ def ask(bench: Bench) -> Copies:
     )
 
 
-def _run(bench: Bench, order: list[Any], *, copied: bool) -> list[str]:
+def _run(bench: Bench, *, copied: bool) -> list[str]:
     def prepare(_: int) -> None:
         pins = Pins(bench.dataset)
 
@@ -81,9 +81,7 @@ def _run(bench: Bench, order: list[Any], *, copied: bool) -> list[str]:
         queues._ForkingPickler = Late
 
     inner = bench.inner
-    sampler: Any = inner.sampler
-    if hasattr(sampler, "generator"):
-        sampler.generator = torch.Generator().manual_seed(0)
+    bench.seed_sampler()
     bench.change(method="fork", persistent_workers=False)
     if inner.num_workers:
         bench.change(worker_init_fn=Prepared(bench, prepare))

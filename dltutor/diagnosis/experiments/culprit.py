@@ -16,9 +16,9 @@ from typing import Any, Final
 from torch._utils import ExceptionWrapper
 from torch.utils.data import Dataset
 
-from dltutor.diagnosis import batching, sendable, unreadable
-from dltutor.diagnosis.bench import Bench
 from dltutor.diagnosis.experiments.samples import described
+from dltutor.diagnosis.kit import uncollatable, unreadable, unsendable
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Culprit, Evidence
 from dltutor.observation.time_limits import deadline
 
@@ -97,7 +97,7 @@ class _Search:
         """Make one batch."""
         samples = []
         for index in indices:
-            drawn = self.draw(number, index)
+            drawn = self.draw(index)
             if drawn is _END:
                 break
             samples.append(drawn)
@@ -112,17 +112,17 @@ class _Search:
                 return self.unmade(number, indices, samples, error, paths)
         self.made += 1
         self.empty += batch is None
-        self.whole = next((each for each in samples if not batching.nones(each)), self.whole)
-        why = sendable.why_not(batch) if self.waited else ""
+        self.whole = next((each for each in samples if not uncollatable.nones(each)), self.whole)
+        why = unsendable.why_not(batch) if self.waited else ""
         if not why:
             return None
-        part, cls = sendable.culprit_in(batch, "batch")
+        part, cls = unsendable.culprit_in(batch, "batch")
         kind, _, text = why.partition(": ")
         return Culprit(
-            "transport", f"batch {number}", number, kind, text, unsent=why, part=f"{part}: {cls}"
+            "transport", f"batch {number}", kind, text, unsent=why, part=f"{part}: {cls}"
         )
 
-    def draw(self, number: int, index: Any) -> Any:
+    def draw(self, index: Any) -> Any:
         """One sample; raises _Failed."""
         self.bench.mark.set(index if isinstance(index, int) and index >= 0 else 0)
         with self.opened.listed() as paths:
@@ -131,11 +131,11 @@ class _Search:
             except _Failed:
                 raise
             except BaseException as error:  # also SystemExit
-                raise _Failed(self.failed(number, index, error, list(paths))) from None
+                raise _Failed(self.failed(index, error, list(paths))) from None
         self._remember(list(paths))
         return sample
 
-    def failed(self, number: int, index: Any, error: BaseException, paths: list[str]) -> Culprit:
+    def failed(self, index: Any, error: BaseException, paths: list[str]) -> Culprit:
         """What is to be said of a sample that raises."""
         empty = ", ".join(self.opened.empty)
         which = f"sample {index} of the stream" if self.bench.stream else f"dataset[{index!r}]"
@@ -147,10 +147,9 @@ class _Search:
         return Culprit(
             "sample",
             which,
-            number,
             *described(error),
             arrives=_arrives(error),
-            unsent=sendable.why_not(type(error)),
+            unsent=unsendable.why_not(type(error)),
             decoder=unreadable.decoder_of(error) or empty,
             image=unreadable.image_in(error, paths),
             mode=f"{mode}, the others {usual}" if strange else "",
@@ -171,14 +170,13 @@ class _Search:
         blame, told = "", ""
         if not self.single:
             with suppress(BaseException):
-                blame, told = batching.blame(self.collate, samples, indices, self.whole)
+                blame, told = uncollatable.blame(self.collate, samples, indices, self.whole)
         return Culprit(
             "collate",
             f"batch {number}",
-            number,
             *described(error),
             arrives=_arrives(error),
-            unsent=sendable.why_not(type(error)),
+            unsent=unsendable.why_not(type(error)),
             decoder=unreadable.decoder_of(error),
             image=unreadable.image_in(error, list(paths)),
             readable=self.readable,

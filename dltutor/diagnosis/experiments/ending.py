@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import shape
 from dltutor.diagnosis.experiments.samples import described
-from dltutor.diagnosis.walking import walk
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import shape
+from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Ending, Evidence
 
 FIELD: Final = "ending"
@@ -108,6 +108,8 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
         parameters = set(inspect.signature(type(dataset).__init__).parameters)
     class_level = {f"{type(dataset).__name__}.{n}": v for n, v in vars(type(dataset)).items()}
     numbers = {each.path: each.thing for each in walk(dataset)} | class_level
+    if length in _written(dataset):
+        found.append(f"{type(dataset).__name__}.__len__")
     for path, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
@@ -121,3 +123,13 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
         if wanted and (given or _LIMIT.search(name)):
             found.append(path)
     return tuple(found[:3])
+
+
+def _written(dataset: Any) -> set[Any]:
+    # The number that `__len__` returns as it stands: somebody has written it there.
+    function = type(dataset).__len__
+    code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    if code is None or len(code.co_names) > 1:
+        return set()
+    written = [names.get(*code.co_names)] if code.co_names else code.co_consts
+    return {number for number in written if isinstance(number, int)}

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.diagnosis import probes, trial
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest
-from dltutor.diagnosis.pins import Pins, wrap_draws
-from dltutor.diagnosis.probes import Prepared
-from dltutor.diagnosis.walking import walk
+from dltutor.diagnosis.kit import forks, trial
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.pins import hold_draws
+from dltutor.diagnosis.kit.small_loaders import Prepared
+from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Epochs, Evidence
 
 FIELD: Final = "epochs"
@@ -46,7 +46,7 @@ def ask(bench: Bench) -> Epochs:
         {"num_workers": 0},
     )
     (kept, _), (fresh, changed), (alone, _) = (
-        probes.in_fork(partial(_run, bench, each), 2 * _RUN + 1) for each in settings
+        forks.in_fork(partial(_run, bench, each), 2 * _RUN + 1) for each in settings
     )
     count = min(len(kept), len(fresh), len(alone))
     later = range(1, count)
@@ -66,18 +66,10 @@ def ask(bench: Bench) -> Epochs:
 
 
 def _run(bench: Bench, settings: dict[str, Any]) -> tuple[Passes, list[str]]:
-    sampler: Any = bench.inner.sampler
-    if hasattr(sampler, "generator"):
-        sampler.generator = torch.Generator().manual_seed(0)
+    bench.seed_sampler()
 
     def prepare(_: int) -> None:
-        pins = Pins(bench.dataset)
-
-        def around(draw: Any) -> Any:
-            with pins.held():
-                return draw()
-
-        wrap_draws(bench.dataset, around)
+        hold_draws(bench.dataset)
 
     bench.change(method="fork", **settings)
     init = Prepared(bench, prepare)

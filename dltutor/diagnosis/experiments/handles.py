@@ -11,12 +11,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
-from dltutor.diagnosis import probes
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.descriptors import Listener, descriptors, drain, put_back, standing
-from dltutor.diagnosis.lazily_opened import lazily_opened
-from dltutor.diagnosis.rivals import samples, shares
-from dltutor.diagnosis.walking import walk
+from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.descriptors import Listener, descriptors, drain, put_back, standing
+from dltutor.diagnosis.kit.lazily_opened import lazily_opened
+from dltutor.diagnosis.kit.rivals import samples, shares
+from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Evidence, Handles
 
 FIELD: Final = "handles"
@@ -50,7 +50,6 @@ def ask(bench: Bench) -> Handles:
     held = [each for each in walk(bench.dataset) if _is(each.thing, used)]
     paths = [each.path for each in held if "._" not in each.path] or [each.path for each in held]
     return Handles(
-        used=tuple(sorted(set(used.values()))),
         kind=kind,
         paths=tuple(paths[:3]),
         looked=right,
@@ -73,8 +72,8 @@ def _used(bench: Bench, inherited: dict[int, str]) -> dict[int, str]:
         after = standing(inherited)
         return listener.used | {each for each in inherited if before.get(each) != after.get(each)}
 
-    with suppress(probes.NoAnswer):
-        return {each: inherited[each] for each in probes.in_fork(look, 3.0)}
+    with suppress(forks.NoAnswer):
+        return {each: inherited[each] for each in forks.in_fork(look, 3.0)}
     return {}
 
 

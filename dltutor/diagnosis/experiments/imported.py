@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from dltutor.diagnosis import globals_of_main, trial
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit import globals_of_main, trial
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Imported, Run
 
 FIELD: Final = "imported"

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from torch.utils.data import get_worker_info
 
-from dltutor.diagnosis import trial
-from dltutor.diagnosis.bench import Bench
 from dltutor.diagnosis.experiments.samples import described
+from dltutor.diagnosis.kit import trial
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.culprits import dead
 from dltutor.failures.kit.evidence import Evidence, InWorkers
 

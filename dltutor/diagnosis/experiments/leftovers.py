@@ -14,7 +14,7 @@ from contextlib import suppress
 from multiprocessing import active_children
 from typing import Any, Final
 
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Leftover
 from dltutor.observation import errors, torch_internals
 from dltutor.observation.loaders import inner_loaders
@@ -53,8 +53,8 @@ def ask(bench: Bench) -> Leftover:
     try:
         with torch_internals.intercepted(noted), limit:
             result = bench.loop(bench.loader)
-    except BaseException as error:  # also that of the limit
-        return Leftover(ended=type(error).__name__)
+    except BaseException:  # also that of the limit
+        return Leftover()
     wanted = {
         pid
         for each in inner_loaders(bench.loader).values()

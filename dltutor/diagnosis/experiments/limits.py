@@ -11,9 +11,9 @@ import resource
 from contextlib import suppress
 from typing import Any, Final
 
-from dltutor.diagnosis import trial
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.changed_batches import with_tensors
+from dltutor.diagnosis.kit import trial
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.changed_batches import with_tensors
 from dltutor.failures.kit.evidence import Evidence, Limits, Run
 from dltutor.tables import MB
 

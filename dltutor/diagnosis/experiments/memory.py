@@ -13,9 +13,10 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
-from dltutor.diagnosis import containers, trial
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.probe import Change, Probe, fill_holes
+from dltutor.diagnosis.kit import containers, trial
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.walking import Found
+from dltutor.diagnosis.kit.worker_memory import Change, Probe, fill_holes
 from dltutor.failures.kit.evidence import Evidence, Memory
 
 FIELD: Final = "memory"
@@ -45,7 +46,9 @@ def needed(evidence: Evidence | None) -> bool:
 def ask(bench: Bench) -> Memory:
     """Run it as it is, and changed where that would tell something."""
     until = time.monotonic() + bench.seconds - 1
-    large = containers.large([("dataset", bench.dataset), ("collate_fn", bench.inner.collate_fn)])
+    large = containers.large(
+        [Found("dataset", bench.dataset), Found("collate_fn", bench.inner.collate_fn)]
+    )
     fill_holes()
     run = _Runs(bench, until)
     plain = run.measure("", large)

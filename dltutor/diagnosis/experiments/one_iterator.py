@@ -11,8 +11,8 @@ from contextlib import nullcontext
 from itertools import islice
 from typing import Final
 
-from dltutor.diagnosis import pace
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit import pace
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Paces, Run
 
 FIELD: Final = "one_iterator"

@@ -11,10 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-import torch
-
-from dltutor.diagnosis import probes, trial
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit import forks, trial
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Order
 
 FIELD: Final = "order"
@@ -33,8 +31,8 @@ def needed(evidence: Evidence | None) -> bool:
 def ask(bench: Bench) -> Order:
     """Ask it."""
     samplers: Any = bench.inner.sampler
-    moves, ranks, twice, shuffles = probes.in_fork(partial(_asked, samplers, bench.dataset), 4.0)
-    orders, told, learns = _loop(bench)
+    moves, ranks, twice, shuffles = forks.in_fork(partial(_asked, samplers, bench.dataset), 4.0)
+    orders, told = _loop(bench)
     return Order(
         told=told,
         epochs=len(orders),
@@ -43,7 +41,6 @@ def ask(bench: Bench) -> Order:
         ranks=ranks,
         twice=twice,
         shuffles=shuffles,
-        learns=learns,
     )
 
 
@@ -72,14 +69,13 @@ def _dealt(sampler: Any) -> list[Any]:
     return found
 
 
-def _loop(bench: Bench) -> tuple[list[list[Any]], int, bool]:
-    """The order of each epoch of the loop, how often it told one, and whether it learns."""
+def _loop(bench: Bench) -> tuple[list[list[Any]], int]:
+    """The order of each epoch of the loop, and how often it told one."""
 
-    def work() -> tuple[list[list[Any]], int, bool]:
+    def work() -> tuple[list[list[Any]], int]:
         sampler: Any = bench.inner.sampler
         cls, own = type(sampler), type(sampler).__iter__
         orders: list[list[Any]] = []
-        learns = [False]
 
         def __iter__(self: Any) -> Any:
             if self is not sampler:
@@ -88,7 +84,6 @@ def _loop(bench: Bench) -> tuple[list[list[Any]], int, bool]:
             orders.append([])
             kept = orders[-1]
             for index in own(self):
-                learns[0] |= torch.is_grad_enabled()
                 if len(kept) < _MOST:
                     kept.append(tuple(index) if isinstance(index, list) else index)
                 yield index
@@ -97,9 +92,9 @@ def _loop(bench: Bench) -> tuple[list[list[Any]], int, bool]:
         bench.change(method="fork")  # the sampler is main's: how workers start is all one
         ran = trial.run(bench, seconds=3.0, content=False)
         whole = [each for each, done in zip(orders, ran.finished, strict=False) if done]
-        return whole, ran.epochs_told, learns[0]
+        return whole, ran.epochs_told
 
-    with suppress(probes.NoAnswer):
-        found: tuple[list[list[Any]], int, bool] = probes.in_fork(work, 8.0)
+    with suppress(forks.NoAnswer):
+        found: tuple[list[list[Any]], int] = forks.in_fork(work, 8.0)
         return found
-    return [], 0, False
+    return [], 0

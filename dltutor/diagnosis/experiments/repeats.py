@@ -12,9 +12,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from dltutor.diagnosis import probes
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.pins import SAID, SOURCES, Pins, used_generators, wrap_draws
+from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.pins import SAID, SOURCES, Pins, used_generators, wrap_draws
+from dltutor.diagnosis.kit.small_loaders import answers, small_loader, tagged
 from dltutor.failures.kit.evidence import Evidence, Repeats
 
 FIELD: Final = "repeats"
@@ -45,7 +46,7 @@ def ask(bench: Bench) -> Repeats:
         if len(indices) <= _FEW:
             modes = ("",)
     workers = min(bench.inner.num_workers, 2)
-    epochs: list[Drawn] = probes.in_fork(
+    epochs: list[Drawn] = forks.in_fork(
         partial(_drawn, bench, indices, modes, workers), 2 * _EPOCH + 1
     )
     found = []
@@ -65,8 +66,8 @@ def _cost(bench: Bench, index: Any) -> float:
                 bench.dataset[index]
         return (time.perf_counter() - began) / 3
 
-    with suppress(probes.NoAnswer):
-        return float(probes.in_fork(work, 3.0))
+    with suppress(forks.NoAnswer):
+        return float(forks.in_fork(work, 3.0))
     return 1.0
 
 
@@ -77,8 +78,8 @@ def _drawn(bench: Bench, indices: list[Any], modes: tuple[str, ...], workers: in
         # The collate function draws, too; while sources are held, the dataset alone is asked.
         with suppress(Exception):
             if not mode[0]:
-                return probes.tagged(bench.inner.collate_fn(samples))
-        return probes.tagged(samples)
+                return tagged(bench.inner.collate_fn(samples))
+        return tagged(samples)
 
     def prepare(worker: int) -> None:
         pins = Pins(bench.dataset)
@@ -96,14 +97,14 @@ def _drawn(bench: Bench, indices: list[Any], modes: tuple[str, ...], workers: in
 
     order = [index for _ in modes for index in indices for _ in range(2 * workers)]
     persistent = bool(bench.inner.persistent_workers)
-    loader = probes.probe(
+    loader = small_loader(
         bench, prepare, workers=workers, indices=order, collate=joined, persistent=persistent
     )
     epochs = []
     for epoch in range(2):
         tell(bench, epoch)
         found: Drawn = [[] for _ in range(workers)]
-        for position, answer in enumerate(probes.answers(loader, _EPOCH)):
+        for position, answer in enumerate(answers(loader, _EPOCH)):
             text = f"!{position}" if isinstance(answer, Exception) else answer[1]
             found[position % workers].append(text)
         epochs.append(found)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.diagnosis.bench import Bench
 from dltutor.diagnosis.experiments.shares import random_of
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Repeats
 
 FIELD: Final = "repeats"

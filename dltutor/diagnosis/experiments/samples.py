@@ -7,7 +7,6 @@ same samples twice, too.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,12 +15,9 @@ from functools import partial
 from statistics import median
 from typing import Any, Final
 
-import numpy as np
-import torch
-
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest
-from dltutor.diagnosis.experiments.parts import inside
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.pins import Pins
 from dltutor.failures.kit.evidence import Evidence, Samples
 from dltutor.observation import errors
 from dltutor.observation.texts import tidy
@@ -36,7 +32,6 @@ _AGAIN_FOR: Final = 2.0  # seconds at most
 _TIMES: Final = 4  # that each of them is drawn again
 _BEYOND: Final = 0.3  # seconds that a sample may take, for the index past the end to be tried
 _FAILED: Final = 40  # failures that are kept
-_DEEP: Final = 4
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -176,76 +171,29 @@ def _stream(bench: Bench) -> Samples:
     return record.told()
 
 
-def _seed() -> None:
-    random.seed(0)
-    np.random.seed(0)
-    torch.manual_seed(0)
-
-
 def _again(dataset: Any, keys: list[Any]) -> tuple[int, int]:
-    # Own generators are put back where they were: then only what the dataset holds can differ.
-    states = _generators(dataset)
+    # Random generators are held: then only what else the dataset holds can differ.
+    pins = Pins(dataset)
     differ = unlike = 0
     until = time.monotonic() + _AGAIN_FOR
     for key in keys:
         if time.monotonic() > until:
             break
         with suppress(Exception):
-            contents = []
-            for _ in range(2):
-                _seed()
-                for generator, state in states:
-                    _put_back(generator, state)
-                contents.append(digest(dataset[key]))
-            differ += contents[0] != contents[1]
-            unlike += digest(dataset[key]) != digest(dataset[key])
+            with pins.held():
+                first = digest(dataset[key])
+            with pins.held():
+                differ += digest(dataset[key]) != first
+                unlike += digest(dataset[key]) != digest(dataset[key])
     return differ, unlike
 
 
 def _joined(bench: Bench, samples: list[Any]) -> bool:
     # Each time copies: a collate function may empty what it is given.
-    with suppress(Exception):
+    with suppress(Exception), Pins(bench.dataset).held():
         batches = [digest(bench.inner.collate_fn(deepcopy(samples))) for _ in range(2)]
         return batches[0] != batches[1]
     return False
-
-
-def _generators(dataset: Any) -> list[tuple[Any, Any]]:
-    found: list[tuple[Any, Any]] = []
-    for _, each in _reach(dataset):
-        if isinstance(each, np.random.Generator):
-            found.append((each, each.bit_generator.state))
-        elif isinstance(each, np.random.RandomState):
-            found.append((each, each.get_state()))
-        elif isinstance(each, random.Random):
-            found.append((each, each.getstate()))
-        elif isinstance(each, torch.Generator):
-            found.append((each, each.get_state()))
-    return found
-
-
-def _put_back(generator: Any, state: Any) -> None:
-    if isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = state
-    elif isinstance(generator, random.Random):
-        generator.setstate(state)
-    else:
-        generator.set_state(state)
-
-
-def _reach(dataset: Any) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    waiting: list[tuple[str, Any, int]] = [("dataset", dataset, _DEEP)]
-    seen: set[int] = set()
-    while waiting and len(seen) < 2000:
-        path, thing, depth = waiting.pop(0)
-        if id(thing) in seen or isinstance(thing, type):
-            continue
-        seen.add(id(thing))
-        found.append((path, thing))
-        if depth:
-            waiting += [(name, each, depth - 1) for name, each in inside(path, thing)]
-    return found
 
 
 def _beyond(dataset: Any, record: _Record) -> int:

@@ -16,8 +16,8 @@ from typing import Any, Final, NoReturn
 
 import torch.multiprocessing
 
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.changed_batches import at_start
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.changed_batches import at_start
 from dltutor.failures.kit.evidence import Evidence, Segments
 from dltutor.system import processes
 
@@ -56,13 +56,12 @@ def ask(bench: Bench) -> Segments:
         time.sleep(0.02)
     count = shared[3]
     family = {run} | processes.descendants(run)
-    named = _of(family)
     _kill(family)
     left = _of(family)
     processes.unlink_segments(family)
     by_name = shared[0] if shared[1] else in_main == "file_system"
     in_workers = "file_system" if by_name else "file_descriptor"
-    return Segments(count, len(named), len(left), in_workers, in_main)
+    return Segments(count, len(left), in_workers, in_main)
 
 
 def _hold(bench: Bench, shared: mmap.mmap) -> NoReturn:

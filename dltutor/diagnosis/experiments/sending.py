@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.diagnosis import pace
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit import pace
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Paces
 
 FIELD: Final = "sending"

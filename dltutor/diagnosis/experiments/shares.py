@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from torch.utils.data import get_worker_info
 
-from dltutor.diagnosis import probes
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest
 from dltutor.diagnosis.experiments.repeats import tell
-from dltutor.diagnosis.pins import Pins, used_generators, wrap_draws
+from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.pins import hold_draws, used_generators
+from dltutor.diagnosis.kit.small_loaders import answers, small_loader
 from dltutor.failures.kit.evidence import Evidence, Repeats, Shares
 
 FIELD: Final = "shares"
@@ -67,21 +68,13 @@ def _in_main(
 ) -> tuple[tuple[list[str], list[str]], int, bool]:
     def work() -> tuple[tuple[list[str], list[str]], int, bool]:
         if held:
-            pins = Pins(bench.dataset)
-
-            def around(draw: Any) -> Any:
-                with pins.held():
-                    return draw()
-
-            wrap_draws(bench.dataset, around)
+            hold_draws(bench.dataset)
         first, count, ended = _pass(bench, most)
         second, _, _ = _pass(bench, _LOOKED)
         return (first, second), count, ended
 
-    with suppress(probes.NoAnswer):
-        found: tuple[tuple[list[str], list[str]], int, bool] = probes.in_fork(
-            work, 2 * _SECONDS + 2
-        )
+    with suppress(forks.NoAnswer):
+        found: tuple[tuple[list[str], list[str]], int, bool] = forks.in_fork(work, 2 * _SECONDS + 2)
         return found
     return ([], []), 0, False
 
@@ -99,8 +92,8 @@ def _pass(bench: Bench, most: int) -> tuple[list[str], int, bool]:
 
 
 def _by_workers(bench: Bench, *, held: bool) -> tuple[list[int], bool, list[list[str]]]:
-    with suppress(probes.NoAnswer):
-        found: tuple[list[int], bool, list[list[str]]] = probes.in_fork(
+    with suppress(forks.NoAnswer):
+        found: tuple[list[int], bool, list[list[str]]] = forks.in_fork(
             partial(_delivered, bench, held=held), _SECONDS + 3
         )
         return found
@@ -111,16 +104,10 @@ def _delivered(bench: Bench, *, held: bool) -> tuple[list[int], bool, list[list[
     workers = bench.inner.num_workers
 
     def prepare(worker: int) -> None:
-        pins = Pins(bench.dataset)
-
-        def around(draw: Any) -> Any:
-            with pins.held():
-                return draw()
-
         if held:
-            wrap_draws(bench.dataset, around)
+            hold_draws(bench.dataset)
 
-    loader = probes.probe(
+    loader = small_loader(
         bench, prepare, workers=workers, collate=partial(_counted, [0]), prefetch=4
     )
     tell(bench, 0)
@@ -129,7 +116,7 @@ def _delivered(bench: Bench, *, held: bool) -> tuple[list[int], bool, list[list[
     began = time.monotonic()
     most = 2 * _LOOKED * workers if held else _most(bench)
     taken = 0
-    for answer in probes.answers(loader, _SECONDS, most=most):
+    for answer in answers(loader, _SECONDS, most=most):
         taken += 1
         if isinstance(answer, Exception):
             return counts, False, found
@@ -196,14 +183,14 @@ def _epochs(bench: Bench, *, forced: bool) -> tuple[list[str], list[str]]:
     def work() -> tuple[list[str], list[str]]:
         workers = max(bench.inner.num_workers, 2) if forced else bench.inner.num_workers
         persistent = bool(bench.inner.persistent_workers)
-        loader = probes.probe(
+        loader = small_loader(
             bench, prepare, workers=workers, collate=_by_process, persistent=persistent
         )
         epochs = []
         for epoch in range(1 if forced else 2):
             tell(bench, epoch)
             found: dict[int, list[str]] = {}
-            for answer in probes.answers(loader, _SECONDS, most=_LOOKED * workers):
+            for answer in answers(loader, _SECONDS, most=_LOOKED * workers):
                 if not isinstance(answer, Exception):
                     found.setdefault(answer[0], []).append(answer[1])
             epochs.append([found[each] for each in sorted(found)])
@@ -212,8 +199,8 @@ def _epochs(bench: Bench, *, forced: bool) -> tuple[list[str], list[str]]:
             return both[0], both[1]
         return (epochs[0] or [[]])[0], (epochs[1] or [[]])[0]
 
-    with suppress(probes.NoAnswer):
-        found: tuple[list[str], list[str]] = probes.in_fork(work, 2 * _SECONDS + 3)
+    with suppress(forks.NoAnswer):
+        found: tuple[list[str], list[str]] = forks.in_fork(work, 2 * _SECONDS + 3)
         return found
     return [], []
 

@@ -11,16 +11,16 @@ import sys
 import tempfile
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import torch
 
-from dltutor.diagnosis import probes, trial
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest
-from dltutor.diagnosis.pins import Pins, wrap_draws
-from dltutor.diagnosis.probes import Prepared
-from dltutor.diagnosis.walking import walk
+from dltutor.diagnosis.kit import forks, trial
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.pins import hold_draws
+from dltutor.diagnosis.kit.small_loaders import Prepared
+from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Evidence, Run, State
 
 FIELD: Final = "state"
@@ -83,25 +83,17 @@ def _sorted(passes: list[list[str]]) -> list[list[str]]:
 
 
 def _run(bench: Bench, *, workers: bool) -> Outcome:
-    with suppress(probes.NoAnswer):
-        outcome: Outcome = probes.in_fork(partial(_ran, bench, workers), 2 * _RUN + 1)
+    with suppress(forks.NoAnswer):
+        outcome: Outcome = forks.in_fork(partial(_ran, bench, workers), 2 * _RUN + 1)
         return outcome
     return "", [], {}
 
 
 def _ran(bench: Bench, workers: bool) -> Outcome:
-    sampler: Any = bench.inner.sampler
-    if hasattr(sampler, "generator"):
-        sampler.generator = torch.Generator().manual_seed(0)
+    bench.seed_sampler()
 
     def prepare(_: int) -> None:
-        pins = Pins(bench.dataset)
-
-        def around(draw: Any) -> Any:
-            with pins.held():
-                return draw()
-
-        wrap_draws(bench.dataset, around)
+        hold_draws(bench.dataset)
 
     if workers:
         bench.change(method="fork")

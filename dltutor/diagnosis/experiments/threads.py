@@ -18,8 +18,8 @@ import psutil
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.diagnosis import pace
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit import pace
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Threads
 from dltutor.observation import torch_internals
 from dltutor.observation.time_limits import DeadlinePassed

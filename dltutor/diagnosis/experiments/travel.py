@@ -7,19 +7,16 @@ unpickled here again, and samples of the copy are drawn. No process is started.
 from __future__ import annotations
 
 import pickle
-import random
 import sys
 import time
 from multiprocessing import context
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
 
-import numpy as np
-import torch
-
-from dltutor.diagnosis import packing
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest
+from dltutor.diagnosis.kit import packing
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.failures.kit.evidence import Evidence, Travel
 from dltutor.tables import MB
 
@@ -115,7 +112,5 @@ def _pickled(dataset: Any) -> Any:
 
 
 def _drawn(dataset: Any, index: int) -> str:
-    random.seed(0)
-    np.random.seed(0)
-    torch.manual_seed(0)
+    seed_all()
     return digest(dataset[index])

@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.diagnosis import probes
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest
-from dltutor.diagnosis.pins import Pins
-from dltutor.diagnosis.walking import Found, put, walk
+from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.pins import Pins
+from dltutor.diagnosis.kit.walking import Found, put, walk
 from dltutor.failures.kit.evidence import Evidence, Twice
 
 FIELD: Final = "twice"
@@ -39,10 +39,10 @@ def ask(bench: Bench) -> Twice:
     first = ""
     for index in order[:_TRIED]:
         others = [each for each in order[: _TRIED + 2] if each != index]
-        with suppress(probes.NoAnswer):
-            new, _ = probes.in_fork(partial(_last, bench, [index]), 1.5)
-            later, _ = probes.in_fork(partial(_last, bench, [*others, index]), 1.5)
-            again, paths = probes.in_fork(partial(_last, bench, [index, index]), 1.5)
+        with suppress(forks.NoAnswer):
+            new, _ = forks.in_fork(partial(_last, bench, [index]), 1.5)
+            later, _ = forks.in_fork(partial(_last, bench, [*others, index]), 1.5)
+            again, paths = forks.in_fork(partial(_last, bench, [index, index]), 1.5)
             looked += 1
             if new == later != again:
                 own += 1
@@ -81,11 +81,11 @@ def _counter(bench: Bench, order: list[Any]) -> str:
         with pins.held():
             return digest(bench.dataset[index])
 
-    with suppress(probes.NoAnswer):
-        new, _ = probes.in_fork(partial(_last, bench, [index]), 1.5)
-        later, paths = probes.in_fork(changed, 1.5)
+    with suppress(forks.NoAnswer):
+        new, _ = forks.in_fork(partial(_last, bench, [index]), 1.5)
+        later, paths = forks.in_fork(changed, 1.5)
         for path in paths[:3] if later != new else []:
-            if probes.in_fork(partial(put_back, path), 1.5) == new:
+            if forks.in_fork(partial(put_back, path), 1.5) == new:
                 return str(path)
     return ""
 

@@ -7,7 +7,6 @@ says it, and as `torch.distributed` would. No process group is made.
 from __future__ import annotations
 
 import os
-import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,13 +14,12 @@ from itertools import islice
 from typing import Any, Final
 from unittest import mock
 
-import numpy as np
-import torch
 from torch import distributed
 
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest
-from dltutor.diagnosis.experiments.parts import inside
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.pins import seed_all
+from dltutor.diagnosis.kit.walking import Found, held
 from dltutor.failures.kit.evidence import Evidence, TwoRanks
 
 FIELD: Final = "two_ranks"
@@ -38,7 +36,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 def ask(bench: Bench) -> TwoRanks:
     """Draw the first samples of each."""
-    told = tuple(path for path, _ in _held(bench.dataset) if path.endswith(("rank", "world_size")))
+    told = tuple(path for path in _numbers(bench.dataset) if path.endswith(("rank", "world_size")))
     drawn = []
     for rank in range(2):
         try:
@@ -51,14 +49,13 @@ def ask(bench: Bench) -> TwoRanks:
     return TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=told)
 
 
-def _held(dataset: Any) -> list[tuple[str, Any]]:
-    return [(path, each) for path, each in inside("dataset", dataset) if isinstance(each, int)]
+def _numbers(dataset: Any) -> list[str]:
+    inside = held(Found("dataset", dataset))
+    return [each.path for each in inside if isinstance(each.thing, int)]
 
 
 def _first(dataset: Any) -> list[str]:
-    random.seed(0)
-    np.random.seed(0)
-    torch.manual_seed(0)
+    seed_all()
     until, found = time.monotonic() + _LONGEST, []
     for sample in islice(iter(dataset), _DRAWN):
         found.append(digest(sample))

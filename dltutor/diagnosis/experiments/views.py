@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.changed_batches import with_tensors
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.changed_batches import with_tensors
 from dltutor.failures.kit.evidence import Evidence, Views
 from dltutor.failures.kit.gauge import Gauge
 

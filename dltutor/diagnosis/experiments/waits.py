@@ -13,9 +13,9 @@ import threading
 import time
 from typing import Any, Final
 
-from dltutor.diagnosis import awaited, reach, trial, witness
-from dltutor.diagnosis.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Waits
+from dltutor.diagnosis.kit import names, trial, witness
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.failures.kit.evidence import Evidence, Run, Waits
 
 FIELD: Final = "waits"
 SECONDS: Final = 14.0
@@ -51,11 +51,9 @@ def witnessed(bench: Bench, *, own_loop: bool = False) -> Waits:
         bench: The loader.
         own_loop: Whether to iterate plainly, although there is a training loop.
     """
-    run, notes, gone = _run(bench, own_loop=own_loop)
+    _, notes = _run(bench, own_loop=own_loop)
     stuck = [each for each in notes if "at" in each]
     return Waits(
-        end=run.end,
-        batches=run.batches,
         stuck=tuple(
             (
                 each["worker"],
@@ -69,13 +67,12 @@ def witnessed(bench: Bench, *, own_loop: bool = False) -> Waits:
         ),
         held=tuple(sorted({name for each in notes for name in each.get("held", ())})),
         threads=max((each["threads"] for each in stuck), default=0),
-        gone=tuple(gone),
     )
 
 
 def _run(
     bench: Bench, *, alone: bool = False, own_loop: bool = False
-) -> tuple[Any, list[dict[str, Any]], list[str]]:
+) -> tuple[Run, list[dict[str, Any]]]:
     folder = tempfile.mkdtemp()
     others: list[threading.Thread] = list(bench.threads)
 
@@ -84,12 +81,10 @@ def _run(
 
     os.register_at_fork(before=remember)  # for as long as this process lives
     own = bench.inner.worker_init_fn
-    roots = reach.roots_of(bench)
+    roots = names.roots_of(bench)
     bench.change(worker_init_fn=witness.Witness(folder, own, roots, others, alone=alone), timeout=0)
     run = trial.run(
         bench, seconds=_LOOKED, patience=_PATIENCE, content=False, epochs=1, own_loop=own_loop
     )
     bench.change(worker_init_fn=own)
-    mine = threading.current_thread()
-    gone = [each.name for each in others if each is not mine and not awaited.is_ours(each)]
-    return run, witness.read(folder), gone
+    return run, witness.read(folder)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.diagnosis.bench import Bench
 from dltutor.diagnosis.experiments.waits import witnessed
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Waits
 
 FIELD: Final = "while_held"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.diagnosis import pace
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit import pace
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Paces
 
 FIELD: Final = "workerless"

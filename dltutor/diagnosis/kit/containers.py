@@ -15,33 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 
-_DEEP: Final = 6
-_MOST: Final = 4000  # things that are looked at
-_WIDE: Final = 24  # elements of a container that are followed
+from dltutor.diagnosis.kit.walking import Found, attributes, cells, elements, search
+
 _MANY: Final = 2000  # elements from which on a container is large
 _FOLLOWED: Final = 2000  # elements of a large container whose pages are looked at
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_WHOLE: Final = (str, bytes, int, float, complex, bool, type(None), np.generic, np.ndarray)
-
-
-def reached(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Everything that can be reached from some objects: through attributes, elements, closures,
-    the classes and the modules of what is somebody's own.
-
-    Args:
-        roots: The objects, each with its name.
-    """
-    waiting = deque((path, thing, _DEEP) for path, thing in roots)
-    seen: set[int] = set()
-    while waiting and len(seen) < _MOST:
-        path, thing, depth = waiting.popleft()
-        if id(thing) in seen or (isinstance(thing, _WHOLE) and not _objects(thing)):
-            continue
-        seen.add(id(thing))
-        yield path, thing
-        if depth:
-            with suppress(Exception):  # attributes of anybody's may do anything when asked
-                waiting += [(name, each, depth - 1) for name, each in _within(path, thing)]
+_PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
 
 def size(thing: Any) -> int | None:
@@ -65,12 +44,13 @@ def bound(thing: Any) -> int | None:
     return None
 
 
-def large(roots: Iterable[tuple[str, Any]]) -> list[tuple[str, str, int, array[int]]]:
+def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
     """Large containers of Python objects: the way there, the class, the length, and the numbers of
     pages in which its elements lie, of a few thousand of them.
     """
     found = []
-    for path, thing in reached(roots):
+    for each in reached(roots):
+        path, thing = each.path, each.thing
         if isinstance(thing, (list, tuple, dict, set, frozenset)) or _objects(thing):
             if len(thing) >= _MANY:
                 found.append((path, _kind(thing), len(thing), _pages(thing)))
@@ -126,64 +106,66 @@ def _pages(thing: Any) -> array[int]:
     return pages or array("Q", [id(thing) // _PAGE])
 
 
-def _within(path: str, thing: Any) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+# What code of yours can get at
+
+
+def reached(starts: Iterable[Found]) -> Iterator[Found]:
+    """Everything in reach: also by the defaults of functions, by classes and modules of yours."""
+    return search(starts, _in_reach, deep=6, most=4000, passed=_has_no_objects)
+
+
+def _has_no_objects(thing: Any) -> bool:
+    if isinstance(thing, np.ndarray):
+        return not _objects(thing)
+    return isinstance(thing, _PLAIN)
+
+
+def _in_reach(found: Found) -> list[Found]:
+    path, thing = found.path, found.thing
     if isinstance(thing, types.ModuleType):
-        named = vars(thing).items() if _own_module(thing) else ()
-        return [(f"{thing.__name__}.{name}", each) for name, each in named]
-    if isinstance(thing, dict):
-        return [(f"{path}[{key!r}]", each) for key, each in list(thing.items())[:_WIDE]]
-    if isinstance(thing, (list, tuple, deque)):
-        some = [thing[number] for number in range(min(len(thing), _WIDE))]
-        return [(f"{path}[{number}]", each) for number, each in enumerate(some)]
+        own = vars(thing) if _is_yours(thing) else {}
+        return [Found(f"{thing.__name__}.{name}", each) for name, each in own.items()]
+    if isinstance(thing, (dict, list, tuple, deque)):
+        return elements(found)
     if isinstance(thing, types.MethodType):
-        return [(f"{path}.__self__", thing.__self__), (path, thing.__func__)]
+        return [Found(f"{path}.__self__", thing.__self__), Found(path, thing.__func__)]
     if isinstance(thing, functools.partial):
-        return [(path, thing.func), *((path, each) for each in thing.args)]
+        return [Found(path, each) for each in (thing.func, *thing.args)]
     if isinstance(thing, types.GeneratorType):
-        frame = thing.gi_frame
-        return [(f"{path}: {name}", each) for name, each in frame.f_locals.items()] if frame else []
+        names = thing.gi_frame.f_locals if thing.gi_frame else {}
+        return [Found(f"{path}: {name}", each) for name, each in names.items()]
     if inspect.isfunction(thing):
-        if not _own(thing):
-            return []
-        names = thing.__code__.co_freevars
-        for name, cell in zip(names, thing.__closure__ or (), strict=False):
-            with suppress(ValueError):  # an empty cell
-                found.append((f"{thing.__name__}: {name}", cell.cell_contents))
-        for number, each in enumerate(thing.__defaults__ or ()):
-            found.append((f"{thing.__name__}: default {number}", each))
-        return found + _module(thing)
+        return [*_in_function(thing), *_module_of(thing)] if _is_your_code(thing) else []
     if isinstance(thing, type):
-        if _own(thing):
-            for base in thing.__mro__:
-                if _own(base):
-                    found += [
-                        (f"{base.__name__}.{name}", each) for name, each in vars(base).items()
-                    ]
-            found += _module(thing)
-        return found
-    held = getattr(thing, "__dict__", None)
-    if isinstance(held, dict):
-        found += [(f"{path}.{name}", each) for name, each in held.items()]
-    for cls in type(thing).__mro__:
-        for name in getattr(cls, "__slots__", ()):
-            with suppress(AttributeError):
-                found.append((f"{path}.{name}", getattr(thing, name)))
-    return [*found, (path, type(thing))]
+        yours = [base for base in thing.__mro__ if _is_your_code(base)]
+        parts = [
+            Found(f"{base.__name__}.{name}", each)
+            for base in yours
+            for name, each in vars(base).items()
+        ]
+        return [*parts, *_module_of(thing)] if _is_your_code(thing) else []
+    return [*attributes(found), Found(path, type(thing))]
 
 
-def _module(thing: Any) -> list[tuple[str, Any]]:
-    module = sys.modules.get(thing.__module__)
-    return [(thing.__module__, module)] if module is not None and _own(thing) else []
+def _in_function(function: types.FunctionType) -> list[Found]:
+    name, defaults = function.__name__, function.__defaults__ or ()
+    return [
+        *(Found(f"{name}: {own}", each) for own, each in cells(function)),
+        *(Found(f"{name}: default {at}", each) for at, each in enumerate(defaults)),
+    ]
 
 
-def _own(thing: Any) -> bool:
-    # Somebody's own code: neither a library's nor Python's.
+def _module_of(thing: Any) -> list[Found]:
+    return [Found(thing.__module__, sys.modules[thing.__module__])]
+
+
+def _is_your_code(thing: Any) -> bool:
+    # Neither a library's nor Python's.
     module = sys.modules.get(getattr(thing, "__module__", None) or "")
-    return module is not None and module.__name__ != "builtins" and _own_module(module)
+    return module is not None and module.__name__ != "builtins" and _is_yours(module)
 
 
-def _own_module(module: types.ModuleType) -> bool:
+def _is_yours(module: types.ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if file is None:
         return module.__name__ == "__main__"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dltutor.diagnosis.digests import leaves, parts_of
+from dltutor.diagnosis.kit.digests import leaves, parts_of
 
 _TRIED: Final = 8  # pairs of samples
 

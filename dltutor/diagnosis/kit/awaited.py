@@ -16,8 +16,9 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final
 
-from dltutor.diagnosis.experiments.parts import inside
-from dltutor.diagnosis.reach import named, walk
+from dltutor.diagnosis.kit import walking
+from dltutor.diagnosis.kit.names import named, near
+from dltutor.diagnosis.kit.walking import Found
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 _WAITING: Final = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
@@ -47,52 +48,51 @@ class Cause:
 
 def causes(
     frames: Sequence[FrameType],
-    roots: Sequence[tuple[str, Any]],
+    roots: Sequence[Found],
     others: Sequence[threading.Thread],
 ) -> Iterator[Cause]:
     """All that it may be, the most probable first.
 
     Args:
         frames: Of the waiting thread, the innermost first.
-        roots: Where names are looked up: [name, object].
+        roots: Where names are looked up.
         others: The threads of the process that this one was forked from.
     """
     # Below what the standard library does to wait lies the code that waits.
     own = next((at for at, frame in enumerate(frames) if not _waits(frame)), 0)
     awaited = [each.f_locals.get("self") for each in frames[:own]]
     by = frames[own].f_code.co_filename if frames else ""
-    lost = [each for each in others if not each.is_alive() and not is_ours(each)]
+    lost = [each for each in others if not each.is_alive() and not _is_ours(each)]
     for each in awaited:
         if held(each) or isinstance(each, threading.Semaphore):
             name = named(roots, each) or type(each).__name__
             yield Cause("lock", name, by, partial(give_back, each))
     if own == 0:  # taking a lock has no frame of its own, nor has a SimpleQueue
         for frame in frames[:2]:
-            for path, lock in _near(frame, held):
+            for path, lock in _around(frame, held):
                 yield Cause("lock", named(roots, lock) or path, by, partial(give_back, lock))
     for frame in frames[own : own + 3]:
-        for path, each in _near(frame, _served_by_nobody):
+        for path, each in _around(frame, _served_by_nobody):
             name = named(roots, each) or path
             yield Cause("executor", name, by, partial(serve, each))
-    near = [each for frame in frames[own : own + 3] for each in _at_hand(frame)]
-    mine = {id(each) for each in [*awaited, *near] if _is_own(each)}
+    at_hand = [each for frame in frames[own : own + 3] for each in _at_hand(frame)]
+    mine = {id(each) for each in [*awaited, *at_hand] if _is_own(each)}
     for thread in lost:
-        reached = [each for _, each in walk([("", thread)], _MOST)]
-        if any(id(each) in mine for each in reached):
+        if any(id(each.thing) in mine for each in near([Found("", thread)], _MOST)):
             name = named(roots, thread) or thread.name
             yield Cause("thread", name, by, partial(again, thread))
-            yield Cause("answer", name, by, partial(feed, awaited, near))
+            yield Cause("answer", name, by, partial(feed, awaited, at_hand))
 
 
-def locks_in(roots: Sequence[tuple[str, Any]]) -> list[Any]:
+def locks_in(roots: Sequence[Found]) -> list[Any]:
     """The locks among what can be reached."""
     kinds = (*_LOCKS, threading.Condition, threading.Semaphore)
-    return [thing for _, thing in walk(roots) if isinstance(thing, kinds)]
+    return [each.thing for each in near(roots) if isinstance(each.thing, kinds)]
 
 
-def held_in(roots: Sequence[tuple[str, Any]]) -> list[str]:
+def held_in(roots: Sequence[Found]) -> list[str]:
     """The names of the locks that another thread holds, among what can be reached."""
-    return [path for path, thing in walk(roots) if held(thing)]
+    return [each.path for each in near(roots) if held(each.thing)]
 
 
 def held(thing: Any) -> bool:
@@ -106,7 +106,9 @@ def held(thing: Any) -> bool:
     if hasattr(thing, "_is_owned") and thing._is_owned():
         # The witness takes no lock: a thread that was lost in the fork had the same number.
         return threading.current_thread() is not threading.main_thread()
-    if thing.acquire(blocking=False):
+    if hasattr(thing, "locked"):
+        return bool(thing.locked())
+    if thing.acquire(blocking=False):  # an RLock, before Python 3.14
         thing.release()
         return False
     return True
@@ -144,9 +146,9 @@ def again(thread: Any) -> None:
         threading.Thread(target=target, args=args, kwargs=kwargs, daemon=True).start()
 
 
-def feed(awaited: Sequence[Any], near: Sequence[Any]) -> None:
+def feed(awaited: Sequence[Any], at_hand: Sequence[Any]) -> None:
     """Bring something, whatever it is, to what is waited for."""
-    for each in awaited or [each for each in near if isinstance(each, queue.SimpleQueue)]:
+    for each in awaited or [each for each in at_hand if isinstance(each, queue.SimpleQueue)]:
         with suppress(Exception):
             if isinstance(each, threading.Event):
                 each.set()
@@ -167,7 +169,7 @@ def _served_by_nobody(thing: Any) -> bool:
     return bool(threads) and not any(each.is_alive() for each in threads)
 
 
-def is_ours(thread: threading.Thread) -> bool:
+def _is_ours(thread: threading.Thread) -> bool:
     """Whether a thread belongs to the instruments, or to a queue of torch's."""
     return thread.name.startswith(("dltutor", "QueueFeeder"))
 
@@ -176,7 +178,7 @@ def _at_hand(frame: FrameType) -> list[Any]:
     # What a frame has in its variables, and what these have.
     found = list(frame.f_locals.values())
     for each in list(found):
-        found += [part for _, part in inside("", each)]
+        found += [part.thing for part in walking.held(Found("", each))]
     return found
 
 
@@ -186,9 +188,9 @@ def _is_own(thing: Any) -> bool:
     return not isinstance(thing, plain)
 
 
-def _near(frame: FrameType, wanted: Callable[[Any], bool]) -> list[tuple[str, Any]]:
+def _around(frame: FrameType, wanted: Callable[[Any], bool]) -> list[tuple[str, Any]]:
     # In the variables of a frame, those of its module that its code names, and what they hold.
-    starts = list(frame.f_locals.items())
+    starts = [Found(*each) for each in frame.f_locals.items()]
     names = frame.f_code.co_names
-    starts += [(name, frame.f_globals[name]) for name in names if name in frame.f_globals]
-    return [(path, thing) for path, thing in walk(starts, _MOST) if wanted(thing)]
+    starts += [Found(name, frame.f_globals[name]) for name in names if name in frame.f_globals]
+    return [(each.path, each.thing) for each in near(starts, _MOST) if wanted(each.thing)]

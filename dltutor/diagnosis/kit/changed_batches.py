@@ -10,7 +10,7 @@ import torch.utils.data
 from torch.utils._pytree import tree_map
 from torch.utils.data._utils import fetch
 
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit.bench import Bench
 
 
 def with_tensors(bench: Bench, change: Callable[[torch.Tensor], Any]) -> None:

@@ -21,7 +21,8 @@ from typing import Any, Final, Literal
 
 from torch.utils.data._utils import fetch
 
-from dltutor.diagnosis import containers
+from dltutor.diagnosis.kit import containers
+from dltutor.diagnosis.kit.walking import Found
 from dltutor.tables import MB
 
 #: What is changed: nothing; main's objects are not collected; cycles go after each batch; large
@@ -157,12 +158,12 @@ class _Inside:
 
     def _name(self, fetcher: Any) -> None:
         if self.batches == 1:
-            roots = [("dataset", fetcher.dataset), ("collate_fn", fetcher.collate_fn)]
+            roots = [Found("dataset", fetcher.dataset), Found("collate_fn", fetcher.collate_fn)]
             if hasattr(fetcher, "dataset_iter"):
-                roots.append(("dataset.__iter__", fetcher.dataset_iter))
-            for path, thing in containers.reached(roots):
-                if (size := containers.size(thing)) is not None:
-                    self.sizes[path] = (thing, size)
+                roots.append(Found("dataset.__iter__", fetcher.dataset_iter))
+            for each in containers.reached(roots):
+                if (size := containers.size(each.thing)) is not None:
+                    self.sizes[each.path] = (each.thing, size)
         if self.batches == 2 and self.probe.change == "filled":
             for path, (thing, before) in self.sizes.items():
                 if (containers.size(thing) or 0) > before:

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.diagnosis.digests import digest
-from dltutor.diagnosis.walking import walk
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.walking import walk
 
 SOURCES: Final = ("torch", "numpy", "random", "own")
 #: How a person calls them.
@@ -84,6 +84,17 @@ def used_generators(dataset: Any, draw: Callable[[], Any]) -> list[str]:
     return [path for path, each, state in before if digest(_state(each)) != state]
 
 
+def hold_draws(dataset: Any) -> None:
+    """Have each sample be drawn with all random generators held, in this process from now on."""
+    pins = Pins(dataset)
+
+    def around(draw: Callable[[], Any]) -> Any:
+        with pins.held():
+            return draw()
+
+    wrap_draws(dataset, around)
+
+
 def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None:
     """Have each sample of a dataset be drawn by way of `around`, in this process from now on.
 
@@ -129,6 +140,13 @@ def _drawing(iterator: Any, around: Callable[[Callable[[], Any]], Any]) -> Itera
         except StopIteration:
             return
         yield sample
+
+
+def seed_all() -> None:
+    """Set the global generators to one seed, for good."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 def _state(generator: Any) -> Any:

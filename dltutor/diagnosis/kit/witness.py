@@ -22,7 +22,8 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.diagnosis import awaited
+from dltutor.diagnosis.kit import awaited
+from dltutor.diagnosis.kit.walking import Found
 from dltutor.observation.errors import frame as named_frame
 from dltutor.observation.errors import is_yours
 
@@ -38,7 +39,7 @@ class Witness:
     Args:
         folder: Where each worker writes down what was found, a line of JSON for each.
         init: The user's own, or None.
-        roots: Where names are looked up: [name, object].
+        roots: Where names are looked up.
         others: The threads that the process had when it was forked.
         alone: Whether the worker is kept to one thread of OpenMP, whatever its own code says.
     """
@@ -47,7 +48,7 @@ class Witness:
         self,
         folder: str,
         init: Callable[[int], Any] | None,
-        roots: Sequence[tuple[str, Any]],
+        roots: Sequence[Found],
         others: Sequence[threading.Thread] = (),
         *,
         alone: bool = False,

@@ -11,9 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest
-from dltutor.diagnosis.reach import parts_of
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.names import held_by_class_too
+from dltutor.diagnosis.kit.walking import Found, search
 from dltutor.observation.errors import is_yours
 from dltutor.tables import MB
 
@@ -70,19 +71,14 @@ def _values(bench: Bench) -> Iterator[tuple[Key, Any]]:
     inner = bench.inner
     modules: dict[str, None] = {}
     classes: dict[type, None] = {}
-    waiting: list[Any] = [bench.dataset, inner.collate_fn, inner.worker_init_fn]
-    seen: set[int] = set()
-    while waiting and len(seen) < _MOST:
-        thing = waiting.pop(0)
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
+    starts = [Found("", each) for each in (bench.dataset, inner.collate_fn, inner.worker_init_fn)]
+    for found in search(starts, held_by_class_too, deep=_MOST, most=_MOST):
+        thing = found.thing
         for cls in type(thing).__mro__:
             if _mine(cls.__module__):
                 modules[cls.__module__] = classes[cls] = None
         if isinstance(thing, (types.FunctionType, type)) and _mine(thing.__module__):
             modules[thing.__module__] = None
-        waiting += [part for _, part in parts_of("", thing)]
     for name in list(modules):  # and the modules that these know by name
         for each in vars(sys.modules[name]).values():
             if isinstance(each, types.ModuleType) and _mine(each.__name__):

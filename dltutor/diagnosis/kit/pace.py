@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.diagnosis.bench import Bench
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Paces, Run
 from dltutor.observation import torch_internals
 from dltutor.observation.time_limits import DeadlinePassed

@@ -9,11 +9,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from dltutor.diagnosis import probes
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.descriptors import Listener, put_back
-from dltutor.diagnosis.digests import digest
-from dltutor.diagnosis.pins import Pins, wrap_draws
+from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.descriptors import Listener, put_back
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.pins import Pins, wrap_draws
+from dltutor.diagnosis.kit.small_loaders import answers, small_loader
 
 _DRAWN: Final = 24  # samples, at first
 _MOST: Final = 240
@@ -39,7 +40,7 @@ def samples(
     """
     order = list(dict.fromkeys(bench.indices()))[:_MOST]
     began = time.monotonic()
-    expected = probes.in_fork(partial(_in_main, bench, order), _RUN)
+    expected = forks.in_fork(partial(_in_main, bench, order), _RUN)
     typical = (time.monotonic() - began) / max(len(expected), 1)
     order = [each for each in order if each in expected]
     order = order[: max(_DRAWN, int(_NATURAL / max(typical, 1e-4)))]
@@ -61,8 +62,8 @@ def samples(
 
 
 def _attempt(draw: Callable[[], Content]) -> Content:
-    with suppress(probes.NoAnswer):
-        found: Content = probes.in_fork(draw, _RUN)
+    with suppress(forks.NoAnswer):
+        found: Content = forks.in_fork(draw, _RUN)
         return found
     return {}
 
@@ -109,9 +110,9 @@ def _drawn(
 
         wrap_draws(bench.dataset, around)
 
-    loader = probes.probe(bench, prepare, workers=workers, indices=order, prefetch=len(order))
+    loader = small_loader(bench, prepare, workers=workers, indices=order, prefetch=len(order))
     found: Content = {}
-    for index, answer in zip(order, probes.answers(loader, _RUN - 4.0), strict=False):
+    for index, answer in zip(order, answers(loader, _RUN - 4.0), strict=False):
         found[index] = _said(answer)
     return found
 
@@ -141,8 +142,8 @@ def shares(
 
     def run(only: int | None) -> dict[int, list[str]]:
         put_back(before)
-        with suppress(probes.NoAnswer):
-            found: dict[int, list[str]] = probes.in_fork(
+        with suppress(forks.NoAnswer):
+            found: dict[int, list[str]] = forks.in_fork(
                 partial(_by_two, bench, inherited, only), _RUN
             )
             return found
@@ -187,9 +188,9 @@ def _by_two(bench: Bench, inherited: dict[int, str], only: int | None) -> dict[i
 
         wrap_draws(bench.dataset, around)
 
-    loader = probes.probe(bench, prepare, workers=2, prefetch=_DRAWN)
+    loader = small_loader(bench, prepare, workers=2, prefetch=_DRAWN)
     found: dict[int, list[str]] = {0: [], 1: []}
-    for answer in probes.answers(loader, _RUN - 4.0, most=4 * _DRAWN):
+    for answer in answers(loader, _RUN - 4.0, most=4 * _DRAWN):
         if isinstance(answer, Exception):
             # Which worker raised stands in the text of the exception.
             found[1 if "worker process 1" in str(answer) else 0].append(_said(answer))

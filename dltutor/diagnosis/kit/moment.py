@@ -12,6 +12,8 @@ import threading
 import time
 from typing import Any, Final
 
+from dltutor.diagnosis.kit.awaited import held as held_lock
+
 WAITS: Final = 0.3  # seconds at most
 _LOOKS: Final = 0.0005
 
@@ -50,22 +52,10 @@ def others() -> tuple[threading.Thread, ...]:
 
 def _wait(locks: list[Any], *, held: bool) -> bool:
     until = time.monotonic() + WAITS
-    while any(map(_held, locks)) != held:
+    while any(map(held_lock, locks)) != held:
         if time.monotonic() > until:
             return False
         time.sleep(_LOOKS)
-    return True
-
-
-def _held(lock: Any) -> bool:
-    lock = getattr(lock, "_lock", lock)  # a Condition's
-    if isinstance(lock, threading.Semaphore):
-        return lock._value == 0
-    if hasattr(lock, "locked"):
-        return bool(lock.locked())
-    if lock.acquire(blocking=False):  # an RLock, before Python 3.14
-        lock.release()
-        return False
     return True
 
 

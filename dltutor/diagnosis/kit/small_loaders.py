@@ -1,14 +1,8 @@
-"""Probes: small loaders of the same dataset, each in a fork of the bench's process.
-
-They all begin in the same state, and nothing that one of them does reaches the next.
-"""
+"""Small loaders of the same dataset, one sample at a time, whose workers are prepared."""
 
 from __future__ import annotations
 
-import os
 import pickle
-import selectors
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -16,87 +10,15 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader, get_worker_info
 
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest
-from dltutor.system.processes import descendants
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
 
+TIMEOUT: Final = 3.0  # seconds after which a worker counts as hanging
 _hung: list[Any] = []  # iterators: without them, torch waits seconds for each of their workers
-TIMEOUT: Final = 3.0  # seconds after which a probe's worker counts as hanging
-
-
-class NoAnswer(Exception):
-    """A fork died, hung or raised."""
-
-
-def in_fork(work: Callable[[], Any], seconds: float) -> Any:
-    """What a function returns in a fork of this process; all its processes are ended then.
-
-    Args:
-        work: Returns what can be pickled.
-        seconds: How long it may take.
-
-    Raises:
-        NoAnswer: It raised, died, or did not come to its end.
-    """
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(read)
-            answer = pickle.dumps(_attempt(work))
-            with os.fdopen(write, "wb") as pipe:
-                pipe.write(answer)
-            time.sleep(60)  # it is killed: its children are known as long as it lives
-        finally:
-            os._exit(0)
-    os.close(write)
-    told = _read(read, time.monotonic() + seconds)
-    # Its children too: they may hold what the next probe needs.
-    for each in (*descendants(pid), pid):
-        with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
-    with suppress(ChildProcessError):
-        os.waitpid(pid, 0)
-    if not told:
-        raise NoAnswer("it died, or did not come to its end")
-    answer, error = pickle.loads(told)
-    if error:
-        raise NoAnswer(error)
-    return answer
-
-
-def _attempt(work: Callable[[], Any]) -> tuple[Any, str]:
-    try:
-        return work(), ""
-    except BaseException as error:  # also SystemExit
-        return None, f"{type(error).__name__}: {error}"
-
-
-def _read(descriptor: int, until: float) -> bytes:
-    told = b""
-    with os.fdopen(descriptor, "rb", buffering=0) as pipe, selectors.DefaultSelector() as ready:
-        ready.register(pipe, selectors.EVENT_READ)
-        # The end is known by pickle's own: workers that live on keep the pipe open.
-        while time.monotonic() < until:
-            if ready.select(0.05):
-                got = pipe.read(1 << 16)
-                told += got or b""
-                if not got or _whole(told):
-                    return told if _whole(told) else b""
-    return b""
-
-
-def _whole(told: bytes) -> bool:
-    if not told.endswith(b"."):
-        return False
-    with suppress(Exception):
-        pickle.loads(told)
-        return True
-    return False
 
 
 class Prepared:
-    """A worker_init_fn: the user's own, then what the probe needs in a worker.
+    """A worker_init_fn: the user's own, then what is wanted in a worker.
 
     Args:
         bench: Its `worker_init_fn` is called first, as in a real worker.
@@ -130,7 +52,7 @@ def tagged(samples: Any) -> tuple[int, str]:
     return (info.id if info else -1), digest(samples)
 
 
-def probe(
+def small_loader(
     bench: Bench,
     prepare: Callable[[int], None],
     *,
@@ -167,10 +89,10 @@ def probe(
 
 
 def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Iterator[Any]:
-    """What a probe delivers; an exception in its place where a sample raised.
+    """What a small loader delivers; an exception in its place where a sample raised.
 
     Args:
-        loader: As `probe` makes it.
+        loader: As `small_loader` makes it.
         seconds: After them no more is taken.
         most: So many at most.
     """

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from dltutor.diagnosis import probes
-from dltutor.diagnosis.bench import Bench
-from dltutor.diagnosis.digests import digest
-from dltutor.diagnosis.walking import Found, put, walk
+from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.walking import Found, put, walk
 
 
 def lazily_opened(bench: Bench, held: list[Found]) -> str:
@@ -24,8 +24,8 @@ def lazily_opened(bench: Bench, held: list[Found]) -> str:
         def forget(path: Found = path) -> bool:
             return _opens_again(bench, path)
 
-        with suppress(probes.NoAnswer):
-            if probes.in_fork(forget, 2.0):
+        with suppress(forks.NoAnswer):
+            if forks.in_fork(forget, 2.0):
                 return path.path
     return ""
 

@@ -6,6 +6,7 @@ Everything here runs in the sandbox. What the experiments change dies with the p
 from __future__ import annotations
 
 import mmap
+import multiprocessing
 import os
 import struct
 import threading
@@ -14,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.failures.kit.evidence import Evidence
@@ -103,6 +105,12 @@ class Bench:
             if method is not None and each.num_workers:
                 each.multiprocessing_context = method
 
+    def seed_sampler(self) -> None:
+        """Have the sampler deal the same order in each run, if it has a generator."""
+        sampler: Any = self.inner.sampler
+        if hasattr(sampler, "generator"):
+            sampler.generator = torch.Generator().manual_seed(0)
+
     def indices(self) -> list[int]:
         """The indices of an epoch, as the sampler deals them; at most a thousand of them."""
         found: list[int] = []
@@ -119,8 +127,6 @@ def method_of(loader: DataLoader[Any]) -> str:
     """The start method of a loader's workers; "" without workers."""
     if not loader.num_workers:
         return ""
-    import multiprocessing
-
     context = loader.multiprocessing_context
     name = context.get_start_method() if context is not None else None
     return str(name or multiprocessing.get_start_method())

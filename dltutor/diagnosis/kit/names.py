@@ -1,0 +1,64 @@
+"""The names of things: how your code reaches a lock, a thread, an executor."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.walking import Found, held, search
+from dltutor.observation.errors import is_yours
+
+_STANDARD: Final = sys.stdlib_module_names - {"__main__"}
+
+
+def roots_of(bench: Bench | None) -> list[Found]:
+    """Where the names of things are looked up: the dataset, and the modules of your code."""
+    roots: list[Found] = []
+    if bench is not None:
+        roots += [Found("dataset", bench.dataset), Found("collate_fn", bench.inner.collate_fn)]
+        if bench.inner.worker_init_fn is not None:
+            roots.append(Found("worker_init_fn", bench.inner.worker_init_fn))
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if name == "__main__" or (file and is_yours(file)):
+            own = list(vars(module).items())
+            roots += [Found(key, each) for key, each in own if not key.startswith("__")]
+    figure: Any = sys.modules.get("matplotlib.figure")
+    if figure is not None:
+        roots.append(Found("Figure", figure.Figure))
+    return roots
+
+
+def named(roots: Sequence[Found], wanted: Any) -> str:
+    """The name under which something is reached; "" if it is not."""
+    return next((each.path for each in near(roots) if each.thing is wanted), "")
+
+
+def near(starts: Iterable[Found], most: int = 4000) -> Iterator[Found]:
+    """What things hold, and what their classes hold, three levels deep."""
+    return search(starts, held_by_class_too, deep=3, most=most, passed=inspect.ismodule)
+
+
+def held_by_class_too(found: Found) -> list[Found]:
+    """What an object holds, and what its class holds."""
+    if isinstance(found.thing, type):
+        return _class_attributes(found.path, found.thing)
+    if type(found.thing).__module__ in ("builtins", "threading", "queue"):
+        return held(found)
+    return held(found) + _class_attributes(found.path, type(found.thing))
+
+
+def _class_attributes(path: str, cls: type) -> list[Found]:
+    if cls.__module__.partition(".")[0] in ("builtins", "torch", *_STANDARD):
+        return []
+    plain = (types.FunctionType, property, staticmethod, classmethod, str, type(None))
+    return [
+        Found(f"{path}.{name}", each)
+        for base in cls.__mro__
+        for name, each in vars(base).items()
+        if not name.startswith("__") and not isinstance(each, plain)
+    ]

@@ -1,0 +1,159 @@
+"""One run of the loader on the bench: what came, and what became of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from dltutor.diagnosis.kit.bench import Bench, TooSlow
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.watch import Enough, Watch
+from dltutor.diagnosis.messages import explain
+from dltutor.failures.kit.evidence import Run
+from dltutor.observation.counting import counting
+from dltutor.observation.observing import observe
+from dltutor.observation.report import Observation
+from dltutor.observation.texts import said, tidy
+
+PATIENCE: Final = 6.0  # seconds without a batch, after which a forked worker counts as hanging
+STARTING: Final = 14.0  # the same where workers import torch first
+
+
+def run(
+    bench: Bench,
+    *,
+    seconds: float = 4.0,
+    patience: float | None = None,
+    content: bool = True,
+    epochs: int | None = None,
+    own_loop: bool = False,
+    limit: int | None = None,
+) -> Run:
+    """Run the loader of a bench.
+
+    Args:
+        bench: The loader, and its loop.
+        seconds: After them the run is ended at the next batch.
+        patience: Seconds that may pass without a batch; default: by the start method. More where
+            the samples are known to take long.
+        content: Whether to take the digest of what comes.
+        epochs: How often; default: as the bench has it.
+        own_loop: Whether to iterate plainly, although there is a training loop.
+        limit: Batches of an epoch, without a training loop.
+    """
+    if patience is None:
+        patience = PATIENCE if bench.method in ("", "fork") else STARTING
+    patience = _patience(bench, patience)
+    seconds = max(min(seconds, bench.seconds - 1.5 - patience), min(seconds, 0.5))
+    watch = Watch(bench, seconds, content)
+    loop = bench.loop
+    state: dict[str, Any] = {"result": None, "enough": False, "told": 0}
+
+    def plainly(loader: Any, epoch: int) -> None:
+        _tell(bench, epoch)
+        for number, _ in enumerate(loader, start=1):
+            if number == limit:
+                break
+
+    def whole(loader: Any) -> None:
+        with counting(loader, watch.begin), _epochs_counted(bench, state):
+            try:
+                for epoch in range(epochs or bench.epochs):
+                    if epoch and time.monotonic() > watch.until:
+                        raise Enough  # new workers would take longer than there is left
+                    if loop is None or own_loop:
+                        plainly(loader, epoch)
+                    else:
+                        state["result"] = loop(loader)
+            except Enough:
+                state["enough"] = True
+
+    seen = observe(bench.loader, consume=whole, deadline=seconds + patience)
+    return _written(seen, watch, state)
+
+
+def _patience(bench: Bench, patience: float) -> float:
+    # A batch may take long because its samples do: then its silence says nothing.
+    samples = bench.known.samples if bench.known is not None else None
+    if bench.known is None or samples is None or not samples.looked:
+        return patience
+    count = bench.known.parts.batch_size or 1
+    expected = samples.typical * count
+    if expected + samples.slowest > max(bench.seconds - 2.0, patience):
+        raise TooSlow(
+            f"a batch of {count} takes about {expected:.0f} s, which is more than there is for "
+            "this; a longer deadline gives it more"
+        )
+    return max(patience, min(2.5 * expected + samples.slowest, bench.seconds - 2.0))
+
+
+def _tell(bench: Bench, epoch: int) -> None:
+    # As a training loop does.
+    for each in (bench.dataset, bench.inner.sampler, bench.inner.batch_sampler):
+        if callable(set_epoch := getattr(each, "set_epoch", None)):
+            set_epoch(epoch)
+
+
+@contextmanager
+def _epochs_counted(bench: Bench, state: dict[str, Any]) -> Iterator[None]:
+    sampler: Any = bench.inner.sampler
+    own = getattr(sampler, "set_epoch", None)
+    if own is None:
+        yield
+        return
+
+    def set_epoch(epoch: int) -> None:
+        state["told"] += 1
+        own(epoch)
+
+    sampler.set_epoch = set_epoch
+    try:
+        yield
+    finally:
+        del sampler.set_epoch
+
+
+def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
+    words = "\n".join([*(f"{kind}: {text}" for kind, text in seen.chain), seen.stderr, *seen.notes])
+    kind, text = seen.chain[0] if seen.chain else ("", "")
+    error = tidy(said(kind, text)) if seen.chain else ""
+    return Run(
+        end="enough" if state["enough"] and seen.end == "finished" else seen.end,
+        error=_short(error),
+        kind=kind,
+        raised=seen.raised_in_worker,
+        at=tuple(map(str, reversed(seen.traceback))),
+        said=tidy(words)[-4000:],
+        named=tuple(match.failure.name for match in explain(words)),
+        codes=tuple(each.exitcode for each in seen.workers),
+        batches=watch.batches,
+        passes=tuple(map(tuple, watch.passes)),
+        drawn=tuple(map(tuple, watch.drawn)),
+        counted=tuple(watch.counted),
+        finished=tuple(watch.finished),
+        resumed=watch.resumed,
+        result=digest(state["result"]) if _comparable(state["result"]) else "",
+        returned=repr(state["result"])[:80] if _comparable(state["result"]) else "",
+        kept=watch.kept,
+        kept_bytes=watch.kept_bytes,
+        kept_then=tuple(watch.kept_then),
+        tensors=watch.tensors / max(watch.batches, 1),
+        batch_bytes=watch.batch_bytes,
+        storage_bytes=watch.storage_bytes,
+        private=tuple((each[0], max(each)) for each in watch.memory.values() if len(each) > 1),
+        files=watch.files[-1] - watch.files[0] if watch.files else 0,
+        epochs_told=state["told"],
+    )
+
+
+def _comparable(result: object) -> bool:
+    plain = type(result).__module__ in ("builtins", "numpy", "torch")
+    return result is not None and (plain or dataclasses.is_dataclass(result))
+
+
+def _short(text: str) -> str:
+    first = text.strip().splitlines()
+    return first[0][:300] if first else ""

@@ -1,0 +1,182 @@
+"""A watch over one run: what the loader delivers, what is kept of it, what the workers take."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import psutil
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest, leaves, split
+from dltutor.observation.counting import Counted, count_samples
+from dltutor.tables import MB
+
+_SEEN: Final = 2000  # batches of one iteration whose content is taken
+_HELD: Final = 4000  # storages that are followed
+
+
+class Enough(BaseException):
+    """All has been seen that there is time for."""
+
+
+class Watch:
+    """Writes down what a loader delivers, while a loop runs."""
+
+    def __init__(self, bench: Bench, seconds: float, content: bool) -> None:
+        self.bench = bench
+        self.content = content
+        self.until = time.monotonic() + seconds
+        self.least = seconds / 2  # seconds from the first batch on: workers may start slowly
+        self.passes: list[list[str]] = []
+        self.drawn: list[list[str]] = []
+        self.counted: list[int] = []
+        self.finished: list[bool] = []
+        self.resumed = 0
+        self.tensors = self.batches = 0
+        self.batch_bytes = self.storage_bytes = 0
+        self.kept = self.kept_bytes = 0
+        self.kept_then: list[tuple[int, int]] = []
+        self.memory: dict[int, list[float]] = {}  # MB of each worker's own, by its pid
+        self.files: list[int] = []
+        self.others = set(multiprocessing.active_children())
+        self._memory: dict[int, _Kept] = {}  # of the batches, by address
+        self._looked = 0.0
+        self._open: list[tuple[weakref.ref[Any], int]] = []  # iterators, each with its pass
+        self._displaced: set[int] = set()  # passes whose iterator was begun anew
+
+    def begin(self, iterator: Any) -> Iterator[Any]:
+        """Take note of an iteration of the loader."""
+        own = _innermost(iterator)
+        number = next((number for each, number in self._open if each() is own), None)
+        if number is not None and not self.finished[number]:
+            self._displaced.add(number)  # one iterator, begun anew before its end
+        self.passes.append([])
+        self.drawn.append([])
+        self.counted.append(0)
+        self.finished.append(False)
+        self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
+        with suppress(TypeError):  # some have no weak references, and are of one iteration
+            self._open.append((weakref.ref(own), len(self.passes) - 1))
+        return _Watched(iterator, self, len(self.passes) - 1)
+
+    def deliver(self, number: int, batch: Any) -> None:
+        """Write down one batch."""
+        now = time.monotonic()
+        if not self.batches:
+            self.until = max(self.until, now + self.least)
+        self.batches += 1
+        count = count_samples(self.bench.loader, batch)
+        self.counted[number] += count
+        if self.content and len(self.passes[number]) < _SEEN:
+            self.passes[number].append(digest(batch))
+            self.drawn[number] += split(batch, count) or []
+        self._weigh(batch)
+        self._look(now)
+        if time.monotonic() > self.until:
+            raise Enough
+
+    def ask(self, number: int) -> None:
+        """Write down that an iteration is asked for a batch."""
+        if number in self._displaced:
+            self._displaced.discard(number)
+            self.resumed += 1
+
+    def end(self, number: int) -> None:
+        """Write down that an iteration came to its end."""
+        self.finished[number] = True
+        self._look(0)
+
+    def _weigh(self, batch: Any) -> None:
+        tensors = [leaf for _, leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+        self.tensors += len(tensors)
+        own, storages = 0, {}
+        for each in tensors:
+            with suppress(RuntimeError, NotImplementedError):
+                storage = each.untyped_storage()
+                storages[storage.data_ptr()] = storage
+                own += each.nbytes
+        size = sum(each.nbytes() for each in storages.values())
+        if own > self.batch_bytes:
+            self.batch_bytes = own
+        self.storage_bytes = max(self.storage_bytes, size)
+        # What was delivered three batches ago or earlier, and still is in somebody's hands.
+        self._memory = {at: each for at, each in self._memory.items() if not each.gone()}
+        old = [each for each in self._memory.values() if each.batch < self.batches - 2]
+        self.kept = max(self.kept, len({each.batch for each in old}))
+        self.kept_bytes = max(self.kept_bytes, sum(each.bytes for each in old))
+        if self.batches & (self.batches - 1) == 0:
+            self.kept_then.append((self.batches, self.kept))
+        if len(self._memory) < _HELD:
+            for at, whole in storages.items():
+                kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
+                self._memory.setdefault(at, kept)  # one that all batches share is of the first
+            for array in _arrays(batch):
+                reference = weakref.ref(array)
+                kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
+                self._memory.setdefault(array.ctypes.data, kept)
+
+    def _look(self, now: float) -> None:
+        # Reading memory takes a millisecond or two for each worker: not at every batch.
+        if now and self.files and now - self._looked < 0.03:
+            return
+        self._looked = now
+        with suppress(OSError):
+            self.files.append(len(os.listdir("/proc/self/fd")))
+        for process in set(multiprocessing.active_children()) - self.others:
+            with suppress(psutil.Error, OSError):
+                own = psutil.Process(process.pid).memory_full_info().uss
+                self.memory.setdefault(process.pid or 0, []).append(own / MB)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    gone: Callable[[], bool]
+    batch: int
+    bytes: int
+
+
+def _gone(reference: weakref.ref[Any]) -> bool:
+    return reference() is None
+
+
+def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
+    # Of a view, the array whose memory it shows.
+    found = []
+    for _, leaf in leaves(batch):
+        if isinstance(leaf, np.ndarray):
+            while isinstance(leaf.base, np.ndarray):
+                leaf = leaf.base
+            found.append(leaf)
+    return found
+
+
+def _innermost(iterator: Any) -> Any:
+    # An iteration that is counted has an object of its own; a kept iterator is the one inside.
+    while isinstance(iterator, Counted):
+        iterator = iterator._iterator
+    return iterator
+
+
+class _Watched(Counted):
+    def __init__(self, iterator: Any, watch: Watch, number: int) -> None:
+        super().__init__(iterator, lambda batch: watch.deliver(number, batch))
+        self._watch, self._number = watch, number
+
+    def __next__(self) -> Any:
+        self._watch.ask(self._number)
+        try:
+            return super().__next__()
+        except StopIteration:
+            self._watch.end(self._number)
+            raise

@@ -1,0 +1,58 @@
+"""What the doctor has found out about a loader, and what a failure mode makes of it.
+
+Each experiment of `dltutor.diagnosis.experiments` answers with one of these records, and Evidence
+holds them all; those that were not made are None. A failure mode's `fits` reads the Evidence and
+returns a Fit, or None. The records are plain numbers and texts: they come out of another process as
+JSON.
+"""
+
+from dltutor.failures.kit.evidence.evidence import Evidence, read
+from dltutor.failures.kit.evidence.fit import Certainty, Fit, Harm
+from dltutor.failures.kit.evidence.loader import Parts, Run
+from dltutor.failures.kit.evidence.memory import Ahead, Limits, Memory, Segments, Views
+from dltutor.failures.kit.evidence.processes import (
+    Epochs,
+    Handles,
+    Imported,
+    Leftover,
+    State,
+    Travel,
+    Waits,
+)
+from dltutor.failures.kit.evidence.samples import Copies, Culprit, Ending, InWorkers, Samples, Twice
+from dltutor.failures.kit.evidence.sequences import Order, Repeats, Shares, TwoRanks
+from dltutor.failures.kit.evidence.speed import Paces, Threads
+
+__all__ = [
+    "Ahead",
+    "Certainty",
+    "Copies",
+    "Culprit",
+    "Ending",
+    "Epochs",
+    "Evidence",
+    "Fit",
+    "Handles",
+    "Harm",
+    "Imported",
+    "InWorkers",
+    "Leftover",
+    "Limits",
+    "Memory",
+    "Order",
+    "Paces",
+    "Parts",
+    "Repeats",
+    "Run",
+    "Samples",
+    "Segments",
+    "Shares",
+    "State",
+    "Threads",
+    "Travel",
+    "Twice",
+    "TwoRanks",
+    "Views",
+    "Waits",
+    "read",
+]

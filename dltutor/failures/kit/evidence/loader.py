@@ -1,0 +1,123 @@
+"""What the loader is made of, and one run of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the loader is made of, as far as it can be seen without a sample.
+
+    Args:
+        loader: Its class.
+        dataset: The class of its dataset.
+        where: The file and line of the dataset's `__getitem__` or `__iter__`.
+        stream: Whether it is an IterableDataset.
+        workers: Their number.
+        method: Their start method.
+        batch_size: None without batching.
+        length: What `len(dataset)` says, or None.
+        batches: What `len(loader)` says, or None.
+        persistent: Whether the workers stay.
+        prefetch: Batches that each worker loads ahead.
+        drop_last: Whether an unfinished batch is dropped.
+        in_order: Whether batches come in order.
+        sampler: The class of the sampler.
+        collate: The name of the collate function; "" for torch's own.
+        init: The name of the worker_init_fn; "" without one.
+        loop: Whether there is a training loop.
+        threads: The names of main's other threads.
+        hooks: Which of `set_epoch` the dataset and the sampler have: "dataset", "sampler".
+    """
+
+    loader: str
+    dataset: str
+    where: str
+    stream: bool
+    workers: int
+    method: str
+    batch_size: int | None
+    length: int | None
+    batches: int | None
+    persistent: bool
+    prefetch: int
+    drop_last: bool
+    in_order: bool
+    sampler: str
+    collate: str
+    init: str
+    loop: bool
+    threads: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the loader: as it is, or changed in one respect.
+
+    Args:
+        end: As in an Observation; "enough" if it was stopped between two batches, when all had
+            been seen that there was time for.
+        error: Type and text of what arrived in main, the worker's own where it raised; "" without.
+        kind: The type that arrived in main.
+        raised: The type that the worker raised, or None.
+        at: Your own lines in the traceback, innermost first.
+        said: All that was said, by exceptions and on stderr.
+        named: The failure modes that these words point to, the best first.
+        codes: The exit code of each worker.
+        batches: How many reached the loop.
+        passes: For each iteration of the loader, what each batch held, as a digest.
+        drawn: The same for each sample, where a batch can be taken apart.
+        counted: How many samples each iteration delivered.
+        finished: Whether each iteration came to its end by itself.
+        resumed: How many iterations were begun anew before they had ended, and then asked for more.
+        result: What the loop returned, as a digest of its value; "" for nothing to compare.
+        returned: The same in words.
+        kept: How many batches the loop still had in hand when it had taken others.
+        kept_bytes: Their bytes.
+        kept_then: How many it still had, each time the number of batches had doubled: [batches,
+            kept].
+        tensors: How many tensors a batch has, on average.
+        batch_bytes: The bytes of the largest batch.
+        storage_bytes: The bytes of the storages that came with it.
+        private: MB of each worker's own memory, at its first batch and at the end.
+        files: How many more descriptors main had at the end than at the first batch.
+        epochs_told: How often the loop called a `set_epoch`.
+    """
+
+    end: str
+    error: str = ""
+    kind: str = ""
+    raised: str | None = None
+    at: tuple[str, ...] = ()
+    said: str = ""
+    named: tuple[str, ...] = ()
+    codes: tuple[int | None, ...] = ()
+    batches: int = 0
+    passes: tuple[tuple[str, ...], ...] = ()
+    drawn: tuple[tuple[str, ...], ...] = ()
+    counted: tuple[int, ...] = ()
+    finished: tuple[bool, ...] = ()
+    resumed: int = 0
+    result: str = ""
+    returned: str = ""
+    kept: int = 0
+    kept_bytes: int = 0
+    kept_then: tuple[tuple[int, int], ...] = ()
+    tensors: float = 0.0
+    batch_bytes: int = 0
+    storage_bytes: int = 0
+    private: tuple[tuple[float, float], ...] = ()
+    files: int = 0
+    epochs_told: int = 0
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing ended it before its time."""
+        return self.end in ("finished", "enough")
+
+    @property
+    def waited(self) -> bool:
+        """Whether main waited in vain for a batch: without end, or until the loader's timeout."""
+        return self.end == "hung" or "DataLoader timed out" in self.error

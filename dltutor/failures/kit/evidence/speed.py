@@ -1,0 +1,55 @@
+"""How fast the loader is, as it is and changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Paces:
+    """How long the loader took as it is, and changed in one respect, timed in turns.
+
+    Args:
+        as_is: Seconds, in each turn.
+        changed: The same of the changed one.
+    """
+
+    as_is: tuple[float, ...] = ()
+    changed: tuple[float, ...] = ()
+
+    @property
+    def times(self) -> float:
+        """How many times as long it took as it is, in the turn that shows least; 0 without two."""
+        turns = [a / max(b, 1e-9) for a, b in zip(self.as_is, self.changed, strict=False)]
+        return min(turns) if len(turns) > 1 else 0.0
+
+    @property
+    def both(self) -> tuple[float, float]:
+        """The middle of the turns of each, in seconds."""
+        return _middle(self.as_is), _middle(self.changed)
+
+
+@dataclass(frozen=True)
+class Threads:
+    """With how many threads the workers compute.
+
+    Args:
+        cores: That this process may use.
+        computing: For each worker, how many of its threads computed a good part of the time.
+        alone: The same where each was kept to one thread.
+        paces: Seconds for a batch, as it is and kept to one thread: [as is, kept], in turns.
+    """
+
+    cores: int
+    computing: tuple[int, ...] = ()
+    alone: tuple[int, ...] = ()
+    paces: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def too_many(self) -> bool:
+        """Whether more threads compute than there are cores, some worker having several."""
+        return sum(self.computing) > self.cores and max(self.computing, default=0) > 1
+
+
+def _middle(seconds: tuple[float, ...]) -> float:
+    return sorted(seconds)[len(seconds) // 2] if seconds else 0.0
