@@ -35,7 +35,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Ahead:
-    """Look at what lies ahead, and take the time."""
+    """Measure what lies ahead, and how long a batch takes."""
     chosen = bench.inner.prefetch_factor or _DEFAULT
     bench.change(method="fork")
     held = _held(bench, chosen)

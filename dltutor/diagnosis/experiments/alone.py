@@ -22,7 +22,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Run:
-    """Run it without."""
+    """Run it with `num_workers=0`."""
     bench.change(num_workers=0)
     epochs = max(bench.epochs, 2) if bench.loop is None else bench.epochs
     return trial.run(bench, seconds=min(4.0, bench.seconds / 2), patience=4.0, epochs=epochs)

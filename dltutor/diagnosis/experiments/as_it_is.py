@@ -22,7 +22,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Run:
-    """Run it."""
+    """Run it once, unchanged."""
     epochs = max(bench.epochs, 2) if bench.loop is None else bench.epochs
     return trial.run(bench, seconds=min(6.0, bench.seconds / 2), epochs=epochs)
 

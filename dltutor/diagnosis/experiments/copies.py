@@ -41,7 +41,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Copies:
-    """Compare."""
+    """Compare the batches as they come with those of copied samples."""
     order = [] if bench.stream else list(bench.indices())
     as_it_is = forks.in_fork(partial(_run, bench, copied=False), _RUN)
     copied = forks.in_fork(partial(_run, bench, copied=True), _RUN)

@@ -13,14 +13,11 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
-from torch._utils import ExceptionWrapper
 from torch.utils.data import Dataset
 
-from dltutor.diagnosis.experiments.samples import described
 from dltutor.diagnosis.kit import uncollatable, unreadable, unsendable
-from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.failures.kit.evidence import Culprit, Evidence
-from dltutor.observation.time_limits import deadline
 
 FIELD: Final = "culprit"
 SECONDS: Final = 9.0
@@ -43,7 +40,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Culprit:
-    """Search it."""
+    """Draw samples and make batches until one fails."""
     search = _Search(bench)
     try:
         for number, batch in enumerate(_batches(bench)):
@@ -63,7 +60,7 @@ def ask(bench: Bench) -> Culprit:
         decoder=unreadable.decoder_in(said),
         made=search.made,
         empty=search.empty,
-        skipped=bool(search.empty) and _goes_on(bench),
+        skipped=bool(search.empty) and uncollatable.loop_without_nones(bench),
     )
 
 
@@ -148,7 +145,7 @@ class _Search:
             "sample",
             which,
             *described(error),
-            arrives=_arrives(error),
+            arrives=unsendable.arrives(error),
             unsent=unsendable.why_not(type(error)),
             decoder=unreadable.decoder_of(error) or empty,
             image=unreadable.image_in(error, paths),
@@ -175,7 +172,7 @@ class _Search:
             "collate",
             f"batch {number}",
             *described(error),
-            arrives=_arrives(error),
+            arrives=unsendable.arrives(error),
             unsent=unsendable.why_not(type(error)),
             decoder=unreadable.decoder_of(error),
             image=unreadable.image_in(error, list(paths)),
@@ -237,41 +234,3 @@ def _batches(bench: Bench) -> Iterator[list[Any]]:
         yield from map(list, islice(inner.batch_sampler, _BATCHES))
     else:
         yield from ([each] for each in islice(inner.sampler, _BATCHES))
-
-
-class _WithoutNone:
-    """A loader whose batches that are None are left out."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __iter__(self) -> Iterator[Any]:
-        return (batch for batch in self._loader if batch is not None)
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-
-def _goes_on(bench: Bench) -> bool:
-    # Whether the loop comes to its end if it is spared the batches that are None.
-    if bench.loop is None:
-        return False
-    bench.change(num_workers=0)
-    with suppress(BaseException), deadline(2.0):
-        bench.loop(_WithoutNone(bench.loader))
-        return True
-    return False
-
-
-def _arrives(error: BaseException) -> str:
-    # What torch makes of it in main; what is not an Exception, no worker sends.
-    if not isinstance(error, Exception):
-        return ""
-    try:
-        ExceptionWrapper((type(error), error, error.__traceback__), "in a trial").reraise()
-    except BaseException as arrived:
-        return type(arrived).__name__
-    return ""

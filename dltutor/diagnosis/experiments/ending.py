@@ -12,8 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from dltutor.diagnosis.experiments.samples import described
-from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.kit.digests import shape
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Ending, Evidence
@@ -31,7 +30,7 @@ _RANKS: Final = re.compile(r"world|replica|shard|rank", re.IGNORECASE)
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where samples are there past the end, or are missing before it."""
+    """Where there are samples past the end, or samples missing before it."""
     if evidence is None or evidence.samples is None or evidence.parts.stream:
         return False
     if not evidence.parts.length or (evidence.handles and evidence.handles.disturbed):
@@ -43,7 +42,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Ending:
-    """Search for it."""
+    """Search for the end, by halves."""
     dataset = bench.dataset
     length = len(dataset)
     kind, said, line = _missing(dataset, length - 1)

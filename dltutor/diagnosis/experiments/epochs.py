@@ -39,7 +39,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Epochs:
-    """Run them."""
+    """Run the epochs three times: with workers that stay, with fresh ones, without any."""
     settings: tuple[dict[str, Any], ...] = (
         {"persistent_workers": True},
         {"persistent_workers": False},

@@ -40,7 +40,7 @@ def unlike(run: Run, alone: Run) -> int:
 
 
 def ask(bench: Bench) -> Imported:
-    """Run it twice, a pass each."""
+    """Run it twice, one pass each."""
     known = bench.known
     alone = known.alone if known is not None else None
     method = bench.method

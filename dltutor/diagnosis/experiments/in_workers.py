@@ -17,9 +17,8 @@ from typing import Any, Final
 
 from torch.utils.data import get_worker_info
 
-from dltutor.diagnosis.experiments.samples import described
 from dltutor.diagnosis.kit import trial
-from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.failures.kit.culprits import dead
 from dltutor.failures.kit.evidence import Evidence, InWorkers
 
@@ -44,7 +43,7 @@ def _dies(evidence: Evidence) -> bool:
 
 
 def ask(bench: Bench) -> InWorkers:
-    """Run it, and read what they wrote down."""
+    """Run it, and read what the workers wrote down."""
     bench.change(method="fork")
     with tempfile.TemporaryFile("w+b", buffering=0) as heard, _written_down(bench, heard) as places:
         seen = trial.run(bench, seconds=4.0, patience=4.0, content=False)

@@ -38,7 +38,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Leftover:
-    """Run the loop, and look who is alive."""
+    """Run the loop, and see which workers are alive."""
     assert bench.loop is not None
     bench.change(method="fork")
     iterators: list[tuple[weakref.ref[Any], set[int | None]]] = []

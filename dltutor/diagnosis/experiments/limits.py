@@ -45,7 +45,7 @@ def by_the_end(evidence: Evidence) -> float:
 
 
 def ask(bench: Bench) -> Limits:
-    """Run it with less."""
+    """Run it where it needs less."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     room = 0.0
     with suppress(OSError):

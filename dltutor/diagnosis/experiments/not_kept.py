@@ -27,6 +27,6 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Run:
-    """Run it."""
+    """Run it with `persistent_workers=False`."""
     bench.change(persistent_workers=False)
     return trial.run(bench, seconds=min(6.0, bench.seconds / 2))

@@ -29,7 +29,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Order:
-    """Ask it."""
+    """Ask the sampler for its order, and run the loop once more."""
     samplers: Any = bench.inner.sampler
     moves, ranks, twice, shuffles = forks.in_fork(partial(_asked, samplers, bench.dataset), 4.0)
     orders, told = _loop(bench)

@@ -23,7 +23,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Parts:
-    """Walk the loader and its dataset."""
+    """Read its settings."""
     inner, dataset = bench.inner, bench.dataset
     collate: Any = inner.collate_fn
     plain = collate is default_collate or _name(collate) == "default_convert"

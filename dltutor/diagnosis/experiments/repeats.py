@@ -29,7 +29,7 @@ Drawn = list[list[str]]  # of each worker, in order
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where samples are random: drawn again, they are others."""
+    """Where samples are random: drawn again, they come out differently."""
     if evidence is None or evidence.samples is None or evidence.parts.stream:
         return False
     varies = evidence.samples.random > 0 or evidence.samples.joined
@@ -37,7 +37,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Repeats:
-    """Draw them."""
+    """Have two workers draw the same samples, in two epochs."""
     indices = list(dict.fromkeys(bench.indices()))[:_INDICES]
     seconds = _cost(bench, indices[0])
     modes: tuple[str, ...] = ("", *SOURCES)
@@ -102,19 +102,13 @@ def _drawn(bench: Bench, indices: list[Any], modes: tuple[str, ...], workers: in
     )
     epochs = []
     for epoch in range(2):
-        tell(bench, epoch)
+        bench.tell_dataset(epoch)
         found: Drawn = [[] for _ in range(workers)]
         for position, answer in enumerate(answers(loader, _EPOCH)):
             text = f"!{position}" if isinstance(answer, Exception) else answer[1]
             found[position % workers].append(text)
         epochs.append(found)
     return epochs
-
-
-def tell(bench: Bench, epoch: int) -> None:
-    """Set the epoch of the dataset, as a training loop does."""
-    if callable(set_epoch := getattr(bench.dataset, "set_epoch", None)):
-        set_epoch(epoch)
 
 
 def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:

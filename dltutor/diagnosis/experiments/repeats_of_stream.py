@@ -6,10 +6,19 @@ share, and if it is random, it must not come out the same.
 
 from __future__ import annotations
 
-from typing import Final
+import os
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final
 
-from dltutor.diagnosis.experiments.shares import random_of
+from torch.utils.data import get_worker_info
+
+from dltutor.diagnosis.experiments.shares import LOOKED, PASS, in_main
+from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.pins import used_generators
+from dltutor.diagnosis.kit.small_loaders import answers, small_loader
 from dltutor.failures.kit.evidence import Evidence, Repeats
 
 FIELD: Final = "repeats"
@@ -22,5 +31,60 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Repeats:
-    """Iterate it."""
-    return random_of(bench)
+    """Iterate it in one worker twice, and in two that are both told they are W0."""
+    first = _epochs(bench, forced=False)
+    forced = _epochs(bench, forced=True)
+    (one, other), _, ended = in_main(bench, 2 * LOOKED)
+    compared = min(len(first[0]), len(first[1]))
+    across = min(len(forced[0]), len(forced[1]))
+    return Repeats(
+        sources=(
+            (
+                "all",
+                sum(a != b for a, b in zip(one, other, strict=False)),
+                sum(a == b for a, b in zip(forced[0], forced[1], strict=False)),
+                across,
+                sum(a == b for a, b in zip(first[0], first[1], strict=False)),
+                compared,
+            ),
+        ),
+        own=tuple(used_generators(bench.dataset, lambda: list(islice(bench.dataset, 4)))),
+        order=sorted(one) == sorted(other) or not ended or len(one) >= LOOKED,
+    )
+
+
+def _epochs(bench: Bench, *, forced: bool) -> tuple[list[str], list[str]]:
+    """What W0 delivers in two epochs; or, forced, what W0 and W1 do, both told to be W0."""
+
+    def prepare(worker: int) -> None:
+        info: Any = get_worker_info()
+        if forced and info is not None:
+            object.__setattr__(info, "id", 0)
+
+    def work() -> tuple[list[str], list[str]]:
+        workers = max(bench.inner.num_workers, 2) if forced else bench.inner.num_workers
+        persistent = bool(bench.inner.persistent_workers)
+        loader = small_loader(
+            bench, prepare, workers=workers, collate=_by_process, persistent=persistent
+        )
+        epochs = []
+        for epoch in range(1 if forced else 2):
+            bench.tell_dataset(epoch)
+            found: dict[int, list[str]] = {}
+            for answer in answers(loader, PASS, most=LOOKED * workers):
+                if not isinstance(answer, Exception):
+                    found.setdefault(answer[0], []).append(answer[1])
+            epochs.append([found[each] for each in sorted(found)])
+        if forced:
+            both = [*epochs[0], [], []]
+            return both[0], both[1]
+        return (epochs[0] or [[]])[0], (epochs[1] or [[]])[0]
+
+    with suppress(forks.NoAnswer):
+        found: tuple[list[str], list[str]] = forks.in_fork(work, 2 * PASS + 3)
+        return found
+    return [], []
+
+
+def _by_process(samples: Any) -> tuple[int, str]:
+    return os.getpid(), digest(samples)

@@ -15,12 +15,10 @@ from functools import partial
 from statistics import median
 from typing import Any, Final
 
-from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import Pins
 from dltutor.failures.kit.evidence import Evidence, Samples
-from dltutor.observation import errors
-from dltutor.observation.texts import tidy
 
 FIELD: Final = "samples"
 SECONDS: Final = 8.0
@@ -40,7 +38,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Samples:
-    """Draw them."""
+    """Draw samples in main until the time is up, then some of them again."""
     if bench.stream:
         return _stream(bench)
     dataset = bench.dataset
@@ -129,20 +127,6 @@ class _Record:
             overwritten=self.overwritten,
             **further,
         )
-
-
-def described(error: BaseException) -> tuple[str, str, str]:
-    """The type of an exception, the first line of its text, and the innermost line of yours."""
-    read = errors.read(error)
-    text = tidy(str(error)).strip().splitlines() if _has_text(error) else []
-    at = str(read.traceback[-1]) if read.traceback else ""
-    return type(error).__name__, text[0][:200] if text else "", at
-
-
-def _has_text(error: BaseException) -> bool:
-    with suppress(Exception):
-        return bool(str(error))
-    return False
 
 
 def _stream(bench: Bench) -> Samples:

@@ -39,7 +39,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Segments:
-    """Start it, kill it, look."""
+    """Start a run, kill it, and count what it left."""
     shared = mmap.mmap(-1, 8)
 
     def begin() -> None:

@@ -6,28 +6,25 @@ workers whose random generators are held, so that what they read can be compared
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 from torch.utils.data import get_worker_info
 
-from dltutor.diagnosis.experiments.repeats import tell
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
-from dltutor.diagnosis.kit.pins import hold_draws, used_generators
+from dltutor.diagnosis.kit.pins import hold_draws
 from dltutor.diagnosis.kit.small_loaders import answers, small_loader
-from dltutor.failures.kit.evidence import Evidence, Repeats, Shares
+from dltutor.failures.kit.evidence import Evidence, Shares
 
 FIELD: Final = "shares"
 SECONDS: Final = 14.0
 
-_LOOKED: Final = 48  # samples of each worker whose content is compared
-_SECONDS: Final = 1.5  # for a pass
+LOOKED: Final = 48  # samples of each worker whose content is compared
+PASS: Final = 1.5  # for a pass
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -38,9 +35,9 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Shares:
-    """Iterate it."""
-    (one, other), whole, ended = _in_main(bench, _most(bench))
-    held = _in_main(bench, _LOOKED, held=True)[0]
+    """Iterate it in main and in the workers."""
+    (one, other), whole, ended = in_main(bench, _most(bench))
+    held = in_main(bench, LOOKED, held=True)[0]
     counts, complete, natural = _by_workers(bench, held=False)
     _, _, pinned = _by_workers(bench, held=True)
     same, compared, distinct = _same(pinned)
@@ -60,31 +57,39 @@ def ask(bench: Bench) -> Shares:
 def _most(bench: Bench) -> int:
     """How many samples a pass may have: of one that does not end, a few tell as much."""
     alone = bench.known.alone if bench.known else None
-    return 200_000 if alone is None or all(alone.finished) else 4 * _LOOKED
+    return 200_000 if alone is None or all(alone.finished) else 4 * LOOKED
 
 
-def _in_main(
+def in_main(
     bench: Bench, most: int, *, held: bool = False
 ) -> tuple[tuple[list[str], list[str]], int, bool]:
+    """Two passes in main: the content of their first samples, the length of the first, its end.
+
+    Args:
+        bench: Its dataset is a stream.
+        most: Samples of the first pass, at most.
+        held: Whether random generators are held.
+    """
+
     def work() -> tuple[tuple[list[str], list[str]], int, bool]:
         if held:
             hold_draws(bench.dataset)
         first, count, ended = _pass(bench, most)
-        second, _, _ = _pass(bench, _LOOKED)
+        second, _, _ = _pass(bench, LOOKED)
         return (first, second), count, ended
 
     with suppress(forks.NoAnswer):
-        found: tuple[tuple[list[str], list[str]], int, bool] = forks.in_fork(work, 2 * _SECONDS + 2)
+        found: tuple[tuple[list[str], list[str]], int, bool] = forks.in_fork(work, 2 * PASS + 2)
         return found
     return ([], []), 0, False
 
 
 def _pass(bench: Bench, most: int) -> tuple[list[str], int, bool]:
-    until = time.monotonic() + _SECONDS
+    until = time.monotonic() + PASS
     found: list[str] = []
     count = 0
     for count, sample in enumerate(bench.dataset, start=1):
-        if len(found) < _LOOKED:
+        if len(found) < LOOKED:
             found.append(digest([sample]))
         if time.monotonic() > until or count >= most:
             return found, count, False
@@ -94,7 +99,7 @@ def _pass(bench: Bench, most: int) -> tuple[list[str], int, bool]:
 def _by_workers(bench: Bench, *, held: bool) -> tuple[list[int], bool, list[list[str]]]:
     with suppress(forks.NoAnswer):
         found: tuple[list[int], bool, list[list[str]]] = forks.in_fork(
-            partial(_delivered, bench, held=held), _SECONDS + 3
+            partial(_delivered, bench, held=held), PASS + 3
         )
         return found
     return [], False, []
@@ -110,27 +115,27 @@ def _delivered(bench: Bench, *, held: bool) -> tuple[list[int], bool, list[list[
     loader = small_loader(
         bench, prepare, workers=workers, collate=partial(_counted, [0]), prefetch=4
     )
-    tell(bench, 0)
+    bench.tell_dataset(0)
     counts = [0] * workers
     found: list[list[str]] = [[] for _ in range(workers)]
     began = time.monotonic()
-    most = 2 * _LOOKED * workers if held else _most(bench)
+    most = 2 * LOOKED * workers if held else _most(bench)
     taken = 0
-    for answer in answers(loader, _SECONDS, most=most):
+    for answer in answers(loader, PASS, most=most):
         taken += 1
         if isinstance(answer, Exception):
             return counts, False, found
         counts[answer[0]] += 1
         if answer[1]:
             found[answer[0]].append(answer[1])
-    complete = taken < most and time.monotonic() - began < _SECONDS
+    complete = taken < most and time.monotonic() - began < PASS
     return counts, complete, found
 
 
 def _counted(count: list[int], samples: Any) -> tuple[int, str]:
     info = get_worker_info()
     count[0] += 1
-    return (info.id if info else 0), digest(samples) if count[0] <= _LOOKED else ""
+    return (info.id if info else 0), digest(samples) if count[0] <= LOOKED else ""
 
 
 def _same(found: list[list[str]]) -> tuple[int, int, int]:
@@ -144,66 +149,3 @@ def _same(found: list[list[str]]) -> tuple[int, int, int]:
 def _all_same(found: list[list[str]]) -> bool:
     same, compared, _ = _same(found)
     return compared > 0 and same == compared
-
-
-# The second record of a stream
-
-
-def random_of(bench: Bench) -> Repeats:
-    """What of a stream's random numbers comes again."""
-    first = _epochs(bench, forced=False)
-    forced = _epochs(bench, forced=True)
-    (one, other), _, ended = _in_main(bench, 2 * _LOOKED)
-    compared = min(len(first[0]), len(first[1]))
-    across = min(len(forced[0]), len(forced[1]))
-    return Repeats(
-        sources=(
-            (
-                "all",
-                sum(a != b for a, b in zip(one, other, strict=False)),
-                sum(a == b for a, b in zip(forced[0], forced[1], strict=False)),
-                across,
-                sum(a == b for a, b in zip(first[0], first[1], strict=False)),
-                compared,
-            ),
-        ),
-        own=tuple(used_generators(bench.dataset, lambda: list(islice(bench.dataset, 4)))),
-        order=sorted(one) == sorted(other) or not ended or len(one) >= _LOOKED,
-    )
-
-
-def _epochs(bench: Bench, *, forced: bool) -> tuple[list[str], list[str]]:
-    """What W0 delivers in two epochs; or, forced, what W0 and W1 do, both told to be W0."""
-
-    def prepare(worker: int) -> None:
-        info: Any = get_worker_info()
-        if forced and info is not None:
-            object.__setattr__(info, "id", 0)
-
-    def work() -> tuple[list[str], list[str]]:
-        workers = max(bench.inner.num_workers, 2) if forced else bench.inner.num_workers
-        persistent = bool(bench.inner.persistent_workers)
-        loader = small_loader(
-            bench, prepare, workers=workers, collate=_by_process, persistent=persistent
-        )
-        epochs = []
-        for epoch in range(1 if forced else 2):
-            tell(bench, epoch)
-            found: dict[int, list[str]] = {}
-            for answer in answers(loader, _SECONDS, most=_LOOKED * workers):
-                if not isinstance(answer, Exception):
-                    found.setdefault(answer[0], []).append(answer[1])
-            epochs.append([found[each] for each in sorted(found)])
-        if forced:
-            both = [*epochs[0], [], []]
-            return both[0], both[1]
-        return (epochs[0] or [[]])[0], (epochs[1] or [[]])[0]
-
-    with suppress(forks.NoAnswer):
-        found: tuple[list[str], list[str]] = forks.in_fork(work, 2 * _SECONDS + 3)
-        return found
-    return [], []
-
-
-def _by_process(samples: Any) -> tuple[int, str]:
-    return os.getpid(), digest(samples)

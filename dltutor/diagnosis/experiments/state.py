@@ -51,7 +51,7 @@ def _alike(run: Run, alone: Run) -> bool:
 
 
 def ask(bench: Bench) -> State:
-    """Run it."""
+    """Run the loop twice with workers and twice without."""
     before = _values(bench)
     without = _run(bench, workers=False)
     changed = [path for path, (content, _) in without[2].items() if _differs(before, path, content)]

@@ -77,7 +77,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Threads:
-    """Count them, and time both where they are too many."""
+    """Count the threads that compute; time both where there are too many."""
     loader = pace.forked(bench)
     here = machine()
     cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))

@@ -32,7 +32,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Twice:
-    """Draw them."""
+    """Draw some samples first, after others, and twice."""
     order = list(dict.fromkeys(bench.indices()))
     looked = own = 0
     found: list[str] = []

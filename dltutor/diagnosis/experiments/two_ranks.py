@@ -30,7 +30,7 @@ _LONGEST: Final = 1.5  # seconds for one rank
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where there is a stream that has run well."""
+    """Where a stream ran well."""
     return evidence is not None and evidence.parts.stream and evidence.run.well
 
 

@@ -32,7 +32,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Views:
-    """Keep some, twice."""
+    """Keep some batches as they come, then as copies."""
     bench.change(method="fork")
     count, as_they_come = _kept(bench)
     with_tensors(bench, torch.clone)

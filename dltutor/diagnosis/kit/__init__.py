@@ -1,1 +1,1 @@
-"""What the experiments share: the bench, runs, forks, walks, and what they look at."""
+"""What the experiments share: the bench, runs and forks, random generators, walks, memory."""

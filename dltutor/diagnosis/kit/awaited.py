@@ -1,4 +1,4 @@
-"""What a thread that stands still may be waiting for, and how to take that away.
+"""What a thread that does not move may be waiting for, and how to free it.
 
 A Cause is found in the frames of the thread: in their variables, and what these hold.
 """
@@ -66,11 +66,11 @@ def causes(
     for each in awaited:
         if held(each) or isinstance(each, threading.Semaphore):
             name = named(roots, each) or type(each).__name__
-            yield Cause("lock", name, by, partial(give_back, each))
+            yield Cause("lock", name, by, partial(_give_back, each))
     if own == 0:  # taking a lock has no frame of its own, nor has a SimpleQueue
         for frame in frames[:2]:
             for path, lock in _around(frame, held):
-                yield Cause("lock", named(roots, lock) or path, by, partial(give_back, lock))
+                yield Cause("lock", named(roots, lock) or path, by, partial(_give_back, lock))
     for frame in frames[own : own + 3]:
         for path, each in _around(frame, _served_by_nobody):
             name = named(roots, each) or path
@@ -114,7 +114,7 @@ def held(thing: Any) -> bool:
     return True
 
 
-def give_back(lock: Any) -> None:
+def _give_back(lock: Any) -> None:
     """Release a lock, whoever holds it."""
     if isinstance(lock, threading.Condition):
         lock = getattr(lock, "_lock", None)

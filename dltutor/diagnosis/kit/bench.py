@@ -19,7 +19,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.failures.kit.evidence import Evidence
+from dltutor.observation import errors
 from dltutor.observation.loaders import inner_loaders
+from dltutor.observation.texts import tidy
 
 Loop = Callable[[Any], object]
 
@@ -29,14 +31,14 @@ class TooSlow(Exception):
 
 
 class Mark:
-    """A few numbers that outlive the process that writes them."""
+    """A number that outlives the process that writes it: what it was doing when it died."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 16)
         self.set(-1)
 
     def set(self, number: int) -> None:
-        """Write down what is done next."""
+        """Write down what comes next, such as an index."""
         self._memory[:8] = struct.pack("q", number)
 
     def get(self) -> int:
@@ -52,9 +54,9 @@ class Bench:
     Args:
         loader: What is diagnosed: a DataLoader, or a wrapper of some.
         loop: The training loop, or None.
-        epochs: How many times it runs.
-        seconds: For the experiment at hand.
-        mark: Outlives this process.
+        epochs: How many times the loop runs.
+        seconds: How long the experiment at hand may take.
+        mark: Numbers that outlive this process.
         known: What earlier experiments found out, or None.
         threads: The other threads of the process that this one was forked from.
     """
@@ -85,7 +87,7 @@ class Bench:
     @property
     def method(self) -> str:
         """The start method of its workers; "" without workers."""
-        return method_of(self.inner)
+        return _method_of(self.inner)
 
     def change(self, **settings: Any) -> None:
         """Change settings of every DataLoader inside, also those that torch lets nobody change.
@@ -100,8 +102,8 @@ class Bench:
             if settings.get("num_workers") == 0:
                 held.update(prefetch_factor=None, persistent_workers=False, timeout=0)
                 held["_DataLoader__multiprocessing_context"] = None
-            method = settings.pop("method", None)
-            held.update(settings)
+            held.update({name: value for name, value in settings.items() if name != "method"})
+            method = settings.get("method")
             if method is not None and each.num_workers:
                 each.multiprocessing_context = method
 
@@ -110,6 +112,11 @@ class Bench:
         sampler: Any = self.inner.sampler
         if hasattr(sampler, "generator"):
             sampler.generator = torch.Generator().manual_seed(0)
+
+    def tell_dataset(self, epoch: int) -> None:
+        """Set the epoch of the dataset, as a training loop does."""
+        if callable(set_epoch := getattr(self.dataset, "set_epoch", None)):
+            set_epoch(epoch)
 
     def indices(self) -> list[int]:
         """The indices of an epoch, as the sampler deals them; at most a thousand of them."""
@@ -123,7 +130,7 @@ class Bench:
         return found[:1000]
 
 
-def method_of(loader: DataLoader[Any]) -> str:
+def _method_of(loader: DataLoader[Any]) -> str:
     """The start method of a loader's workers; "" without workers."""
     if not loader.num_workers:
         return ""
@@ -138,3 +145,17 @@ def own_line(function: Any) -> str:
     if code is None:
         return ""
     return f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
+
+
+def described(error: BaseException) -> tuple[str, str, str]:
+    """The type of an exception, the first line of its text, and the innermost line of yours."""
+    read = errors.read(error)
+    text = tidy(str(error)).strip().splitlines() if _has_text(error) else []
+    at = str(read.traceback[-1]) if read.traceback else ""
+    return type(error).__name__, text[0][:200] if text else "", at
+
+
+def _has_text(error: BaseException) -> bool:
+    with suppress(Exception):
+        return bool(str(error))
+    return False

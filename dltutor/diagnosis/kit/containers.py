@@ -1,4 +1,4 @@
-"""The containers that a dataset can reach, with the way there; and the memory of what they hold."""
+"""The containers in reach of a dataset: their sizes, and the pages that their elements lie on."""
 
 from __future__ import annotations
 

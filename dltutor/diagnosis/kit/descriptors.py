@@ -1,4 +1,4 @@
-"""The descriptors of this process: which a dataset uses, and how to slow down those who use them.
+"""The open descriptors of this process: which of them a dataset uses, and how to slow its use.
 
 A descriptor that was open before the workers started is shared by all of them: one read position,
 one connection.

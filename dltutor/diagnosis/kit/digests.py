@@ -81,7 +81,9 @@ def _attributes_hold_data(thing: Any) -> bool:
     if isinstance(thing, (torch.Tensor, np.ndarray, np.generic, str, bytes, int, float, type)):
         return False
     held: dict[str, Any] = getattr(thing, "__dict__", {})
-    return any(isinstance(each, (torch.Tensor, np.ndarray, dict, list)) for each in held.values())
+    return any(
+        isinstance(each, (torch.Tensor, np.ndarray, Mapping, list)) for each in held.values()
+    )
 
 
 def _feed(content: Any, thing: Any, depth: int) -> None:

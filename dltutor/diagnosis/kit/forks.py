@@ -1,6 +1,6 @@
-"""A function called in a fork of the bench's process, which is ended then with all its children.
+"""Calls a function in a fork of the bench's process, and kills the fork with all its children.
 
-So all attempts begin in the same state, and nothing that one of them does reaches the next.
+So every attempt begins in the same state, and nothing that one of them does reaches the next.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class NoAnswer(Exception):
 
 
 def in_fork(work: Callable[[], Any], seconds: float) -> Any:
-    """What a function returns in a fork of this process; all its processes are ended then.
+    """What a function returns in a fork of this process; the fork and its children are killed then.
 
     Args:
         work: Returns what can be pickled.
         seconds: How long it may take.
 
     Raises:
-        NoAnswer: It raised, died, or did not come to its end.
+        NoAnswer: It raised, died, or took longer.
     """
     read, write = os.pipe()
     pid = os.fork()
@@ -44,7 +44,7 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
             os._exit(0)
     os.close(write)
     told = _read(read, time.monotonic() + seconds)
-    # Its children too: they may hold what the next probe needs.
+    # Its children too: they may hold what the next fork needs.
     for each in (*descendants(pid), pid):
         with suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)

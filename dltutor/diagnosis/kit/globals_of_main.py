@@ -1,4 +1,4 @@
-"""What main has in its modules and classes, as a pickle that a new interpreter can be given."""
+"""What main holds in modules and classes, pickled so that a new interpreter can be given it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a dataset opens a file or a connection by itself where it finds none."""
+"""Whether a dataset opens its file or connection again when it finds none."""
 
 from __future__ import annotations
 

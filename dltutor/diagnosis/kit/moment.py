@@ -1,4 +1,4 @@
-"""The moment of a fork: chosen by whether a lock of the user's is held.
+"""The moment of a fork: chosen by whether one of the user's locks is held.
 
 A thread of the user's process may hold a lock now and then. The fork of an experiment would copy
 it as it is at that moment, by luck. So a fork waits a little, until all of them are free; and for

@@ -1,7 +1,7 @@
-"""Packing a dataset as it is packed for a worker that is not forked, and what cannot be packed.
+"""Pickles a dataset as for a worker that is not forked, and finds what cannot be pickled.
 
-Arrays and tensors are left out, since they can travel and may be large; a tensor that is made for
-the pickle alone is noticed.
+Arrays and tensors are left out: they can be sent, and may be large. A tensor that is made for the
+pickle alone is noticed.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Pins:
     """
 
     def __init__(self, dataset: Any) -> None:
-        self.own = own_generators(dataset)
+        self.own = _own_generators(dataset)
         self._states = [(each, _state(each)) for _, each in self.own]
 
     @contextmanager
@@ -58,7 +58,7 @@ class Pins:
             yield
 
 
-def own_generators(dataset: Any) -> list[tuple[str, Any]]:
+def _own_generators(dataset: Any) -> list[tuple[str, Any]]:
     """The random generators in reach of a dataset, each with the way there."""
     kinds = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
     of_torch = torch.default_generator
@@ -78,7 +78,7 @@ def used_generators(dataset: Any, draw: Callable[[], Any]) -> list[str]:
         dataset: In a process where it may be used at will.
         draw: Draws them.
     """
-    before = [(path, each, digest(_state(each))) for path, each in own_generators(dataset)]
+    before = [(path, each, digest(_state(each))) for path, each in _own_generators(dataset)]
     with suppress(Exception):
         draw()
     return [path for path, each, state in before if digest(_state(each)) != state]

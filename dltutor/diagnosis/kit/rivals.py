@@ -1,4 +1,4 @@
-"""Two workers who draw at once, in slow motion, and who draw where neither disturbs the other."""
+"""Two workers that draw at once, in slow motion, against workers that cannot disturb each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small loaders of the same dataset, one sample at a time, whose workers are prepared."""
+"""Small loaders of the bench's dataset, one sample at a time, with workers that are prepared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _hung: list[Any] = []  # iterators: without them, torch waits seconds for each o
 
 
 class Prepared:
-    """A worker_init_fn: the user's own, then what is wanted in a worker.
+    """A worker_init_fn: the user's own, then what the experiment needs in a worker.
 
     Args:
         bench: Its `worker_init_fn` is called first, as in a real worker.
@@ -70,8 +70,8 @@ def small_loader(
         workers: How many.
         indices: What is drawn, dealt out in turn; None for a stream.
         collate: What becomes of each.
-        prefetch: How many each worker draws ahead.
-        persistent: Whether the workers stay.
+        prefetch: How many samples each worker draws ahead.
+        persistent: Whether the workers stay between epochs.
     """
     return DataLoader(
         bench.dataset,
@@ -93,8 +93,8 @@ def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Ite
 
     Args:
         loader: As `small_loader` makes it.
-        seconds: After them no more is taken.
-        most: So many at most.
+        seconds: After these no more is taken.
+        most: How many at most.
     """
     until = time.monotonic() + seconds
     iterator = iter(loader)

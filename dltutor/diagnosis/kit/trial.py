@@ -30,19 +30,17 @@ def run(
     content: bool = True,
     epochs: int | None = None,
     own_loop: bool = False,
-    limit: int | None = None,
 ) -> Run:
     """Run the loader of a bench.
 
     Args:
         bench: The loader, and its loop.
-        seconds: After them the run is ended at the next batch.
+        seconds: After these the run ends at the next batch.
         patience: Seconds that may pass without a batch; default: by the start method. More where
             the samples are known to take long.
-        content: Whether to take the digest of what comes.
-        epochs: How often; default: as the bench has it.
+        content: Whether to take digests of what comes.
+        epochs: How many times; default: as the bench has it.
         own_loop: Whether to iterate plainly, although there is a training loop.
-        limit: Batches of an epoch, without a training loop.
     """
     if patience is None:
         patience = PATIENCE if bench.method in ("", "fork") else STARTING
@@ -54,9 +52,8 @@ def run(
 
     def plainly(loader: Any, epoch: int) -> None:
         _tell(bench, epoch)
-        for number, _ in enumerate(loader, start=1):
-            if number == limit:
-                break
+        for _ in loader:
+            pass
 
     def whole(loader: Any) -> None:
         with counting(loader, watch.begin), _epochs_counted(bench, state):

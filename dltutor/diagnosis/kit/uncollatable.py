@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
+from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import leaves, parts_of
+from dltutor.observation.time_limits import deadline
 
 _TRIED: Final = 8  # pairs of samples
 
@@ -37,7 +40,7 @@ def blame(
             return "none", told
         if not there and good is not None and makes(good, good) and not makes(bad, bad):
             return "none", f"All samples of the batch are None or hold one ({told})"
-        stripped = [without_none(each) for each in samples]
+        stripped = [_without_none(each) for each in samples]
         if makes(stripped[0], stripped[0]) and not makes(bad, bad):
             return "none", told
     return _ragged(makes, samples, indices)
@@ -79,12 +82,12 @@ def nones(sample: Any) -> bool:
     return any(leaf is None for _, leaf in leaves(sample))
 
 
-def without_none(sample: Any) -> Any:
+def _without_none(sample: Any) -> Any:
     """The same without the parts that are None."""
     if isinstance(sample, Mapping):
-        return {key: without_none(each) for key, each in sample.items() if each is not None}
+        return {key: _without_none(each) for key, each in sample.items() if each is not None}
     if isinstance(sample, (list, tuple)) and not hasattr(sample, "_fields"):
-        return type(sample)(without_none(each) for each in sample if each is not None)
+        return type(sample)(_without_none(each) for each in sample if each is not None)
     return sample
 
 
@@ -112,3 +115,30 @@ def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | N
 def _shape(thing: Any) -> list[int] | None:
     size = getattr(thing, "shape", None)
     return [*map(int, size)] if isinstance(size, tuple) else None
+
+
+class _WithoutNone:
+    """A loader whose batches that are None are left out."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return (batch for batch in self._loader if batch is not None)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+def loop_without_nones(bench: Bench) -> bool:
+    """Whether the loop comes to its end if it is spared the batches that are None."""
+    if bench.loop is None:
+        return False
+    bench.change(num_workers=0)
+    with suppress(BaseException), deadline(2.0):
+        bench.loop(_WithoutNone(bench.loader))
+        return True
+    return False

@@ -1,4 +1,4 @@
-"""Whether a worker could send a thing to main: pickled as its queue does, no tensor shared.
+"""Whether a worker could send a thing to main: pickled as its queue does it, sharing no tensor.
 
 What a worker does with tensors (a segment of shared memory, a socket that serves its descriptor) is
 left out: that would leave files behind.
@@ -12,6 +12,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
 
 import torch
+from torch._utils import ExceptionWrapper
 
 from dltutor.observation.texts import tidy
 
@@ -39,6 +40,17 @@ def why_not(thing: Any) -> str:
     except Exception as error:  # anything that a __reduce__ of yours raises
         text = tidy(str(error)).strip().splitlines()
         return f"{type(error).__name__}: {text[0][:200] if text else ''}"
+    return ""
+
+
+def arrives(error: BaseException) -> str:
+    """The type that torch makes of it in main; "" for a BaseException, which no worker sends."""
+    if not isinstance(error, Exception):
+        return ""
+    try:
+        ExceptionWrapper((type(error), error, error.__traceback__), "in a trial").reraise()
+    except BaseException as arrived:
+        return type(arrived).__name__
     return ""
 
 

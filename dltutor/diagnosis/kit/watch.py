@@ -1,4 +1,4 @@
-"""A watch over one run: what the loader delivers, what is kept of it, what the workers take."""
+"""Watches one run: what the loader delivers, what the loop keeps, what memory workers take."""
 
 from __future__ import annotations
 
@@ -27,11 +27,17 @@ _HELD: Final = 4000  # storages that are followed
 
 
 class Enough(BaseException):
-    """All has been seen that there is time for."""
+    """Ends a run whose time is up."""
 
 
 class Watch:
-    """Writes down what a loader delivers, while a loop runs."""
+    """Writes down what a loader delivers, while a loop runs.
+
+    Args:
+        bench: The loader.
+        seconds: After these it ends the run, by Enough.
+        content: Whether to take digests of what comes.
+    """
 
     def __init__(self, bench: Bench, seconds: float, content: bool) -> None:
         self.bench = bench

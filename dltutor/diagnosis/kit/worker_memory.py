@@ -1,7 +1,7 @@
-"""A probe: measures each forked worker from inside it, when it has made a batch.
+"""A probe of memory: measures each forked worker from inside, after each batch that it makes.
 
-Only there nothing is under way. It may also change one thing in the workers, to see what then
-becomes of their memory.
+Only then is nothing under way. It may also change one thing in the workers, to see what becomes of
+their memory then.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def fill_holes() -> None:
     libc.free.argtypes = [ctypes.c_void_p]
     libc.sbrk.argtypes = [ctypes.c_ssize_t]
     top = libc.sbrk(0) or 0
-    for size in (4 << 20, 1 << 20, 256 << 10, 64 << 10):
+    for size in (4 << 20, 1 << 20, 256 << 10, 64 << 10, 16 << 10, 4 << 10, 1024, 512, 256, 128):
         for _ in range(_HOLES):
             place = libc.malloc(size)
             if not place or not top - _HEAP < place < top - size:

@@ -34,7 +34,7 @@ class Evidence:
         samples: Its samples, drawn without workers.
         alone: The loader without workers.
         culprit: What fails in a main process.
-        in_workers: What the workers were at.
+        in_workers: What workers were doing when they died or raised.
         leftover: The workers that are left when the loop has returned.
         not_kept: The loader without persistent workers.
         sending: A batch sent tensor by tensor, and in one message: seconds for a batch.
@@ -43,13 +43,13 @@ class Evidence:
         any_order: In order and in any order: seconds until half of the batches had come.
         threads: What its workers compute with.
         waits: What its workers wait for, where it hangs.
+        while_held: The same where it does not hang, forked while a thread of main held a lock.
         travel: What becomes of it on the way to a new interpreter.
-        imported: New workers, given main's globals.
+        imported: New interpreters as workers, given main's globals.
         two_ranks: A stream on two ranks.
-        while_held: The same where it does not, forked while a thread of main's held a lock.
         handles: Whether workers disturb each other.
-        repeats: What of the random numbers comes again.
-        shares: Who delivers what of a stream.
+        repeats: Which random numbers repeat.
+        shares: Which worker delivers what of a stream.
         epochs: Whether what is set between epochs arrives.
         twice: A sample that is drawn twice.
         copies: Whether samples arrive as they were drawn.
@@ -58,8 +58,8 @@ class Evidence:
         order: What a sampler of several ranks deals out.
         memory: What became of the workers' own memory.
         views: Batches kept as they come, and as copies.
-        ahead: What lies ahead of the loop.
-        limits: A run that ran out of something, with less needed.
+        ahead: What is loaded ahead of the loop.
+        limits: A run that ran out of shared memory or descriptors, with less needed.
         segments: What is left of a run that is killed.
     """
 

@@ -1,4 +1,4 @@
-"""The verdict of one failure mode on a loader: a Fit."""
+"""A Fit: what a failure mode says of a loader that has it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ Harm = Literal["ends", "wrong", "memory", "slow"]
 
 @dataclass(frozen=True)
 class Fit:
-    """Why a failure mode is what a loader has.
+    """Why a loader has a failure mode.
 
     Args:
         harm: How serious it is.
-        certainty: "shown" if an experiment would have come out differently without it.
+        certainty: "shown" if an experiment would have come out differently without the failure,
+            "likely" if something else could explain it too.
         evidence: What was measured, in one or two sentences.
         where: The file and line, or the attribute path; "" where it cannot be known.
         fix: What to do with this loader, in its own names; "" for the failure mode's own remedy.

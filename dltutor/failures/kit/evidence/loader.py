@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Parts:
-    """What the loader is made of, as far as it can be seen without a sample.
+    """What the loader is made of, as far as can be seen without drawing a sample.
 
     Args:
         loader: Its class.
         dataset: The class of its dataset.
         where: The file and line of the dataset's `__getitem__` or `__iter__`.
         stream: Whether it is an IterableDataset.
-        workers: Their number.
-        method: Their start method.
+        workers: How many there are.
+        method: Their start method; "" without workers.
         batch_size: None without batching.
         length: What `len(dataset)` says, or None.
         batches: What `len(loader)` says, or None.
-        persistent: Whether the workers stay.
+        persistent: Whether the workers stay between epochs.
         prefetch: Batches that each worker loads ahead.
         drop_last: Whether an unfinished batch is dropped.
         in_order: Whether batches come in order.
@@ -28,7 +28,7 @@ class Parts:
         init: The name of the worker_init_fn; "" without one.
         loop: Whether there is a training loop.
         threads: The names of main's other threads.
-        hooks: Which of `set_epoch` the dataset and the sampler have: "dataset", "sampler".
+        hooks: Which of "dataset" and "sampler" have a `set_epoch`.
     """
 
     loader: str
@@ -57,13 +57,13 @@ class Run:
     """One run of the loader: as it is, or changed in one respect.
 
     Args:
-        end: As in an Observation; "enough" if it was stopped between two batches, when all had
-            been seen that there was time for.
+        end: As in an Observation; "enough" if it was stopped between two batches because its time
+            was up.
         error: Type and text of what arrived in main, the worker's own where it raised; "" without.
         kind: The type that arrived in main.
         raised: The type that the worker raised, or None.
         at: Your own lines in the traceback, innermost first.
-        said: All that was said, by exceptions and on stderr.
+        said: The texts of all exceptions, and stderr.
         named: The failure modes that these words point to, the best first.
         codes: The exit code of each worker.
         batches: How many reached the loop.
@@ -73,15 +73,14 @@ class Run:
         finished: Whether each iteration came to its end by itself.
         resumed: How many iterations were begun anew before they had ended, and then asked for more.
         result: What the loop returned, as a digest of its value; "" for nothing to compare.
-        returned: The same in words.
-        kept: How many batches the loop still had in hand when it had taken others.
-        kept_bytes: Their bytes.
-        kept_then: How many it still had, each time the number of batches had doubled: [batches,
-            kept].
-        tensors: How many tensors a batch has, on average.
+        returned: The same value as its repr, cut short.
+        kept: The most earlier batches that the loop still held on to at one time.
+        kept_bytes: The most bytes of these.
+        kept_then: `kept` each time the number of batches had doubled: [batches, kept].
+        tensors: How many a batch has, on average.
         batch_bytes: The bytes of the largest batch.
         storage_bytes: The bytes of the storages that came with it.
-        private: MB of each worker's own memory, at its first batch and at the end.
+        private: MB of each worker's own memory: [at its first batch, the most].
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called a `set_epoch`.
     """
@@ -114,7 +113,7 @@ class Run:
 
     @property
     def well(self) -> bool:
-        """Whether nothing ended it before its time."""
+        """Whether nothing ended it early."""
         return self.end in ("finished", "enough")
 
     @property

@@ -1,4 +1,4 @@
-"""Memory, shared memory and descriptors."""
+"""Memory, shared memory and descriptors: what a run takes, keeps and leaves."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ class Memory:
     """What became of the memory of forked workers, measured in them between two batches, in MB.
 
     The figures of the worker that had most; -1 for a run that was not made. "peak" is what a worker
-    took beside what it had before its first sample, "late" what it took after a third of its
+    took on top of what it had before its first sample, "late" what it took after a third of its
     samples. The runs are compared after the same number of samples.
 
     Args:
         copied: Pages of main that were copied; -1 where no worker could be measured.
-        copied_frozen: The same where the collector did not know main's objects.
-        copied_in_loop: The same as at first, with the training loop.
+        copied_frozen: The same with main's objects hidden from the garbage collector.
+        copied_in_loop: `copied`, with the training loop.
         collections: Full collections in one worker.
         collected_at: The line that made the last of them.
-        read: Large containers of Python objects: [path, class, length, and the part of its
-            elements' pages that a worker had of its own, before its first sample and at last].
+        read: Large containers of Python objects: [path, class, length, and the share of its
+            elements' pages that a worker had copied before its first sample, and at the end].
         samples: How many samples the worker had made where the runs are compared.
         late_samples: How many of them came after a third.
         peak_as_it_is: Growth with nothing changed.
@@ -56,7 +56,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Views:
-    """The same batches kept: as they come, and as copies of what they show.
+    """The same batches kept twice: as they come, and as copies of what they show.
 
     Args:
         batches: How many were kept.
@@ -71,12 +71,12 @@ class Views:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What lies ahead of a loop that has stopped after its first batch, and what it is good for.
+    """What is loaded ahead of a loop that stops after its first batch, and whether it helps.
 
     Args:
         held: MB of shared memory with the prefetch that was chosen.
         held_by_two: The same with two batches for each worker.
-        seconds: For a batch, with the prefetch that was chosen.
+        seconds: Seconds for a batch, with the prefetch that was chosen.
         seconds_by_two: The same with two.
         steady: Seconds for a batch in a loop that rests as long as a batch takes.
         steady_by_two: The same with two.
@@ -125,11 +125,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Segments:
-    """What a run leaves in /dev/shm whose processes are killed all at once.
+    """What a run leaves in /dev/shm when all its processes are killed at once.
 
     Args:
-        batches: How many batches it had in hand.
-        left: How many were left; they have been removed.
+        batches: How many batches it held.
+        left: How many segments were left; they have been removed.
         in_workers: The sharing strategy of the workers.
         in_main: That of main.
     """

@@ -14,7 +14,7 @@ class Waits:
             code that waits there, freed]. Kind is "lock", "executor", "thread", "answer" for what
             the named thread would bring, or "" for nothing found; freed says whether the worker
             went on once it was given back, made anew or brought.
-        held: The names of locks that were held already when the worker began.
+        held: The names of locks that another thread held already when the worker began.
         threads: The most threads of OpenMP that torch would use in a worker that was stuck.
         alone: How the run ended with each worker kept to one such thread; "" if it was not made.
         alone_batches: How many batches came then.
@@ -39,9 +39,9 @@ class Handles:
         kind: What they are: "file" or "socket" (also for a pipe); "" where samples use none.
         paths: Who holds them.
         looked: Samples that were right in main, with one worker, and with two taking turns.
-        wrong: How many of these were not with two workers at once, in slow motion.
-        said: What was raised instead of one of them; "" where they were silently wrong.
-        lazy: The path whose handle is opened again where it is missing; "" if none is.
+        wrong: How many of these were wrong with two workers at once, in slow motion.
+        said: What was raised in place of one; "" where they were silently wrong.
+        lazy: The path of a handle that the dataset opens again where it is missing; "" for none.
     """
 
     kind: str = ""
@@ -70,13 +70,13 @@ class Handles:
 
 @dataclass(frozen=True)
 class Leftover:
-    """Workers that are alive though the loop has returned, and nothing wants them.
+    """Workers that are alive after the loop has returned, though nothing needs them.
 
     Args:
         alive: How many workers were alive.
         freed: How many of their iterators the garbage collector freed.
-        held: How many of them an exception held that was not freed.
-        kind: The type of an exception that holds one, or held it.
+        held: How many of their iterators an exception still held after that.
+        kind: The type of an exception that holds one, or held it; "" for none.
     """
 
     alive: int = 0
@@ -91,12 +91,12 @@ class Epochs:
 
     Args:
         looked: Samples of the later epochs.
-        stale: How many of these are another with persistent workers than with fresh ones.
-        arrived: How many of the fresh workers' are those that there are without workers.
-        moved: How many of the fresh workers' are other than in the first epoch.
-        first: Whether the first epoch is the same in all of them.
+        stale: How many of these differ between persistent workers and fresh ones.
+        arrived: How many from fresh workers are the same as without workers.
+        moved: How many from fresh workers differ from the first epoch.
+        first: Whether the first epoch is the same with persistent and with fresh workers.
         by: What was set: "set_epoch", or "the loop".
-        paths: What of the dataset main changed.
+        paths: What main changed in the dataset.
     """
 
     looked: int = 0
@@ -110,15 +110,15 @@ class Epochs:
 
 @dataclass(frozen=True)
 class State:
-    """What a training loop finds changed after it, with workers and without.
+    """What a training loop has changed when it returns, with workers and without.
 
     Args:
         steady: Whether two runs of each kind have the same outcome.
         same: Whether the outcome is the same with workers and without.
-        content: Whether the batches are.
-        paths: What has changed without workers and has not with them: [path, value, value].
-        with_workers: The outcome in words.
-        without: The same.
+        content: Whether the batches are the same.
+        paths: What changed without workers only: [path, value with workers, value without].
+        with_workers: The outcome with workers, in words.
+        without: The outcome without, in words.
     """
 
     steady: bool = False
@@ -137,7 +137,7 @@ class Travel:
         cannot: Their smallest parts that cannot be pickled: [path, class, error].
         gone: Their smallest parts whose pickle refers to a tensor that is freed before it is
             unpickled: [path, class].
-        main: The classes and functions of `__main__` that the pickle has by name.
+        main: The classes and functions of `__main__` that the pickle refers to by name.
         script: The file of `__main__`; "" where it has none, as in a notebook.
         raised: What drawing samples from a copy, pickled and unpickled here, raised.
         unlike: How many of its samples differed, under the same seeds.
@@ -153,7 +153,7 @@ class Travel:
 
 @dataclass(frozen=True)
 class Imported:
-    """Workers that are new interpreters, given main's globals, where they fared worse than main.
+    """How new interpreters do as workers once they are given main's globals.
 
     Args:
         forked: How a run with forked workers ended.

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Samples:
-    """What the samples are, drawn one after the other in a main process without workers.
+    """What the samples are like, drawn one by one in main, without workers.
 
     Args:
         looked: How many were drawn.
-        failed: Those that raised: [index, type, text, line of yours].
-        ended: How drawing ended before its time: "", "died", "hung", "time".
+        failed: Those that raised: [index, type, text, line of your code].
+        ended: What cut the drawing short: "died", "hung", "time"; "" for nothing.
         at: The index that was being drawn then.
         code: The exit code of the process, if it died.
-        typical: Seconds that a sample takes, the median.
-        slowest: Seconds of the slowest.
+        typical: Seconds that a sample takes: the median.
+        slowest: Seconds that the slowest takes.
         slowest_at: Its index.
-        again: How many of those that were drawn twice, under the same seeds, came out differently.
-        random: How many came out differently when drawn again without a seed being set.
+        again: How many came out differently when drawn twice under the same seeds.
+        random: How many came out differently when drawn twice without seeds.
         joined: Whether the collate function makes different batches of the same samples.
         overwritten: How many changed when the next one was drawn.
-        beyond: The index past the end that was answered with something new; -1 for none.
+        beyond: An index past the end that gave a new sample; -1 for none.
     """
 
     looked: int
@@ -50,22 +50,22 @@ class Culprit:
         which: In words: "dataset[9]", "batch 2".
         kind: The type that was raised.
         text: The first line of its text.
-        at: The innermost line of yours.
+        at: The innermost line of your code.
         arrives: The type that torch makes of it in main, if a worker raises it; "" for none.
-        unsent: Why the class of what was raised cannot be pickled, or the batch; "" if it can.
-        part: The way to the part that cannot be pickled, and its class.
+        unsent: Why the exception's class or the batch cannot be pickled; "" if it can.
+        part: The path of the part that cannot be pickled, and its class.
         code: The exit code of the process, if it died.
-        decoder: The library that could not decode an image; "" if it was about something else.
+        decoder: The library that could not decode an image; "" for any other failure.
         image: The image file that cannot be read, and why.
-        mode: The mode of the image file, if it is not that of all others, and the sample can be
-            drawn when it is.
+        mode: The mode of the image file, if the others have another one and the sample can be
+            drawn with that.
         readable: How many other image files could be read.
         blame: Why the batch could not be made: "none" (a sample is None), "ragged" (they differ in
-            shape), "" for something else. Without it, a batch of the same size was made.
+            shape), "" for something else. Without these samples a batch can be made.
         told: Which samples these are, in words.
         made: How many batches were made before.
         empty: How many of them were None.
-        skipped: Whether the loop comes to its end if it is spared these.
+        skipped: Whether the loop gets to its end when these are left out.
     """
 
     stage: str
@@ -95,12 +95,12 @@ class Culprit:
 
 @dataclass(frozen=True)
 class InWorkers:
-    """What the workers were at, when the loader ran with workers that are forked.
+    """What forked workers were doing when they died or raised.
 
     Args:
         end: As in a Run.
         died: Workers that died: [number, exit code, index that it was drawing or -1].
-        failed: What was raised: [index, type, text, line of yours].
+        failed: What was raised: [index, type, text, line of your code].
     """
 
     end: str
@@ -114,12 +114,12 @@ class Twice:
 
     Args:
         looked: How many were tried.
-        own: How many are another the second time, and the first time the same whatever was drawn
-            before.
-        paths: What of the dataset had changed by then.
-        index: One of them.
-        counter: The number that decides what a sample is, and that others have changed; put back,
-            it gives the first sample again. "" if there is none.
+        own: How many came out differently the second time, though the first time does not depend on
+            what was drawn before.
+        paths: What had changed in the dataset by then.
+        index: One of them, as its repr.
+        counter: The path of a number that drawing other samples changes, and that brings the first
+            sample back when it is put back; "" if there is none.
     """
 
     looked: int = 0
@@ -131,13 +131,13 @@ class Twice:
 
 @dataclass(frozen=True)
 class Copies:
-    """Whether samples arrive as they were drawn: compared with a loader that copies each.
+    """Whether samples arrive as they were drawn, compared with a loader that copies each.
 
     Args:
         looked: Batches that were compared.
-        differ: How many are others where each sample is copied when it is drawn.
-        steady: Whether those with copies are the same in two runs.
-        path: What the dataset reuses.
+        differ: How many come out differently when each sample is copied as it is drawn.
+        steady: Whether two runs with copies are alike.
+        path: The buffer that the dataset reuses; "" if it was not found.
     """
 
     looked: int = 0
@@ -152,10 +152,10 @@ class Ending:
 
     Args:
         length: What `__len__` says.
-        end: The first index from which on nothing is there.
-        limits: What says that this length is wanted: paths of numbers.
+        end: The first index from which on there are no samples; -1 if it was not found.
+        limits: Paths of numbers in the dataset that say this length is wanted.
         said: What is raised there.
-        line: Where.
+        line: The line of your code that raises it.
     """
 
     length: int

@@ -1,4 +1,4 @@
-"""In what order samples come, and what of them comes again: epochs, workers, ranks."""
+"""Which samples come where, and what repeats: in epochs, workers and ranks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Repeats:
-    """What of the random numbers comes again: in another worker, in the next epoch.
+    """Which random numbers repeat, in another worker or in the next epoch.
 
     Args:
         sources: One for each source of random numbers that samples draw from: [name, draws that
-            vary within a worker, of these the same in the other worker, compared, the same in the
-            next epoch, compared]. The name is "all", or a source of `pins` that alone was free.
-        own: The paths of the dataset's own generators.
-        order: Whether, of a stream, only the order varies.
+            vary within a worker, how many of these were the same in the other worker, of how many
+            compared, the same in the next epoch, of how many]. The name is "all", or the one source
+            that was free while all others were held.
+        own: The paths of the dataset's own generators that samples draw from.
+        order: Whether only the order of a stream varies.
     """
 
     sources: tuple[tuple[str, int, int, int, int, int], ...] = ()
@@ -24,17 +25,18 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Shares:
-    """Who delivers what of a stream.
+    """Which worker delivers what of a stream.
 
     Args:
         whole: How many samples one pass has in main.
         ended: Whether it came to its end.
         shares: How many each worker drew, all of them, none dropped.
         complete: Whether each worker came to its end.
-        same: Of how many samples the content was the same in W0 and W1, in the same order.
+        same: How many samples were the same in W0 and W1, place by place, with all random
+            generators held.
         compared: How many were compared.
-        distinct: How many of these are different from each other.
-        natural: Whether they are the same too when no random generator is held.
+        distinct: How many different ones were among these.
+        natural: Whether they are the same with no random generator held, too.
         random: Whether two passes in one process differ only by random numbers.
     """
 
@@ -80,8 +82,8 @@ class TwoRanks:
         drawn: Samples that were compared.
         alike: How many of them were the same, in the same place.
         different: How many different ones rank 0 had.
-        made_for: Attributes that a stream for one rank has.
-        failed: What it raised when it was told its rank.
+        made_for: Paths of attributes that hold a rank or a world size.
+        failed: What it raised when it was told its rank; "" for nothing.
     """
 
     drawn: int = 0

@@ -1,4 +1,4 @@
-"""How fast the loader is, as it is and changed."""
+"""How fast the loader is as it is, and changed in one respect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Paces:
 
     Args:
         as_is: Seconds, in each turn.
-        changed: The same of the changed one.
+        changed: Seconds of the changed one, in each turn.
     """
 
     as_is: tuple[float, ...] = ()
@@ -19,7 +19,7 @@ class Paces:
 
     @property
     def times(self) -> float:
-        """How many times as long it took as it is, in the turn that shows least; 0 without two."""
+        """How many times as long it took as it is, by the turn that shows least; 0 for one turn."""
         turns = [a / max(b, 1e-9) for a, b in zip(self.as_is, self.changed, strict=False)]
         return min(turns) if len(turns) > 1 else 0.0
 
@@ -36,7 +36,7 @@ class Threads:
     Args:
         cores: That this process may use.
         computing: For each worker, how many of its threads computed a good part of the time.
-        alone: The same where each was kept to one thread.
+        alone: The same with each worker kept to one thread.
         paces: Seconds for a batch, as it is and kept to one thread: [as is, kept], in turns.
     """
 
@@ -47,7 +47,7 @@ class Threads:
 
     @property
     def too_many(self) -> bool:
-        """Whether more threads compute than there are cores, some worker having several."""
+        """Whether more threads compute than there are cores, and some worker has several."""
         return sum(self.computing) > self.cores and max(self.computing, default=0) > 1
 
 
