@@ -1,4 +1,4 @@
-"""Does it take what main has put into modules and classes, which a new interpreter has not?
+"""Does it need what main has put into modules and classes, and a new interpreter lacks?
 
 Asked where workers that are not forked raise, or deliver other samples than main. The loader runs
 with forked workers, and then with new ones that are given main's values first.

@@ -1,4 +1,4 @@
-"""Who delivers what of the stream, and what of its random numbers comes again?
+"""Which worker delivers what of the stream?
 
 It is iterated in main, twice, and by the loader's workers without a batch being dropped; then by
 workers whose random generators are held, so that what they read can be compared.
