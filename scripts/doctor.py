@@ -1,11 +1,14 @@
 """Who is taken for whom: the doctor on the broken and the fixed case of every failure mode.
 
-    python scripts/doctor.py                      # all, printed, and kept in benchmarks/doctor.md
+    python scripts/doctor.py                      # all: 40 minutes
+    python scripts/doctor.py --method fork        # under one start method: 12 minutes
     python scripts/doctor.py repeated_stream ...  # these, with the reports
     python scripts/doctor.py --fixed --names      # a line for each, of the fixed ones only
 
 Each case is diagnosed in an interpreter of its own, under each start method that it claims. Cases
-that need limits get them: few open files, or a small /dev/shm (as root).
+that need limits get them: few open files, or a small /dev/shm (as root). With --keep the answers go
+into benchmarks/doctor.json, in place of older ones of the same cases, and all that is there into
+benchmarks/doctor.md.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from pathlib import Path
 from typing import Any, Final
 
 BENCHMARK: Final = Path(__file__).parent.parent / "benchmarks" / "doctor.md"
+KEPT: Final = BENCHMARK.with_suffix(".json")
+METHODS: Final = ("fork", "spawn", "forkserver")
 LONGEST: Final = 150  # seconds for one case
 
 
@@ -31,6 +36,7 @@ def main() -> int:
     parser.add_argument("--broken", action="store_true", help="the broken ones only")
     parser.add_argument("--fixed", action="store_true", help="the fixed ones only")
     parser.add_argument("--method", help="one start method only")
+    parser.add_argument("--keep", action="store_true", help="keep the answers in benchmarks/")
     parser.add_argument("--names", dest="short", action="store_true", help="no reports")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -48,11 +54,60 @@ def main() -> int:
                 for kind in kinds:
                     rows.append(row(failure, kind, method))
                     tell(rows[-1], short=chosen.short or not chosen.names)
-    text = summary(rows)
-    print(text)
-    if not (chosen.names or chosen.method or len(kinds) == 1):
-        BENCHMARK.write_text(text, encoding="utf-8")
+    print(summary(rows))
+    if chosen.keep:
+        keep(rows)
     return 0
+
+
+def keep(rows: list[dict[str, Any]]) -> None:
+    """Put answers in the place of older ones, and write the page of all."""
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    for each in rows:
+        key = f"{each['name']} {each['kind']} {each['method']}"
+        seconds = round(each.get("took", each["seconds"]))
+        kept[key] = {"found": each["found"], "seconds": seconds, "absent": each["absent"]}
+    KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    BENCHMARK.write_text(page(kept), encoding="utf-8")
+
+
+def page(kept: dict[str, Any]) -> str:
+    """All answers that were kept, a line for each failure mode."""
+    from dltutor.failures import NAMES
+
+    rows = []
+    for key, answer in kept.items():
+        name, kind, method = key.split()
+        rows.append({"name": name, "kind": kind, "method": method, **answer})
+    lines = ["# The doctor on its own catalogue", ""]
+    lines += [
+        "Made by `python scripts/doctor.py --keep`, in several calls. Under each start method: "
+        "what it found in the broken case first and besides, and what in the fixed one. A dash: the "
+        "case does not claim this start method.",
+        "",
+        *figures(rows),
+        "",
+        "| failure mode | fork | spawn | forkserver | fixed, in any |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name in NAMES:
+        cells = [_cell(name, kept.get(f"{name} broken {method}")) for method in METHODS]
+        false = {
+            found
+            for method in METHODS
+            for found in kept.get(f"{name} fixed {method}", {"found": ()})["found"]
+        }
+        cells.append(", ".join(f"**{each}**" for each in sorted(false)) or "nothing")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(name: str, answer: dict[str, Any] | None) -> str:
+    if answer is None:
+        return "-"
+    first, *others = answer["found"] or ["nothing"]
+    said = "right" if first == name else f"**{first}**"
+    return f"{said}, {answer['seconds']} s" + (f"; also {', '.join(others)}" if others else "")
 
 
 def row(failure: Any, kind: str, method: str) -> dict[str, Any]:
@@ -121,30 +176,30 @@ def tell(each: dict[str, Any], *, short: bool) -> None:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """The figures, and those that were taken for others, as Markdown."""
-    lines = ["# The doctor on its own catalogue", ""]
-    lines += ["Made by `python scripts/doctor.py`.", ""]
+    """The figures, and those that were taken for others."""
+    lines = figures(rows)
+    for each in rows:
+        if not _right(each):
+            found = ", ".join(each["found"]) or "nothing"
+            lines.append(f"  {each['name']}, {each['kind']}, {each['method']}: {found}")
+    return "\n".join(lines)
+
+
+def figures(rows: list[dict[str, Any]]) -> list[str]:
+    """How many of the broken cases got their name, and how many of the fixed ones nothing."""
+    lines = []
     for kind in ("broken", "fixed"):
         of = [each for each in rows if each["kind"] == kind]
         if not of:
             continue
-        good = [_right(each) for each in of]
         names = {each["name"] for each in of}
         wholly = {n for n in names if all(_right(each) for each in of if each["name"] == n)}
-        slow = max(each.get("took", each["seconds"]) for each in of)
         what = "right name first" if kind == "broken" else "no finding"
         lines.append(
-            f"- {kind}: {what} in {sum(good)} of {len(good)} runs; in all runs of {len(wholly)} of "
-            f"{len(names)} failure modes; the longest took {slow:.0f} s"
+            f"- {kind}: {what} in {sum(map(_right, of))} of {len(of)} runs; in every run of "
+            f"{len(wholly)} of {len(names)} failure modes"
         )
-    lines += ["", "| case | start method | found | |", "| --- | --- | --- | --- |"]
-    for each in rows:
-        found = ", ".join(each["found"]) or "nothing"
-        if each["absent"]:
-            found += f" (not on this machine: {each['absent']})"
-        mark = "" if _right(each) else "**wrong**"
-        lines.append(f"| {each['name']}, {each['kind']} | {each['method']} | {found} | {mark} |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _right(each: dict[str, Any]) -> bool:
