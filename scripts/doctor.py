@@ -82,8 +82,8 @@ def page(kept: dict[str, Any]) -> str:
     lines = ["# The doctor on its own catalogue", ""]
     lines += [
         "Made by `python scripts/doctor.py --keep`, in several calls. Under each start method: "
-        "what it found in the broken case first and besides, and what in the fixed one. A dash: the "
-        "case does not claim this start method.",
+        "what it found in the broken case first and besides, and what in the fixed one. A dash: "
+        "the case does not claim this start method.",
         "",
         *figures(rows),
         "",

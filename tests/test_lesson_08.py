@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from cells import answer_in
+from fresh_interpreter import run_fresh
 
 from dltutor.failures.kit.contract import load
 from dltutor.failures.kit.gauge import no_proc
@@ -37,14 +38,22 @@ class Batches(Nothing):
         return torch.zeros(MB, dtype=torch.uint8)
 
 
+# In an interpreter of its own: the heap that other tests leave, a forked worker copies in part.
 @needs_proc
 def test_batches_that_wait_are_in_shared_memory_and_in_no_process() -> None:
-    empty, seen = (full(load(each, 2, "fork", batch_size=2)) for each in (Nothing(), Batches()))
-    assert (seen.batches, seen.batch) == (5, 2 * MB)
-    assert seen.held == pytest.approx(10 * MB, rel=0.01)
-    assert len(seen.processes) == 3
-    # Main has one batch mapped, and the C library of each worker may keep a sample or two.
-    assert seen.sum_of("pss") - empty.sum_of("pss") < 9 * MB
+    run_fresh("""
+        from pytest import approx
+        from test_lesson_08 import MB, Batches, Nothing, full, load
+
+        loaders = (load(each, 2, "fork", batch_size=2) for each in (Nothing(), Batches()))
+        empty, seen = map(full, loaders)
+        assert (seen.batches, seen.batch) == (5, 2 * MB)
+        assert seen.held == approx(10 * MB, rel=0.01)
+        assert len(seen.processes) == 3
+        # Main has one batch mapped, and the C library of each worker may keep a sample or two.
+        more = seen.sum_of("pss") - empty.sum_of("pss")
+        assert more < 9 * MB, more
+    """)
 
 
 @needs_proc
@@ -59,15 +68,18 @@ def test_a_moment_is_told_from_outside_and_the_function_is_called_in_it() -> Non
 
 
 @needs_proc
-def test_the_four_jobs_and_the_budget_are_what_the_notebook_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("DLTUTOR_STRICT", "1")  # raises where it is not so
-    loaders = {"2 x 4": load(Batches(), 2, "fork", prefetch_factor=4, batch_size=1)}
-    found = material.predicted_and_measured(loaders)
-    assert not isinstance(found, Note)
-    assert found.rows[0][1:3] == ("9", "9 MB")
-    assert [row[0] for row in getattr(material.four_jobs(), "rows", ())] == [*"ABCD"]
+def test_the_four_jobs_and_the_budget_are_what_the_notebook_says() -> None:
+    run_fresh("""
+        import os
+        from test_lesson_08 import Batches, Note, load, material
+
+        os.environ["DLTUTOR_STRICT"] = "1"  # raises where it is not so
+        loaders = {"2 x 4": load(Batches(), 2, "fork", prefetch_factor=4, batch_size=1)}
+        found = material.predicted_and_measured(loaders)
+        assert not isinstance(found, Note)
+        assert found.rows[0][1:3] == ("9", "9 MB"), found
+        assert [row[0] for row in material.four_jobs().rows] == [*"ABCD"]
+    """)
 
 
 def test_without_proc_the_tables_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
