@@ -95,6 +95,8 @@ def fits(evidence: Evidence) -> Fit | None:
     handles = evidence.handles
     if handles is None or handles.kind != "file" or not handles.disturbed:
         return None
+    if evidence.parts.method != "fork":  # no other worker is handed an open file
+        return None
     if not handles.lazy:
         return None
     return Fit(

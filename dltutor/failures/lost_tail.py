@@ -95,28 +95,31 @@ def fits(evidence: Evidence) -> Fit | None:
         return None
     if evidence.handles is not None and evidence.handles.disturbed:
         return None
-    if not (shares.ended and run.finished[:1] == alone.finished[:1] == (True,)):
+    if not (run.finished[:1] == alone.finished[:1] == (True,)):
         return None
     came, there = run.counted[0], alone.counted[0]
+    if not shares.ended and not len(set(run.counted)) == len(set(alone.counted)) == 1:
+        return None  # how many there are has to be certain
+    whole = shares.whole if shares.ended else there
     drawn = sum(shares.shares)
     counts = " and ".join(map(str, shares.shares[:4]))
-    if evidence.parts.drop_last and came < there and drawn >= shares.whole:
+    if evidence.parts.drop_last and came < there and drawn >= whole:
         return Fit(
             "wrong",
             "shown",
             f"{came} samples come with {evidence.parts.workers} workers and {there} without. The "
-            f"workers draw {counts} of {shares.whole}; `drop_last` drops the rest of each.",
+            f"workers draw {counts} of {whole}; `drop_last` drops the rest of each.",
             where="drop_last=True",
             fix="Use `drop_last=False` if the loop takes short batches; or build whole batches in "
             f"`{evidence.parts.dataset}`, deal those out, and give the loader `batch_size=None`.",
         )
     each = run.drawn[0] if run.drawn else ()
     some_twice = len(set(each)) < len(each)  # that is another failure
-    if drawn < shares.whole and came < there and not some_twice:
+    if drawn < whole and came < there and not some_twice:
         return Fit(
             "wrong",
             "shown",
-            f"The workers draw {counts} samples, {drawn} of the {shares.whole} that there are "
+            f"The workers draw {counts} samples, {drawn} of the {whole} that there are "
             "without workers: the rest belongs to none of them.",
             where=evidence.parts.where,
             fix="Deal out so that nothing is left over: every `num_workers`-th sample from `id` "

@@ -128,10 +128,11 @@ def fits(evidence: Evidence) -> Fit | None:
     parts, threads = evidence.parts, evidence.threads
     if threads is None or not threads.too_many or not threads.paces:
         return None
-    fewer = 0 < sum(threads.alone) < sum(threads.computing)
+    fewer = sum(threads.alone) < sum(threads.computing)
     times = [as_is / kept for as_is, kept in threads.paces]
-    # As fast with one is enough, if it was so twice.
-    if not fewer or min(times) < (0.9 if len(times) > 1 else 1.1):
+    # As fast with one is enough, if it was so twice, and its threads could be counted.
+    least = 1.3 if not sum(threads.alone) else 0.9 if len(times) > 1 else 1.1
+    if not fewer or min(times) < least:
         return None
     as_is, kept = sorted(threads.paces)[0]
     told = " and ".join(str(count) for count in threads.computing)

@@ -32,7 +32,7 @@ SECONDS: Final = 14.0
 COSTLY: Final = 0.001  # seconds for a sample: less is not divided among threads
 _LOOKED: Final = 1.2  # seconds
 _BUSY: Final = 0.15  # seconds that the busiest thread of a worker has computed at least
-_SHARE: Final = 0.3  # of what the busiest computed: then another computes too
+_SHARE: Final = 0.2  # of what the busiest computed: then another computes too
 _TURNS: Final = 2
 _NAMES: Final = (
     "openblas_set_num_threads",
