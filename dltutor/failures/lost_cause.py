@@ -101,7 +101,7 @@ def fits(evidence: Evidence) -> Fit | None:
     """A worker died under forkserver, and what the loop got does not say of what."""
     run, samples = evidence.run, evidence.samples
     gone = dead(evidence)
-    if evidence.parts.method != "forkserver" or not gone:
+    if evidence.parts.method != "forkserver" or not gone or run.asked:
         return None
     number, code = gone[0]
     told = "killed by signal" in run.said or "exit code" in run.said

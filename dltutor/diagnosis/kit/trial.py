@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from dltutor.diagnosis.kit.bench import Bench, TooSlow
@@ -14,6 +16,7 @@ from dltutor.diagnosis.kit.watch import Enough, Watch
 from dltutor.diagnosis.messages import explain
 from dltutor.failures.kit.evidence import Run
 from dltutor.observation.counting import counting
+from dltutor.observation.errors import is_yours
 from dltutor.observation.observing import observe
 from dltutor.observation.report import Observation
 from dltutor.observation.texts import said, tidy
@@ -48,7 +51,7 @@ def run(
     seconds = max(min(seconds, bench.seconds - 1.5 - patience), min(seconds, 0.5))
     watch = Watch(bench, seconds, content)
     loop = bench.loop
-    state: dict[str, Any] = {"result": None, "enough": False, "told": 0}
+    state: dict[str, Any] = {"result": None, "enough": False, "told": 0, "asked": False}
 
     def plainly(loader: Any, epoch: int) -> None:
         _tell(bench, epoch)
@@ -56,7 +59,7 @@ def run(
             pass
 
     def whole(loader: Any) -> None:
-        with counting(loader, watch.begin), _epochs_counted(bench, state):
+        with counting(loader, watch.begin), _epochs_counted(bench, state), _deaths_asked(state):
             try:
                 for epoch in range(epochs or bench.epochs):
                     if epoch and time.monotonic() > watch.until:
@@ -113,6 +116,22 @@ def _epochs_counted(bench: Bench, state: dict[str, Any]) -> Iterator[None]:
         del sampler.set_epoch
 
 
+@contextmanager
+def _deaths_asked(state: dict[str, Any]) -> Iterator[None]:
+    own: Any = vars(BaseProcess)["exitcode"]
+
+    def exitcode(self: Any) -> int | None:
+        code: int | None = own.fget(self)
+        state["asked"] |= bool(code) and is_yours(sys._getframe(1).f_code.co_filename)
+        return code
+
+    BaseProcess.exitcode = property(exitcode)  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        BaseProcess.exitcode = own  # type: ignore[method-assign]
+
+
 def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
     words = "\n".join([*(f"{kind}: {text}" for kind, text in seen.chain), seen.stderr, *seen.notes])
     kind, text = seen.chain[0] if seen.chain else ("", "")
@@ -143,6 +162,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
         private=tuple((each[0], max(each)) for each in watch.memory.values() if len(each) > 1),
         files=watch.files[-1] - watch.files[0] if watch.files else 0,
         epochs_told=state["told"],
+        asked=state["asked"],
     )
 
 

@@ -83,6 +83,7 @@ class Run:
         private: MB of each worker's own memory: [at its first batch, the most].
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called a `set_epoch`.
+        asked: Whether the loop asked a worker that had died for its exit code.
     """
 
     end: str
@@ -110,6 +111,7 @@ class Run:
     private: tuple[tuple[float, float], ...] = ()
     files: int = 0
     epochs_told: int = 0
+    asked: bool = False
 
     @property
     def well(self) -> bool:
