@@ -82,8 +82,12 @@ class Note:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        text = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(self.text))
-        return framed(f"<b>{escape(self.label)}</b> {text}", self.tone)
+        return framed(f"<b>{escape(self.label)}</b> {with_code(self.text)}", self.tone)
+
+
+def with_code(text: str) -> str:
+    """Text as HTML, with what stands in `backticks` as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def size(count: float) -> str:

@@ -11,9 +11,10 @@ from typing import Any, Final
 from dltutor.diagnosis.diagnosis import Diagnosis
 from dltutor.diagnosis.kit.bench import Loop
 from dltutor.diagnosis.reading import elsewhere, findings
+from dltutor.diagnosis.target import makes_loaders
 from dltutor.diagnosis.visit import CannotRun, Visit
 from dltutor.observation.loaders import check_loader, inner_loaders
-from dltutor.observation.time_limits import check_deadline
+from dltutor.observation.observing import check_run
 from dltutor.system.process_memory import pss
 
 #: How often a loader is run at the most, all experiments together.
@@ -95,14 +96,8 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
             "finished its bootstrapping phase: a worker runs this script again, and came to "
             'diagnose(). Call it below `if __name__ == "__main__":`.'
         )
-    check_deadline(deadline)
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-        raise ValueError(f"epochs must be a whole number of 1 or more, got {epochs!r}")
-    if consume is not None and not callable(consume):
-        raise TypeError(
-            f"consume must be a function that takes the loader and iterates it, got {consume!r}"
-        )
-    makes = callable(loader) and not isinstance(loader, type) and not hasattr(loader, "__iter__")
+    check_run(deadline, consume, epochs)
+    makes = makes_loaders(loader)
     if not makes and (wrong := _not_a_loader(loader)):
         raise TypeError(wrong)
     make: Callable[[], Any] = _made(loader) if makes else lambda: loader

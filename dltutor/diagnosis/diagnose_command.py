@@ -17,6 +17,7 @@ from dltutor.diagnosis.target import (
     NoLoader,
     attribute,
     find,
+    makes_loaders,
     seconds,
 )
 
@@ -107,11 +108,7 @@ def _diagnose(chosen: argparse.Namespace) -> Any:
 
 def _made(target: str) -> Any:
     found = find(target)
-    return found() if _makes(found) else found
-
-
-def _makes(found: Any) -> bool:
-    return callable(found) and not hasattr(found, "__iter__")
+    return found() if makes_loaders(found) else found
 
 
 def _loop(target: str, loader: Any) -> object:
@@ -135,7 +132,7 @@ def _tried(target: str, loop: partial[object] | None, limit: float) -> tuple[flo
         except NoLoader as error:
             return {"refused": str(error)}
         try:
-            loader = found() if _makes(found) else found
+            loader = found() if makes_loaders(found) else found
         except BaseException as error:  # also SystemExit
             return {"refused": f"{target} raised {type(error).__name__}: {error}"[:400]}
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 from html import escape
 from textwrap import fill
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 from dltutor.diagnosis.visit import Untried
 from dltutor.failures.kit.evidence import Certainty, Parts
-from dltutor.tables import Tone, framed
+from dltutor.tables import Tone, framed, with_code
 
 _WIDTH: Final = 96
 _INDENT: Final = 12
@@ -120,7 +119,7 @@ class Diagnosis:
             rows = "".join(
                 f'<tr style="background:transparent"><td style="{cell};opacity:0.75;'
                 f'white-space:nowrap">{escape(label)}</td>'
-                f'<td style="{cell}">{_html(text)}</td></tr>'
+                f'<td style="{cell}">{with_code(text)}</td></tr>'
                 for label, text in each.rows()
             )
             parts.append(
@@ -130,7 +129,7 @@ class Diagnosis:
                 f"<tbody>{rows}</tbody></table>"
             )
         for label, texts in self._rest():
-            items = "".join(f"<li>{_html(text)}</li>" for text in texts)
+            items = "".join(f"<li>{with_code(text)}</li>" for text in texts)
             parts.append(
                 f'<details{" open" if label != _ASKED else ""} style="padding-top:6px">'
                 f"<summary>{escape(label)}</summary>"
@@ -158,10 +157,6 @@ def _row(label: str, text: str) -> str:
 
 def _item(text: str) -> str:
     return fill(f"   {text}", _WIDTH, subsequent_indent="     ")
-
-
-def _html(text: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 _PAGE: Final = """\

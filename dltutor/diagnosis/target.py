@@ -106,6 +106,11 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
+def makes_loaders(found: Any) -> bool:
+    """Whether this is a function that makes a loader, and not a loader itself."""
+    return callable(found) and not isinstance(found, type) and not hasattr(found, "__iter__")
+
+
 def attribute(target: str) -> Any:
     """What stands behind a name in a file or a module, whatever it is.
 

@@ -92,12 +92,8 @@ def _case(dataset: LazyRecords, workers: int, start_method: str, touched: bool) 
 
 def fits(evidence: Evidence) -> Fit | None:
     """A file that opens by itself when needed was open before the workers started."""
-    handles = evidence.handles
-    if handles is None or handles.kind != "file" or not handles.disturbed:
-        return None
-    if evidence.parts.method != "fork":  # no other worker is handed an open file
-        return None
-    if not handles.lazy:
+    handles = evidence.disturbed_by("file")
+    if handles is None or not handles.lazy:
         return None
     return Fit(
         "wrong" if evidence.run.well else "ends",

@@ -77,8 +77,8 @@ def _case(dataset: Embeddings, workers: int, start_method: str) -> Case:
 
 def fits(evidence: Evidence) -> Fit | None:
     """Two workers at once get each other's answers from one connection."""
-    handles = evidence.handles
-    if handles is None or handles.kind != "socket" or not handles.disturbed:
+    handles = evidence.disturbed_by("socket")
+    if handles is None:
         return None
     path = handles.paths[0] if handles.paths else ""
     what = f"`{path}`" if path else "the connection"

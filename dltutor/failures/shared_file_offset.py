@@ -164,12 +164,8 @@ def _case(dataset: Dataset[torch.Tensor], workers: int, start_method: str) -> Ca
 
 def fits(evidence: Evidence) -> Fit | None:
     """Two workers at once get wrong samples from a file that was open before they started."""
-    handles = evidence.handles
-    if handles is None or handles.kind != "file" or not handles.disturbed:
-        return None
-    if evidence.parts.method != "fork":  # no other worker is handed an open file
-        return None
-    if handles.lazy:  # see lazy_but_touched
+    handles = evidence.disturbed_by("file")
+    if handles is None or handles.lazy:  # see lazy_but_touched
         return None
     path = handles.paths[0] if handles.paths else ""
     what = f"`{path}`" if path else "the file"

@@ -133,15 +133,20 @@ def _write_down(
 def check_arguments(loader: object, deadline: object, consume: object, epochs: object) -> None:
     """Raise what `observe` raises for wrong arguments."""
     check_loader(loader)
+    check_run(deadline, consume, epochs)
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "observe() must be called in the main thread: only there can its deadline interrupt "
+            f"a loader that hangs. This is {threading.current_thread().name}"
+        )
+
+
+def check_run(deadline: object, consume: object, epochs: object) -> None:
+    """Raise what is raised for a wrong deadline, training loop or number of epochs."""
     check_deadline(deadline)
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise ValueError(f"epochs must be a whole number of 1 or more, got {epochs!r}")
     if consume is not None and not callable(consume):
         raise TypeError(
             f"consume must be a function that takes the loader and iterates it, got {consume!r}"
-        )
-    if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError(
-            "observe() must be called in the main thread: only there can its deadline interrupt "
-            f"a loader that hangs. This is {threading.current_thread().name}"
         )

@@ -6,20 +6,16 @@ compute than there are cores, in turns with the same loader whose workers are ke
 
 from __future__ import annotations
 
-import ctypes
-import re
-import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import psutil
-import torch
 from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.one_thread import OneThread
 from dltutor.failures.kit.evidence import Evidence, Threads
 from dltutor.observation import torch_internals
 from dltutor.observation.time_limits import DeadlinePassed
@@ -34,35 +30,6 @@ _LOOKED: Final = 1.2  # seconds
 _BUSY: Final = 0.15  # seconds that the busiest thread of a worker has computed at least
 _SHARE: Final = 0.2  # of what the busiest computed: then another computes too
 _TURNS: Final = 2
-_NAMES: Final = (
-    "openblas_set_num_threads",
-    "openblas_set_num_threads64_",
-    "scipy_openblas_set_num_threads64_",
-    "scipy_openblas_set_num_threads",
-)
-
-
-class OneThread:
-    """A worker_init_fn that calls another, and then keeps the worker to one thread.
-
-    Args:
-        init: The loader's own, or None.
-    """
-
-    def __init__(self, init: Any) -> None:
-        self.init = init
-
-    def __call__(self, worker: int) -> None:
-        if self.init is not None:
-            self.init(worker)
-        torch.set_num_threads(1)
-        torch.set_num_threads = _keep  # also where a dataset sets it
-        with suppress(Exception):
-            sys.modules["cv2"].setNumThreads(0)
-        for library in _blas():
-            for name in _NAMES:
-                with suppress(AttributeError):
-                    getattr(library, name)(1)
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -118,10 +85,6 @@ def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float]:
     return tuple(map(_computing, spent)), took / max(number, 1)
 
 
-def _keep(nthreads: int) -> None:
-    pass
-
-
 def _seconds(pid: int | None) -> dict[int, float]:
     with suppress(psutil.Error):
         return {
@@ -134,13 +97,3 @@ def _computing(spent: dict[int, float]) -> int:
     most = max(spent.values(), default=0.0)
     # A worker also has a thread that sends its batches: it needs next to nothing.
     return sum(each >= _SHARE * most for each in spent.values()) if most >= _BUSY else 0
-
-
-def _blas() -> list[ctypes.CDLL]:
-    found = []
-    with suppress(OSError):
-        maps = Path("/proc/self/maps").read_text()
-        for path in sorted(set(re.findall(r"(/\S*openblas\S*)$", maps, re.MULTILINE))):
-            with suppress(OSError):
-                found.append(ctypes.CDLL(path))
-    return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 import sys
 import time
-from multiprocessing import context
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.failures.kit.evidence import Evidence, Travel
+from dltutor.failures.kit.gauge import as_for_spawned
 from dltutor.tables import MB
 
 FIELD: Final = "travel"
@@ -38,8 +38,7 @@ def ask(bench: Bench) -> Travel:
     cannot: list[tuple[str, str, str]] = []
     gone: list[tuple[str, str]] = []
     names: dict[str, None] = {}
-    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # what it uses of a Popen
-    try:
+    with as_for_spawned():
         for path, thing in (
             ("dataset", bench.dataset),
             ("collate_fn", inner.collate_fn),
@@ -52,8 +51,6 @@ def ask(bench: Bench) -> Travel:
                 continue
             names |= dict.fromkeys(packing.names_of_main(packed))
             gone += packing.fleeting(path, thing) if count else []
-    finally:
-        context.set_spawning_popen(None)
     main: Any = sys.modules.get("__main__")
     raised, unlike = ("", 0) if cannot or gone else _copied(bench)
     return Travel(
@@ -64,16 +61,6 @@ def ask(bench: Bench) -> Travel:
         raised=raised,
         unlike=unlike,
     )
-
-
-class _Starting:
-    """Stands in for a worker that is being spawned."""
-
-    def DupFd(self, fd: int) -> int:
-        return fd
-
-    def duplicate_for_child(self, fd: int) -> int:
-        return fd
 
 
 def _copied(bench: Bench) -> tuple[str, int]:
@@ -104,11 +91,8 @@ def _pickled(dataset: Any) -> Any:
     try:
         return pickle.dumps(dataset)
     except Exception:  # needs multiprocessing's own ways, for a lock or a queue of its own
-        context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # as above
-        try:
+        with as_for_spawned():
             return ForkingPickler.dumps(dataset)
-        finally:
-            context.set_spawning_popen(None)
 
 
 def _drawn(dataset: Any, index: int) -> str:

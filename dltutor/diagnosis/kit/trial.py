@@ -125,6 +125,7 @@ def _deaths_asked(state: dict[str, Any]) -> Iterator[None]:
         state["asked"] |= bool(code) and is_yours(sys._getframe(1).f_code.co_filename)
         return code
 
+    # A property of the class is replaced: mypy takes it for an attribute of an instance.
     BaseProcess.exitcode = property(exitcode)  # type: ignore[assignment, method-assign]
     try:
         yield

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 from torch._utils import ExceptionWrapper
 
-from dltutor.observation.texts import tidy
+from dltutor.diagnosis.kit.bench import described
 
 _DEEP: Final = 8
 _MOST: Final = 200  # parts of one thing
@@ -38,8 +38,8 @@ def why_not(thing: Any) -> str:
     try:
         _Pickler(io.BytesIO()).dump(thing)
     except Exception as error:  # anything that a __reduce__ of yours raises
-        text = tidy(str(error)).strip().splitlines()
-        return f"{type(error).__name__}: {text[0][:200] if text else ''}"
+        kind, text, _ = described(error)
+        return f"{kind}: {text}"
     return ""
 
 

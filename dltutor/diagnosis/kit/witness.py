@@ -23,6 +23,7 @@ from typing import Any, Final
 import torch
 
 from dltutor.diagnosis.kit import awaited
+from dltutor.diagnosis.kit.one_thread import keep_to_one_thread
 from dltutor.diagnosis.kit.walking import Found
 from dltutor.observation.errors import frame as named_frame
 from dltutor.observation.errors import is_yours
@@ -67,7 +68,7 @@ class Witness:
         if self.init is not None:
             self.init(worker_id)
         if self.alone:
-            _keep_to_one_thread()
+            keep_to_one_thread()
 
     def _watch(self, worker: int, main: int) -> None:
         for _ in range(_MOST):
@@ -145,19 +146,3 @@ def _line(frames: list[FrameType]) -> str:
 def _threads() -> int:
     cv2: Any = sys.modules.get("cv2")
     return max(torch.get_num_threads(), cv2.getNumThreads() if cv2 else 1)
-
-
-def _keep_to_one_thread() -> None:
-    own = torch.set_num_threads
-    own(1)
-    kept: Callable[[int], None] = lambda number: None  # noqa: E731
-    for module in list(sys.modules.values()):  # also where it was imported by its name
-        for name, thing in list(getattr(module, "__dict__", {}).items()):
-            if thing is own:
-                setattr(module, name, kept)
-    if cv2 := sys.modules.get("cv2"):
-        cv2.setNumThreads(0)
-        setattr(cv2, "setNumThreads", kept)  # noqa: B010 - no attribute that mypy knows
-    with suppress(ImportError):
-        threadpoolctl: Any = __import__("threadpoolctl")
-        threadpoolctl.threadpool_limits(1)

@@ -23,6 +23,7 @@ from torch.utils.data._utils import fetch
 
 from dltutor.diagnosis.kit import containers
 from dltutor.diagnosis.kit.walking import Found
+from dltutor.failures.heap_growth import return_freed_memory
 from dltutor.tables import MB
 
 #: What is changed: nothing; main's objects are not collected; cycles go after each batch; large
@@ -100,7 +101,7 @@ class _Inside:
         if probe.change == "frozen":
             gc.disable()
         if probe.change == "returned":
-            _return_memory()
+            return_freed_memory(0)
         gc.callbacks.append(self._collected)
         for cls in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
             self._wrap(cls)
@@ -207,13 +208,6 @@ def fill_holes() -> None:
             if not place or not top - _HEAP < place < top - size:
                 libc.free(place)
                 break
-
-
-def _return_memory() -> None:
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(-3, 65536)  # M_MMAP_THRESHOLD
-        libc.mallopt(-1, 65536)  # M_TRIM_THRESHOLD
 
 
 def _fill(thing: Any) -> None:

@@ -7,7 +7,8 @@ import multiprocessing
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing import context
 from multiprocessing.reduction import ForkingPickler
@@ -33,13 +34,20 @@ class _Starting:
         return fd
 
 
-def sent_to_spawned(dataset: object) -> int:
-    """The bytes that a spawned worker is sent for a dataset; what is in `/dev/shm` is not."""
+@contextmanager
+def as_for_spawned() -> Iterator[None]:
+    """Pickling in the block is done as for a worker that is being spawned."""
     context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # what it uses of a Popen
     try:
-        return len(ForkingPickler.dumps(dataset))
+        yield
     finally:
         context.set_spawning_popen(None)
+
+
+def sent_to_spawned(dataset: object) -> int:
+    """The bytes that a spawned worker is sent for a dataset; what is in `/dev/shm` is not."""
+    with as_for_spawned():
+        return len(ForkingPickler.dumps(dataset))
 
 
 class Gauge:

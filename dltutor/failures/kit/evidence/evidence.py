@@ -96,6 +96,14 @@ class Evidence:
     limits: Limits | None = None
     segments: Segments | None = None
 
+    def disturbed_by(self, kind: str) -> Handles | None:
+        """What workers do to each other through a "file" or a "socket"; None if they do not."""
+        handles = self.handles
+        if handles is None or handles.kind != kind or not handles.disturbed:
+            return None
+        # Only a forked worker is handed an open file; a plain socket is sent to any.
+        return handles if kind == "socket" or self.parts.method == "fork" else None
+
     @property
     def same_stream(self) -> bool:
         """Whether the workers of a stream all read the same."""

@@ -1,0 +1,70 @@
+"""A worker kept to one computing thread: torch's, OpenCV's, and those under numpy."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+_OPENBLAS: Final = (
+    "openblas_set_num_threads",
+    "openblas_set_num_threads64_",
+    "scipy_openblas_set_num_threads64_",
+    "scipy_openblas_set_num_threads",
+)
+
+
+class OneThread:
+    """A worker_init_fn that calls another, and then keeps the worker to one thread.
+
+    Args:
+        init: The loader's own, or None.
+    """
+
+    def __init__(self, init: Any) -> None:
+        self.init = init
+
+    def __call__(self, worker: int) -> None:
+        if self.init is not None:
+            self.init(worker)
+        keep_to_one_thread()
+
+
+def keep_to_one_thread() -> None:
+    """Compute with one thread in this process from now on, whatever its code says."""
+    own = torch.set_num_threads
+    own(1)
+    for module in list(sys.modules.values()):  # also where it was imported by its name
+        for name, thing in list(getattr(module, "__dict__", {}).items()):
+            if thing is own:
+                setattr(module, name, _keep)
+    cv2: Any = sys.modules.get("cv2")
+    with suppress(Exception):
+        cv2.setNumThreads(0)
+        cv2.setNumThreads = _keep
+    for library in _openblas():
+        for name in _OPENBLAS:
+            with suppress(AttributeError):
+                getattr(library, name)(1)
+    with suppress(ImportError):
+        threadpoolctl: Any = __import__("threadpoolctl")
+        threadpoolctl.threadpool_limits(1)
+
+
+def _keep(nthreads: int) -> None:
+    pass
+
+
+def _openblas() -> list[ctypes.CDLL]:
+    found = []
+    with suppress(OSError):
+        maps = Path("/proc/self/maps").read_text()
+        for path in sorted(set(re.findall(r"(/\S*openblas\S*)$", maps, re.MULTILINE))):
+            with suppress(OSError):
+                found.append(ctypes.CDLL(path))
+    return found
