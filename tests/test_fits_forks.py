@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from recorded import PARTS
 
 from dltutor.diagnosis.other_machines import sentences
 from dltutor.failures import CATALOGUE
@@ -21,8 +22,16 @@ from dltutor.failures.kit.evidence import (
 )
 
 LINE = "tiles.py, line 12, in __getitem__: with self.lock:"
-PARTS = Parts("DataLoader", "Tiles", "tiles.py, line 10", False, 2, "fork", 4, 16, 4, False, 2,
-              False, True, "SequentialSampler", "", "", False)  # fmt: skip
+PARTS = replace(
+    PARTS,
+    dataset="Tiles",
+    where="tiles.py, line 10",
+    batch_size=4,
+    length=16,
+    batches=4,
+    sampler="SequentialSampler",
+    loop=False,
+)
 SPAWN = replace(PARTS, method="spawn")
 WELL = Run("finished", batches=4, finished=(True,), drawn=(("a", "b"),))
 HUNG = Run("hung")

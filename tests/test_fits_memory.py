@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from recorded import PARTS
 
 from dltutor.failures import CATALOGUE
 from dltutor.failures.kit.evidence import (
@@ -13,32 +14,13 @@ from dltutor.failures.kit.evidence import (
     Evidence,
     Limits,
     Memory,
-    Parts,
     Run,
     Segments,
     Views,
 )
 from dltutor.tables import MB
 
-PARTS = Parts(
-    loader="DataLoader",
-    dataset="Images",
-    where="train.py, line 12",
-    stream=False,
-    workers=2,
-    method="fork",
-    batch_size=8,
-    length=800,
-    batches=100,
-    persistent=False,
-    prefetch=2,
-    drop_last=False,
-    in_order=True,
-    sampler="RandomSampler",
-    collate="",
-    init="",
-    loop=True,
-)
+PARTS = replace(PARTS, dataset="Images", where="train.py, line 12", length=800, batches=100)
 RUN = Run("finished", batches=100, batch_bytes=MB)
 ALL = Evidence(PARTS, RUN)
 NAMES = ("dataset.names", "list", 300_000, 0.0, 0.9)
@@ -99,6 +81,9 @@ FITS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("orphaned_segments", "some are left",
      {"segments": Segments(4, 5, "file_system", "file_descriptor")},
      {"segments": Segments(4, 0, "file_descriptor", "file_descriptor")}),
+    ("orphaned_segments", "not one that was caught in its making",
+     {"segments": Segments(4, 4, "file_descriptor", "file_system")},
+     {"segments": Segments(4, 1, "file_descriptor", "file_descriptor")}),
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from recorded import PARTS
 
 from dltutor.diagnosis.kit.uncollatable import blame
 from dltutor.diagnosis.reading import findings
@@ -21,25 +22,13 @@ from dltutor.failures.kit.evidence import (
     Samples,
 )
 
-PARTS = Parts(
-    *(
-        "DataLoader",
-        "Scans",
-        "scans.py, line 8",
-        False,
-        2,
-        "fork",
-        4,
-        40,
-        10,
-        False,
-        2,
-        False,
-        True,
-    ),
+PARTS = replace(
+    PARTS,
+    where="scans.py, line 8",
+    batch_size=4,
+    length=40,
+    batches=10,
     sampler="SequentialSampler",
-    collate="",
-    init="",
     loop=False,
 )
 FORKSERVER = replace(PARTS, method="forkserver")

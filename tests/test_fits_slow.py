@@ -6,28 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from recorded import PARTS
 
 from dltutor.failures import CATALOGUE
-from dltutor.failures.kit.evidence import Evidence, Paces, Parts, Run, Samples, Threads
+from dltutor.failures.kit.evidence import Evidence, Paces, Run, Samples, Threads
 
-PARTS = Parts(
-    loader="DataLoader",
+PARTS = replace(
+    PARTS,
     dataset="Sounds",
     where="sounds.py, line 12",
-    stream=False,
-    workers=2,
-    method="fork",
     batch_size=16,
     length=9000,
     batches=563,
     persistent=True,
-    prefetch=2,
-    drop_last=False,
-    in_order=True,
-    sampler="RandomSampler",
     collate="keep",
     init="start",
-    loop=True,
 )
 RUN = Run(
     "finished", batches=6, tensors=96, passes=(("a",),) * 6, counted=(16,) * 6, finished=(False,)

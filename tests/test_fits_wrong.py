@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from recorded import PARTS
 
 from dltutor.failures import CATALOGUE
 from dltutor.failures.kit.evidence import (
@@ -19,7 +20,6 @@ from dltutor.failures.kit.evidence import (
     Fit,
     Handles,
     Order,
-    Parts,
     Repeats,
     Run,
     Shares,
@@ -27,25 +27,6 @@ from dltutor.failures.kit.evidence import (
     Twice,
 )
 
-PARTS = Parts(
-    loader="DataLoader",
-    dataset="Scans",
-    where="scans.py, line 12",
-    stream=False,
-    workers=2,
-    method="fork",
-    batch_size=8,
-    length=60,
-    batches=8,
-    persistent=False,
-    prefetch=2,
-    drop_last=False,
-    in_order=True,
-    sampler="RandomSampler",
-    collate="",
-    init="",
-    loop=True,
-)
 FINISHED = Run("finished", counted=(64,), finished=(True,))
 FEWER = replace(FINISHED, counted=(48,))
 WELL = Evidence(PARTS, FINISHED, alone=FINISHED)

@@ -159,6 +159,9 @@ def fits(evidence: Evidence) -> Fit | None:
     segments = evidence.segments
     if segments is None or not segments.left:
         return None
+    # Under the other strategy one is left now and then: killed before its name was taken away.
+    if "file_system" not in (segments.in_workers, segments.in_main):
+        return None
     who = "The workers share" if segments.in_workers == "file_system" else "Main shares"
     init = evidence.parts.init
     return Fit(

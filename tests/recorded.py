@@ -1,0 +1,25 @@
+"""A loader as the doctor records it, for tests of what the failure modes make of evidence."""
+
+from __future__ import annotations
+
+from dltutor.failures.kit.evidence import Parts
+
+PARTS = Parts(
+    loader="DataLoader",
+    dataset="Scans",
+    where="scans.py, line 12",
+    stream=False,
+    workers=2,
+    method="fork",
+    batch_size=8,
+    length=60,
+    batches=8,
+    persistent=False,
+    prefetch=2,
+    drop_last=False,
+    in_order=True,
+    sampler="RandomSampler",
+    collate="",
+    init="",
+    loop=True,
+)
