@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.diagnosis.other_machines import sentences
+from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.failures import CATALOGUE
 from dltutor.failures.kit.evidence import (
     Evidence,
@@ -124,18 +124,18 @@ def test_a_fit_names_the_path_and_what_was_done() -> None:
 
 
 def test_what_cannot_travel_is_said_of_forked_workers_only() -> None:
-    [said] = sentences(of(PARTS, WELL, travel=SOCKET))
+    [said] = elsewhere(of(PARTS, WELL, travel=SOCKET))
     assert "`dataset.net`" in said
-    assert not sentences(of(SPAWN, NO_PICKLE, travel=SOCKET))
+    assert not elsewhere(of(SPAWN, NO_PICKLE, travel=SOCKET))
 
 
 def test_batches_larger_than_the_shared_memory_of_a_container_are_counted() -> None:
-    assert not sentences(of(PARTS, replace(WELL, batch_bytes=12 << 20)))
-    [said] = sentences(of(PARTS, replace(WELL, batch_bytes=20 << 20)))
+    assert not elsewhere(of(PARTS, replace(WELL, batch_bytes=12 << 20)))
+    [said] = elsewhere(of(PARTS, replace(WELL, batch_bytes=20 << 20)))
     assert said.startswith("In a container")
 
 
 def test_a_stream_that_takes_no_share_by_rank_is_named() -> None:
-    assert sentences(of(PARTS, WELL, two_ranks=TwoRanks(32, 32, 32)))
-    assert not sentences(of(PARTS, WELL, two_ranks=TwoRanks(32, 0, 32)))
-    assert not sentences(of(PARTS, WELL, two_ranks=TwoRanks(32, 32, 1)))
+    assert elsewhere(of(PARTS, WELL, two_ranks=TwoRanks(32, 32, 32)))
+    assert not elsewhere(of(PARTS, WELL, two_ranks=TwoRanks(32, 0, 32)))
+    assert not elsewhere(of(PARTS, WELL, two_ranks=TwoRanks(32, 32, 1)))

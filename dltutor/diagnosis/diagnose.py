@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from dltutor.diagnosis.diagnosis import Diagnosis
 from dltutor.diagnosis.kit.bench import Loop
-from dltutor.diagnosis.reading import elsewhere, findings
+from dltutor.diagnosis.other_machines import elsewhere
+from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.target import makes_loaders
 from dltutor.diagnosis.visit import CannotRun, Visit
 from dltutor.observation.loaders import check_loader, inner_loaders

@@ -11,8 +11,8 @@ CONTAINER: Final = 64 * MB  # bytes of /dev/shm that docker gives
 _WHERE: Final = "Where workers are not forked (macOS, Windows, Python 3.14)"
 
 
-def sentences(evidence: Evidence) -> tuple[str, ...]:
-    """A sentence for each.
+def elsewhere(evidence: Evidence) -> tuple[str, ...]:
+    """What will fail on another machine, or with another start method; a sentence for each.
 
     Args:
         evidence: Of one visit.

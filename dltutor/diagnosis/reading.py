@@ -1,4 +1,4 @@
-"""What the evidence means: the failure modes that fit, and what will fail elsewhere."""
+"""What the evidence means: the failure modes that fit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Final
 
 from dltutor.diagnosis.diagnosis import Finding
 from dltutor.diagnosis.ordinary import raises
-from dltutor.diagnosis.other_machines import sentences
 from dltutor.failures import CATALOGUE
 from dltutor.failures.kit.evidence import Evidence, Fit, Harm
 
@@ -38,8 +37,3 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
         fits.append(own)
     fits.sort(key=lambda each: (_ORDER.index(each[0].harm), each[0].certainty != "shown"))
     return tuple(finding for _, finding in fits)
-
-
-def elsewhere(evidence: Evidence) -> tuple[str, ...]:
-    """What will fail on another machine, or with another start method."""
-    return sentences(evidence)

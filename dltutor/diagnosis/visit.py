@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 import traceback
 import typing
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from types import ModuleType
 from typing import Any, Final
@@ -19,6 +17,7 @@ from dltutor.diagnosis.kit.bench import Bench, Loop, Mark, TooSlow
 from dltutor.failures.kit.evidence import Evidence, Parts, Run, read
 from dltutor.observation import sandbox
 from dltutor.observation.sandbox import Ended
+from dltutor.observation.texts import signal_name
 from dltutor.system.process_memory import pss
 from dltutor.tables import MB
 
@@ -239,7 +238,5 @@ def _why(ended: Ended, what: str, seconds: float) -> str:
 
 
 def _code(status: int | None) -> str:
-    if status is not None and status < 0:
-        with suppress(ValueError):
-            return f"by {signal.Signals(-status).name}"
-    return f"with exit code {status}"
+    name = signal_name(status)
+    return f"by {name}" if name else f"with exit code {status}"
