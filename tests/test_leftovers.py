@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from multiprocessing import forkserver, get_context, resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.queues import Queue
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.observation import observe
 from dltutor.observation.leftovers import close_interrupted_files, nothing_left
-from dltutor.system.processes import segments
+from dltutor.system.processes import is_alive, segments
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
@@ -85,7 +85,7 @@ def test_many_runs_of_mixed_endings_leave_nothing(runs: int) -> None:
 @pytest.mark.parametrize("trouble", [datasets.have_a_child, datasets.have_a_child_and_die])
 def test_what_a_worker_has_started_is_gone(trouble: Callable[[Path], None], tmp_path: Path) -> None:
     observe(load(Numbers(partial(trouble, tmp_path / "pid"))))
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 def test_what_was_there_before_stays() -> None:
@@ -99,21 +99,24 @@ def test_what_was_there_before_stays() -> None:
 
 
 def test_processes_that_keep_starting_others_are_all_ended() -> None:
-    with nothing_left():
+    with nothing_left() as started:
         children = [subprocess.Popen(["sh", "-c", "while :; do sleep 0.01; done"]) for _ in "1234"]
+        for child in children:
+            started.own(child.pid)
         time.sleep(0.2)
     assert None not in [child.poll() for child in children]
 
 
-def test_orphans_are_left_to_the_system_again_afterwards() -> None:
+def test_orphans_of_others_are_left_to_the_system() -> None:
     with nothing_left():
-        pass
-    done = subprocess.run(
-        ["sh", "-c", f"sleep {FOR_EVER} >/dev/null 2>&1 & echo $!"], capture_output=True, text=True
-    )
+        done = subprocess.run(
+            ["sh", "-c", f"sleep {FOR_EVER} >/dev/null 2>&1 & echo $!"],
+            capture_output=True,
+            text=True,
+        )
     orphan = psutil.Process(int(done.stdout))
     try:
-        assert orphan.ppid() != os.getpid()
+        assert orphan.is_running() and orphan.ppid() != os.getpid()
     finally:
         orphan.kill()
 
@@ -150,44 +153,23 @@ def test_a_fork_server_that_was_there_before_stays() -> None:
 # Shared memory.
 
 
-def test_a_segment_of_a_killed_worker_is_removed_and_that_of_another_is_not() -> None:
-    with nothing_left() as started:
-        started.pids.add(4_190_001)
-        names = {"torch_4190001_1_0": False, "torch_4190002_1_0": True, "mine_4190001": True}
-        for name in names:
-            with open(f"/dev/shm/{name}", "w"):
-                pass
+def test_a_segment_that_a_worker_has_in_hand_is_removed_and_one_named_like_it_is_not(
+    tmp_path: Path,
+) -> None:
+    observe(load(Numbers(partial(_make_segments, tmp_path / "pid"))), deadline=2)
+    pid = int((tmp_path / "pid").read_text())
     try:
-        assert {name: name in segments() for name in names} == names
+        left = {name for name in segments() if name.startswith(f"torch_{pid}_")}
+        assert left == {f"torch_{pid}_of_another_container"}
     finally:
-        for name in names.keys() & segments():
-            os.unlink(f"/dev/shm/{name}")
+        os.unlink(f"/dev/shm/torch_{pid}_of_another_container")
 
 
-def test_a_segment_of_a_process_that_the_loop_has_started_is_removed() -> None:
-    samples: list[Any] = []
-
-    def loop(loader: Any) -> int:
-        child = get_context("fork").Process(target=_make_a_segment)
-        child.start()
-        until = time.monotonic() + 15
-        while f"torch_{child.pid}_1_0" not in segments() and time.monotonic() < until:
-            time.sleep(0.01)
-        seen = len(samples)
-        while len(samples) < seen + 2 and time.monotonic() < until:  # one began after that
-            time.sleep(0.01)
-        child.kill()
-        child.join()
-        return child.pid or 0
-
-    found = observe(load(Numbers()), consume=loop, listeners=[samples.append])
-    assert found.end == "finished" and found.result
-    assert f"torch_{found.result}_1_0" not in segments()
-
-
-def _make_a_segment() -> None:
-    Path(f"/dev/shm/torch_{os.getpid()}_1_0").touch()
-    time.sleep(FOR_EVER)
+def _make_segments(pid_file: Path) -> None:
+    pid_file.write_text(str(os.getpid()))
+    Path(f"/dev/shm/torch_{os.getpid()}_of_another_container").touch()
+    with Path(f"/dev/shm/torch_{os.getpid()}_1_0").open("w"):
+        time.sleep(FOR_EVER)
 
 
 def test_with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dltutor.failures.orphaned_segments import BATCHES, SHM, broken, fixed, kill_all
+from dltutor.failures.orphaned_segments import BATCHES, broken, fixed, kill_all
 
 pytestmark = pytest.mark.timeout(60, method="thread")
 
@@ -24,7 +24,8 @@ GRACE = 20  # seconds for the managers to notice
 
 def segments_of(folder: Path) -> list[Path]:
     pids = {p.pid for p in psutil.process_iter() if tmpdir(p) == str(folder)}
-    return [path for path in SHM.glob("torch_*") if int(path.name.split("_")[1]) in pids]
+    names = Path("/dev/shm").glob("torch_*")
+    return [path for path in names if int(path.name.split("_")[1]) in pids]
 
 
 def tmpdir(process: psutil.Process) -> str | None:

@@ -15,14 +15,17 @@ from pathlib import Path
 
 import pytest
 
+from dltutor.system import marks
 from dltutor.system.process_memory import Proc, pss
 from dltutor.system.processes import (
     adopt_orphans,
     descendants,
     end,
-    end_descendants,
+    has_name,
     is_alive,
+    known,
     segments,
+    segments_of,
     unlink_segments,
 )
 from dltutor.system.psutil_reader import Psutil
@@ -58,6 +61,11 @@ def until(condition: Callable[[], object], seconds: float = 20) -> None:
         time.sleep(0.01)
 
 
+def gone(pid: int) -> set[int]:
+    """The pids of those that `end` has ended."""
+    return {each.pid for each in end(known(pid))}
+
+
 def started_orphan() -> int:
     done = subprocess.run(["sh", "-c", ORPHAN], capture_output=True, text=True, check=True)
     return int(done.stdout)
@@ -80,7 +88,7 @@ def test_descendants_are_children_and_their_children_in_whatever_session() -> No
     assert len(pids) == 2
     assert descendants(process.pid) == {*pids}
     assert {process.pid, *pids} <= descendants(os.getpid())
-    assert end(process.pid) == {process.pid, *pids}
+    assert gone(process.pid) == {process.pid, *pids}
     assert not any(map(is_alive, [process.pid, *pids]))
 
 
@@ -95,7 +103,7 @@ def test_both_readers_find_the_same(reader: Proc | Psutil) -> None:
     assert reader.descendants([process.pid]) == {*pids}
     assert b"sleep 600 & echo" in reader.command(pids[0])
     assert reader.process(process.pid) is not None
-    end(process.pid)
+    end(known(process.pid))
     assert reader.command(process.pid) == b""
     assert reader.process(process.pid) is None
 
@@ -114,7 +122,7 @@ def test_orphans_are_adopted_while_that_is_on_and_by_others_afterwards() -> None
         assert orphan not in descendants(os.getpid())
     finally:
         os.kill(orphan, signal.SIGKILL)
-    end(adopted)
+    end(known(adopted))
 
 
 def test_a_process_dies_with_its_parent() -> None:
@@ -153,7 +161,7 @@ time.sleep(600)
 
 def test_a_process_that_is_deaf_to_signals_is_ended_and_reaped() -> None:
     process, (pid,) = start(DEAF)
-    assert end(pid) == {process.pid}
+    assert gone(pid) == {process.pid}
     assert not Path(f"/proc/{pid}").exists()
 
 
@@ -171,7 +179,7 @@ def test_processes_that_keep_starting_others_are_all_ended(adopting: bool, tmp_p
     try:
         until(lambda: len((tmp_path / "pids").read_text().split()) > 20)
     finally:
-        end(*(each.pid for each in loops))
+        end(*(known(each.pid) for each in loops))
         adopt_orphans(before)
     time.sleep(0.05)
     pids = {int(pid) for pid in (tmp_path / "pids").read_text().split()}
@@ -179,32 +187,92 @@ def test_processes_that_keep_starting_others_are_all_ended(adopting: bool, tmp_p
 
 
 def test_what_descends_is_ended_and_the_process_itself_lives() -> None:
-    process, pids = start(GRANDCHILD)
-    assert end_descendants(process.pid) == {*pids}
-    assert is_alive(process.pid)
-    assert not any(map(is_alive, pids))
-    end(process.pid)
+    code = """
+import subprocess, sys
+from dltutor.system.processes import end_descendants
+children = [subprocess.Popen(["sleep", "600"], start_new_session=bool(own)) for own in (0, 1)]
+assert {each.pid for each in end_descendants()} == {child.pid for child in children}
+assert end_descendants() == set()
+print(*(child.pid for child in children))
+"""
+    process, pids = start(code)
+    assert process.wait(30) == 0
+    assert len(pids) == 2 and not any(map(is_alive, pids))
 
 
 def test_who_is_spared_lives_and_its_children_do_not() -> None:
     process, (child, grandchild) = start(GRANDCHILD)
-    assert end_descendants(process.pid, spare=[child]) == {grandchild}
-    assert is_alive(process.pid)
-    end(process.pid)
+    until(lambda: has_name(grandchild, b"sleep\0"))  # until then it has its parent's name
+    assert {each.pid for each in end(known(process.pid), spare=[b"sh\0-c\0sleep"])} == {
+        process.pid,
+        grandchild,
+    }
+    assert is_alive(child)
+    end(known(child))
 
 
 def test_what_is_gone_already_is_no_trouble() -> None:
     child = subprocess.Popen(["true"])
     child.wait()
-    assert end(child.pid, NO_PROCESS) == {child.pid, NO_PROCESS}
-    assert end_descendants(NO_PROCESS) == set()
+    assert gone(child.pid) == {child.pid}
+    assert gone(NO_PROCESS) == {NO_PROCESS}
+
+
+def test_a_pid_that_is_another_process_by_now_is_left_alone() -> None:
+    child = subprocess.Popen(["sleep", "600"])
+    earlier = known(child.pid)._replace(start=known(child.pid).start - 1)
+    assert end(earlier) == {earlier}
+    assert child.poll() is None
+    assert gone(child.pid) == {child.pid}
+    child.wait()
+
+
+# --- marked
+
+
+ORPHANS = """
+import os, subprocess, sys
+from dltutor.system import marks
+outer = marks.new()
+marks.put(outer)
+inner = marks.new()
+print(outer, inner, marks.new() == 0, flush=True)
+def forget(mark):
+    if os.fork() == 0:
+        marks.put(mark)
+        # Without an environment, in a session of its own, as an orphan.
+        subprocess.Popen(["sleep", "600"], env={}, start_new_session=True,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os._exit(0)
+    os.wait()
+forget(0)
+forget(inner)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="marks are Linux's")
+def test_a_mark_finds_what_has_lost_its_parent_its_session_and_its_environment() -> None:
+    done = subprocess.run([sys.executable, "-c", ORPHANS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    outer, inner, _ = map(int, done.stdout.replace("False", "0").replace("True", "1").split())
+    both, one = marks.carriers(outer), marks.carriers(inner)
+    assert len(both) == 2 and len(one) == 1 and one < both
+    assert {each.pid for each in end(mark=inner)} == one
+    assert {pid for pid in both if is_alive(pid)} == both - one
+    assert {each.pid for each in end(mark=outer)} >= both - one
+    assert not any(map(is_alive, both))
+
+
+def test_no_mark_is_nobodys() -> None:
+    assert marks.carriers(0) == set() and not marks.carries(os.getpid(), 0)
+    assert end() == set()
 
 
 def test_a_process_of_multiprocessing_is_known_to_it_as_killed() -> None:
     process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
     process.start()
     assert process.pid is not None
-    end(process.pid)
+    end(known(process.pid))
     assert process.exitcode == -signal.SIGKILL
 
 
@@ -224,7 +292,7 @@ def test_those_that_tidy_up_get_four_seconds_and_no_more(
 ) -> None:
     process, _ = start(TIDIER, str(tmp_path / "tidied"), str(takes), name)
     started = time.monotonic()
-    assert end(process.pid) == {process.pid}
+    assert gone(process.pid) == {process.pid}
     assert (tmp_path / "tidied").exists() == tidied
     assert time.monotonic() - started < 8
 
@@ -236,24 +304,55 @@ def test_one_that_has_no_command_line_yet_may_be_about_to_tidy_up(
     process, _ = start(TIDIER, str(tmp_path / "tidied"), "0.5")
     if not has_command:
         monkeypatch.setattr(Proc, "command", lambda self, pid: b"")
-    assert end(process.pid) == {process.pid}
+    assert gone(process.pid) == {process.pid}
     assert (tmp_path / "tidied").exists() != has_command
 
 
 # --- shared memory
 
 
-def test_segments_of_the_named_processes_are_removed_and_no_others() -> None:
-    names = {"torch_4190001_1_0": False, "torch_4190002_1_0": True, "mine_4190001": True}
+HOLDER = """
+import mmap, os, sys, time
+kept = []
+for how in ("open", "mapped"):
+    path = f"/dev/shm/torch_{os.getpid()}_{how}"
+    file = open(path, "w+b")
+    file.truncate(4096)
+    kept.append(mmap.mmap(file.fileno(), 0) if how == "mapped" else file)
+open(f"/dev/shm/torch_{os.getpid()}_closed", "w").close()
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_segments_that_a_process_has_in_hand_go_with_it_and_no_others() -> None:
+    process, _ = start(HOLDER)
+    pid = process.pid
+    names = {f"torch_{pid}_{how}" for how in ("open", "mapped", "closed")}
+    assert names <= segments()
     try:
-        for name in names:
-            Path(f"/dev/shm/{name}").touch()
-        unlink_segments([4190001, NO_PROCESS])
-        assert {name: name in segments() for name in names} == names
+        # A name says nothing: with `docker --ipc=host` the pid in it may be another container's.
+        assert segments_of(pid).keys() == names - {f"torch_{pid}_closed"}
+        end(known(pid))
+        assert names & segments() == {f"torch_{pid}_closed"}
     finally:
         for name in names:
             with suppress(FileNotFoundError):
                 os.unlink(f"/dev/shm/{name}")
+
+
+def test_a_name_that_is_another_file_by_now_stays() -> None:
+    path = Path("/dev/shm/torch_4190002_1_0")
+    path.touch()
+    try:
+        with path.open() as file:
+            owned = segments_of(os.getpid())
+            path.unlink()
+            path.touch()
+            unlink_segments(owned)
+            assert path.exists() and path.stat().st_ino != os.fstat(file.fileno()).st_ino
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def test_a_segment_that_is_mapped_here_stays() -> None:
@@ -261,9 +360,11 @@ def test_a_segment_that_is_mapped_here_stays() -> None:
     path.write_bytes(bytes(mmap.PAGESIZE))
     try:
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0):
-            unlink_segments([4190003])
+            owned = segments_of(os.getpid())
+            assert path.name in owned
+            unlink_segments(owned)
             assert path.exists()
-        unlink_segments([4190003])
+        unlink_segments({path.name: owned[path.name]})
         assert not path.exists()
     finally:
         path.unlink(missing_ok=True)

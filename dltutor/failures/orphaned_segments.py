@@ -33,7 +33,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -44,9 +43,9 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.failures.kit.contract import Case, Failure, load
 from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.system.processes import segments, segments_of, unlink_segments
 
 BATCHES = 5
-SHM = Path("/dev/shm")
 PATIENCE = 5.0  # seconds for killed processes to be gone
 
 Init = Callable[[int], None]
@@ -111,28 +110,28 @@ def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
             assert run.stdout is not None
             if not run.stdout.readline():
                 raise RuntimeError(f"the run ended by itself, with exit code {run.wait()}")
-            killed = kill_all(folder)
-    left = [path for path in SHM.glob("torch_*") if int(path.name.split("_")[1]) in killed]
-    for path in left:
-        path.unlink()
+            held = kill_all(folder)
+    left = held.keys() & segments()
+    unlink_segments(held)
     return Finding(len(left), f"of {BATCHES} segments left")
 
 
-def kill_all(folder: str) -> set[int]:
+def kill_all(folder: str) -> dict[str, tuple[int, int]]:
     """Kill the processes that have this temporary folder, whoever their parents are.
 
     Returns:
-        Their pids.
+        The segments that they had in hand, as `segments_of` has them.
     """
     processes = [each for each in psutil.process_iter() if _temporary_folder(each) == folder]
     # The managers first, since nothing here kills all in one instant as the kernel does. Python's
     # resource tracker may live: it ends by itself and removes semaphores, and no segments.
     processes.sort(key=lambda process: process.name() != "torch_shm_manager")
+    held = {name: file for each in processes for name, file in segments_of(each.pid).items()}
     for process in processes:
         if "resource_tracker" not in " ".join(process.cmdline()):
             process.kill()
     psutil.wait_procs(processes, timeout=PATIENCE)
-    return {process.pid for process in processes}
+    return held
 
 
 def _temporary_folder(process: psutil.Process) -> str | None:

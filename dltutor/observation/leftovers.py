@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import tempfile
+import threading
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -17,49 +19,49 @@ from typing import Any, Final
 import torch.multiprocessing
 
 from dltutor.observation import errors, torch_internals
-from dltutor.system.processes import (
-    adopt_orphans,
-    descendants,
-    end_descendants,
-    has_name,
-    unlink_segments,
-)
+from dltutor.system import marks
+from dltutor.system.processes import Process, descendants, end, known
 
 # With the sharing strategy file_system torch talks to its managers as long as this process lives.
 # Without them every later loader raises "Broken pipe"; they end by themselves.
 _STAYS: Final = b"torch_shm_manager"
+_NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # what a resource tracker tidies up
 
 
-@dataclass(frozen=True)
+@dataclass
 class Started:
     """What was started in a block.
 
     Args:
-        pids: Of workers, and of whatever else: what they leave in `/dev/shm` is removed.
+        processes: The workers of loaders, to be ended with all that descends from them.
         iterators: Of loaders; references that do not keep them.
+        mark: What the workers carry, and all that they start.
     """
 
-    pids: set[int] = field(default_factory=set)
+    processes: set[Process] = field(default_factory=set)
     iterators: list[weakref.ref[Any]] = field(default_factory=list)
+    mark: int = field(default_factory=marks.new)
+
+    def own(self, pid: int) -> None:
+        """Take a worker for ours."""
+        marks.put(self.mark, pid)
+        self.processes.add(known(pid))
 
 
 @contextmanager
 def nothing_left() -> Iterator[Started]:
-    """Undo what the block did to this process and leave no child that was not there before.
+    """Undo what the block did to this process, and end the workers that were started in it.
 
-    Children that lose their parent in the block become ours (on Linux), so that they are found.
+    Whatever else this process, another thread of it, or another process has started lives on.
 
     Yields:
         What was started in the block, to be filled in.
     """
-    before = descendants(os.getpid())
     sigchld = torch_internals.sigchld()
     strategy = torch.multiprocessing.get_sharing_strategy()
     server, tracker = _forkserver(), _tracker()
     had_server, had_tracker = server._forkserver_pid is not None, tracker._pid is not None
-    subreaper = adopt_orphans(True)
     started = Started()
-    pids = started.pids
     try:
         yield started
     finally:
@@ -67,17 +69,34 @@ def nothing_left() -> Iterator[Started]:
         # of a second in a process of many objects, so only one that is still alive is worth it.
         if any(iterator() is not None for iterator in started.iterators):
             gc.collect()
-        kept = before | {pid for pid in descendants(os.getpid()) if has_name(pid, _STAYS)}
-        pids |= end_descendants(spare=kept | {server._forkserver_pid, tracker._pid})
-        if not had_server:
+        end(*started.processes, mark=started.mark, spare=(_STAYS,))
+        if not had_server and not descendants(server._forkserver_pid or 0):
             server._stop()
         # In a process that multiprocessing spawned, the tracker is the parent's and has no pid.
-        if not had_tracker and tracker._pid is not None:
+        if not had_tracker and tracker._pid is not None and not _serves(tracker):
             tracker._stop()
-        unlink_segments(pids - before - {os.getpid()})
-        adopt_orphans(subreaper)
         torch.multiprocessing.set_sharing_strategy(strategy)
         torch_internals.restore_sigchld(sigchld)
+
+
+def _serves(tracker: Any) -> bool:
+    # Whether the resource tracker has somebody left to serve: a process that holds the other end of
+    # its pipe, without which it does not end, or a name of ours that it would unlink at its end.
+    pipe = _link(Path(f"/proc/self/fd/{tracker._fd}"))
+    for pid in descendants(os.getpid()) - {tracker._pid}:
+        with suppress(OSError):  # gone
+            if pipe in map(_link, Path(f"/proc/{pid}/fd").iterdir()):
+                return True
+    with suppress(OSError):
+        maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+        return any(_NAMED.search(line) and not line.endswith("(deleted)") for line in maps)
+    return threading.active_count() > 1  # no /proc: who uses it cannot be known
+
+
+def _link(path: Path) -> str:
+    with suppress(OSError):
+        return os.readlink(path)
+    return ""
 
 
 def close_interrupted_files(error: BaseException) -> None:

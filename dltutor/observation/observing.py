@@ -44,10 +44,8 @@ def observe(
     with interrupts_held() as interrupts, ExitStack() as clean_up:
         folder = clean_up.enter_context(TemporaryDirectory(prefix="dltutor-run-"))
         started = clean_up.enter_context(nothing_left())
-        recorder = Recorder(listeners=listeners)
+        recorder = Recorder(listeners=listeners, mark=started.mark, folder=folder)
         recorder.start()
-        # A loop may start loaders of its own: the recorder has seen their workers.
-        clean_up.callback(lambda: started.pids.update(recorder.pids))
         clean_up.callback(recorder.stop)
         run = Run(loader, folder, recorder, started, interrupts)
         result, error = _drive(run, consume or _iterate, epochs, deadline, interrupts)

@@ -19,7 +19,11 @@ from dltutor.observation.leftovers import Started
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.texts import end_of_file
-from dltutor.observation.worker_setup import WorkerSetup, stderr_for_workers
+from dltutor.observation.worker_setup import (
+    WorkerSetup,
+    stderr_for_workers,
+    temporary_folder_shown,
+)
 from dltutor.observation.workers import Workers
 
 
@@ -30,7 +34,7 @@ class Run:
         loader: The loader, or what wraps some.
         folder: For the workers' stderr and stacks.
         recorder: Told the name of each worker and the number of batches.
-        started: Filled with the workers' pids, and with the iterators of other loaders.
+        started: Told of the workers, and of the iterators of the loop's other loaders.
         interrupts: Delivered once workers have started, and with each batch.
     """
 
@@ -50,7 +54,7 @@ class Run:
         self.first_batch: float | None = None
         self.last_batch: float | None = None
         self._recorder = recorder
-        self._others = started.iterators
+        self._ours = started
         self._interrupts = interrupts
         self._stderr = Path(folder) / "stderr"
         self._folder = folder
@@ -102,17 +106,21 @@ class Run:
     def _make(self, loader: DataLoader[Any], make: torch_internals.MakeIterator) -> Any:
         # A wrapper that shows no loader makes its own as it goes: then any loader is one of them.
         reached = {id(each): name for name, each in self._inner.items()}
-        name = reached.get(id(loader)) if reached else ""
-        if loader.num_workers == 0:
+        in_main = threading.current_thread() is threading.main_thread()
+        name = reached.get(id(loader)) if reached or not in_main else ""
+        if loader.num_workers == 0 or (name is None and not in_main):  # another thread's
             return make()
         if name is None:  # the loop's own
             iterator = make()
-            self._others.append(weakref.ref(iterator))
+            self._ours.iterators.append(weakref.ref(iterator))
+            for process in torch_internals.workers_of(iterator):
+                if process.pid is not None:
+                    self._ours.own(process.pid)
             return iterator
         init_fn = loader.worker_init_fn
-        loader.worker_init_fn = WorkerSetup(self._folder, init_fn)
+        loader.worker_init_fn = WorkerSetup(self._folder, init_fn, self._ours.mark)
         try:
-            with stderr_for_workers(self._stderr):
+            with stderr_for_workers(self._stderr), temporary_folder_shown(self._folder):
                 iterator = make()
         except BaseException as error:
             unfinished = torch_internals.iterator_in(error)
@@ -122,7 +130,7 @@ class Run:
         finally:
             loader.worker_init_fn = init_fn
         self.workers.know(iterator, name)
-        if threading.current_thread() is threading.main_thread():
+        if in_main:
             delay_in_plumbing()
             self._interrupts.deliver()  # what was held back while they were started
         return iterator

@@ -5,7 +5,8 @@
 The guard is what the code finds as its parent, so that a signal to the parent does not reach the
 kernel. Both are forks: the code's process has the kernel's modules, classes and data, and one
 thread. The kernel waits, reads what they say, and at the limit kills them and all that descends
-from them, in whatever session: orphans come to the kernel, which is their subreaper meanwhile.
+from them, in whatever session: the guard carries a mark that all of them inherit. If the kernel
+itself is killed, the guard outlives it, ends them, and removes their files.
 
 A check of the course runs an answer here, and the doctor each of its experiments.
 """
@@ -14,8 +15,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import selectors
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -29,7 +32,7 @@ from dltutor.observation import stacks
 from dltutor.observation.interrupts import interrupts_held
 from dltutor.observation.sandboxed import sandboxed_process
 from dltutor.observation.time_limits import deadline
-from dltutor.system import processes
+from dltutor.system import marks, processes
 from dltutor.system.process_memory import pss, reader
 from dltutor.tables import MB
 
@@ -37,6 +40,7 @@ LOOKING: Final = 20.0  # seconds for what is not announced: telling an untouched
 MEMORY: Final = 1.2 * 1024 * MB  # bytes (PSS) of all the processes of a run together
 PROCESSES: Final = 256  # of a run together
 _TICK: Final = 0.05  # seconds between two looks
+_LONELY: Final = 0.5  # seconds between two looks whether the kernel still lives
 _STEP: Final = 50 * MB  # bytes (RSS) that they may grow by before PSS, which is dear, is read again
 _KEPT: Final = 20_000  # characters of what is printed, the last ones
 _HANDLERS: Final = 2.0  # seconds for what was registered to be called at a fork
@@ -96,26 +100,30 @@ def run(
     sys.stdout.flush()
     sys.stderr.flush()
     folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
-    others = processes.descendants(os.getpid())
-    subreaper = processes.adopt_orphans(True)
+    mark = marks.new()
     with interrupts_held() as interrupts:
         watch = None
         try:
-            watch = _start(work, folder, at_most, announce, own_folder)
+            watch = _start(work, folder, mark, at_most, announce, own_folder)
             watch.memory = MEMORY if memory is None else memory
             with interrupts.let_through():
                 watch.wait()
         finally:
             if watch is not None:
-                watch.close(others)
-            processes.adopt_orphans(subreaper)
+                watch.close()
             shutil.rmtree(folder, ignore_errors=True)
     return watch.ended
 
 
 def _start(
-    work: Work, folder: str, at_most: float, announce: Callable[[], None], own_folder: bool
+    work: Work,
+    folder: str,
+    mark: int,
+    at_most: float,
+    announce: Callable[[], None],
+    own_folder: bool,
 ) -> _Watch:
+    kernel = os.getpid()
     hear, say = os.pipe()
     fate_in, fate_out = os.pipe()
     read, write = os.pipe()
@@ -125,12 +133,13 @@ def _start(
             for end in (hear, fate_in, read):
                 os.close(end)
             if not _at_fork.passed:
-                _guard(work, folder, own_folder, say, fate_out, write)
+                marks.put(mark)
+                _guard(kernel, mark, work, folder, own_folder, say, fate_out, write)
         finally:
             os._exit(1)
     for end in (say, fate_out, write):
         os.close(end)
-    return _Watch(guard, folder, at_most, announce, hear, fate_in, read)
+    return _Watch(processes.known(guard), mark, folder, at_most, announce, hear, fate_in, read)
 
 
 def _fork() -> int:
@@ -144,9 +153,17 @@ def _fork() -> int:
         return os.fork()
 
 
-def _guard(work: Work, folder: str, own_folder: bool, say: int, fate: int, words: int) -> NoReturn:
+def _guard(
+    kernel: int,
+    mark: int,
+    work: Work,
+    folder: str,
+    own_folder: bool,
+    say: int,
+    fate: int,
+    words: int,
+) -> NoReturn:
     os.setsid()
-    processes.die_with_parent(os.getppid())
     processes.adopt_orphans(True)
     me = os.getpid()
     pid = os.fork()
@@ -159,17 +176,37 @@ def _guard(work: Work, folder: str, own_folder: bool, say: int, fate: int, words
     os.close(say)
     os.close(words)
     os.write(fate, b"%d " % pid)
-    ended = status = 0
-    while ended != pid:  # others are orphans of the code's
-        ended, status = os.waitpid(-1, 0)
-    os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
-    processes.end_descendants()
+    status = _wait(pid, kernel)
+    if status is not None:
+        os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
+    processes.end_descendants(mark)
+    if os.getppid() != kernel:
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
+
+
+def _wait(pid: int, kernel: int) -> int | None:
+    # The status of the code's process; None once the kernel is gone.
+    woken, wake = os.pipe()
+    for end in (woken, wake):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    while os.getppid() == kernel:
+        ended, status = os.waitpid(-1, os.WNOHANG)
+        if ended == pid:
+            return status
+        if not ended:  # others are orphans of the code's
+            select.select([woken], [], [], _LONELY)
+            with suppress(BlockingIOError):
+                os.read(woken, 4096)
+    return None
 
 
 @dataclass
 class _Watch:
-    guard: int
+    guard: processes.Process
+    mark: int
     folder: str
     at_most: float
     announce: Callable[[], None]
@@ -181,7 +218,6 @@ class _Watch:
     until: float = 0.0
     weighed: float = 0.0
     told: bool = False
-    seen: set[int] = field(default_factory=set)
 
     def wait(self) -> None:
         """Read what they say until there is a result, an end, or no time left."""
@@ -216,14 +252,9 @@ class _Watch:
             self.ended.stopped = "limit"
             self.ended.stood = self._where(fates)
 
-    def close(self, others: set[int]) -> None:
-        """End what is left but for these processes, and read the last of what it wrote.
-
-        What they left in `/dev/shm` is removed: theirs alone, for a segment whose maker is dead may
-        be in use in another program, which torch would abort if it was gone.
-        """
-        self.seen |= processes.end_descendants(spare=others)
-        processes.unlink_segments(self.seen)
+    def close(self) -> None:
+        """End all that was started, and read the last of what it wrote."""
+        processes.end(self.guard, mark=self.mark)
         os.set_blocking(self.words, False)
         with suppress(OSError):
             while got := os.read(self.words, 1 << 16):
@@ -245,7 +276,7 @@ class _Watch:
         told = fates.split()
         self.ended.status = int(told[1]) if len(told) > 1 else None
         with suppress(ChildProcessError):
-            code = os.waitstatus_to_exitcode(os.waitpid(self.guard, 0)[1])
+            code = os.waitstatus_to_exitcode(os.waitpid(self.guard.pid, 0)[1])
             self.ended.guard = code or None
 
     def _print(self, got: bytes) -> None:
@@ -254,8 +285,7 @@ class _Watch:
 
     def _too_much(self) -> str:
         figures = reader()
-        pids = processes.descendants(self.guard)
-        self.seen |= pids
+        pids = processes.descendants(self.guard.pid)
         if len(pids) > PROCESSES:
             return "processes"
         # RSS counts what they share once for each of them: it is an upper bound.

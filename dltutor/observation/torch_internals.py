@@ -22,6 +22,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from dltutor.system.processes import end, known
+
 MakeIterator = Callable[[], Any]
 
 
@@ -108,15 +110,15 @@ def shut_down(iterator: Any) -> None:
 
 
 def abandon(iterator: Any) -> None:
-    """Kill an iterator's workers and free its queues, without a word to the workers.
+    """End an iterator's workers and free its queues, without a word to the workers.
 
     A worker that was killed may have held a lock of a queue; `shut_down` would wait for it.
     """
     iterator._shutdown = True
-    for worker in workers_of(iterator):
-        if worker.is_alive():
-            worker.kill()
-            worker.join(timeout=5)
+    workers = [worker for worker in workers_of(iterator) if worker.is_alive()]
+    end(*(known(worker.pid) for worker in workers if worker.pid is not None))
+    for worker in workers:
+        worker.join(timeout=5)
     if hasattr(iterator, "_pin_memory_thread_done_event"):
         iterator._pin_memory_thread_done_event.set()
     queues = [*getattr(iterator, "_index_queues", ())]

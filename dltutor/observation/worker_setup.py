@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from dltutor.observation.stacks import answer_when_asked
+from dltutor.system import marks
 
 
 @dataclass(frozen=True)
@@ -27,18 +28,24 @@ class WorkerSetup:
     Args:
         folder: Where the worker keeps its stacks, and the file `stderr`.
         init_fn: The learner's `worker_init_fn`, or None.
+        mark: For the worker and all that it starts; 0 for none.
     """
 
     folder: str
     init_fn: Callable[[int], None] | None
+    mark: int = 0
 
     def __call__(self, worker_id: int) -> None:
+        marks.put(self.mark)
         _point_2_at(Path(self.folder) / "stderr")
         # In a kernel `sys.stderr` is not descriptor 2: a forked worker would write into the
         # notebook, some time later.
         sys.stderr = _text(_Kept(2, "w", closefd=False))
         answer_when_asked(self.folder)
-        _show_temporary_folder(self.folder)
+        inherited = _temporary_folder()
+        mine = get_temp_dir()
+        if mine != inherited:
+            (Path(self.folder) / f"sockets-{os.getpid()}").symlink_to(mine)
         if self.init_fn is not None:
             self.init_fn(worker_id)
 
@@ -73,11 +80,27 @@ def remove_temporary_folders(folder: str) -> None:
         shutil.rmtree(link.resolve(), ignore_errors=True)
 
 
-def _show_temporary_folder(folder: str) -> None:
-    inherited = getattr(current_process(), "_config", {}).get("tempdir")
-    mine = get_temp_dir()
-    if not inherited:
-        (Path(folder) / f"sockets-{os.getpid()}").symlink_to(mine)
+@contextmanager
+def temporary_folder_shown(folder: str) -> Iterator[None]:
+    """If multiprocessing makes itself a temporary folder in the block, leave a link to it.
+
+    It does for the socket of a fork server, and removes it when this process ends, unless this
+    process is killed: then the link shows the memory sampler what to remove.
+
+    Args:
+        folder: Where to leave the link.
+    """
+    before = _temporary_folder()
+    try:
+        yield
+    finally:
+        if (mine := _temporary_folder()) and not before:
+            (Path(folder) / "main").symlink_to(mine)
+
+
+def _temporary_folder() -> str | None:
+    found: str | None = getattr(current_process(), "_config", {}).get("tempdir")
+    return found
 
 
 def _writes_to_2(stream: TextIO | None) -> bool:

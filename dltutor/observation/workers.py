@@ -25,7 +25,7 @@ class Workers:
     Args:
         folder: For the workers' stacks.
         recorder: Told the name of each worker, and of its death.
-        started: Filled with the pid of each worker.
+        started: Told of each worker.
     """
 
     def __init__(self, folder: str, recorder: Recorder, started: Started) -> None:
@@ -45,7 +45,7 @@ class Workers:
         for number, process in enumerate(torch_internals.workers_of(iterator)):
             if process.pid is not None:
                 self._recorder.name(process.pid, Worker(number, None, loader=loader).name)
-                self._started.pids.add(process.pid)
+                self._started.own(process.pid)
 
     def loader_of(self, error: BaseException) -> str:
         """The name of the loader whose iterator raised, if there are several."""

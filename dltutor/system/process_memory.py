@@ -65,6 +65,11 @@ class Proc:
         cheap = {"rss": rss, "faults": int(words[7]), "threads": int(words[17]), "fds": fds}
         return int(words[19]), cheap
 
+    def birth(self, pid: int) -> tuple[float, int] | None:
+        """When a process started, and its parent's pid; None if it is gone. Zombies have both."""
+        words = self._stat(pid)
+        return (int(words[19]), int(words[1])) if words else None
+
     def is_alive(self, pid: int) -> bool:
         """Whether there is such a process, and it is no zombie."""
         return _lives(self._stat(pid))

@@ -1,4 +1,4 @@
-"""The processes that descend from one: find them, end them, and tidy up after them.
+"""The processes that we started: find them, end them, and tidy up after them.
 
 Standard library only. Where there is no `/proc`, psutil finds the processes.
 """
@@ -10,12 +10,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from dltutor.system.process_memory import reader
+from dltutor.system.marks import carriers, carries
+from dltutor.system.process_memory import Proc, reader
+from dltutor.system.psutil_reader import Psutil
 
 _DIE_WITH_PARENT: Final = 1  # PR_SET_* and PR_GET_* of linux/prctl.h
 _SET_SUBREAPER: Final = 36
@@ -26,6 +29,20 @@ _TIDY: Final = 4.0  # seconds for those that tidy up after others: on a busy mac
 # They end by themselves once nobody is left to serve, and unlink what was left in /dev/shm.
 _TIDIERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _SHM: Final = Path("/dev/shm")
+_NO_FILE: Final = (0, 0)
+_NEVER: Final = -1.0  # when a process started that is gone
+
+
+class Process(NamedTuple):
+    """A process. A pid can become another one's, so it counts only together with the start.
+
+    Args:
+        pid: Its pid.
+        start: When it started, as the system counts.
+    """
+
+    pid: int
+    start: float
 
 
 def adopt_orphans(on: bool = True) -> bool:
@@ -57,77 +74,127 @@ def die_with_parent(parent: int) -> None:
 
 def descendants(pid: int) -> set[int]:
     """The children of a process, their children, and so on, zombies among them."""
-    return reader().descendants([pid])
+    return _figures().descendants([pid])
 
 
 def is_alive(pid: int) -> bool:
     """Whether there is such a process, and it is no zombie."""
-    return reader().is_alive(pid)
+    return _figures().is_alive(pid)
 
 
 def has_name(pid: int, *names: bytes) -> bool:
     """Whether one of these words is in the command line of a process; False if it is gone."""
-    command = reader().command(pid)
+    command = _figures().command(pid)
     return any(name in command for name in names)
 
 
-def end(*pids: int, spare: Iterable[int] = ()) -> set[int]:
-    """Kill processes and all that descend from them, and wait until they are gone.
+def known(pid: int) -> Process:
+    """A process by its pid, as it is now. One that is gone never started, and never comes back."""
+    birth = _figures().birth(pid)
+    return Process(pid, birth[0] if birth else _NEVER)
 
-    It gives up where no more of them has gone for 10 s.
 
-    Each is stopped before it is killed, so that none starts another meanwhile. Resource trackers
-    and torch's shared-memory managers get four seconds to end by themselves, from when nobody is
-    left to serve: they tidy up. Children of this process are reaped; those that multiprocessing
-    started, by multiprocessing.
+@cache  # with thousands of processes each look is long
+def _figures() -> Proc | Psutil:
+    return reader()
+
+
+def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[Process]:
+    """Kill processes that you started and all that descend from them, and wait until they're gone.
+
+    It gives up when none of them has gone for 10 s.
+
+    Each is stopped before it's killed, so that it can't start another in between. Resource
+    trackers and torch's shared-memory managers tidy up after others, so they get four seconds to
+    end by themselves once there's nobody left to serve. Children of this process are reaped, but
+    those that multiprocessing started are left to multiprocessing.
+
+    A batch that one of them was passing on in `/dev/shm` is removed: one that it had open or
+    mapped, because a name alone doesn't say whose it is (with `docker --ipc=host`, a pid there
+    isn't a pid here).
 
     Args:
-        pids: Of any processes but this one.
-        spare: Pids of descendants that are not to be killed. Their children are.
+        processes: Any but this one.
+        mark: What they carry (see `dltutor.system.marks`): all that carry it are ended too,
+            orphans among them. 0 for none.
+        spare: Words of the command lines of those that are left alone. Their children aren't.
 
     Returns:
-        The pids of all that are gone, those included that had ended before.
+        All that are gone, including those that had ended before.
     """
-    return _end(lambda: {*pids} | reader().descendants(list(pids)), {*spare})
+    return _end({*processes}, set(), mark, tuple(spare))
 
 
-def end_descendants(pid: int | None = None, *, spare: Iterable[int] = ()) -> set[int]:
-    """As `end`, of all that descend from a process, which itself lives on.
-
-    Args:
-        pid: The process; None for this one.
-        spare: Pids of descendants that are not to be killed. Their children are.
-    """
-    root = os.getpid() if pid is None else pid
-    return _end(lambda: descendants(root), {*spare, root})
+def end_descendants(mark: int = 0) -> set[Process]:
+    """As `end`, for all that descends from this process, and all else that carries the mark."""
+    return _end(set(), {os.getpid()}, mark, ())
 
 
-def _end(family: Callable[[], set[int]], spare: set[int]) -> set[int]:
-    spare |= {os.getpid()}
-    figures = reader()  # once: of thousands of processes, each look is long
-    found: set[int] = set()
-    stopped: set[int] = set()
+def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ...]) -> set[Process]:
+    found, spared = {*found}, {known(os.getpid())}
+    stopped: set[Process] = set()
+    shared: dict[str, tuple[int, int]] = {}
     progress = served = time.monotonic()
     most = 0
     while True:
-        found |= family() - spare
-        living = {pid for pid in found if figures.is_alive(pid)} | _reap(found)
+        new = _family(found | spared, heads, mark) - found - spared
+        spared |= {each for each in new if spare and has_name(each.pid, *spare)}
+        found |= new - spared
+        living = {each for each in found if is_running(each)} | _reap(found)
         if len(found) - len(living) > most:  # thousands take their time
             most, progress = len(found) - len(living), time.monotonic()
         # A child whose parent dies while the family is listed is found at the next look only.
-        if time.monotonic() > progress + _PATIENCE or not (living or family() - spare - found):
+        if time.monotonic() > progress + _PATIENCE or not (living or new - spared):
+            unlink_segments(shared)
             return found - living
         ready = living & stopped
-        ready |= {pid for pid in living - stopped if not _may_tidy(figures.command(pid))}
+        ready |= {each for each in living - stopped if not _may_tidy(_figures().command(each.pid))}
         if ready:
             served = time.monotonic()
         elif time.monotonic() > served + _TIDY:
             ready = living
-        for pid in ready:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL if pid in stopped else signal.SIGSTOP)
+        for each in ready:
+            if each in stopped:
+                shared |= segments_of(each.pid)
+            _send(each, signal.SIGKILL if each in stopped else signal.SIGSTOP)
         stopped |= ready
         time.sleep(0.005)
+
+
+def _family(members: set[Process], heads: set[int], mark: int) -> set[Process]:
+    # What descends from them, and what carries the mark. A pid can be somebody else's by the time
+    # that we look at it again, so parent and start are read at once, and the mark in between.
+    figures = _figures()
+    parents = {each.pid for each in members if is_running(each)} - {os.getpid()} | heads
+    pids = figures.descendants([*parents])
+    parents |= pids
+    family = set()
+    for pid in pids | carriers(mark):
+        birth = figures.birth(pid)
+        if birth and (birth[1] in parents or (carries(pid, mark) and figures.birth(pid) == birth)):
+            family.add(Process(pid, birth[0]))
+    return family
+
+
+def is_running(process: Process) -> bool:
+    """Whether this very process is there, and no zombie."""
+    return is_alive(process.pid) and known(process.pid) == process
+
+
+def _send(process: Process, number: int) -> None:
+    # By a descriptor where the system has them (Linux): between a look and a kill, a pid may become
+    # somebody else's.
+    with suppress(ProcessLookupError, PermissionError):
+        if not hasattr(os, "pidfd_open"):
+            if known(process.pid) == process:
+                os.kill(process.pid, number)
+            return
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            if known(process.pid) == process:
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
 
 
 def _may_tidy(command: bytes) -> bool:
@@ -135,30 +202,18 @@ def _may_tidy(command: bytes) -> bool:
     return not command or any(name in command for name in _TIDIERS)
 
 
-def _reap(pids: set[int]) -> set[int]:
+def _reap(processes: set[Process]) -> set[Process]:
     # Returns the children that are not over: a dead one may still have threads that end.
     # multiprocessing must reap its own: it takes a child that somebody else reaped for alive.
     module: Any = sys.modules.get("multiprocessing.process")
     own = {child.pid for child in module.active_children()} if module else set()
     left = set()
-    for pid in pids - own:
-        with suppress(ChildProcessError):
-            if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                left.add(pid)
+    for each in processes:
+        if each.pid not in own and known(each.pid) == each:
+            with suppress(ChildProcessError):
+                if os.waitpid(each.pid, os.WNOHANG)[0] == 0:
+                    left.add(each)
     return left
-
-
-def end_strays(folder: str) -> None:
-    """Kill the processes whose temporary folder this is, whoever their parent is by now (Linux).
-
-    Args:
-        folder: Their TMPDIR, which no other process has.
-    """
-    mark = f"TMPDIR={folder}".encode()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):  # gone, or somebody else's
-            if mark in path.read_bytes().split(b"\0"):
-                os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 def segments() -> set[str]:
@@ -166,25 +221,60 @@ def segments() -> set[str]:
     return {entry.name for entry in os.scandir(_SHM)} if _SHM.is_dir() else set()
 
 
-def unlink_segments(pids: Iterable[int]) -> None:
-    """Remove the batches in `/dev/shm` that processes which are gone left there.
+def segments_of(pid: int) -> dict[str, tuple[int, int]]:
+    """The batches in `/dev/shm` that a process has open or mapped, and that have a name there.
 
-    A worker killed between making a segment and unlinking it leaves `torch_PID_...` behind. One
-    that is in use in this process is a batch that somebody kept: torch unlinks it, and aborts the
-    process if it is gone by then.
+    A worker that dies between making a segment and unlinking it leaves `torch_PID_...` behind; with
+    the sharing strategy `file_system` each batch has a name for as long as it lives.
+
+    Args:
+        pid: The process.
+
+    Returns:
+        Their device and inode, by name; empty if the process is gone or can't be looked at.
     """
-    owners = {*pids}
-    theirs = [name for name in segments() if _owner(name) in owners]
-    used = Path("/proc/self/maps").read_text() if theirs else ""
-    for name in theirs:
-        if f"{_SHM}/{name}" not in used:
-            with suppress(OSError):  # gone, or somebody else's
+    named = {_identity(_SHM / name): name for name in segments() if name.startswith("torch_")}
+    if not named:
+        return {}
+    return {named[file]: file for file in _files_of(pid) & named.keys()}
+
+
+def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
+    """Remove batches from `/dev/shm`, unless the name is another file's by now.
+
+    One that is in use in this process is a batch that somebody kept: torch unlinks it, and aborts
+    the process if it's gone by then.
+
+    Args:
+        owned: What `segments_of` returned.
+    """
+    used = _files_of(os.getpid()) if owned else set()
+    for name, file in owned.items():
+        if file not in used and _identity(_SHM / name) == file:
+            with suppress(OSError):  # gone, or another user's
                 (_SHM / name).unlink()
 
 
-def _owner(segment: str) -> int:
-    owner = segment.split("_")[1] if segment.startswith("torch_") else ""
-    return int(owner) if owner.isdigit() else 0
+def _files_of(pid: int) -> set[tuple[int, int]]:
+    # What a process has mapped from /dev/shm or open. By device and inode: it may have a /dev/shm
+    # of its own.
+    found = set()
+    with suppress(OSError):  # gone, or another user's
+        for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
+            words = line.split()
+            if len(words) > 5 and words[5].startswith(f"{_SHM}/"):
+                major, minor = (int(number, 16) for number in words[3].split(":"))
+                found.add((os.makedev(major, minor), int(words[4])))
+        found |= {_identity(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    return found - {_NO_FILE}
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return _NO_FILE
+    return status.st_dev, status.st_ino
 
 
 def _prctl(option: int, value: object) -> None:

@@ -51,6 +51,14 @@ class Psutil:
         except self._errors:
             return None
 
+    def birth(self, pid: int) -> tuple[float, int] | None:
+        """When a process started, and its parent's pid; None if it is gone. Zombies have both."""
+        try:
+            process = self._psutil.Process(pid)
+            return process.create_time(), process.ppid()
+        except self._errors:
+            return None
+
     def is_alive(self, pid: int) -> bool:
         """Whether there is such a process, and it is no zombie."""
         return self.process(pid) is not None

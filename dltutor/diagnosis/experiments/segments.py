@@ -56,9 +56,10 @@ def ask(bench: Bench) -> Segments:
         time.sleep(0.02)
     count = shared[3]
     family = {run} | processes.descendants(run)
+    held = {name: file for pid in family for name, file in processes.segments_of(pid).items()}
     _kill(family)
-    left = _of(family)
-    processes.unlink_segments(family)
+    left = held.keys() & processes.segments()
+    processes.unlink_segments(held)
     by_name = shared[0] if shared[1] else in_main == "file_system"
     in_workers = "file_system" if by_name else "file_descriptor"
     return Segments(count, len(left), in_workers, in_main)
@@ -73,12 +74,6 @@ def _hold(bench: Bench, shared: mmap.mmap) -> NoReturn:
         time.sleep(60)
     finally:
         os._exit(1)
-
-
-def _of(pids: set[int]) -> list[str]:
-    # The number after "torch_" is the pid of the process that made it.
-    names = [name for name in processes.segments() if name.startswith("torch_")]
-    return [name for name in names if name.split("_")[1] in {str(pid) for pid in pids}]
 
 
 def _kill(family: set[int]) -> None:

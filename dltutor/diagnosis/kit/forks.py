@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import pickle
 import selectors
-import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from dltutor.system.processes import descendants
+from dltutor.system.processes import end, known
 
 
 class NoAnswer(Exception):
@@ -44,12 +43,7 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
             os._exit(0)
     os.close(write)
     told = _read(read, time.monotonic() + seconds)
-    # Its children too: they may hold what the next fork needs.
-    for each in (*descendants(pid), pid):
-        with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
-    with suppress(ChildProcessError):
-        os.waitpid(pid, 0)
+    end(known(pid))  # its children too: they may hold what the next fork needs
     if not told:
         raise NoAnswer("it died, or did not come to its end")
     answer, error = pickle.loads(told)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import random
 import re
-import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import cloudpickle
@@ -20,7 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.lessons.lesson_12 import job
 from dltutor.observation import errors
-from dltutor.system import processes
+from dltutor.observation.confinement.supervisor import supervised, workspace
+from dltutor.observation.confinement.task import Task
 from dltutor.tables import Table
 
 #: What each generator of the table is, in the order in which `_Draws` draws from them.
@@ -35,6 +33,8 @@ GENERATORS: Final = (
 )
 _BATCH: Final = 8
 _LOOPBACK: Final = "lo0" if sys.platform == "darwin" else "lo"
+# The ranks find each other on this machine, whatever its name is and its network.
+_ENVIRONMENT: Final = ("/usr/bin/env", f"GLOO_SOCKET_IFNAME={_LOOPBACK}", "OMP_NUM_THREADS=1")
 _COMMAND: Final = (
     *(sys.executable, "-m", "torch.distributed.run"),
     *("--standalone", "--local-addr=localhost", "--nproc-per-node=2"),
@@ -167,30 +167,23 @@ def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
         stream: A class of streams for it, which sets the epoch too; None for those that fail.
         deadline: Seconds after which it is killed, with all that it has started.
     """
-    # The ranks find each other on this machine, whatever its name is and its network.
-    environment = os.environ | {"GLOO_SOCKET_IFNAME": _LOOPBACK, "OMP_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory(prefix="dltutor-") as folder:
+    with workspace() as (folder, interrupts):
         arguments = []
         if stream:
-            Path(folder, "stream.pkl").write_bytes(cloudpickle.dumps(stream))
+            (folder / "stream.pkl").write_bytes(cloudpickle.dumps(stream))
             arguments = ["told", f"{folder}/stream.pkl"]
-        output = Path(folder, "output")
-        with output.open("wb") as file:
-            run = subprocess.Popen(
-                [*_COMMAND, job.__file__, *arguments],
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=environment,
-            )
-            print("$ torchrun --nproc-per-node 2 job.py", *arguments[:1])
-            try:
-                run.wait(deadline)
-            except subprocess.TimeoutExpired:
-                print(f"It was ended after {deadline:g} s.")
-            finally:
-                processes.end(run.pid)
-                run.wait()
-        print(*kept(output.read_text(errors="replace")), sep="\n")
+        job_run = Task(
+            parent=os.getpid(),
+            argv=[*_ENVIRONMENT, *_COMMAND, job.__file__, *arguments],
+            folder=str(folder),
+            seconds=deadline,
+        )
+        print("$ torchrun --nproc-per-node 2 job.py", *arguments[:1])
+        with supervised(job_run) as supervisor:
+            report, _ = supervisor.wait(interrupts)
+        if report.stopped:
+            print(f"It was ended after {deadline:g} s.")
+        print(*kept((folder / "output").read_text(errors="replace")), sep="\n")
 
 
 def kept(output: str) -> list[str]:

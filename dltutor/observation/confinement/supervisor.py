@@ -20,7 +20,7 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.texts import fate
 from dltutor.system import cgroups
-from dltutor.system.processes import end_strays
+from dltutor.system.processes import end
 
 _PATIENCE: Final = 20.0  # seconds for the supervisor to end everything that it supervises
 
@@ -139,10 +139,10 @@ def supervised(task: Task) -> Iterator[Supervisor]:
     try:
         yield Supervisor(process, errors)
     finally:
-        _end(process, task.folder)
+        _end(process, task.mark)
 
 
-def _end(process: subprocess.Popen[bytes], folder: str) -> None:
+def _end(process: subprocess.Popen[bytes], mark: int) -> None:
     pipes: list[IO[bytes] | None] = [process.stdin, process.stdout]
     for pipe in pipes:
         if pipe is not None:
@@ -153,7 +153,7 @@ def _end(process: subprocess.Popen[bytes], folder: str) -> None:
         process.kill()
         process.wait()
     if process.returncode != 0:  # killed or stopped: perhaps it did not tidy up
-        end_strays(folder)
+        end(mark=mark)
         cgroups.remove_abandoned()
 
 

@@ -21,10 +21,10 @@ from typing import Any, Final
 from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.task import Report, Task, worker_numbers
 from dltutor.observation.confinement.watchdog import Watchdog
-from dltutor.system import cgroups
+from dltutor.system import cgroups, marks
 from dltutor.system.kernel_log import KernelLog
 from dltutor.system.process_memory import reader
-from dltutor.system.processes import adopt_orphans, end_descendants, unlink_segments
+from dltutor.system.processes import adopt_orphans, end_descendants
 
 _TICK: Final = 0.05  # seconds between two looks
 _ANSWER: Final = 2.0  # seconds for the child to write where it stands
@@ -40,6 +40,7 @@ def main(options: dict[str, Any]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     adopt_orphans()
     task, report, log = Task(**options), Report(), KernelLog()
+    marks.put(task.mark)
     group = None
     try:
         cgroups.remove_abandoned()
@@ -58,7 +59,7 @@ def main(options: dict[str, Any]) -> None:
         report.refused = refused.limit, refused.why
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        unlink_segments({*end_descendants(), *worker_numbers(task.folder)})
+        end_descendants(task.mark)
         if group is not None:
             report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
             report.oom_kills, report.peak = group.kills, group.peak

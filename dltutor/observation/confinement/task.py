@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from dltutor.system import marks
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Task:
         shm: The size of its own `/dev/shm` in bytes, or None.
         open_files: Limit, or None.
         use_cgroup: Whether to try a cgroup.
+        mark: For the supervisor and all that it starts (see `dltutor.system.marks`).
     """
 
     parent: int
@@ -31,6 +34,7 @@ class Task:
     shm: int | None = None
     open_files: int | None = None
     use_cgroup: bool = True
+    mark: int = field(default_factory=marks.new)
 
 
 @dataclass

@@ -45,6 +45,9 @@ class Recorder:
             more; the timeline's notes say so.
         roles: Asked, in the thread, for the role of each process that has none so far.
         proc: Where `/proc` is; where it is not, psutil stands in.
+        mark: What the helper ends if this process is killed: all that carries this mark (see
+            `dltutor.system.marks`); 0 for nothing.
+        folder: What it removes then, or "".
 
     Raises:
         ValueError: A rate that is not positive, a budget above 1, or no such process.
@@ -60,6 +63,8 @@ class Recorder:
         listeners: Sequence[Callable[[Moment], None]] = (),
         roles: Callable[[int], str | None] | None = None,
         proc: str = "/proc",
+        mark: int = 0,
+        folder: str = "",
     ) -> None:
         _check_seconds("period", period)
         _check_seconds("memory_period", memory_period)
@@ -76,6 +81,8 @@ class Recorder:
             "memory_period": memory_period,
             "memory_budget": memory_budget,
             "proc": proc,
+            "mark": mark,
+            "folder": folder,
             "path": [str(folder) for folder in sys.path],
         }
         self._listeners = list(listeners)

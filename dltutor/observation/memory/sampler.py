@@ -2,7 +2,8 @@
 
 It runs on its own, `python -I -S sampler.py OPTIONS`, with the standard library only, so that it
 stays small and shares no lock with what it observes. Its standard input tells it "now" (a sample
-soon) or "end" (a last, full one). A closed input ends it, and so does the end of its parent.
+soon) or "end" (a last, full one). A closed input ends it, and so does the end of its parent. If
+the parent was killed, it ends the workers first and removes their files.
 Its options and its lines are marshalled, in hexadecimal: importing json would take longer than all
 the rest of its start, while the workers start beside it.
 """
@@ -29,6 +30,7 @@ _AT_ONCE = 0.02  # seconds of CPU time that full samples may use before they hav
 _EARLY = 10.0  # seconds in which they may cost more: a short run is to be seen, too
 _EARLY_BUDGET = 0.15  # of a core, then: twice a second also where a reading takes 60 ms
 _AWAKE = 1.0  # seconds between two looks whether the parent still lives
+_DYING = 5.0  # seconds for a parent that has closed its pipes to be gone
 _FLUSH = 2.0  # seconds for the last line to be taken
 
 
@@ -115,6 +117,7 @@ class Parent:
     """The two pipes to the process that started this one."""
 
     def __init__(self, pid: int) -> None:
+        self.done = False
         self._pid = pid
         self._unsent = b""
         os.set_blocking(1, False)  # a parent that does not read must not keep us for ever
@@ -122,6 +125,16 @@ class Parent:
     def alive(self) -> bool:
         # Its end does not always close our input: processes that it forked may hold it open.
         return os.getppid() == self._pid
+
+    def dies(self) -> bool:
+        """Whether it is dead or just dying: its pipes are closed a moment before it is gone.
+
+        A parent that lives has told us to end, and kills us if we do not.
+        """
+        until = time.monotonic() + _DYING
+        while self.alive() and not self.done and time.monotonic() < until:
+            time.sleep(0.01)
+        return not self.alive()
 
     def wait(self, seconds: float) -> str:
         """What it says within `seconds`, "" for nothing; "end" if it will say no more."""
@@ -133,7 +146,8 @@ class Parent:
         if not ready:
             return ""
         text = os.read(0, 4096)
-        return "gone" if not text else "end" if b"end" in text else "now"
+        self.done = b"end" in text
+        return "gone" if not text else "end" if self.done else "now"
 
     def behind(self) -> bool:
         """Whether it has not yet taken the last line."""
@@ -172,6 +186,8 @@ def main(options: dict[str, Any]) -> None:
     except Exception as error:
         parent.tell({"error": f"{type(error).__name__}: {error}"})
         parent.flush()
+    if options.get("mark") and parent.dies():
+        _tidy_up(options["mark"], options["folder"])
 
 
 def _sample(parent: Parent, options: dict[str, Any]) -> None:
@@ -207,6 +223,20 @@ def _sample(parent: Parent, options: dict[str, Any]) -> None:
             parent.tell(line)
     if said == "end":
         parent.flush()
+
+
+def _tidy_up(mark: int, folder: str) -> None:
+    # The observed process was killed, and nobody else is left to do it. Imported only here: it
+    # would double the helper's start.
+    import shutil
+
+    from dltutor.system import processes
+
+    processes.end(mark=mark)
+    # The folder has links to the temporary folders of multiprocessing.
+    links = [entry.path for entry in os.scandir(folder) if entry.is_symlink()]
+    for path in [*map(os.path.realpath, links), folder]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 if __name__ == "__main__":

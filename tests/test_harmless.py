@@ -1,0 +1,284 @@
+"""Whatever runs beside the instruments lives on, and what is theirs is gone even if they're killed.
+
+These are the promises to somebody whose process, machine, and data they run on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from dltutor import confine, diagnose, observe, watch
+from dltutor.lessons.kit.checking import check, exercises
+from dltutor.lessons.kit.exercise import Exercise, Grader
+from dltutor.lessons.kit.outcomes import Outcome, correct
+from dltutor.lessons.kit.running import theirs
+from dltutor.observation import sandbox
+from dltutor.system import marks
+from dltutor.system.processes import end, is_alive, segments
+
+METHODS = ("fork", "spawn", "forkserver")
+UP = 150  # seconds for what comes at once, on however busy a machine
+SAMPLES = 8
+
+
+def wait_for(path: Path, seconds: float = UP) -> None:
+    until = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < until, f"{path.name} never came"
+        time.sleep(0.01)
+
+
+class Waits(Dataset[int]):
+    """The numbers from 0, once a file is there; the first one says that it was asked for."""
+
+    def __init__(self, begun: Path, until: Path) -> None:
+        self.begun = begun
+        self.until = until
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> int:
+        self.begun.touch()
+        wait_for(self.until)
+        return index
+
+
+def make_loader(folder: Path, method: str) -> DataLoader[int]:
+    """What the instruments run: it waits until all neighbors are there."""
+    dataset = Waits(folder / "begun", folder / "up")
+    return DataLoader(dataset, 2, num_workers=2, multiprocessing_context=method)
+
+
+@dataclass
+class Neighbors:
+    """What this process, its threads, and its helpers do while an instrument runs.
+
+    Args:
+        folder: For the files by which they wait for each other.
+        method: The start method of the second loader's workers.
+    """
+
+    folder: Path
+    method: str
+    arrived: list[int] = field(default_factory=list)
+    trouble: list[BaseException] = field(default_factory=list)
+
+    def __enter__(self) -> Neighbors:
+        script = f"while [ ! -e {self.folder}/begun ]; do sleep 0.02; done; sleep 600 & "
+        script += f"echo $! > {self.folder}/child; touch {self.folder}/helped; wait"
+        self.helper = subprocess.Popen(["sh", "-c", script])
+        self.threads = [
+            threading.Thread(target=self._start_processes),
+            threading.Thread(target=self._load),
+        ]
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def _start_processes(self) -> None:
+        with self._noted():
+            wait_for(self.folder / "begun")
+            script = f"while [ ! -e {self.folder}/over ]; do sleep 0.02; done; exit 3"
+            self.three = subprocess.Popen(["sh", "-c", script])
+            self.server = subprocess.Popen(["sleep", "600"], start_new_session=True)
+            # A worker that is forked before Popen is done would keep Popen waiting.
+            (self.folder / "started").touch()
+            wait_for(self.folder / "helped")
+            wait_for(self.folder / "loading")
+            (self.folder / "up").touch()
+
+    def _load(self) -> None:
+        with self._noted():
+            wait_for(self.folder / "started")
+            dataset = Waits(self.folder / "loading", self.folder / "over")
+            loader = DataLoader(dataset, 2, num_workers=2, multiprocessing_context=self.method)
+            for batch in loader:
+                self.arrived += batch.tolist()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.trouble.append(error)
+
+    def assert_unharmed(self) -> None:
+        (self.folder / "over").touch()
+        assert self.three.wait(UP) == 3
+        for thread in self.threads:
+            thread.join(UP)
+            assert not thread.is_alive()
+        assert not self.trouble and sorted(self.arrived) == [*range(SAMPLES)]
+        assert self.helper.poll() is None and self.server.poll() is None
+        assert is_alive(int((self.folder / "child").read_text()))
+
+    def __exit__(self, *raised: object) -> None:
+        for name in ("begun", "started", "helped", "loading", "up", "over"):
+            (self.folder / name).touch()
+        for thread in self.threads:
+            thread.join(UP)
+        with suppress(OSError, ValueError):
+            os.kill(int((self.folder / "child").read_text()), signal.SIGKILL)
+        for process in (self.helper, getattr(self, "server", None), getattr(self, "three", None)):
+            if process is not None:
+                process.kill()
+                process.wait()
+
+
+def observed(folder: Path, method: str) -> None:
+    assert observe(make_loader(folder, method), deadline=UP).end == "finished"
+
+
+def diagnosed(folder: Path, method: str) -> None:
+    found = diagnose(make_loader(folder, method), deadline=20 if method == "fork" else 60)
+    assert found.healthy
+
+
+def checked(folder: Path, method: str) -> None:
+    assert check("00.own", lambda: list(make_loader(folder, method))).outcome is Outcome.CORRECT
+
+
+def confined(folder: Path, method: str) -> None:
+    seen = confine(make_loader, open_files=200, deadline=UP, folder=folder, method=method)
+    assert seen.end == "finished"
+
+
+def watched(folder: Path, method: str) -> None:
+    with watch():
+        assert len(list(make_loader(folder, method))) == SAMPLES // 2
+
+
+@pytest.fixture
+def own_exercise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gather(answer: Callable[[], object]) -> object:
+        with theirs():
+            return len(answer())  # type: ignore[arg-type]
+
+    grader: Grader[Any] = Grader(gather, lambda _: correct("yes"), at_most=UP)
+    monkeypatch.setitem(exercises(), "00.own", Exercise("00.own", "Own", grader, ("a", "b", "c")))
+
+
+@pytest.mark.timeout(2 * UP)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("run", [observed, diagnosed, checked, confined, watched])
+def test_whatever_somebody_else_started_meanwhile_lives_on(
+    run: Callable[[Path, str], None],
+    method: str,
+    tmp_path: Path,
+    own_exercise: None,
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    with Neighbors(tmp_path, method) as neighbors:
+        run(tmp_path, method)
+        neighbors.assert_unharmed()
+
+
+# What is left of an instrument whose process is killed
+
+
+KILLED = """
+import sys
+from functools import partial
+from pathlib import Path
+import test_harmless as given
+
+if __name__ == "__main__":
+    how, method, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    given.interrupted(how, method, folder)
+"""
+GONE = 10  # seconds, as promised
+
+
+class Holds(Dataset[torch.Tensor]):
+    """Tensors; the second one keeps its worker busy, and has a child that lost its parent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 1 and get_worker_info() is not None:
+            subprocess.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 &"], check=True)
+            (self.folder / "busy").touch()
+            time.sleep(600)
+        return torch.zeros(1000)
+
+
+def hold(folder: Path, method: str) -> DataLoader[torch.Tensor]:
+    return DataLoader(Holds(folder), 2, num_workers=2, multiprocessing_context=method)
+
+
+def interrupted(how: str, method: str, folder: Path) -> None:
+    """Run an instrument that will not come to its end."""
+    if how == "observe":
+        observe(hold(folder, method), deadline=600)
+    elif how == "diagnose":
+        diagnose(lambda: hold(folder, method), deadline=600)
+    elif how == "confine":
+        confine(hold, open_files=200, deadline=600, folder=folder, method=method)
+    else:
+        sandbox.run(lambda begin: (begin(), [*hold(folder, method)])[0], at_most=600)
+
+
+@pytest.mark.timeout(2 * UP)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("how", ["observe", "diagnose", "confine", "check"])
+def test_nothing_is_left_of_a_run_whose_process_is_killed(
+    how: str, method: str, number: int, tmp_path: Path
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as name:
+        temporary = Path(name) / "t"
+        temporary.mkdir()
+        script = Path(name) / "killed.py"
+        script.write_text(KILLED)
+        words = [sys.executable, str(script), how, method, name]
+        environment = {"TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)}
+        mark = marks.new()
+        run = subprocess.Popen(
+            words,
+            env=os.environ | environment,
+            stdout=subprocess.DEVNULL,
+            preexec_fn=lambda: marks.put(mark),
+        )
+        try:
+            wait_for(Path(name) / "busy")
+            started = {pid for pid in marks.carriers(mark) if is_alive(pid)}
+            assert len(started) > 4  # itself, a helper of ours, two workers, an orphan
+            run.send_signal(number)
+            run.wait()
+            until = time.monotonic() + GONE
+            while left := _left(mark, started, temporary):
+                assert time.monotonic() < until, left
+                time.sleep(0.05)
+        finally:
+            run.kill()
+            run.wait()
+            end(mark=mark)
+
+
+def _left(mark: int, started: set[int], temporary: Path) -> list[str]:
+    processes = [each for each in marks.carriers(mark) if is_alive(each)]
+    found = [" ".join(psutil.Process(each).cmdline()) for each in processes]
+    owners = {f"_{pid}_" for pid in started}
+    found += [name for name in segments() if any(owner in name for owner in owners)]
+    return found + [str(path.relative_to(temporary)) for path in temporary.rglob("*")]
