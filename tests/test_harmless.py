@@ -277,8 +277,10 @@ def test_nothing_is_left_of_a_run_whose_process_is_killed(
 
 
 def _left(mark: int, started: set[int], temporary: Path) -> list[str]:
-    processes = [each for each in marks.carriers(mark) if is_alive(each)]
-    found = [" ".join(psutil.Process(each).cmdline()) for each in processes]
+    found = []
+    for each in marks.carriers(mark):
+        with suppress(psutil.Error):  # gone by now, or a zombie
+            found.append(" ".join(psutil.Process(each).cmdline()))
     owners = {f"_{pid}_" for pid in started}
     found += [name for name in segments() if any(owner in name for owner in owners)]
     return found + [str(path.relative_to(temporary)) for path in temporary.rglob("*")]

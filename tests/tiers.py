@@ -7,6 +7,7 @@ parameters, and those whose own file is not the place to say it.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -126,6 +127,11 @@ def sent(start_method: str, **others: Any) -> bool:
     return start_method != "fork"
 
 
+def not_one_each(method: str, **others: Any) -> bool:
+    """Under another start method than fork, or with another signal than SIGKILL."""
+    return method != "fork" or others.get("number") not in (None, signal.SIGKILL)
+
+
 def after_pyplot(before: str) -> bool:
     """With pyplot imported before."""
     return bool(before)
@@ -136,6 +142,8 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_failures.py::test_fixed_it_delivers_what_it_does_without_workers": always,
     "test_failures.py::"
     "test_under_another_start_method_the_broken_case_does_not_show_its_sign": spawned_or_dear,
+    "test_harmless.py::test_whatever_somebody_else_started_meanwhile_lives_on": not_one_each,
+    "test_harmless.py::test_nothing_is_left_of_a_run_whose_process_is_killed": not_one_each,
     "test_observe.py::test_an_exception_is_told_under_every_start_method": spawned,
     "test_observe.py::test_a_killed_worker_is_told_under_every_start_method": spawned,
     "test_observe.py::test_a_hang_is_told_under_every_start_method": spawned,
