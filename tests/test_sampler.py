@@ -153,7 +153,7 @@ class Costly:
 
     Args:
         cheap: CPU seconds of a look.
-        full: CPU seconds more of one that reads memory.
+        full: Seconds more, all of them CPU time, of one that reads memory.
         period: Seconds between two of these, at least.
     """
 
@@ -168,6 +168,7 @@ class Costly:
 
     def _read(self) -> None:
         self.clock.used += self.full
+        self.clock.now += self.full
 
     def look(self) -> bool:
         """Whether it read memory."""
@@ -329,6 +330,7 @@ class Program:
             "period": 0.02,
             "memory_period": 1.0,
             "memory_budget": 0.01,
+            "often": True,
             "proc": "/proc",
             "path": sys.path,
             **options,
