@@ -71,17 +71,19 @@ class Sampler:
         """One sample: figures by pid, and the pids that are gone since the last one.
 
         It comes with USS and PSS when these are due: after `memory_period`, or at the second
-        sight of a new process, but not while the budget is overdrawn. `full` asks for them now.
+        sight of new processes, when no more come; but not while the budget is overdrawn. `full`
+        asks for them now.
         """
         began = time.monotonic()
         living = self._living()
         self._save()
-        # Samples do not come to the millisecond: one that is a little early will do.
-        due = self._newcomers or began >= self._last_full + _NEARLY * self._memory_period
-        full = full or (due and self._savings > 0)
         known, self._known = self._known, {pid: start for pid, (start, _) in living.items()}
         gone = [pid for pid, start in known.items() if self._known.get(pid) != start]
         new = len(self._known) > len(known) - len(gone)
+        all_there = self._newcomers and not new
+        # Samples do not come to the millisecond: one that is a little early will do.
+        due = all_there or began >= self._last_full + _NEARLY * self._memory_period
+        full = full or (due and self._savings > 0)
         self._newcomers = new or (self._newcomers and not full)
         return {
             "processes": {pid: figures for pid, (_, figures) in living.items()},
