@@ -153,7 +153,7 @@ class Costly:
 
     Args:
         cheap: CPU seconds of a look.
-        full: Seconds more, all of them CPU time, of one that reads memory.
+        full: CPU seconds more of one that reads memory.
         period: Seconds between two of these, at least.
     """
 
@@ -168,7 +168,6 @@ class Costly:
 
     def _read(self) -> None:
         self.clock.used += self.full
-        self.clock.now += self.full
 
     def look(self) -> bool:
         """Whether it read memory."""

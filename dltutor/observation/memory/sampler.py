@@ -27,7 +27,7 @@ else:
 
 _SOON = 0.05  # seconds between two samples that were asked for
 _NEARLY = 0.9  # of the time between two full samples
-_AT_ONCE = 0.02  # seconds that full samples may take before they have to be saved up
+_AT_ONCE = 0.02  # seconds that full samples may cost before they have to be saved up
 _EARLY = 10.0  # seconds in which they may cost more: a short run is to be seen, too
 _EARLY_BUDGET = 0.15  # of a core, then: twice a second also where a reading takes 60 ms
 _AWAKE = 1.0  # seconds between two looks whether the parent still lives
@@ -41,10 +41,10 @@ class Sampler:
         reader: Where the figures come from.
         pid: The process to observe.
         memory_period: Seconds between two full samples, at least.
-        memory_budget: The part of a core that all samples together may cost. What the observed
-            processes wait while theirs is read counts as if it were computed.
+        memory_budget: The part of a core that all samples together may cost.
         often: Whether a short run is to have many full samples: the first sample is one, and until
-            `_EARLY` has passed they may cost more. Else the first is when there are workers.
+            `_EARLY` has passed they may cost more. Else the first is when there are workers, and
+            what the observed processes may have to wait counts as if it were computed.
     """
 
     def __init__(
@@ -59,6 +59,9 @@ class Sampler:
         self._memory_period = memory_period
         self._memory_budget = memory_budget
         self._early_budget = _EARLY_BUDGET if often else 0.0
+        # While the kernel adds up the pages of a process, that process cannot map or unmap memory.
+        # Where no core is idle this takes longer than it computes.
+        self._spent = time.process_time if often else time.monotonic
         observed = reader.process(pid)
         self._known = {pid: observed[0]} if observed else {}  # pid -> when it started
         self._newcomers = False
@@ -116,11 +119,9 @@ class Sampler:
         self._saved_at, self._used = now, used
 
     def _memory(self, began: float) -> dict[int, Figures]:
-        # While the kernel adds up a process's pages, that process cannot map or unmap memory. Where
-        # no core is idle this takes longer than it computes.
-        start = time.monotonic()
+        start = self._spent()
         memory = {pid: self._reader.memory(pid) for pid in self._known}
-        self._savings -= time.monotonic() - start
+        self._savings -= self._spent() - start
         self._last_full, self._used = began, time.process_time()
         return {pid: figures for pid, figures in memory.items() if figures}
 
