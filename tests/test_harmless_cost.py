@@ -15,6 +15,7 @@ from test_sampler import Clock, Made
 
 import dltutor
 from dltutor.display import instruments
+from dltutor.lessons import lesson_10
 from dltutor.observation import observing
 from dltutor.observation.memory import recorder, sampler
 from dltutor.observation.memory.moments import Moment
@@ -61,6 +62,10 @@ def watch() -> None:
 
 def monitor() -> None:
     dltutor.monitor().stop()
+
+
+def lesson() -> None:
+    lesson_10.observe_memory(load(Numbers()))
 
 
 class Run:
@@ -137,7 +142,18 @@ def test_where_nobody_looks_new_workers_in_each_second_keep_to_the_budget(
     assert len(run.read_at) >= 5
 
 
-@pytest.mark.parametrize("look", [observe_live, watch, monitor])
+def test_workers_that_come_one_after_the_other_are_read_together() -> None:
+    reader: Any = Made({1: 10})
+    sampling = Sampler(reader, 1, 1e6, 1.0, often=False)
+    read = [sampling.look()["memory"]]
+    for worker in (2, 3, 4):
+        reader.processes[worker] = worker
+        read.append(sampling.look()["memory"])
+    assert read == [None] * 4
+    assert sampling.look()["memory"].keys() == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("look", [observe_live, watch, monitor, lesson])
 def test_where_somebody_looks_a_short_run_is_read_twice_a_second(
     look: Callable[[], None], recorders: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
