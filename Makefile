@@ -49,7 +49,7 @@ lint: $(MADE) ## ruff and mypy
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(BENCH) ## what observing costs, beside other tools: 15 minutes, on a quiet machine
+bench: $(BENCH) ## what observing costs, beside other tools: 20 minutes, on a quiet machine
 	$(PY) benchmarks/run.py $(BENCH_ARGS)
 
 .venv: $(MADE) ## the environment, in .venv; anew only where its pins have changed

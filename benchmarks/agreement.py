@@ -14,7 +14,7 @@ from kernel import kernel
 from measure import MB, Table, benchmark, spread
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.observation.memory import helper as program
+from dltutor.observation.memory import sampler as program
 from dltutor.observation.memory.moments import Moment, Reading
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.worker_names import WorkerNames

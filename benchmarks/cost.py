@@ -18,7 +18,7 @@ import psutil
 import torch.utils.data  # noqa: F401  a process that trains has it loaded
 from measure import MB, Table, benchmark, cpu_seconds, until
 
-from dltutor.observation.memory import helper as program
+from dltutor.observation.memory import sampler as program
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.sampler import Sampler

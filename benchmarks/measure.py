@@ -41,7 +41,7 @@ class Table:
 
 
 def in_turn(variants: dict[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Run all variants once in each round, A B A B, so that a busy moment meets them all alike.
+    """Run all variants once in each round, A B B A, so that a busy moment meets them all alike.
 
     Args:
         variants: What to run, by name.
@@ -51,8 +51,8 @@ def in_turn(variants: dict[str, Callable[[], T]], rounds: int) -> dict[str, list
         What each variant returned, round by round.
     """
     found: dict[str, list[T]] = {name: [] for name in variants}
-    for _ in range(rounds):
-        for name, run in variants.items():
+    for number in range(rounds):
+        for name, run in list(variants.items())[:: -1 if number % 2 else 1]:
             found[name].append(run())
     return found
 

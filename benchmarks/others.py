@@ -64,8 +64,8 @@ def measure(quick: bool) -> Iterator[Table]:
         ["loader", "under", "batches/s", "ratio"],
         rows,
         f"{_WORKERS} workers, {rounds} rounds of {seconds:g} s, each in a new process. All but "
-        "memray, which hooks every allocation, look four times a second; `observe` asks for PSS "
-        f"and USS at most twice a second. {', '.join(names)}.",
+        "memray, which hooks every allocation, look four times a second; `observe` reads PSS and "
+        f"USS when the workers have been started, and at the end. {', '.join(names)}.",
     )
 
 

@@ -1,9 +1,15 @@
-"""How much slower is a loader while `observe` looks at it, with and without the live chart?"""
+"""How much slower is a loader while `observe` looks at it, with and without the live chart?
+
+`python throughput.py --pairs` measures only pairs of epochs, 5 minutes, and writes nothing;
+`--pairs 15 5` says how many, and the seconds that an epoch takes.
+"""
 
 from __future__ import annotations
 
 import json
+import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,6 +26,8 @@ from dltutor.display.chart import Chart
 from dltutor.observation.observing import observe as observe_unseen
 
 Run = dict[str, float]
+
+_PAIRS, _EPOCH = 15, 5.0  # how many, and seconds of one epoch
 
 
 class Wire(BaseComm):
@@ -108,6 +116,90 @@ def itself(kind: str, workers: int, found: list[Run]) -> list[str]:
     ]
 
 
+def epoch(how: str, kind: str, batches: int) -> Run:
+    """Run a loader of two workers from its first batch to its last, once.
+
+    Args:
+        how: "plain" or "observe".
+        kind: Which loader.
+        batches: How many it has.
+
+    Returns:
+        Batches a second from the first to the last, and of the whole call; and the CPU seconds of
+        all processes that it took.
+    """
+    loader, came = make_loader(kind, 2, batches), [0.0] * batches
+
+    def loop(loader: Any) -> None:
+        for number, _ in enumerate(loader):
+            came[number] = time.perf_counter()
+
+    used, began = _cpu_seconds(), time.perf_counter()
+    if how == "plain":
+        loop(loader)
+    else:
+        observe(loader, deadline=600, consume=loop)
+    whole = time.perf_counter() - began
+    return {
+        "inside": (batches - 1) / (came[-1] - came[0]),
+        "whole": batches / whole,
+        "cpu": _cpu_seconds() - used,
+    }
+
+
+def _cpu_seconds() -> float:
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in both)
+
+
+def pairs(count: int, seconds: float) -> Table:
+    """Epochs with `observe`, each beside a plain one.
+
+    Args:
+        count: How many pairs.
+        seconds: How long an epoch takes, about.
+    """
+    rows = []
+    for kind, title in (("jpeg", "both cores busy: JPEG decoding"), ("wait", "samples that wait")):
+        loop = Loop(min(seconds, 1.0))
+        loop(make_loader(kind, 2))
+        batches = max(2, round(loop.rate * seconds))
+        epoch("observe", kind, 2)  # loads what is needed
+        variants: dict[str, Callable[[], Run]] = {
+            how: partial(epoch, how, kind, batches) for how in ("plain", "observe")
+        }
+        found = in_turn(variants, count)
+        plain, ours = (
+            {part: [run[part] for run in found[how]] for part in ("inside", "whole", "cpu")}
+            for how in variants
+        )
+        more = [1000 * (one - other) for one, other in zip(ours["cpu"], plain["cpu"], strict=True)]
+        rows.append(
+            [
+                title,
+                spread(plain["inside"], "{:.0f}"),
+                ratio(ours["inside"], plain["inside"]),
+                ratio(ours["whole"], plain["whole"]),
+                spread(more, "{:+.0f}"),
+            ]
+        )
+    return Table(
+        "Pairs of epochs: with `observe`, and plain",
+        [
+            "loader",
+            "plain, batches/s",
+            "ratio, first to last batch",
+            "of the whole call",
+            "CPU, ms",
+        ],
+        rows,
+        f"Two workers, {count} pairs of epochs of about {seconds:g} s, in alternating order. "
+        "Ratio: batches a second with `observe` divided by those without; the median of the pairs "
+        "and, in parentheses, the middle half of them. CPU: what main, the workers and the helper "
+        "used together, on top of the plain epoch.",
+    )
+
+
 def measure(quick: bool) -> Iterator[Table]:
     """The table."""
     count, seconds = (2, 0.3) if quick else (7, 3.0)
@@ -134,7 +226,13 @@ def measure(quick: bool) -> Iterator[Table]:
         "script the chart talks to nobody; in a kernel a client takes what it sends, and the stop "
         "includes the final figure.",
     )
+    yield pairs(2, 0.3) if quick else pairs(_PAIRS, _EPOCH)
 
 
 if __name__ == "__main__":
-    benchmark("throughput", measure)
+    if sys.argv[1:2] == ["--pairs"]:
+        given = [float(word) for word in sys.argv[2:]]
+        count, seconds = given or (_PAIRS, _EPOCH)
+        print(pairs(int(count), seconds))
+    else:
+        benchmark("throughput", measure)

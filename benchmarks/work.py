@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset
 
 _ENDLESS = 10**9
 _PICTURES = 64
@@ -52,18 +52,37 @@ class Jpegs(Dataset[torch.Tensor]):
             return torch.from_numpy(np.array(image.convert("RGB")))
 
 
+class Waiting(Dataset[torch.Tensor]):
+    """Samples that come from far away: all the time goes into waiting for them."""
+
+    def __len__(self) -> int:
+        return _ENDLESS
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.001)
+        return torch.full((64,), index)
+
+
 KINDS = {"cheap": "cheap samples", "jpeg": "JPEG decoding"}
 
 
-def make_loader(kind: str, workers: int) -> DataLoader[torch.Tensor]:
-    """A loader that never ends.
+def make_loader(kind: str, workers: int, batches: int | None = None) -> DataLoader[torch.Tensor]:
+    """A loader in the order of its samples.
 
     Args:
-        kind: "cheap" or "jpeg".
+        kind: "cheap", "jpeg" or "wait".
         workers: How many.
+        batches: How many it has; None for one that never ends.
     """
-    dataset: Dataset[torch.Tensor] = Cheap() if kind == "cheap" else Jpegs(_pictures().name)
-    size = 64 if kind == "cheap" else 16
+    made: dict[str, Callable[[], Dataset[torch.Tensor]]] = {
+        "cheap": Cheap,
+        "jpeg": lambda: Jpegs(_pictures().name),
+        "wait": Waiting,
+    }
+    dataset = made[kind]()
+    size = 16 if kind == "jpeg" else 64
+    if batches is not None:
+        dataset = Subset(dataset, range(batches * size))
     return DataLoader(dataset, batch_size=size, num_workers=workers, multiprocessing_context="fork")
 
 

@@ -329,6 +329,7 @@ class Program:
             "period": 0.02,
             "memory_period": 1.0,
             "memory_budget": 0.01,
+            "often": True,
             "proc": "/proc",
             "path": sys.path,
             **options,

@@ -47,7 +47,9 @@ def observe(
             `for batch in loader: pass`.
         epochs: How many times the loop runs.
         live: Draw memory by process while the loader runs, and a figure that stays when it has
-            ended. Outside a notebook there is no chart, and the run is the same.
+            ended; for these PSS and USS are read twice a second at first. Outside a notebook there
+            is no chart, and the run is the same. Without it they are read when workers have been
+            started, about every 10 seconds, and at the end: a reading takes time from the workers.
 
     Returns:
         The Observation.
@@ -66,7 +68,12 @@ def observe(
     seen: Observation | None = None
     try:
         seen = observe_unseen(
-            loader, deadline=deadline, consume=consume, epochs=epochs, listeners=screen.listeners
+            loader,
+            deadline=deadline,
+            consume=consume,
+            epochs=epochs,
+            memory="often",
+            listeners=screen.listeners,
         )
         return seen
     finally:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from dltutor.observation import errors
 from dltutor.observation.interrupts import Interrupts, interrupts_held
@@ -29,22 +29,27 @@ def observe(
     deadline: float = 30,
     consume: Callable[[Any], object] | None = None,
     epochs: int = 1,
+    memory: Literal["often", "seldom"] = "seldom",
     listeners: Sequence[Callable[[Moment], None]] = (),
 ) -> Observation:
     """Iterate a loader, as `dltutor.observe` does, and draw nothing.
 
     Args:
-        loader: As there; so are all that follow but the last.
+        loader: As there; so are all that follow but the last two.
         deadline: In seconds.
         consume: The training loop.
         epochs: How many times it runs.
+        memory: How often USS and PSS are read, which takes time from the workers: "often" is twice
+            a second, for those who look at them; see `Recorder`.
         listeners: Each is called, in a thread, with every moment of memory as it is sampled.
     """
     check_arguments(loader, deadline, consume, epochs)
     with interrupts_held() as interrupts, ExitStack() as clean_up:
         folder = clean_up.enter_context(TemporaryDirectory(prefix="dltutor-run-"))
         started = clean_up.enter_context(nothing_left())
-        recorder = Recorder(listeners=listeners, mark=started.mark, folder=folder)
+        recorder = Recorder(
+            often=memory == "often", listeners=listeners, mark=started.mark, folder=folder
+        )
         recorder.start()
         clean_up.callback(recorder.stop)
         run = Run(loader, folder, recorder, started, interrupts)

@@ -8,6 +8,7 @@ from dltutor.lessons.lesson_10.material import (
     Collecting,
     freeze,
     make_jobs,
+    observe_memory,
     what_grew,
     what_stopped,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "kept_batches",
     "make_jobs",
     "make_model",
+    "observe_memory",
     "reference_cycle",
     "scans_loader",
     "show_source",

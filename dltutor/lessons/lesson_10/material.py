@@ -20,6 +20,7 @@ from dltutor.failures import growing_cache, heap_growth, kept_batches, reference
 from dltutor.failures.material.readings import shared_recordings
 from dltutor.observation import Observation
 from dltutor.observation.memory.process_curves import Field
+from dltutor.observation.observing import observe
 from dltutor.tables import MB, Table
 
 _FILES: Final = 64  # recordings: an epoch
@@ -131,6 +132,22 @@ def _view(batch: Any) -> object:
     images, labels = batch
     images.numpy().mean()  # the training looks at all of it
     return images[0], labels[0]
+
+
+def observe_memory(
+    loader: DataLoader[Any],
+    *,
+    consume: Callable[[Any], object] | None = None,
+    deadline: float = 60,
+) -> Observation:
+    """As `dltutor.observe`; the memory of each process is read twice a second, as if it were live.
+
+    Args:
+        loader: Such as a job's.
+        consume: Such as the job's `train`.
+        deadline: In seconds.
+    """
+    return observe(loader, consume=consume, deadline=deadline, memory="often")
 
 
 def grown(seen: Observation, role: str, of: Field) -> float:

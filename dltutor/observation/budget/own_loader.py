@@ -49,7 +49,9 @@ def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
     Raises:
         ValueError: There was no batch, or none with a tensor.
     """
-    seen = observe(_with_one_worker(loader), consume=_measure_first, deadline=deadline)
+    seen = observe(
+        _with_one_worker(loader), consume=_measure_first, deadline=deadline, memory="often"
+    )
     if seen.end != "finished":
         error = f" ({tidy(said(*seen.chain[-1]))})" if seen.end == "raised" else ""
         raise ValueError(

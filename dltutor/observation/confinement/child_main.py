@@ -107,4 +107,4 @@ def _observe(
             file.flush()
 
         (Path(folder) / "observing").touch()
-        return observe(loader, deadline=deadline, consume=consume, listeners=[keep])
+        return observe(loader, deadline=deadline, consume=consume, memory="often", listeners=[keep])

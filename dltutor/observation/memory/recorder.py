@@ -20,6 +20,7 @@ from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.memory.timeline import Timeline
 
 _SAMPLER: Final = Path(__file__).with_name("sampler.py")
+_SELDOM: Final = 10.0  # seconds between two readings of USS and PSS if nobody looks, at least
 _LAST_SAMPLE: Final = 3.0  # seconds that stop() waits for it
 _KILLED: Final = 5.0  # seconds that it waits for the killed helper to be gone
 
@@ -39,8 +40,10 @@ class Recorder:
             descriptors, `/dev/shm`.
         memory_period: Seconds between two samples of USS and PSS, at least.
         memory_budget: The part of a core that the helper may use: the larger the processes, the
-            more seldom USS and PSS are read. In the first 10 seconds it may use 15 %, so that
-            short runs are seen, too. The first and the last sample have them in any case.
+            more seldom USS and PSS are read. The last sample has them in any case.
+        often: Whether somebody looks at USS and PSS: the first sample has them, too, and in the
+            first 10 seconds the helper may use 15 % of a core, so that short runs are seen. If
+            not, they are read when workers have been started, and at most every 10 seconds.
         listeners: Each is called with every Moment, in the thread. One that raises is called no
             more; the timeline's notes say so.
         roles: Asked, in the thread, for the role of each process that has none so far.
@@ -60,6 +63,7 @@ class Recorder:
         period: float = 0.25,
         memory_period: float = 0.5,
         memory_budget: float = 0.01,
+        often: bool = True,
         listeners: Sequence[Callable[[Moment], None]] = (),
         roles: Callable[[int], str | None] | None = None,
         proc: str = "/proc",
@@ -71,6 +75,7 @@ class Recorder:
         if not (_is_number(memory_budget) and 0 < memory_budget <= 1):
             accepted = "a part of a core, above 0 and at most 1"
             raise ValueError(f"memory_budget must be {accepted}, got {memory_budget!r}")
+        memory_period = memory_period if often else max(memory_period, _SELDOM)
         self.batches = 0
         self._pid = os.getpid() if pid is None else pid
         if not _exists(self._pid):
@@ -80,6 +85,7 @@ class Recorder:
             "period": period,
             "memory_period": memory_period,
             "memory_budget": memory_budget,
+            "often": often,
             "proc": proc,
             "mark": mark,
             "folder": folder,

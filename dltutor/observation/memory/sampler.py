@@ -13,20 +13,22 @@ from __future__ import annotations
 import marshal
 import os
 import select
-import signal
 import sys
 import time
 
 TYPE_CHECKING = False  # importing typing would cost the helper as much as all the rest
 if TYPE_CHECKING:
+    import signal
     from typing import Any
 
     from dltutor.system.process_memory import Figures, Proc
     from dltutor.system.psutil_reader import Psutil
+else:
+    import _signal as signal  # what `signal` imports for its enums is a third of the start
 
 _SOON = 0.05  # seconds between two samples that were asked for
 _NEARLY = 0.9  # of the time between two full samples
-_AT_ONCE = 0.02  # seconds of CPU time that full samples may use before they have to be saved up
+_AT_ONCE = 0.02  # seconds that full samples may cost before they have to be saved up
 _EARLY = 10.0  # seconds in which they may cost more: a short run is to be seen, too
 _EARLY_BUDGET = 0.15  # of a core, then: twice a second also where a reading takes 60 ms
 _AWAKE = 1.0  # seconds between two looks whether the parent still lives
@@ -41,39 +43,52 @@ class Sampler:
         reader: Where the figures come from.
         pid: The process to observe.
         memory_period: Seconds between two full samples, at least.
-        memory_budget: The part of a core that all samples together may cost once `_EARLY` has
-            passed.
+        memory_budget: The part of a core that all samples together may cost.
+        often: Whether a short run is to have many full samples: the first sample is one, and until
+            `_EARLY` has passed they may cost more. Else the first is when there are workers, and
+            what the observed processes may have to wait counts as if it were computed.
     """
 
     def __init__(
-        self, reader: Proc | Psutil, pid: int, memory_period: float, memory_budget: float
+        self,
+        reader: Proc | Psutil,
+        pid: int,
+        memory_period: float,
+        memory_budget: float,
+        often: bool = True,
     ) -> None:
         self._reader = reader
         self._memory_period = memory_period
         self._memory_budget = memory_budget
+        self._early_budget = _EARLY_BUDGET if often else 0.0
+        # While the kernel adds up the pages of a process, that process cannot map or unmap memory.
+        # Where no core is idle this takes longer than it computes.
+        self._spent = time.process_time if often else time.monotonic
         observed = reader.process(pid)
         self._known = {pid: observed[0]} if observed else {}  # pid -> when it started
-        self._last_full = float("-inf")
         self._newcomers = False
         self._savings = _AT_ONCE
         self._began = self._saved_at = time.monotonic()
+        self._last_full = float("-inf") if often else self._began
         self._used = time.process_time()
 
     def look(self, *, full: bool = False) -> dict[str, Any]:
         """One sample: figures by pid, and the pids that are gone since the last one.
 
         It comes with USS and PSS when these are due: after `memory_period`, or at the second
-        sight of a new process, but not while the budget is overdrawn. `full` asks for them now.
+        sight of new processes, when no more come; but not while the budget is overdrawn. `full`
+        asks for them now.
         """
         began = time.monotonic()
         living = self._living()
         self._save()
-        # Samples do not come to the millisecond: one that is a little early will do.
-        due = self._newcomers or began >= self._last_full + _NEARLY * self._memory_period
-        full = full or (due and self._savings > 0)
         known, self._known = self._known, {pid: start for pid, (start, _) in living.items()}
         gone = [pid for pid, start in known.items() if self._known.get(pid) != start]
         new = len(self._known) > len(known) - len(gone)
+        all_there = self._newcomers and not new
+        # Samples do not come to the millisecond: one that is a little early will do.
+        due = all_there or began >= self._last_full + _NEARLY * self._memory_period
+        full = full or (due and self._savings > 0)
         self._newcomers = new or (self._newcomers and not full)
         return {
             "processes": {pid: figures for pid, (_, figures) in living.items()},
@@ -99,17 +114,17 @@ class Sampler:
         # Half of it is for the full ones in any case.
         now, used = time.monotonic(), time.process_time()
         early = self._saved_at < self._began + _EARLY
-        budget = max(self._memory_budget, _EARLY_BUDGET if early else 0.0)
+        budget = max(self._memory_budget, self._early_budget if early else 0.0)
         given = budget * (now - self._saved_at)
         saved = max(given - (used - self._used), given / 2)
         self._savings = min(self._savings + saved, _AT_ONCE)
         self._saved_at, self._used = now, used
 
     def _memory(self, began: float) -> dict[int, Figures]:
+        start = self._spent()
         memory = {pid: self._reader.memory(pid) for pid in self._known}
-        self._last_full, used = began, time.process_time()
-        self._savings -= used - self._used
-        self._used = used
+        self._savings -= self._spent() - start
+        self._last_full, self._used = began, time.process_time()
         return {pid: figures for pid, figures in memory.items() if figures}
 
 
@@ -199,7 +214,8 @@ def _sample(parent: Parent, options: dict[str, Any]) -> None:
 
     pid, period = options["pid"], options["period"]
     reader = process_memory.reader(options["proc"])
-    sampler = Sampler(reader, pid, options["memory_period"], options["memory_budget"])
+    rates = options["memory_period"], options["memory_budget"], options["often"]
+    sampler = Sampler(reader, pid, *rates)
     charged, limit = reader.cgroup(pid)
     limits = {"machine": reader.total(), "cgroup": limit, "shm": process_memory.shared_memory()[1]}
     parent.tell({"source": reader.source, "limits": limits})

@@ -1,0 +1,217 @@
+"""What observing costs where nobody looks at memory: counted in readings, never in time."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from datasets import Numbers, load
+from test_sampler import Clock, Made
+
+import dltutor
+from dltutor.display import instruments
+from dltutor.lessons import lesson_10
+from dltutor.observation import observing
+from dltutor.observation.memory import recorder, sampler
+from dltutor.observation.memory.moments import Moment
+from dltutor.observation.memory.recorder import Recorder
+from dltutor.observation.memory.sampler import Sampler
+from dltutor.observation.memory.timeline import Timeline
+
+pytestmark = [
+    pytest.mark.timeout(60, method="thread"),
+    pytest.mark.usefixtures("nothing_left_behind"),
+]
+
+CHEAP: Final = 0.0001  # CPU seconds of a look at three processes with torch
+FULL: Final = 0.02  # seconds of reading their PSS where no core is idle
+WAITS: Final = 2  # times as long as it computes: others have the core meanwhile
+
+
+@pytest.fixture
+def recorders(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
+    """Those that a test starts."""
+    made: list[Recorder] = []
+    own = Recorder.start
+
+    def start(self: Recorder) -> None:
+        made.append(self)
+        own(self)
+
+    monkeypatch.setattr(Recorder, "start", start)
+    return made
+
+
+def observe_unseen() -> None:
+    dltutor.observe(load(Numbers()))
+
+
+def observe_live() -> None:
+    dltutor.observe(load(Numbers()), live=True)
+
+
+def watch() -> None:
+    with dltutor.watch():
+        pass
+
+
+def monitor() -> None:
+    dltutor.monitor().stop()
+
+
+def lesson() -> None:
+    lesson_10.observe_memory(load(Numbers()))
+
+
+class Run:
+    """A helper of these options that looks four times a second at main and two workers.
+
+    Args:
+        options: Such as the Recorder gave its helper.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+        self.clock = Clock()
+        monkeypatch.setattr(sampler, "time", self.clock)
+        self.reader = Made({1: 10})
+        self.reader.before_memory = self._read
+        known = inspect.signature(Sampler).parameters
+        rates = {name: options[name] for name in known if name in options}
+        self.sampling = Sampler(self.reader, **{**rates, "pid": 1})
+        self.samples = 0
+        self.read_at: list[float] = []
+        self.look()
+        self.new_workers()
+
+    def _read(self) -> None:
+        share = FULL / len(self.reader.processes)
+        self.clock.used += share
+        self.clock.now += WAITS * share
+
+    def new_workers(self) -> None:
+        """Those of the next epoch in the place of the ones before."""
+        first = 2 + max(self.reader.processes)
+        self.reader.processes = {1: 10, first: first, first + 1: first}
+
+    def look(self) -> None:
+        self.clock.now += 0.25
+        self.clock.used += CHEAP
+        self.samples += 1
+        if self.sampling.look()["memory"] is not None:
+            self.read_at.append(self.clock.now)
+
+    def until(self, seconds: float, epoch: float = 1e9) -> None:
+        """Look until then; new workers after each epoch."""
+        ends = epoch
+        while self.clock.now < seconds:
+            if self.clock.now > ends:
+                self.new_workers()
+                ends += epoch
+            self.look()
+
+
+def test_where_nobody_looks_a_run_has_its_workers_read_once_and_then_every_ten_seconds(
+    recorders: list[Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observe_unseen()
+    run = Run(monkeypatch, recorders[0]._options)
+    run.until(5.0)
+    assert len(run.read_at) == 1
+    assert run.read_at[0] < 1.0, "the workers had just been started"
+    assert run.samples <= 4 * 5
+    run.until(60.0)
+    assert 5 <= len(run.read_at) <= 7
+    assert run.samples <= 4 * 60
+
+
+def test_where_nobody_looks_new_workers_in_each_second_keep_to_the_budget(
+    recorders: list[Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observe_unseen()
+    options = recorders[0]._options
+    run = Run(monkeypatch, options)
+    run.until(60.0, epoch=1.0)
+    # What the workers wait counts, not only what the helper computes.
+    taken = len(run.read_at) * WAITS * FULL + run.samples * CHEAP
+    assert taken <= options["memory_budget"] * 60 + sampler._AT_ONCE + WAITS * FULL
+    assert len(run.read_at) >= 5
+
+
+def test_workers_that_come_one_after_the_other_are_read_together() -> None:
+    reader: Any = Made({1: 10})
+    sampling = Sampler(reader, 1, 1e6, 1.0, often=False)
+    read = [sampling.look()["memory"]]
+    for worker in (2, 3, 4):
+        reader.processes[worker] = worker
+        read.append(sampling.look()["memory"])
+    assert read == [None] * 4
+    assert sampling.look()["memory"].keys() == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("look", [observe_live, watch, monitor, lesson])
+def test_where_somebody_looks_a_short_run_is_read_twice_a_second(
+    look: Callable[[], None], recorders: list[Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instruments, "Screen", NoScreen)
+    look()
+    run = Run(monkeypatch, recorders[0]._options)
+    run.until(10.0)
+    assert len(run.read_at) >= 18
+
+
+class NoScreen:
+    """A screen that shows nothing."""
+
+    listeners = ()
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def show(self) -> None:
+        pass
+
+    def finish(self, how: str, timeline: Timeline | None) -> None:
+        pass
+
+
+def test_a_run_where_nobody_looks_has_its_workers_memory_all_the_same() -> None:
+    seen: list[Moment] = []
+
+    def until_read(loader: Any) -> None:
+        for _ in loader:
+            if any(_read(moment, "W0") and _read(moment, "W1") for moment in list(seen)):
+                break
+
+    found = observing.observe(
+        load(Numbers(length=10**8)), consume=until_read, listeners=[seen.append]
+    )
+    assert found.end == "finished"
+    timeline = found.timeline
+    read = {role: ~np.isnan(timeline.series(role, "pss")) for role in timeline.roles}
+    assert read["main"][-1], "the last sample has it"
+    assert not np.isnan(timeline.memory_curve("W0")[read["W0"]]).any()
+    # The workers at their first sight, and the end; one more if they did not come at once.
+    assert sum(read["main"]) <= 2 + timeline.seconds[-1] / recorder._SELDOM + 1
+
+
+def _read(moment: Moment, role: str) -> bool:
+    return role in moment.processes and moment.processes[role].pss is not None
+
+
+IMPORTED = """
+import sys
+path = sys.argv[1]
+exec(compile(open(path).read(), path, "exec"), {"__name__": "sampler", "__file__": path})
+print(*{"enum", "typing", "json"} & {*sys.modules})
+"""
+
+
+def test_the_helper_imports_nothing_that_takes_as_long_as_the_start_of_python() -> None:
+    command = [sys.executable, "-I", "-S", "-c", IMPORTED, sampler.__file__]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    assert done.stdout.split() == []
