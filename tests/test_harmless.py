@@ -28,6 +28,7 @@ from dltutor.lessons.kit.checking import check, exercises
 from dltutor.lessons.kit.exercise import Exercise, Grader
 from dltutor.lessons.kit.outcomes import Outcome, correct
 from dltutor.lessons.kit.running import theirs
+from dltutor.lessons.lesson_12.material import torchrun
 from dltutor.observation import sandbox
 from dltutor.system import marks
 from dltutor.system.processes import end, is_alive, segments
@@ -284,3 +285,11 @@ def _left(mark: int, started: set[int], temporary: Path) -> list[str]:
     owners = {f"_{pid}_" for pid in started}
     found += [name for name in segments() if any(owner in name for owner in owners)]
     return found + [str(path.relative_to(temporary)) for path in temporary.rglob("*")]
+
+
+def test_a_job_of_torchrun_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as name:
+        monkeypatch.setenv("TMPDIR", name)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        torchrun(deadline=10)  # torchrun makes a folder at once, and another for each attempt
+        assert os.listdir(name) == []
