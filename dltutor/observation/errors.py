@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dltutor.observation.foreign import attribute, elements, is_a, message_of
 from dltutor.observation.report import Frame
 from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 
@@ -53,11 +54,12 @@ NOTHING: Final = Failed((), (), None, None, "", False)
 
 def read(error: BaseException) -> Failed:
     """Take from an exception what can be told of it."""
-    text = error.args[0] if error.args and isinstance(error.args[0], str) else ""
+    args = attribute(error, "args")
+    text = args[0] if is_a(args, tuple) and args and is_a(args[0], str) else ""
     wrapped = _WRAPPED.match(text)
     frames = _frames_in_text(text) if wrapped else _frames_of(error)
     return Failed(
-        chain=tuple((type(e).__name__, _text_of(e)) for e in chain(error)),
+        chain=tuple((type(e).__name__, message_of(e)) for e in chain(error)),
         traceback=tuple(frames),
         raised_in_worker=wrapped.group(1) if wrapped else None,
         failed_worker=int(wrapped.group(2)) if wrapped else None,
@@ -101,19 +103,12 @@ def frame(file: str, line: int, function: str, code: str = "") -> Frame:
     return Frame(shorten_paths(f'"{file}"').strip('"').removeprefix(".../"), line, function, code)
 
 
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # a class of the learner's own may do anything
-        return ""
-
-
 def _notes_of(error: BaseException) -> tuple[str, ...]:
     # A traceback shows them below the error's own text. pickle's, from Python 3.14 on, say where
     # in the object it was. `__notes__` may be anything.
-    notes = getattr(error, "__notes__", ())
-    own = [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
-    return (*notes_in(_text_of(error)), *own)
+    notes = elements(attribute(error, "__notes__"))
+    own = [note for _, note in notes if is_a(note, str)]
+    return (*notes_in(message_of(error)), *own)
 
 
 def _lost_contact(error: BaseException) -> bool:

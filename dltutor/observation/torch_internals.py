@@ -22,6 +22,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from dltutor.observation.foreign import is_a
+
 MakeIterator = Callable[[], Any]
 
 
@@ -64,7 +66,7 @@ def iterator_in(error: BaseException) -> Any:
     """The iterator with workers that an exception came from, in its making too, or None."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         iterator = frame.f_locals.get("self")
-        if isinstance(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
+        if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
             return iterator
     return None
 

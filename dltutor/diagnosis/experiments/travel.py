@@ -18,6 +18,7 @@ from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.failures.kit.evidence import Evidence, Travel
 from dltutor.failures.kit.gauge import as_for_spawned
+from dltutor.observation.foreign import said
 from dltutor.tables import MB
 
 FIELD: Final = "travel"
@@ -83,7 +84,7 @@ def _copied(bench: Bench) -> tuple[str, int]:
         try:
             unlike += _drawn(copy, index) != own
         except Exception as error:
-            return f"{type(error).__name__}: {error}".splitlines()[0][:160], unlike
+            return said(error).splitlines()[0][:160], unlike
     return "", unlike
 
 

@@ -21,6 +21,7 @@ from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.diagnosis.kit.walking import Found, held
 from dltutor.failures.kit.evidence import Evidence, TwoRanks
+from dltutor.observation.foreign import is_a
 
 FIELD: Final = "two_ranks"
 SECONDS: Final = 5.0
@@ -51,7 +52,7 @@ def ask(bench: Bench) -> TwoRanks:
 
 def _numbers(dataset: Any) -> list[str]:
     inside = held(Found("dataset", dataset))
-    return [each.path for each in inside if isinstance(each.thing, int)]
+    return [each.path for each in inside if is_a(each.thing, int)]
 
 
 def _first(dataset: Any) -> list[str]:

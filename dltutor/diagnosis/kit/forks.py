@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from dltutor.observation.foreign import said
 from dltutor.system.processes import descendants
 
 
@@ -62,7 +63,7 @@ def _attempt(work: Callable[[], Any]) -> tuple[Any, str]:
     try:
         return work(), ""
     except BaseException as error:  # also SystemExit
-        return None, f"{type(error).__name__}: {error}"
+        return None, said(error)
 
 
 def _read(descriptor: int, until: float) -> bytes:

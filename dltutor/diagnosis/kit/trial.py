@@ -17,6 +17,7 @@ from dltutor.diagnosis.messages import explain
 from dltutor.failures.kit.evidence import Run
 from dltutor.observation.counting import counting
 from dltutor.observation.errors import is_yours
+from dltutor.observation.foreign import attribute
 from dltutor.observation.observing import observe
 from dltutor.observation.report import Observation
 from dltutor.observation.texts import said, tidy
@@ -93,14 +94,14 @@ def _patience(bench: Bench, patience: float) -> float:
 def _tell(bench: Bench, epoch: int) -> None:
     # As a training loop does.
     for each in (bench.dataset, bench.inner.sampler, bench.inner.batch_sampler):
-        if callable(set_epoch := getattr(each, "set_epoch", None)):
+        if callable(set_epoch := attribute(each, "set_epoch")):
             set_epoch(epoch)
 
 
 @contextmanager
 def _epochs_counted(bench: Bench, state: dict[str, Any]) -> Iterator[None]:
     sampler: Any = bench.inner.sampler
-    own = getattr(sampler, "set_epoch", None)
+    own = attribute(sampler, "set_epoch")
     if own is None:
         yield
         return

@@ -1,0 +1,290 @@
+"""Objects that raise when they're asked something: nothing fails on them, or stops seeing."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hostile
+import pytest
+import torch
+from hostile import HOSTILE
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor import diagnose, observe
+from dltutor.diagnosis.diagnosis import Diagnosis
+from dltutor.diagnosis.kit import (
+    awaited,
+    containers,
+    digests,
+    globals_of_main,
+    names,
+    packing,
+    pins,
+    unsendable,
+    walking,
+)
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.walking import Found, walk
+from dltutor.observation import foreign
+from dltutor.observation.budget.own_loader import tensor_bytes
+from dltutor.observation.counting import count_samples
+from dltutor.observation.loaders import inner_loaders
+
+Left = Callable[..., None]
+
+
+class Holder(Dataset[torch.Tensor]):
+    """Holds a thing in all its places, and a generator, a lock and a loader behind it."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+        self.many = [thing]
+        self.named = {"thing": thing}
+        self.closed_over = lambda: thing
+        self.rng = random.Random(1)
+        self.lock = threading.Lock()
+        self.loader: Any = DataLoader([1, 2])  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([float(index)])
+
+
+def parts(held: Holder) -> list[Any]:
+    return [held, held.thing, held.many, held.named]
+
+
+def roots(held: Holder) -> list[Found]:
+    return [Found("dataset", held)]
+
+
+def finds(found: Iterator[Found], wanted: Any) -> bool:
+    return any(each.thing is wanted for each in found)
+
+
+QUESTIONS: dict[str, Callable[[Holder], object]] = {
+    "walk": lambda held: finds(walk(held), held.rng),
+    "near": lambda held: finds(names.near(roots(held)), held.rng),
+    "reached": lambda held: finds(containers.reached(roots(held)), held.rng),
+    "large": lambda held: containers.large(roots(held)) == [],
+    "size": lambda held: [(containers.size(e), containers.bound(e)) for e in parts(held)],
+    "globals": lambda held: globals_of_main.packed(Bench(DataLoader(held), None, 1, 5.0)) or True,
+    "pack": lambda held: packing.refused("dataset", held),  # a lambda cannot be pickled
+    "fleeting": lambda held: packing.fleeting("dataset", held) == [],
+    "unsendable": lambda held: [unsendable.culprit_in(each, "batch") for each in parts(held)],
+    "digest": lambda held: [digests.digest(each) for each in parts(held)],
+    "shape": lambda held: [digests.shape(each) for each in parts(held)],
+    "split": lambda held: [digests.split(each, 1) for each in parts(held)],
+    "loaders": lambda held: list(inner_loaders(held).values()) == [held.loader],
+    "locks": lambda held: any(each is held.lock for each in awaited.locks_in(roots(held))),
+    "held": lambda held: awaited.held_in(roots(held)) == [],
+    "pins": lambda held: any(each is held.rng for _, each in pins.Pins(held).own),
+    "named": lambda held: names.named(roots(held), held.lock) == "dataset.lock",
+    "tensors": lambda held: [tensor_bytes([each, torch.ones(1)]) for each in parts(held)],
+    "samples": lambda held: [count_samples(None, [each]) for each in parts(held)],
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_walk_fails_on_a_hostile_object_and_each_finds_what_is_beside_it(kind: str) -> None:
+    held = Holder(HOSTILE[kind]())
+    wrong: dict[str, object] = {}
+    for question, ask in QUESTIONS.items():
+        try:
+            if not (answer := ask(held)):
+                wrong[question] = answer
+        except Exception as error:
+            wrong[question] = type(error)
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_the_safe_questions_never_raise(kind: str) -> None:
+    for thing in (made := HOSTILE[kind]()), type(made):
+        assert not foreign.is_a(thing, (complex, Dataset))
+        assert foreign.attribute(thing, "no such name") is None or isinstance(made, object)
+        assert object in foreign.lineage(type(thing))
+        assert all(type(name) is str for name in foreign.attributes_of(thing))
+        assert foreign.module_of(type(thing)) != "torch.utils.data"
+        assert foreign.file_of(thing) == ""
+        assert len(list(foreign.elements(thing))) >= (foreign.length(thing) or 0)
+        assert foreign.text(thing) and foreign.kind_of(thing)
+
+
+def test_the_safe_questions_are_answered_as_ever_where_nothing_raises() -> None:
+    ordered = {"one": 1, "two": 2}
+    assert foreign.is_a(ordered, dict) and not foreign.is_a(ordered, (list, str))
+    assert list(foreign.elements(ordered)) == list(ordered.items())
+    assert list(foreign.elements(types.MappingProxyType(ordered))) == list(ordered.items())
+    assert list(foreign.elements((5, 6))) == [(0, 5), (1, 6)] and foreign.length((5, 6)) == 2
+    assert foreign.attribute(ordered, "keys")() == ordered.keys()
+    assert foreign.attributes_of(types.SimpleNamespace(a=1)) == {"a": 1}
+    assert "walk" in foreign.attributes_of(sys.modules[walk.__module__])
+    assert foreign.module_of(Holder) == Holder.__module__ == foreign.module_of(roots)
+    assert foreign.file_of(sys.modules[__name__]) == __file__
+    assert foreign.text([1]) == "[1]" and foreign.said(ValueError("no")) == "ValueError: no"
+
+
+def test_modules_that_raise_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, module in hostile.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    held = Holder(hostile.lazy())
+    bench = Bench(DataLoader(held), None, 1, 5.0)
+    assert names.named(names.roots_of(bench), held.lock) == "dataset.lock"
+
+
+def test_walks_end_by_the_clock_where_each_thing_takes_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(walking, "_LONGEST", 0.3)
+    found = 0
+    for _ in walk(list(range(24))):
+        found += 1
+        time.sleep(0.1)
+    assert 1 <= found <= 4
+
+
+def test_what_is_too_deep_or_too_much_for_a_digest_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "_LEAVES", 1000)
+    monkeypatch.setattr(digests, "_PICKLED", 1000)
+    wide = [[[0.0] * 50 for _ in range(50)] for _ in range(50)]
+    fed: list[Any] = []
+    own = digests._Content._feed
+
+    def counted(self: Any, thing: Any, depth: int) -> None:
+        fed.append(thing)
+        own(self, thing, depth)
+
+    monkeypatch.setattr(digests._Content, "_feed", counted)
+    digest = digests.digest(wide)
+    assert len(fed) == 1000
+    assert digest == digests.digest(wide) != digests.digest(wide[0])
+    large = types.SimpleNamespace(words=tuple(range(100_000)))
+    assert len(digests._pickled(large)) < 1000 + (1 << 17)
+    assert digests.digest(large) == digests.digest(large)
+
+
+# The doctor
+
+
+SOURCE = """
+import hostile
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+KEPT = {kept}
+
+
+class Rows(Dataset):
+    def __init__(self, bad):
+        self.bad = bad
+        self.kept = {kept}
+        self.known = dict(enumerate(self.kept))
+        self.transform = self.closed_over({kept})
+
+    def closed_over(self, kept):
+        return lambda row: row if kept else None
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        if index == self.bad:
+            raise KeyError(f"no row {{index}}")
+        return self.transform(torch.full((4,), float(index)))
+
+
+def loader(bad=-1):
+    return DataLoader(Rows(bad), batch_size=4, num_workers=2, multiprocessing_context="fork")
+
+
+def loop(kept):
+    def consume(loader):
+        for batch in loader:
+            assert kept
+        return len(kept)
+    return consume
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Makes a module of a learner's, with a dataset that holds what is named."""
+
+    def made(kept: str) -> Any:
+        (tmp_path / "hostile_rows.py").write_text(SOURCE.format(kept=kept))
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, "hostile_rows", raising=False)
+        for name, module in hostile.modules().items():
+            monkeypatch.setitem(sys.modules, name, module)
+        module = __import__("hostile_rows")
+        monkeypatch.setitem(sys.modules, "hostile_rows", module)
+        return module
+
+    return made
+
+
+def failed(diagnosis: Diagnosis) -> list[str]:
+    return [str(each) for each in diagnosis.untried if "failed" in each.why]
+
+
+EVERY = "hostile.every()"
+
+
+def test_a_healthy_loader_that_holds_every_hostile_object_is_healthy(
+    source: Callable[[str], Any], nothing_left_behind: Left
+) -> None:
+    module = source(EVERY)
+    diagnosis = diagnose(module.loader(), consume=module.loop(hostile.every()), deadline=60)
+    assert failed(diagnosis) == []
+    assert diagnosis.findings == () and diagnosis.untried == ()
+
+
+def test_a_broken_one_gets_the_finding_that_it_gets_without_them(
+    source: Callable[[str], Any], nothing_left_behind: Left
+) -> None:
+    module = source(EVERY)
+    diagnosis = diagnose(module.loader(bad=9), deadline=60)
+    assert failed(diagnosis) == []
+    assert [each.name for each in diagnosis.findings] == ["raises"]
+
+
+def test_a_run_that_has_them_in_its_loader_is_observed(
+    source: Callable[[str], Any], nothing_left_behind: Left
+) -> None:
+    module = source(EVERY)
+    seen = observe(module.loader(), consume=module.loop(hostile.every()), deadline=30)
+    assert (seen.end, seen.batches, seen.samples) == ("finished", 8, 32)
+    assert seen.result == len(HOSTILE)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_healthy_loader_that_holds_one_of_them_is_healthy(
+    source: Callable[[str], Any], kind: str, nothing_left_behind: Left
+) -> None:
+    module = source(f"[hostile.HOSTILE[{kind!r}]()]")
+    diagnosis = diagnose(module.loader(), consume=module.loop([HOSTILE[kind]()]), deadline=60)
+    assert failed(diagnosis) == []
+    assert diagnosis.findings == ()
+
+
+@pytest.mark.thorough
+def test_ten_million_objects_stay_within_the_visit(
+    source: Callable[[str], Any], nothing_left_behind: Left
+) -> None:
+    module = source("hostile.crowd()")
+    began = time.monotonic()
+    diagnosis = diagnose(module.loader(), deadline=60)
+    assert time.monotonic() - began < 60 + 10
+    assert failed(diagnosis) == []
+    assert diagnosis.findings == ()
