@@ -10,7 +10,7 @@ import types
 import weakref
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 from unittest import mock
 
 import numpy as np
@@ -54,12 +54,12 @@ def _no_text() -> Any:
 
 class _List(list):  # type: ignore[type-arg]
     __len__ = __iter__ = __getitem__ = __eq__ = __repr__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 class _Dict(dict):  # type: ignore[type-arg]
     __len__ = __iter__ = __getitem__ = __eq__ = __repr__ = items = values = keys = _refuse
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 class _Number(int):
@@ -67,12 +67,12 @@ class _Number(int):
 
 
 class _Text(str):
-    __eq__ = __repr__ = __hash__ = __str__ = startswith = encode = _refuse  # type: ignore[assignment]
+    __eq__ = __repr__ = __hash__ = __str__ = startswith = encode = _refuse
 
 
-class _Array(np.ndarray):  # type: ignore[type-arg]
+class _Array(np.ndarray):
     __array_function__ = __array_ufunc__ = __eq__ = __repr__ = __len__ = _refuse
-    nbytes = shape = property(_refuse)  # type: ignore[assignment]
+    nbytes = shape = property(_refuse)
 
 
 class _Tensor(torch.Tensor):
@@ -172,7 +172,7 @@ HOSTILE: Final[dict[str, Callable[[], Any]]] = {
     "mock": mock.Mock,
     "magic mock": mock.MagicMock,
     "class with a metaclass": lambda: _Meta("Odd", (), {}),
-    "object of such a class": lambda: object.__new__(_Meta("Odd", (), {})),
+    "object of such a class": lambda: object.__new__(cast("Any", _Meta("Odd", (), {}))),
     "lazy module": lazy,
     "optional module": optional,
     "deep": deep,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+import tempfile
 import threading
 import time
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,18 @@ import hostile
 import pytest
 import torch
 from hostile import HOSTILE
-from torch.utils.data import DataLoader, Dataset
+from torch.distributed import (
+    distributed_c10d,
+    get_rank,
+    get_world_size,
+    is_available,
+    is_initialized,
+)
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from dltutor import diagnose, observe
 from dltutor.diagnosis.diagnosis import Diagnosis
+from dltutor.diagnosis.experiments import two_ranks as experiment
 from dltutor.diagnosis.kit import (
     awaited,
     containers,
@@ -32,7 +43,8 @@ from dltutor.diagnosis.kit import (
 )
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.walking import Found, walk
-from dltutor.observation import foreign
+from dltutor.failures.kit.evidence import TwoRanks, read
+from dltutor.observation import foreign, sandbox
 from dltutor.observation.budget.own_loader import tensor_bytes
 from dltutor.observation.counting import count_samples
 from dltutor.observation.loaders import inner_loaders
@@ -288,3 +300,154 @@ def test_ten_million_objects_stay_within_the_visit(
     assert time.monotonic() - began < 60 + 10
     assert failed(diagnosis) == []
     assert diagnosis.findings == ()
+
+
+# Two ranks
+
+
+def by_name() -> tuple[int, int]:
+    if not (is_available() and is_initialized()):
+        return 0, 1
+    return get_rank(), get_world_size()
+
+
+def by_module() -> tuple[int, int]:
+    if not torch.distributed.is_initialized():
+        return 0, 1
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
+def by_inner_module() -> tuple[int, int]:
+    if not distributed_c10d.is_initialized():
+        return 0, 1
+    return distributed_c10d.get_rank(), distributed_c10d.get_world_size()
+
+
+def by_environment() -> tuple[int, int]:
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def by_group() -> tuple[int, int]:
+    if not is_initialized():
+        return 0, 1
+    told = torch.tensor([get_rank()])
+    torch.distributed.all_reduce(told)  # needs the other one
+    assert int(told) == 1
+    group: Any = torch.distributed.group.WORLD
+    return group.rank(), group.size()
+
+
+def by_accelerate() -> tuple[int, int]:
+    state = pytest.importorskip("accelerate").PartialState()
+    return state.process_index, state.num_processes
+
+
+def unasked() -> tuple[int, int]:
+    return 0, 1
+
+
+def raising() -> tuple[int, int]:
+    if "RANK" in os.environ:
+        raise hostile.Refused("made for one rank")
+    return 0, 1
+
+
+class Shared(IterableDataset[torch.Tensor]):
+    """A stream of which each rank takes every other sample, and each worker its share of these."""
+
+    def __init__(self, ask: Callable[[], tuple[int, int]]) -> None:
+        self.ask = ask
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        place, count = self.ask()
+        if (info := get_worker_info()) is not None:
+            place, count = place * info.num_workers + info.id, count * info.num_workers
+        return (torch.tensor([float(each)]) for each in range(place, 256, count))
+
+
+ASKED = (by_name, by_module, by_inner_module, by_environment, by_group, by_accelerate)
+
+
+def two_ranks(stream: Any) -> TwoRanks:
+    """What the experiment says, in a fork: as in a visit, it may change what it likes."""
+    bench = Bench(DataLoader(stream, batch_size=4), None, 1, 5.0)
+
+    def work(begin: Callable[[], None]) -> dict[str, Any]:
+        begin()
+        return asdict(experiment.ask(bench))
+
+    ended = sandbox.run(work, at_most=10, own_folder=False)
+    assert ended.result is not None, ended
+    return read(TwoRanks, ended.result)
+
+
+@pytest.mark.parametrize("ask", ASKED)
+def test_a_stream_that_takes_its_share_by_rank_is_right_however_it_asks(
+    ask: Callable[[], tuple[int, int]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    nothing_left_behind: Left,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if ask is by_accelerate:
+        pytest.importorskip("accelerate.state")  # at the top of the stream's module
+    ranks = two_ranks(Shared(ask))
+    assert (ranks.drawn, ranks.alike, ranks.failed) == (32, 0, "")
+    assert not is_initialized() and "RANK" not in os.environ
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_accelerate_remembers_of_main_is_not_what_a_rank_gets() -> None:
+    state = pytest.importorskip("accelerate").PartialState
+    assert state(cpu=True).num_processes == 1
+    try:
+        ranks = two_ranks(Shared(by_accelerate))
+        assert (ranks.drawn, ranks.alike, ranks.failed) == (32, 0, "")
+    finally:
+        state._reset_state()
+
+
+def test_a_stream_that_knows_no_ranks_gives_both_the_same(nothing_left_behind: Left) -> None:
+    ranks = two_ranks(Shared(unasked))
+    assert (ranks.drawn, ranks.alike, ranks.different) == (32, 32, 32)
+
+
+def test_a_stream_that_raises_as_a_rank_is_told_with_what_it_raised() -> None:
+    assert two_ranks(Shared(raising)).failed == "Refused: made for one rank"
+
+
+def test_where_no_process_group_can_be_made_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
+) -> None:
+    def refuse(*args: Any, **options: Any) -> None:
+        raise RuntimeError("no gloo here")
+
+    monkeypatch.setattr(torch.distributed, "init_process_group", refuse)
+    assert two_ranks(Shared(unasked)) == TwoRanks()
+
+
+def test_in_a_process_group_of_main_s_own_nothing_is_said(nothing_left_behind: Left) -> None:
+    store: Any = vars(torch.distributed)["HashStore"]()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        assert two_ranks(Shared(unasked)) == TwoRanks()
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_rank_that_was_asked_for_earlier_is_told_as_such() -> None:
+    stream: Any = Shared(unasked)
+    stream.rank = 0
+    assert two_ranks(stream).made_for == ("dataset.rank",)
+
+
+@pytest.mark.parametrize(("ask", "said"), [(by_name, False), (unasked, True)])
+def test_diagnose_says_it_of_the_stream_that_knows_no_ranks_only(
+    ask: Callable[[], tuple[int, int]], said: bool, nothing_left_behind: Left
+) -> None:
+    loader: Any = DataLoader(
+        Shared(ask), batch_size=4, num_workers=2, multiprocessing_context="fork"
+    )
+    diagnosis = diagnose(loader, deadline=60)
+    assert diagnosis.findings == () and failed(diagnosis) == []
+    assert any("On two ranks" in each for each in diagnosis.elsewhere) == said
