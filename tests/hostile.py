@@ -183,6 +183,17 @@ HOSTILE: Final[dict[str, Callable[[], Any]]] = {
 """Makers of hostile objects, by name."""
 
 
+ERRORS: Final[dict[str, type[Exception]]] = {
+    name: type(f"Odd_{name}", (Exception,), {name: method, "__module__": __name__})
+    for name, method in (
+        *((each, _refuse) for each in ("__str__", "__repr__", "__eq__", "__hash__", "__bool__")),
+        *((each, _refuse) for each in ("__getattr__", "__getattribute__", "__reduce__")),
+        *((each, property(_refuse)) for each in ("__class__", "args", "__notes__", "__cause__")),
+    )
+}
+"""Classes of exceptions that raise when they're asked for one thing."""
+
+
 def every() -> list[Any]:
     """One of each."""
     return [make() for make in HOSTILE.values()]

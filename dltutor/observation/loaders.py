@@ -9,7 +9,16 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.observation.foreign import attributes_of, elements, has, is_a, text
+from dltutor.observation.foreign import (
+    attribute,
+    attributes_of,
+    elements,
+    has,
+    is_a,
+    kind_of,
+    lineage,
+    text,
+)
 
 # Where an inner loader is looked for: so deep in attributes and containers, and among so many.
 _DEPTH: Final = 4
@@ -74,7 +83,7 @@ def _search(
 
 
 def _can_be_iterated_again(thing: Any) -> bool:
-    if is_a(thing, type) or not has(type(thing), "__iter__"):
+    if is_a(thing, type) or not _defines(thing, "__iter__"):
         return False
     if is_a(thing, (Dataset, Iterator)) and not is_a(thing, DataLoader):
         # webdataset's and Lightning's are both, and can be iterated again.
@@ -82,10 +91,14 @@ def _can_be_iterated_again(thing: Any) -> bool:
     return not is_a(thing, Collection)
 
 
+def _defines(thing: Any, method: str) -> bool:
+    return any(method in attributes_of(cls) for cls in lineage(type(thing)))
+
+
 def _what_instead(thing: Any) -> str:
-    kind = type(thing).__name__
+    kind = kind_of(thing)
     if is_a(thing, type):
-        return f"the class {thing.__name__}: make an object of it first"
+        return f"the class {attribute(thing, '__name__', kind)}: make an object of it first"
     if is_a(thing, Dataset):
         return f"{kind} (a Dataset): wrap it, DataLoader({kind}(...), num_workers=2)"
     if has(thing, "__next__"):

@@ -64,7 +64,7 @@ def _family(cls: type[Any]) -> list[type[Any]]:
 
 def iterator_in(error: BaseException) -> Any:
     """The iterator with workers that an exception came from, in its making too, or None."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
+    for frame, _ in traceback.walk_tb(vars(BaseException)["__traceback__"].__get__(error)):
         iterator = frame.f_locals.get("self")
         if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
             return iterator

@@ -13,7 +13,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
 
 from dltutor.diagnosis.kit import packing
-from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.bench import Bench, TooSlow
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.failures.kit.evidence import Evidence, Travel
@@ -46,7 +46,9 @@ def ask(bench: Bench) -> Travel:
             ("worker_init_fn", inner.worker_init_fn),
         ):
             try:
-                packed, count = packing.pack(thing)
+                packed, count = packing.pack(thing, bench.seconds / 2)
+            except TooSlow:
+                raise
             except Exception:  # it cannot be pickled, for whatever reason
                 cannot += packing.refused(path, thing)
                 continue

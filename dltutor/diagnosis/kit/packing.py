@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from dltutor.diagnosis.kit.bench import TooSlow
 from dltutor.observation import foreign
 from dltutor.observation.foreign import is_a, module_of, said
 
@@ -60,13 +61,33 @@ class _Weightless(ForkingPickler):
         return NotImplemented
 
 
-def pack(thing: Any) -> tuple[bytes, int]:
+class _InTime(io.BytesIO):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+
+    def write(self, data: Any) -> int:
+        # Called for every 64 kB.
+        if time.monotonic() > self._until:
+            raise TooSlow(
+                f"it holds so many objects that pickling takes over {self._seconds:.0f} s"
+            )
+        return super().write(data)
+
+
+def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
     """The pickle of a thing without its arrays, and how many tensors were made for it alone.
 
+    Args:
+        thing: Any object.
+        seconds: How long it may take.
+
     Raises:
+        TooSlow: It takes longer.
         Exception: It cannot be pickled.
     """
-    file = io.BytesIO()
+    file = _InTime(seconds)
     pickler = _Weightless(file)
     pickler.dump(thing)
     storages = pickler.storages
@@ -84,6 +105,8 @@ def refused(path: str, thing: Any) -> list[tuple[str, str, str]]:
 def _refused(path: str, thing: Any, depth: int, until: float) -> list[tuple[str, str, str]]:
     try:
         pack(thing)
+    except TooSlow:
+        return []
     except Exception as error:
         found = [
             each
