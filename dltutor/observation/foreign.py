@@ -103,6 +103,13 @@ def length(thing: object) -> int | None:
     return None if kind is None else int(kind.__len__(thing))
 
 
+def number(thing: object) -> int | float | None:
+    """The plain number that an `int` or a `float` is, whatever its class makes of it, or None."""
+    if is_a(thing, int):
+        return int.__index__(thing)  # type: ignore[arg-type]  # it is one
+    return float.__float__(thing) if is_a(thing, float) else None  # type: ignore[arg-type]
+
+
 def text(thing: object) -> str:
     """What `repr` returns, or the name of its class where that raises."""
     try:

@@ -16,7 +16,7 @@ from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.kit.digests import shape
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Ending, Evidence
-from dltutor.observation.foreign import attribute, attributes_of, is_a
+from dltutor.observation.foreign import attribute, attributes_of, is_a, number
 
 FIELD: Final = "ending"
 SECONDS: Final = 8.0
@@ -112,13 +112,14 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
     numbers = {each.path: each.thing for each in walk(dataset)} | class_level
     if length in _written(dataset):
         found.append(f"{type(dataset).__name__}.__len__")
-    for path, value in numbers.items():
-        if is_a(value, bool) or not is_a(value, (int, float)):
+    for path, thing in numbers.items():
+        value = number(thing)
+        if value is None or type(thing) is bool:
             continue
         name = re.split(r"[.\[]", path)[-1].strip("_]'\"")
         given = name in parameters
         wanted = value == length
-        if is_a(value, float):
+        if type(value) is float:
             wanted = min(abs(part * end - length) for part in (value, 1 - value)) <= 1
         elif _RANKS.search(name) and value > 1:
             wanted |= length in (end // value, -(-end // value))
@@ -134,4 +135,4 @@ def _written(dataset: Any) -> set[Any]:
     if code is None or len(code.co_names) > 1:
         return set()
     written = [names.get(*code.co_names)] if code.co_names else code.co_consts
-    return {number for number in written if is_a(number, int)}
+    return {number(each) for each in written if is_a(each, int)}

@@ -19,7 +19,7 @@ from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import Pins
 from dltutor.diagnosis.kit.walking import Found, put, walk
 from dltutor.failures.kit.evidence import Evidence, Twice
-from dltutor.observation.foreign import is_a
+from dltutor.observation.foreign import is_a, number
 
 FIELD: Final = "twice"
 SECONDS: Final = 8.0
@@ -68,7 +68,9 @@ def _counter(bench: Bench, order: list[Any]) -> str:
                 bench.dataset[each]
         after = numbers()
         paths = [
-            path for path in before if after.get(path, before[path]).thing != before[path].thing
+            path
+            for path, each in before.items()
+            if number(after.get(path, each).thing) != number(each.thing)
         ]
         with pins.held():
             return digest(bench.dataset[index]), paths
