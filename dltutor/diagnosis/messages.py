@@ -21,6 +21,7 @@ from typing import Final
 
 from dltutor.diagnosis.logs import plain
 from dltutor.failures import FACTS, Facts
+from dltutor.observation.foreign import is_a, kind_of
 
 _HINT: Final = 0.1
 _FURTHER: Final = 0.1
@@ -80,8 +81,8 @@ def explain(log: str) -> tuple[Match, ...]:
     Raises:
         TypeError: It is not a string.
     """
-    if not isinstance(log, str):
-        raise TypeError(f"explain() takes the text of a log, got {type(log).__name__}: use str()")
+    if not is_a(log, str):
+        raise TypeError(f"explain() takes the text of a log, got {kind_of(log)}: use str()")
     facts = {each.name: each for each in FACTS}
     found: dict[str, list[tuple[float, _Found]]] = defaultdict(list)
     for each in _outermost(_search(plain(log))):

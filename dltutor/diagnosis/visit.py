@@ -16,6 +16,7 @@ from dltutor.diagnosis.kit import awaited, moment, names
 from dltutor.diagnosis.kit.bench import Bench, Loop, Mark, TooSlow
 from dltutor.failures.kit.evidence import Evidence, Parts, Run, read
 from dltutor.observation import sandbox
+from dltutor.observation.foreign import said
 from dltutor.observation.sandbox import Ended
 from dltutor.observation.texts import signal_name
 from dltutor.system.process_memory import pss
@@ -140,7 +141,7 @@ class Visit:
             except CannotRun as error:
                 return {"cannot": str(error)}
             except BaseException as error:  # also SystemExit
-                return {"unmade": f"{type(error).__name__}: {error}"[:400]}
+                return {"unmade": said(error)[:400]}
             try:
                 took = time.monotonic() - began
                 rest = max(seconds - took, _LEAST)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from torch.utils.data import DataLoader, default_collate
+
+from dltutor.observation.foreign import attribute, elements, is_a, length
+
+_DEEP: Final = 32  # levels of a batch
 
 
 class Counted:
@@ -72,21 +76,24 @@ def count_samples(loader: Any, batch: Any) -> int:
 
     A list made by a collate function of the learner's own counts as a list of samples.
     """
-    if isinstance(loader, DataLoader):
+    if is_a(loader, DataLoader):
         if loader.batch_sampler is None:  # no batching: each item is a sample
             return 1
-        if isinstance(batch, list) and loader.collate_fn is not default_collate:
-            return len(batch)
+        if is_a(batch, list) and loader.collate_fn is not default_collate:
+            return length(batch) or 0
     return _first_dimension(batch)
 
 
 def _first_dimension(batch: Any) -> int:
+    for _ in range(_DEEP):
+        if not is_a(batch, (Mapping, list, tuple)):
+            break
+        _, first = next(elements(batch), (None, None))
+        # ["cat", "dog"] is a batch of names; [images, labels] is one of tensors.
+        if is_a(batch, (list, tuple)) and is_a(first, str):
+            return length(batch) or 0
+        batch = first
     if batch is None:
         return 0
-    if isinstance(batch, Mapping):
-        return _first_dimension(next(iter(batch.values()), None))
-    if isinstance(batch, (list, tuple)):
-        # ["cat", "dog"] is a batch of names; [images, labels] is one of tensors.
-        return len(batch) if not batch or isinstance(batch[0], str) else _first_dimension(batch[0])
-    shape = getattr(batch, "shape", None)
-    return int(shape[0]) if isinstance(shape, tuple) and shape else 1
+    shape = attribute(batch, "shape")
+    return int(shape[0]) if is_a(shape, tuple) and shape else 1

@@ -8,8 +8,10 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Any, Final
 
+from dltutor.observation.foreign import attribute, elements, is_a, message_of, said
 from dltutor.observation.report import Frame
 from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 
@@ -17,6 +19,7 @@ from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
 _NOT_YOURS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
 _WRAPPED: Final = re.compile(r"Caught (\w+) in DataLoader worker process (\d+)\.")
+_OF_EXCEPTIONS: Final = vars(BaseException)
 _FRAME: Final = re.compile(
     r'^  File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)\n'
     r"(?:    (?P<code>\S.*)\n)?",
@@ -53,15 +56,16 @@ NOTHING: Final = Failed((), (), None, None, "", False)
 
 def read(error: BaseException) -> Failed:
     """Take from an exception what can be told of it."""
-    text = error.args[0] if error.args and isinstance(error.args[0], str) else ""
+    args = _own(error, "args")
+    text = args[0] if args and is_a(args[0], str) else ""
     wrapped = _WRAPPED.match(text)
     frames = _frames_in_text(text) if wrapped else _frames_of(error)
     return Failed(
-        chain=tuple((type(e).__name__, _text_of(e)) for e in chain(error)),
+        chain=tuple((type(e).__name__, message_of(e)) for e in chain(error)),
         traceback=tuple(frames),
         raised_in_worker=wrapped.group(1) if wrapped else None,
         failed_worker=int(wrapped.group(2)) if wrapped else None,
-        raw=shorten_paths(without_colors("".join(traceback.format_exception(error)).rstrip())),
+        raw=shorten_paths(without_colors(_formatted(error).rstrip())),
         lost_contact=any(map(_lost_contact, chain(error))),
         notes=tuple(note for each in chain(error) for note in _notes_of(each)),
     )
@@ -74,8 +78,8 @@ def forget(error: BaseException) -> None:
     cyclic garbage collector ends (measured on torch 2.13).
     """
     for each in chain(error):
-        traceback.clear_frames(each.__traceback__)
-        each.__traceback__ = None
+        traceback.clear_frames(traceback_of(each))
+        _OF_EXCEPTIONS["__traceback__"].__set__(each, None)
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
@@ -85,8 +89,15 @@ def chain(error: BaseException) -> Iterator[BaseException]:
     while following is not None and id(following) not in seen:
         seen.add(id(following))
         yield following
-        hidden = following.__suppress_context__
-        following = following.__cause__ or (None if hidden else following.__context__)
+        cause, context = _own(following, "__cause__"), _own(following, "__context__")
+        hidden = cause is not None or _own(following, "__suppress_context__")
+        following = cause if hidden else context
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """The traceback of an exception, whatever its class says."""
+    found: TracebackType | None = _own(error, "__traceback__")
+    return found
 
 
 def is_yours(file: str) -> bool:
@@ -101,32 +112,36 @@ def frame(file: str, line: int, function: str, code: str = "") -> Frame:
     return Frame(shorten_paths(f'"{file}"').strip('"').removeprefix(".../"), line, function, code)
 
 
-def _text_of(error: BaseException) -> str:
+def _own(error: BaseException, name: str) -> Any:
+    return _OF_EXCEPTIONS[name].__get__(error)
+
+
+def _formatted(error: BaseException) -> str:
     try:
-        return str(error)
-    except Exception:  # a class of the learner's own may do anything
-        return ""
+        return "".join(traceback.format_exception(error))
+    except Exception:  # it raised when it was asked for its notes, or whether it is true
+        return "".join([*traceback.format_tb(traceback_of(error)), said(error)])
 
 
 def _notes_of(error: BaseException) -> tuple[str, ...]:
     # A traceback shows them below the error's own text. pickle's, from Python 3.14 on, say where
     # in the object it was. `__notes__` may be anything.
-    notes = getattr(error, "__notes__", ())
-    own = [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
-    return (*notes_in(_text_of(error)), *own)
+    notes = elements(attribute(error, "__notes__"))
+    own = [note for _, note in notes if is_a(note, str)]
+    return (*notes_in(message_of(error)), *own)
 
 
 def _lost_contact(error: BaseException) -> bool:
     # ConnectionResetError, FileNotFoundError of a socket, EOFError: pytorch#28950. RuntimeError of
     # a segment that is gone, with the sharing strategy file_system.
-    if not isinstance(error, (OSError, EOFError, pickle.UnpicklingError, RuntimeError)):
+    if not is_a(error, (OSError, EOFError, pickle.UnpicklingError, RuntimeError)):
         return False
-    entries = traceback.extract_tb(error.__traceback__)
+    entries = traceback.extract_tb(traceback_of(error))
     return bool(entries) and "/multiprocessing/" in entries[-1].filename
 
 
 def _frames_of(error: BaseException) -> list[Frame]:
-    entries = traceback.extract_tb(error.__traceback__)
+    entries = traceback.extract_tb(traceback_of(error))
     return [
         frame(e.filename, e.lineno or 0, e.name, e.line or "")
         for e in entries

@@ -106,7 +106,7 @@ def close_interrupted_files(error: BaseException) -> None:
     left. Its SIGCHLD handler may raise just then: nobody knows of the descriptor any more.
     """
     for each in errors.chain(error):
-        for frame, _ in traceback.walk_tb(each.__traceback__):
+        for frame, _ in traceback.walk_tb(errors.traceback_of(each)):
             if frame.f_code.co_filename == tempfile.__file__:
                 names = (frame.f_locals.get(name) for name in ("file", "name"))
                 _close_and_unlink({name for name in names if isinstance(name, str)})

@@ -9,18 +9,29 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader, Dataset
 
+from dltutor.observation.foreign import (
+    attribute,
+    attributes_of,
+    elements,
+    has,
+    is_a,
+    kind_of,
+    lineage,
+    text,
+)
+
 # Where an inner loader is looked for: so deep in attributes and containers, and among so many.
 _DEPTH: Final = 4
 _MOST: Final = 100
 
 
-def check_loader(thing: object) -> None:
+def check_loader(thing: Any) -> None:
     """Raise TypeError if `observe` cannot take this for a loader."""
     if not _can_be_iterated_again(thing):
         raise TypeError(f"observe() takes a torch DataLoader, got {_what_instead(thing)}")
 
 
-def inner_loaders(thing: object) -> dict[str, DataLoader[Any]]:
+def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
     """The DataLoaders whose workers serve a loader.
 
     Args:
@@ -43,50 +54,53 @@ def title_of(loader: Any) -> str:
     """A loader in a few words: its dataset, or the class of the wrapper, and its workers."""
     inner = inner_loaders(loader).values()
     count = sum(each.num_workers for each in inner)
-    plain = isinstance(loader, DataLoader)
+    plain = is_a(loader, DataLoader)
     name = type(loader.dataset if plain else loader).__name__
     return f"{name}, {count} worker{'' if count == 1 else 's'}"
 
 
 def _search(
-    key: str, thing: object, depth: int, seen: set[int]
+    key: str, thing: Any, depth: int, seen: set[int]
 ) -> Iterator[tuple[str, DataLoader[Any]]]:
-    if id(thing) in seen or depth < 0 or isinstance(thing, (type, ModuleType)):
+    if id(thing) in seen or depth < 0 or is_a(thing, (type, ModuleType)):
         return
     seen.add(id(thing))
-    parts: Iterable[tuple[str, object]] = ()
-    attributes = [("", value) for value in getattr(thing, "__dict__", {}).values()]
-    if isinstance(thing, DataLoader):
+    parts: Iterable[tuple[str, Any]] = ()
+    attributes = [("", value) for value in attributes_of(thing).values()]
+    if is_a(thing, DataLoader):
         # accelerate's pass for a DataLoader, and have the one that makes the iterators inside.
-        inside = [each for _, each in attributes if isinstance(each, DataLoader)]
+        inside = [each for _, each in attributes if is_a(each, DataLoader)]
         if not inside:
             yield key, thing
         parts = [(key, each) for each in inside]
-    elif isinstance(thing, dict):
-        parts = [(name if isinstance(name, str) else key, each) for name, each in thing.items()]
-    elif isinstance(thing, (list, tuple)):
-        parts = [(key, each) for each in thing]
+    elif is_a(thing, (dict, list, tuple)):
+        pairs = islice(elements(thing), _MOST)
+        parts = [(name if is_a(name, str) else key, each) for name, each in pairs]
     else:
         parts = attributes
     for name, each in islice(parts, _MOST):
         yield from _search(name, each, depth - 1, seen)
 
 
-def _can_be_iterated_again(thing: object) -> bool:
-    if isinstance(thing, type) or not hasattr(type(thing), "__iter__"):
+def _can_be_iterated_again(thing: Any) -> bool:
+    if is_a(thing, type) or not _defines(thing, "__iter__"):
         return False
-    if isinstance(thing, (Dataset, Iterator)) and not isinstance(thing, DataLoader):
+    if is_a(thing, (Dataset, Iterator)) and not is_a(thing, DataLoader):
         # webdataset's and Lightning's are both, and can be iterated again.
         return bool(inner_loaders(thing))
-    return not isinstance(thing, Collection)
+    return not is_a(thing, Collection)
 
 
-def _what_instead(thing: object) -> str:
-    kind = type(thing).__name__
-    if isinstance(thing, type):
-        return f"the class {thing.__name__}: make an object of it first"
-    if isinstance(thing, Dataset):
+def _defines(thing: Any, method: str) -> bool:
+    return any(method in attributes_of(cls) for cls in lineage(type(thing)))
+
+
+def _what_instead(thing: Any) -> str:
+    kind = kind_of(thing)
+    if is_a(thing, type):
+        return f"the class {attribute(thing, '__name__', kind)}: make an object of it first"
+    if is_a(thing, Dataset):
         return f"{kind} (a Dataset): wrap it, DataLoader({kind}(...), num_workers=2)"
-    if hasattr(thing, "__next__"):
+    if has(thing, "__next__"):
         return f"{kind} (an iterator, which runs once): pass the loader that it came from"
-    return f"{kind}: {thing!r:.60}"
+    return f"{kind}: {text(thing):.60}"

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from dltutor.observation import errors
+from dltutor.observation.foreign import is_a, text
 from dltutor.observation.interrupts import Interrupts, interrupts_held
 from dltutor.observation.leftovers import close_interrupted_files, nothing_left
 from dltutor.observation.loaders import check_loader
@@ -56,7 +57,7 @@ def observe(
         result, error = _drive(run, consume or _iterate, epochs, deadline, interrupts)
         seconds = time.perf_counter() - run.started
         try:
-            if isinstance(error, KeyboardInterrupt):
+            if is_a(error, KeyboardInterrupt):
                 raise KeyboardInterrupt from None
             return replace(_write_down(run, error, seconds, deadline, recorder.stop), result=result)
         finally:
@@ -101,7 +102,7 @@ def _write_down(
     deadline: float,
     timeline: Callable[[], Timeline],
 ) -> Observation:
-    hung = isinstance(error, DeadlinePassed)
+    hung = is_a(error, DeadlinePassed)
     failed = errors.read(error) if error is not None else errors.NOTHING
     if hung:  # the alarm is ours; where it rang is worth telling
         failed = replace(errors.NOTHING, traceback=failed.traceback)
@@ -144,12 +145,12 @@ def check_arguments(loader: object, deadline: object, consume: object, epochs: o
         )
 
 
-def check_run(deadline: object, consume: object, epochs: object) -> None:
+def check_run(deadline: object, consume: object, epochs: Any) -> None:
     """Raise what is raised for a wrong deadline, training loop or number of epochs."""
     check_deadline(deadline)
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-        raise ValueError(f"epochs must be a whole number of 1 or more, got {epochs!r}")
+    if type(epochs) is bool or not is_a(epochs, int) or epochs < 1:
+        raise ValueError(f"epochs must be a whole number of 1 or more, got {text(epochs)}")
     if consume is not None and not callable(consume):
         raise TypeError(
-            f"consume must be a function that takes the loader and iterates it, got {consume!r}"
+            f"consume must be a function that takes the loader and iterates it, got {text(consume)}"
         )

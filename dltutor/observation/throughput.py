@@ -15,6 +15,7 @@ from typing import Any, Final
 from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.observation.counting import count_samples
+from dltutor.observation.foreign import is_a, message_of, text
 from dltutor.observation.observing import observe
 from dltutor.observation.speeds import Speed, Throughput
 from dltutor.observation.texts import said, tidy
@@ -71,9 +72,9 @@ def how_many_workers(
         CannotMeasure: The loader failed or has too few batches, or no number had a run in time.
     """
     check_deadline(deadline)
-    if not isinstance(loader, DataLoader) and (isinstance(loader, type) or not callable(loader)):
+    if not is_a(loader, DataLoader) and (is_a(loader, type) or not callable(loader)):
         raise TypeError(
-            f"loader must be a DataLoader, or a function that makes one, got {loader!r:.60}"
+            f"loader must be a DataLoader, or a function that makes one, got {text(loader):.60}"
         )
     if runs < 1 or batches < 1:
         raise ValueError(f"runs and batches must be 1 or more, got {runs} and {batches}")
@@ -116,7 +117,7 @@ def _whole(counts: Sequence[int]) -> list[int]:
         numbers = sorted({index(number) for number in counts})
     except TypeError:
         raise TypeError(
-            f"counts must be whole numbers of workers, such as (0, 2, 4), got {counts!r:.60}"
+            f"counts must be whole numbers of workers, such as (0, 2, 4), got {text(counts):.60}"
         ) from None
     if not numbers or numbers[0] < 0 or numbers[-1] > _MOST:
         raise ValueError(
@@ -189,13 +190,16 @@ def _run(
 
     try:
         with time_limit(left):
-            loader = given if isinstance(given, DataLoader) else given()
+            made: Any = given
+            loader = made if is_a(made, DataLoader) else made()
     except Exception as error:
         raise CannotMeasure(
-            f"the function raised {tidy(said(type(error).__name__, str(error)))}"
+            f"the function raised {tidy(said(type(error).__name__, message_of(error)))}"
         ) from error
-    if not isinstance(loader, DataLoader):
-        raise CannotMeasure(f"the function must return a DataLoader, and returned {loader!r:.60}")
+    if not is_a(loader, DataLoader):
+        raise CannotMeasure(
+            f"the function must return a DataLoader, and returned {text(loader):.60}"
+        )
     rest = until - time.monotonic()
     if rest <= 0:
         raise DeadlinePassed

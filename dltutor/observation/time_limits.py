@@ -7,6 +7,7 @@ import threading
 import time
 from types import FrameType
 
+from dltutor.observation.foreign import is_a, text
 from dltutor.observation.interrupts import PUT_OFF_AT_MOST, in_plumbing
 
 # The alarm repeats in case the first one is swallowed by a bare `except:` in the learner's code, or
@@ -23,9 +24,9 @@ class DeadlinePassed(BaseException):
 
 def check_deadline(seconds: object) -> None:
     """Raise ValueError unless it is a number of seconds that a wait can be given."""
-    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    number = type(seconds) is not bool and is_a(seconds, (int, float))
     if not (number and 0 < seconds <= threading.TIMEOUT_MAX):  # type: ignore[operator]
-        raise ValueError(f"deadline must be a positive number of seconds, got {seconds!r}")
+        raise ValueError(f"deadline must be a positive number of seconds, got {text(seconds)}")
 
 
 class deadline:  # a block, in the manner of contextlib.suppress

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from dltutor.observation.foreign import is_a
 from dltutor.system.processes import end, known
 
 MakeIterator = Callable[[], Any]
@@ -64,9 +65,9 @@ def _family(cls: type[Any]) -> list[type[Any]]:
 
 def iterator_in(error: BaseException) -> Any:
     """The iterator with workers that an exception came from, in its making too, or None."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
+    for frame, _ in traceback.walk_tb(vars(BaseException)["__traceback__"].__get__(error)):
         iterator = frame.f_locals.get("self")
-        if isinstance(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
+        if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
             return iterator
     return None
 

@@ -24,6 +24,7 @@ from dltutor.diagnosis.kit.pins import Pins, wrap_draws
 from dltutor.diagnosis.kit.small_loaders import Prepared
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Copies, Evidence
+from dltutor.observation.foreign import is_a
 
 FIELD: Final = "copies"
 SECONDS: Final = 12.0
@@ -113,8 +114,9 @@ def _buffer(bench: Bench, order: list[Any]) -> str:
 
 
 def _memory(thing: Any) -> int:
-    if isinstance(thing, torch.Tensor):
-        return thing.data_ptr()
-    if isinstance(thing, np.ndarray):
-        return int(thing.__array_interface__["data"][0])
+    with suppress(Exception):  # some have no memory of their own
+        if is_a(thing, torch.Tensor):
+            return int(thing.data_ptr())
+        if is_a(thing, np.ndarray):
+            return int(thing.__array_interface__["data"][0])
     return 0

@@ -16,6 +16,7 @@ from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.kit.digests import shape
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Ending, Evidence
+from dltutor.observation.foreign import attribute, attributes_of, is_a, number
 
 FIELD: Final = "ending"
 SECONDS: Final = 8.0
@@ -105,17 +106,20 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
     parameters: set[str] = set()
     with suppress(Exception):
         parameters = set(inspect.signature(type(dataset).__init__).parameters)
-    class_level = {f"{type(dataset).__name__}.{n}": v for n, v in vars(type(dataset)).items()}
+    class_level = {
+        f"{type(dataset).__name__}.{n}": v for n, v in attributes_of(type(dataset)).items()
+    }
     numbers = {each.path: each.thing for each in walk(dataset)} | class_level
     if length in _written(dataset):
         found.append(f"{type(dataset).__name__}.__len__")
-    for path, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+    for path, thing in numbers.items():
+        value = number(thing)
+        if value is None or type(thing) is bool:
             continue
         name = re.split(r"[.\[]", path)[-1].strip("_]'\"")
         given = name in parameters
         wanted = value == length
-        if isinstance(value, float):
+        if type(value) is float:
             wanted = min(abs(part * end - length) for part in (value, 1 - value)) <= 1
         elif _RANKS.search(name) and value > 1:
             wanted |= length in (end // value, -(-end // value))
@@ -127,8 +131,8 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
 def _written(dataset: Any) -> set[Any]:
     # The number that `__len__` returns as it stands: somebody has written it there.
     function = type(dataset).__len__
-    code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    code, names = attribute(function, "__code__"), attribute(function, "__globals__", {})
     if code is None or len(code.co_names) > 1:
         return set()
     written = [names.get(*code.co_names)] if code.co_names else code.co_consts
-    return {number for number in written if isinstance(number, int)}
+    return {number(each) for each in written if is_a(each, int)}

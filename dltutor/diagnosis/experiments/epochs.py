@@ -20,6 +20,7 @@ from dltutor.diagnosis.kit.pins import hold_draws
 from dltutor.diagnosis.kit.small_loaders import Prepared
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Epochs, Evidence
+from dltutor.observation.foreign import is_a
 
 FIELD: Final = "epochs"
 SECONDS: Final = 16.0
@@ -94,7 +95,7 @@ def _state(dataset: Any) -> dict[str, str]:
     # Plain values only: they are what a loop sets.
     found = {}
     for each in walk(dataset):
-        if isinstance(each.thing, (int, float, str, bool, torch.Tensor)):
+        if is_a(each.thing, (int, float, str, bool, torch.Tensor)):
             with suppress(Exception):
                 found[each.path] = digest(each.thing)
     return found

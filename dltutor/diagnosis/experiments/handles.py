@@ -18,6 +18,7 @@ from dltutor.diagnosis.kit.lazily_opened import lazily_opened
 from dltutor.diagnosis.kit.rivals import samples, shares
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Evidence, Handles
+from dltutor.observation.foreign import is_a
 
 FIELD: Final = "handles"
 SECONDS: Final = 20.0
@@ -79,5 +80,5 @@ def _used(bench: Bench, inherited: dict[int, str]) -> dict[int, str]:
 
 def _is(thing: Any, used: dict[int, str]) -> bool:
     with suppress(Exception):
-        return not isinstance(thing, int) and thing.fileno() in used
+        return not is_a(thing, int) and thing.fileno() in used
     return False

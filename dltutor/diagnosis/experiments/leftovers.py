@@ -17,6 +17,7 @@ from typing import Any, Final
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.evidence import Evidence, Leftover
 from dltutor.observation import errors, torch_internals
+from dltutor.observation.foreign import is_a
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.time_limits import deadline
 
@@ -99,7 +100,7 @@ def _alive(pids: set[int | None]) -> list[Any]:
 def _holding(left: list[weakref.ref[Any]]) -> dict[int, str]:
     # The iterators that an exception holds by its traceback, with the exception's type.
     found: dict[int, str] = {}
-    for error in [each for each in gc.get_objects() if isinstance(each, BaseException)]:
+    for error in [each for each in gc.get_objects() if is_a(each, BaseException)]:
         with suppress(Exception):
             for each in errors.chain(error):
                 iterator = torch_internals.iterator_in(each)

@@ -12,6 +12,7 @@ from torch.utils.data import default_collate
 
 from dltutor.diagnosis.kit.bench import Bench, own_line
 from dltutor.failures.kit.evidence import Evidence, Parts
+from dltutor.observation.foreign import attribute
 
 FIELD: Final = "parts"
 SECONDS: Final = 5.0
@@ -49,7 +50,7 @@ def ask(bench: Bench) -> Parts:
         hooks=tuple(
             name
             for name, each in (("dataset", dataset), ("sampler", inner.sampler))
-            if callable(getattr(each, "set_epoch", None))
+            if callable(attribute(each, "set_epoch"))
         ),
     )
 
@@ -61,4 +62,4 @@ def _length(thing: Any) -> int | None:
 
 
 def _name(function: Any) -> str:
-    return getattr(function, "__qualname__", type(function).__name__).rpartition(".")[2]
+    return str(attribute(function, "__qualname__", type(function).__name__)).rpartition(".")[2]

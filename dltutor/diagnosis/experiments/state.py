@@ -22,6 +22,7 @@ from dltutor.diagnosis.kit.pins import hold_draws
 from dltutor.diagnosis.kit.small_loaders import Prepared
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Evidence, Run, State
+from dltutor.observation.foreign import attributes_of, is_a
 
 FIELD: Final = "state"
 SECONDS: Final = 16.0
@@ -125,13 +126,13 @@ def _values(bench: Bench) -> dict[str, tuple[str, str]]:
     found = {}
     for each in walk(bench.dataset):
         with suppress(Exception):
-            if isinstance(each.thing, (int, float, str, bool, torch.Tensor)):
+            if is_a(each.thing, (int, float, str, bool, torch.Tensor)):
                 found[each.path] = (digest(each.thing), repr(each.thing)[:40])
-            elif isinstance(each.thing, (list, dict, set)):
+            elif is_a(each.thing, (list, dict, set)):
                 size = f"{len(each.thing)} elements"
                 found[each.path] = (f"{size} {digest(each.thing)}", size)
-    for name, value in list(vars(type(bench.dataset)).items()):
-        if isinstance(value, (int, float, str)) and not name.startswith("__"):
+    for name, value in attributes_of(type(bench.dataset)).items():
+        if is_a(value, (int, float, str)) and not name.startswith("__"):
             path = f"{type(bench.dataset).__name__}.{name}"
             found[path] = (digest(value), repr(value)[:40])
     return found

@@ -13,11 +13,12 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
 
 from dltutor.diagnosis.kit import packing
-from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.bench import Bench, TooSlow
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.failures.kit.evidence import Evidence, Travel
 from dltutor.failures.kit.gauge import as_for_spawned
+from dltutor.observation.foreign import said
 from dltutor.tables import MB
 
 FIELD: Final = "travel"
@@ -45,7 +46,9 @@ def ask(bench: Bench) -> Travel:
             ("worker_init_fn", inner.worker_init_fn),
         ):
             try:
-                packed, count = packing.pack(thing)
+                packed, count = packing.pack(thing, bench.seconds / 2)
+            except TooSlow:
+                raise
             except Exception:  # it cannot be pickled, for whatever reason
                 cannot += packing.refused(path, thing)
                 continue
@@ -83,7 +86,7 @@ def _copied(bench: Bench) -> tuple[str, int]:
         try:
             unlike += _drawn(copy, index) != own
         except Exception as error:
-            return f"{type(error).__name__}: {error}".splitlines()[0][:160], unlike
+            return said(error).splitlines()[0][:160], unlike
     return "", unlike
 
 

@@ -19,6 +19,7 @@ from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import Pins
 from dltutor.diagnosis.kit.walking import Found, put, walk
 from dltutor.failures.kit.evidence import Evidence, Twice
+from dltutor.observation.foreign import is_a, number
 
 FIELD: Final = "twice"
 SECONDS: Final = 8.0
@@ -58,7 +59,7 @@ def _counter(bench: Bench, order: list[Any]) -> str:
 
     def numbers() -> dict[str, Found]:
         kinds = (int, float)
-        return {each.path: each for each in walk(bench.dataset) if isinstance(each.thing, kinds)}
+        return {each.path: each for each in walk(bench.dataset) if is_a(each.thing, kinds)}
 
     def changed() -> tuple[str, list[str]]:
         pins, before = Pins(bench.dataset), numbers()
@@ -67,7 +68,9 @@ def _counter(bench: Bench, order: list[Any]) -> str:
                 bench.dataset[each]
         after = numbers()
         paths = [
-            path for path in before if after.get(path, before[path]).thing != before[path].thing
+            path
+            for path, each in before.items()
+            if number(after.get(path, each).thing) != number(each.thing)
         ]
         with pins.held():
             return digest(bench.dataset[index]), paths
@@ -106,9 +109,9 @@ def _content(dataset: Any, index: Any) -> dict[str, str]:
     found = {}
     for each in walk(dataset):
         with suppress(Exception):
-            if isinstance(each.thing, (np.ndarray, torch.Tensor)):
+            if is_a(each.thing, (np.ndarray, torch.Tensor)):
                 small = each.thing.nbytes < 1 << 26
                 found[each.path] = digest(each.thing if small else each.thing[index])
-            elif isinstance(each.thing, (list, tuple, dict)):
+            elif is_a(each.thing, (list, tuple, dict)):
                 found[each.path] = digest(each.thing[index])
     return found

@@ -1,32 +1,38 @@
 """Does a stream give two ranks the same samples?
 
-It is drawn in main, once as rank 0 and once as rank 1 of two: as the environment of `torchrun`
-says it, and as `torch.distributed` would. No process group is made.
+Two forks draw from it at the same time, as rank 0 and as rank 1 of two. The environment says so as
+under `torchrun`, and the forks are a process group, so each way to ask for the rank gets it. Where
+no group can be made, there is no answer.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import warnings
+from datetime import timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, Final
-from unittest import mock
 
 from torch import distributed
 
-from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.kit.bench import Bench, TooSlow
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import seed_all
-from dltutor.diagnosis.kit.walking import Found, held
+from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Evidence, TwoRanks
+from dltutor.observation.foreign import is_a, said
 
 FIELD: Final = "two_ranks"
 SECONDS: Final = 5.0
 
+_RANKS: Final = 2
 _DRAWN: Final = 32
-_LONGEST: Final = 1.5  # seconds for one rank
+_LONGEST: Final = 1.5  # seconds for the samples
+_MEETING: Final = 1.5  # seconds in which the two have found each other
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -37,21 +43,62 @@ def needed(evidence: Evidence | None) -> bool:
 def ask(bench: Bench) -> TwoRanks:
     """Draw the first samples of each."""
     told = tuple(path for path in _numbers(bench.dataset) if path.endswith(("rank", "world_size")))
-    drawn = []
-    for rank in range(2):
-        try:
-            with _rank(rank):
-                drawn.append(_first(bench.dataset))
-        except Exception as error:  # it may want a process group after all
-            return TwoRanks(made_for=told, failed=f"{type(error).__name__}: {error}"[:120])
+    if not distributed.is_available() or distributed.is_initialized():
+        return TwoRanks(made_for=told)
+    meeting = os.memfd_create("dltutor-ranks")  # is gone with its processes, however they end
+    ranks = [partial(_as_rank, rank, bench.dataset, meeting) for rank in range(_RANKS)]
+    try:
+        found = forks.in_forks(ranks, _MEETING + _LONGEST + 1.0)
+    except forks.NoAnswer:
+        raise TooSlow("drawing as rank 0 and as rank 1 of 2 did not come to its end") from None
+    finally:
+        os.close(meeting)
+    if None in found:
+        return TwoRanks(made_for=told)
+    failed = next((error for _, error in found if error), "")
+    if failed:
+        return TwoRanks(made_for=told, failed=failed[:120])
+    drawn = [samples for samples, _ in found]
     both = min(map(len, drawn))
     alike = sum(a == b for a, b in zip(*drawn, strict=False))
     return TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=told)
 
 
 def _numbers(dataset: Any) -> list[str]:
-    inside = held(Found("dataset", dataset))
-    return [each.path for each in inside if isinstance(each.thing, int)]
+    # In its attributes, and in the globals of its code: what was asked for when these were made.
+    return [each.path.lower() for each in walk(dataset) if is_a(each.thing, int)]
+
+
+def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | None:
+    # The samples, and what was raised; None where there is no process group. In a fork.
+    if not _join(rank, meeting):
+        return None
+    try:
+        return _first(dataset), ""
+    except Exception as error:
+        return [], said(error)
+
+
+def _join(rank: int, meeting: int) -> bool:
+    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": _RANKS, "LOCAL_WORLD_SIZE": _RANKS}
+    os.environ.update({name: str(number) for name, number in told.items()})
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # no other machine takes part
+    try:
+        distributed.init_process_group(
+            "gloo",
+            init_method=f"file:///proc/self/fd/{meeting}",
+            rank=rank,
+            world_size=_RANKS,
+            timeout=timedelta(seconds=_MEETING),
+        )
+        accelerate: Any = sys.modules.get("accelerate.state")
+        if accelerate is not None:  # it asks once, and remembers for all that hold its state
+            warnings.simplefilter("ignore")
+            accelerate.PartialState._reset_state()
+            accelerate.PartialState(cpu=True)
+    except Exception:
+        return False
+    return True
 
 
 def _first(dataset: Any) -> list[str]:
@@ -62,14 +109,3 @@ def _first(dataset: Any) -> list[str]:
         if time.monotonic() > until:
             break
     return found
-
-
-@contextmanager
-def _rank(rank: int) -> Iterator[None]:
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
-    answers = {"is_initialized": True, "get_rank": rank, "get_world_size": 2}
-    with ExitStack() as undo:
-        undo.enter_context(mock.patch.dict(os.environ, {k: str(v) for k, v in told.items()}))
-        for name, answer in answers.items():
-            undo.enter_context(mock.patch.object(distributed, name, return_value=answer))
-        yield

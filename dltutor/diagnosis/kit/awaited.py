@@ -19,6 +19,7 @@ from typing import Any, Final
 from dltutor.diagnosis.kit import walking
 from dltutor.diagnosis.kit.names import named, near
 from dltutor.diagnosis.kit.walking import Found
+from dltutor.observation.foreign import attribute, is_a
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 _WAITING: Final = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
@@ -64,7 +65,7 @@ def causes(
     by = frames[own].f_code.co_filename if frames else ""
     lost = [each for each in others if not each.is_alive() and not _is_ours(each)]
     for each in awaited:
-        if held(each) or isinstance(each, threading.Semaphore):
+        if held(each) or is_a(each, threading.Semaphore):
             name = named(roots, each) or type(each).__name__
             yield Cause("lock", name, by, partial(_give_back, each))
     if own == 0:  # taking a lock has no frame of its own, nor has a SimpleQueue
@@ -87,7 +88,7 @@ def causes(
 def locks_in(roots: Sequence[Found]) -> list[Any]:
     """The locks among what can be reached."""
     kinds = (*_LOCKS, threading.Condition, threading.Semaphore)
-    return [each.thing for each in near(roots) if isinstance(each.thing, kinds)]
+    return [each.thing for each in near(roots) if is_a(each.thing, kinds)]
 
 
 def held_in(roots: Sequence[Found]) -> list[str]:
@@ -97,11 +98,11 @@ def held_in(roots: Sequence[Found]) -> list[str]:
 
 def held(thing: Any) -> bool:
     """Whether it is a lock that another thread holds."""
-    if isinstance(thing, threading.Condition):
-        thing = getattr(thing, "_lock", None)
-    if isinstance(thing, threading.Semaphore):
-        return thing._value == 0
-    if not isinstance(thing, _LOCKS):
+    if is_a(thing, threading.Condition):
+        thing = attribute(thing, "_lock")
+    if is_a(thing, threading.Semaphore):
+        return bool(attribute(thing, "_value", 1) == 0)
+    if not is_a(thing, _LOCKS):
         return False
     if hasattr(thing, "_is_owned") and thing._is_owned():
         # The witness takes no lock: a thread that was lost in the fork had the same number.
@@ -116,8 +117,8 @@ def held(thing: Any) -> bool:
 
 def _give_back(lock: Any) -> None:
     """Release a lock, whoever holds it."""
-    if isinstance(lock, threading.Condition):
-        lock = getattr(lock, "_lock", None)
+    if is_a(lock, threading.Condition):
+        lock = attribute(lock, "_lock")
     if hasattr(lock, "_release_save"):
         lock._release_save()  # of an RLock: asks nobody for the owner
     else:
@@ -148,13 +149,13 @@ def again(thread: Any) -> None:
 
 def feed(awaited: Sequence[Any], at_hand: Sequence[Any]) -> None:
     """Bring something, whatever it is, to what is waited for."""
-    for each in awaited or [each for each in at_hand if isinstance(each, queue.SimpleQueue)]:
+    for each in awaited or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
         with suppress(Exception):
-            if isinstance(each, threading.Event):
+            if is_a(each, threading.Event):
                 each.set()
-            elif isinstance(each, Future):
+            elif is_a(each, Future):
                 each.set_result(None)
-            elif isinstance(each, (queue.Queue, queue.SimpleQueue)):
+            elif is_a(each, (queue.Queue, queue.SimpleQueue)):
                 each.put_nowait(None)
 
 
@@ -163,7 +164,7 @@ def _waits(frame: FrameType) -> bool:
 
 
 def _served_by_nobody(thing: Any) -> bool:
-    if not isinstance(thing, ThreadPoolExecutor):
+    if not is_a(thing, ThreadPoolExecutor):
         return False
     threads = thing._threads
     return bool(threads) and not any(each.is_alive() for each in threads)
@@ -185,7 +186,7 @@ def _at_hand(frame: FrameType) -> list[Any]:
 def _is_own(thing: Any) -> bool:
     # What could be the same in a thread and in a frame by chance says nothing.
     plain = (type, types.ModuleType, types.FunctionType, str, bytes, int, float, type(None))
-    return not isinstance(thing, plain)
+    return not is_a(thing, plain)
 
 
 def _around(frame: FrameType, wanted: Callable[[Any], bool]) -> list[tuple[str, Any]]:

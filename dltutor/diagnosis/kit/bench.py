@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.failures.kit.evidence import Evidence
 from dltutor.observation import errors
+from dltutor.observation.foreign import attribute, has, is_a, message_of
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.texts import tidy
 
@@ -82,7 +84,7 @@ class Bench:
     @property
     def stream(self) -> bool:
         """Whether it is an IterableDataset."""
-        return isinstance(self.dataset, IterableDataset)
+        return is_a(self.dataset, IterableDataset)
 
     @property
     def method(self) -> str:
@@ -110,12 +112,12 @@ class Bench:
     def seed_sampler(self) -> None:
         """Have the sampler deal the same order in each run, if it has a generator."""
         sampler: Any = self.inner.sampler
-        if hasattr(sampler, "generator"):
+        if has(sampler, "generator"):
             sampler.generator = torch.Generator().manual_seed(0)
 
     def tell_dataset(self, epoch: int) -> None:
         """Set the epoch of the dataset, as a training loop does."""
-        if callable(set_epoch := getattr(self.dataset, "set_epoch", None)):
+        if callable(set_epoch := attribute(self.dataset, "set_epoch")):
             set_epoch(epoch)
 
     def indices(self) -> list[int]:
@@ -124,7 +126,7 @@ class Bench:
         batches = self.inner.batch_sampler
         source: Any = batches if batches is not None else self.inner.sampler
         for each in source:
-            found += each if isinstance(each, (list, tuple)) else [each]
+            found += each if is_a(each, (list, tuple)) else [each]
             if len(found) >= 1000:
                 break
         return found[:1000]
@@ -141,8 +143,8 @@ def _method_of(loader: DataLoader[Any]) -> str:
 
 def own_line(function: Any) -> str:
     """The file and line where a function is defined; "" where that cannot be known."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    if code is None:
+    code = attribute(attribute(function, "__func__", function), "__code__")
+    if not is_a(code, CodeType):
         return ""
     return f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
 
@@ -150,12 +152,6 @@ def own_line(function: Any) -> str:
 def described(error: BaseException) -> tuple[str, str, str]:
     """The type of an exception, the first line of its text, and the innermost line of yours."""
     read = errors.read(error)
-    text = tidy(str(error)).strip().splitlines() if _has_text(error) else []
+    text = tidy(message_of(error)).strip().splitlines()
     at = str(read.traceback[-1]) if read.traceback else ""
     return type(error).__name__, text[0][:200] if text else "", at
-
-
-def _has_text(error: BaseException) -> bool:
-    with suppress(Exception):
-        return bool(str(error))
-    return False

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from dltutor.observation.foreign import attribute, is_a
+
 _ACTS: Final = frozenset(
     (
         *("seek", "lseek", "tell", "truncate", "flush", "fromfile"),
@@ -117,9 +119,9 @@ class Listener:
             sys.setprofile(before)
 
     def _heard(self, frame: Any, event: str, function: Any) -> None:
-        if event != "c_return" or getattr(function, "__name__", "") not in _ACTS:
+        if event != "c_return" or attribute(function, "__name__", "") not in _ACTS:
             return
-        owner = getattr(function, "__self__", None)
+        owner = attribute(function, "__self__")
         descriptor = _descriptor(owner)
         if descriptor in self.of:
             self.used.add(descriptor)
@@ -132,9 +134,9 @@ class Listener:
 
 
 def _descriptor(owner: Any) -> int | None:
-    if isinstance(owner, (io.BytesIO, io.StringIO)):
+    if is_a(owner, (io.BytesIO, io.StringIO)):
         return -1
-    for each in (owner, getattr(owner, "owner", None)):  # the second: of an ssl object
+    for each in (owner, attribute(owner, "owner")):  # the second: of an ssl object
         with suppress(Exception):
-            return int(each.fileno())  # type: ignore[union-attr]  # suppressed
+            return int(each.fileno())
     return None

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+import io
 import pickle
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 import torch
 
+from dltutor.observation import foreign
+from dltutor.observation.foreign import attribute, attributes_of, is_a
+from dltutor.tables import MB
+
 _DEEP: Final = 12  # levels of nesting
-_MOST: Final = 5_000  # leaves of one thing
+_MOST: Final = 5_000  # parts of one thing
+_LEAVES: Final = 500_000  # of a thing and all its parts
+_PICKLED: Final = 16 * MB  # bytes of an object's pickle
 
 
 def digest(thing: Any) -> str:
     """The content of anything, in 16 letters."""
-    content = hashlib.blake2b(digest_size=8)
-    _feed(content, thing, _DEEP)
-    return content.hexdigest()
+    content = _Content()
+    content.feed(thing, _DEEP)
+    return content.hash.hexdigest()
 
 
 def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str, Any]]:
@@ -29,19 +37,15 @@ def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str
         yield path, thing
         return
     for name, part in parts:
-        yield from leaves(part, f"{path}[{name!r}]", depth - 1)
+        yield from leaves(part, f"{path}[{foreign.text(name)}]", depth - 1)
 
 
 def parts_of(thing: Any) -> list[tuple[Any, Any]] | None:
     """The parts of a collection, by key or position; None for anything that is whole."""
-    if isinstance(thing, Mapping):
-        return list(thing.items())[:_MOST]
-    if isinstance(thing, (list, tuple)):
-        return list(enumerate(thing[:_MOST]))
-    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        return list(vars(thing).items()) if hasattr(thing, "__dict__") else None
-    if _attributes_hold_data(thing):
-        return list(vars(thing).items())
+    if is_a(thing, (Mapping, list, tuple)):
+        return list(islice(foreign.elements(thing), _MOST))
+    if foreign.has(type(thing), "__dataclass_fields__") or _attributes_hold_data(thing):
+        return list(attributes_of(thing).items()) or None
     return None
 
 
@@ -49,9 +53,9 @@ def shape(thing: Any) -> str:
     """What kinds of things a sample holds, and of what shapes."""
     said = []
     for path, leaf in leaves(thing):
-        size = getattr(leaf, "shape", None)
-        kind = type(leaf).__name__
-        said.append(f"{path} {kind}{list(size) if isinstance(size, tuple) else ''}".strip())
+        size = attribute(leaf, "shape")
+        kind = foreign.kind_of(leaf)
+        said.append(f"{path} {kind}{list(size) if is_a(size, tuple) else ''}".strip())
     return "; ".join(said[:6])
 
 
@@ -66,46 +70,86 @@ def split(batch: Any, count: int) -> list[str] | None:
     rows = [each for each in found if _rows(each) == count]
     if rows and len(rows) == len(found):
         return [digest([each[row] for each in rows]) for row in range(count)]
-    if isinstance(batch, list) and len(batch) == count:
-        return [digest(each) for each in batch]
+    if is_a(batch, list) and foreign.length(batch) == count:
+        return [digest(each) for _, each in foreign.elements(batch)]
     return None
 
 
 def _rows(leaf: Any) -> int:
-    size = getattr(leaf, "shape", None)
-    return int(size[0]) if isinstance(size, tuple) and size else -1
+    size = attribute(leaf, "shape")
+    return int(size[0]) if is_a(size, tuple) and size else -1
 
 
 def _attributes_hold_data(thing: Any) -> bool:
     # A batch class of a library or of one's own, such as torch_geometric's.
-    if isinstance(thing, (torch.Tensor, np.ndarray, np.generic, str, bytes, int, float, type)):
+    if is_a(thing, (torch.Tensor, np.ndarray, np.generic, str, bytes, int, float, type)):
         return False
-    held: dict[str, Any] = getattr(thing, "__dict__", {})
-    return any(
-        isinstance(each, (torch.Tensor, np.ndarray, Mapping, list)) for each in held.values()
-    )
+    held = attributes_of(thing).values()
+    return any(is_a(each, (torch.Tensor, np.ndarray, Mapping, list)) for each in held)
 
 
-def _feed(content: Any, thing: Any, depth: int) -> None:
-    if isinstance(thing, torch.Tensor):
-        _feed_tensor(content, thing)
-    elif isinstance(thing, np.ndarray) and thing.dtype != object:
-        content.update(f"{thing.dtype}{thing.shape}".encode())
-        content.update(np.ascontiguousarray(thing).data)
-    elif depth > 0 and (parts := parts_of(thing)) is not None:
-        content.update(f"{type(thing).__name__}{len(parts)}".encode())
-        for name, part in parts:
-            content.update(str(name).encode(errors="replace"))
-            _feed(content, part, depth - 1)
-    elif isinstance(thing, (str, bytes, int, float, bool, np.generic, type(None))):
-        content.update(f"{type(thing).__name__} {thing!r}".encode(errors="replace"))
-    elif hasattr(thing, "tobytes"):  # PIL's images
-        content.update(thing.tobytes())
-    else:
+class _Content:
+    """The hash of a thing, and how many more of its parts may go into it."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.blake2b(digest_size=8)
+        self.left = _LEAVES
+
+    def feed(self, thing: Any, depth: int) -> None:
+        """Put in a thing with its parts; of what raises when it's asked, the name of its class."""
+        self.left -= 1
+        if self.left < 0:
+            return
         try:
-            content.update(pickle.dumps(thing))
-        except Exception:  # what cannot be pickled has no content that could be compared
-            content.update(type(thing).__name__.encode())
+            self._feed(thing, depth)
+        except Exception:
+            self.hash.update(foreign.kind_of(thing).encode())
+
+    def _feed(self, thing: Any, depth: int) -> None:
+        content = self.hash
+        if is_a(thing, (str, bytes, int, float, np.generic, type(None))):
+            content.update(f"{foreign.kind_of(thing)} {thing!r}".encode(errors="replace"))
+        elif is_a(thing, torch.Tensor):
+            _feed_tensor(content, thing)
+        elif is_a(thing, np.ndarray) and thing.dtype != object:
+            content.update(f"{thing.dtype}{thing.shape}".encode())
+            content.update(np.ascontiguousarray(thing).data)
+        elif depth > 0 and (parts := parts_of(thing)) is not None:
+            content.update(f"{foreign.kind_of(thing)}{len(parts)}".encode())
+            for name, part in parts:
+                content.update(_name(name).encode(errors="replace"))
+                self.feed(part, depth - 1)
+        elif foreign.has(thing, "tobytes"):  # PIL's images
+            content.update(thing.tobytes())
+        else:  # what cannot be pickled has no content that could be compared
+            content.update(_pickled(thing))
+
+
+def _name(key: Any) -> str:
+    try:
+        return str(key)
+    except Exception:
+        return foreign.kind_of(key)
+
+
+def _pickled(thing: Any) -> bytes:
+    """The pickle of a thing, of a large one the beginning."""
+    file = _Beginning()
+    with suppress(_Enough):
+        pickle.dump(thing, file)
+    return file.getvalue()
+
+
+class _Enough(Exception):
+    """Ends a pickle that gets long."""
+
+
+class _Beginning(io.BytesIO):
+    def write(self, data: Any) -> int:
+        written = super().write(data)
+        if self.tell() > _PICKLED:
+            raise _Enough
+        return written
 
 
 def _feed_tensor(content: Any, tensor: torch.Tensor) -> None:

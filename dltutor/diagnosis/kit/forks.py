@@ -9,10 +9,11 @@ import os
 import pickle
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from dltutor.observation.foreign import said
 from dltutor.system.processes import end, known
 
 
@@ -30,6 +31,33 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
     Raises:
         NoAnswer: It raised, died, or took longer.
     """
+    return in_forks([work], seconds)[0]
+
+
+def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
+    """What functions return, each in a fork of its own, all at the same time; as `in_fork`.
+
+    Args:
+        works: Each returns what can be pickled.
+        seconds: How long they may take together.
+
+    Raises:
+        NoAnswer: One of them raised, died, or took longer.
+    """
+    until = time.monotonic() + seconds
+    begun: list[tuple[int, int]] = []
+    try:
+        for work in works:
+            begun.append(_begin(work))
+        told = [_read(read, until) for _, read in begun]
+    finally:
+        # Their children too: they may hold what the next fork needs.
+        end(*(known(pid) for pid, _ in begun))
+    return [_answer(each) for each in told]
+
+
+def _begin(work: Callable[[], Any]) -> tuple[int, int]:
+    # The fork's pid, and where it says what it has got.
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -42,8 +70,10 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
         finally:
             os._exit(0)
     os.close(write)
-    told = _read(read, time.monotonic() + seconds)
-    end(known(pid))  # its children too: they may hold what the next fork needs
+    return pid, read
+
+
+def _answer(told: bytes) -> Any:
     if not told:
         raise NoAnswer("it died, or did not come to its end")
     answer, error = pickle.loads(told)
@@ -56,7 +86,7 @@ def _attempt(work: Callable[[], Any]) -> tuple[Any, str]:
     try:
         return work(), ""
     except BaseException as error:  # also SystemExit
-        return None, f"{type(error).__name__}: {error}"
+        return None, said(error)
 
 
 def _read(descriptor: int, until: float) -> bytes:

@@ -16,6 +16,7 @@ from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.names import held_by_class_too
 from dltutor.diagnosis.kit.walking import Found, search
 from dltutor.observation.errors import is_yours
+from dltutor.observation.foreign import attributes_of, file_of, is_a, lineage, module_of
 from dltutor.tables import MB
 
 _HEAVY: Final = 16 * MB
@@ -74,35 +75,36 @@ def _values(bench: Bench) -> Iterator[tuple[Key, Any]]:
     starts = [Found("", each) for each in (bench.dataset, inner.collate_fn, inner.worker_init_fn)]
     for found in search(starts, held_by_class_too, deep=_MOST, most=_MOST):
         thing = found.thing
-        for cls in type(thing).__mro__:
-            if _mine(cls.__module__):
-                modules[cls.__module__] = classes[cls] = None
-        if isinstance(thing, (types.FunctionType, type)) and _mine(thing.__module__):
-            modules[thing.__module__] = None
+        for cls in lineage(type(thing)):
+            if _mine(module_of(cls)):
+                modules[module_of(cls)] = classes[cls] = None
+        if is_a(thing, (types.FunctionType, type)) and _mine(module_of(thing)):
+            modules[module_of(thing)] = None
     for name in list(modules):  # and the modules that these know by name
-        for each in vars(sys.modules[name]).values():
-            if isinstance(each, types.ModuleType) and _mine(each.__name__):
-                modules[each.__name__] = None
-            elif isinstance(each, (types.FunctionType, type)) and _mine(each.__module__):
-                modules[each.__module__] = None
-                if isinstance(each, type):
+        for each in attributes_of(sys.modules[name]).values():
+            known = attributes_of(each).get("__name__") if is_a(each, types.ModuleType) else None
+            if type(known) is str and _mine(known):
+                modules[known] = None
+            elif is_a(each, (types.FunctionType, type)) and _mine(module_of(each)):
+                modules[module_of(each)] = None
+                if is_a(each, type):
                     classes[each] = None
     for name in modules:
-        yield from ((("" + name, "", own), v) for own, v in _data(vars(sys.modules[name])))
+        yield from (((name, "", own), v) for own, v in _data(sys.modules[name]))
     for cls in classes:
-        key = (cls.__module__, cls.__qualname__)
-        yield from (((*key, own), v) for own, v in _data(dict(vars(cls))))
+        key = (module_of(cls), type.__dict__["__qualname__"].__get__(cls))
+        yield from (((*key, own), v) for own, v in _data(cls))
 
 
-def _data(held: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in list(held.items()):
-        plain = isinstance(value, (*_CODE, type, staticmethod, classmethod))
+def _data(holder: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in attributes_of(holder).items():
+        plain = is_a(value, (*_CODE, type, staticmethod, classmethod))
         if not name.startswith("__") and not plain:
             yield name, value
 
 
 def _mine(module: str) -> bool:
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    file = file_of(sys.modules.get(module))
     return bool(file) and is_yours(file)
 
 
@@ -116,9 +118,11 @@ def _put(module: str, cls: str, name: str, value: Any) -> bool:
         return False
     setattr(target, name, value)
     if not cls:  # functions of a script that was run again have a dict of their own
-        for each in list(vars(held).values()):
-            for function in (each, *(vars(each).values() if isinstance(each, type) else ())):
-                scope = getattr(function, "__globals__", None)
-                if scope is not None and scope.get("__name__") == held.__name__:
-                    scope[name] = value
+        for each in attributes_of(held).values():
+            inside = attributes_of(each).values() if is_a(each, type) else ()
+            for function in (each, *inside):
+                if is_a(function, types.FunctionType):
+                    scope = function.__globals__
+                    if scope.get("__name__") == held.__name__:
+                        scope[name] = value
     return True

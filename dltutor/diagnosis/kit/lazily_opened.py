@@ -10,6 +10,7 @@ from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.walking import Found, put, walk
+from dltutor.observation.foreign import is_a
 
 
 def lazily_opened(bench: Bench, held: list[Found]) -> str:
@@ -66,7 +67,7 @@ def _set_none(found: Found) -> Callable[[], None]:
 
 def _delete(found: Found) -> Callable[[], None]:
     def delete() -> None:
-        if isinstance(found.holder, (dict, list)):
+        if is_a(found.holder, (dict, list)):
             del found.holder[found.key]
         else:
             delattr(found.holder, found.key)

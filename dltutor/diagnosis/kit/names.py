@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Final
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.walking import Found, held, search
 from dltutor.observation.errors import is_yours
+from dltutor.observation.foreign import attributes_of, file_of, is_a, lineage, module_of
 
 _STANDARD: Final = sys.stdlib_module_names - {"__main__"}
 
@@ -23,13 +23,13 @@ def roots_of(bench: Bench | None) -> list[Found]:
         if bench.inner.worker_init_fn is not None:
             roots.append(Found("worker_init_fn", bench.inner.worker_init_fn))
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None) or ""
+        file = file_of(module)
         if name == "__main__" or (file and is_yours(file)):
-            own = list(vars(module).items())
+            own = attributes_of(module).items()
             roots += [Found(key, each) for key, each in own if not key.startswith("__")]
-    figure: Any = sys.modules.get("matplotlib.figure")
+    figure = attributes_of(sys.modules.get("matplotlib.figure")).get("Figure")
     if figure is not None:
-        roots.append(Found("Figure", figure.Figure))
+        roots.append(Found("Figure", figure))
     return roots
 
 
@@ -40,25 +40,29 @@ def named(roots: Sequence[Found], wanted: Any) -> str:
 
 def near(starts: Iterable[Found], most: int = 4000) -> Iterator[Found]:
     """What things hold, and what their classes hold, three levels deep."""
-    return search(starts, held_by_class_too, deep=3, most=most, passed=inspect.ismodule)
+    return search(starts, held_by_class_too, deep=3, most=most, passed=_is_module)
+
+
+def _is_module(thing: Any) -> bool:
+    return is_a(thing, types.ModuleType)
 
 
 def held_by_class_too(found: Found) -> list[Found]:
     """What an object holds, and what its class holds."""
-    if isinstance(found.thing, type):
+    if is_a(found.thing, type):
         return _class_attributes(found.path, found.thing)
-    if type(found.thing).__module__ in ("builtins", "threading", "queue"):
+    if module_of(type(found.thing)) in ("builtins", "threading", "queue"):
         return held(found)
     return held(found) + _class_attributes(found.path, type(found.thing))
 
 
 def _class_attributes(path: str, cls: type) -> list[Found]:
-    if cls.__module__.partition(".")[0] in ("builtins", "torch", *_STANDARD):
+    if module_of(cls).partition(".")[0] in ("builtins", "torch", *_STANDARD):
         return []
     plain = (types.FunctionType, property, staticmethod, classmethod, str, type(None))
     return [
         Found(f"{path}.{name}", each)
-        for base in cls.__mro__
-        for name, each in vars(base).items()
-        if not name.startswith("__") and not isinstance(each, plain)
+        for base in lineage(cls)
+        for name, each in attributes_of(base).items()
+        if not name.startswith("__") and not is_a(each, plain)
     ]

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import torch
 
+from dltutor.observation.foreign import attributes_of
+
 _OPENBLAS: Final = (
     "openblas_set_num_threads",
     "openblas_set_num_threads64_",
@@ -40,9 +42,10 @@ def keep_to_one_thread() -> None:
     own = torch.set_num_threads
     own(1)
     for module in list(sys.modules.values()):  # also where it was imported by its name
-        for name, thing in list(getattr(module, "__dict__", {}).items()):
+        for name, thing in attributes_of(module).items():
             if thing is own:
-                setattr(module, name, _keep)
+                with suppress(Exception):
+                    setattr(module, name, _keep)
     cv2: Any = sys.modules.get("cv2")
     with suppress(Exception):
         cv2.setNumThreads(0)

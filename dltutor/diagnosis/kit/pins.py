@@ -17,6 +17,7 @@ import torch
 
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.walking import walk
+from dltutor.observation.foreign import is_a
 
 SOURCES: Final = ("torch", "numpy", "random", "own")
 #: How a person calls them.
@@ -65,9 +66,9 @@ def _own_generators(dataset: Any) -> list[tuple[str, Any]]:
     return [
         (found.path, found.thing)
         for found in walk(dataset)
-        if isinstance(found.thing, kinds)
+        if is_a(found.thing, kinds)
         and found.thing is not of_torch
-        and not isinstance(found.thing, random.SystemRandom)
+        and not is_a(found.thing, random.SystemRandom)
     ]
 
 
@@ -107,7 +108,7 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
         for name in ("__getitem__", "__getitems__"):
             if hasattr(cls, name):
                 setattr(cls, name, _around_calls(dataset, getattr(cls, name), around))
-    if isinstance(dataset, torch.utils.data.IterableDataset):
+    if is_a(dataset, torch.utils.data.IterableDataset):
         own = cls.__iter__
 
         def __iter__(self: Any) -> Any:
@@ -150,18 +151,18 @@ def seed_all() -> None:
 
 
 def _state(generator: Any) -> Any:
-    if isinstance(generator, np.random.Generator):
+    if is_a(generator, np.random.Generator):
         return generator.bit_generator.state
-    if isinstance(generator, random.Random):
+    if is_a(generator, random.Random):
         return generator.getstate()
     return generator.get_state()
 
 
 def _put_back(generator: Any, state: Any) -> None:
     with suppress(Exception):
-        if isinstance(generator, np.random.Generator):
+        if is_a(generator, np.random.Generator):
             generator.bit_generator.state = state
-        elif isinstance(generator, random.Random):
+        elif is_a(generator, random.Random):
             generator.setstate(state)
         else:
             generator.set_state(state)

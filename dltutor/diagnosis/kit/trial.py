@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ from dltutor.diagnosis.messages import explain
 from dltutor.failures.kit.evidence import Run
 from dltutor.observation.counting import counting
 from dltutor.observation.errors import is_yours
+from dltutor.observation.foreign import attribute, has, module_of
+from dltutor.observation.foreign import text as shown
 from dltutor.observation.observing import observe
 from dltutor.observation.report import Observation
 from dltutor.observation.texts import said, tidy
@@ -93,14 +94,14 @@ def _patience(bench: Bench, patience: float) -> float:
 def _tell(bench: Bench, epoch: int) -> None:
     # As a training loop does.
     for each in (bench.dataset, bench.inner.sampler, bench.inner.batch_sampler):
-        if callable(set_epoch := getattr(each, "set_epoch", None)):
+        if callable(set_epoch := attribute(each, "set_epoch")):
             set_epoch(epoch)
 
 
 @contextmanager
 def _epochs_counted(bench: Bench, state: dict[str, Any]) -> Iterator[None]:
     sampler: Any = bench.inner.sampler
-    own = getattr(sampler, "set_epoch", None)
+    own = attribute(sampler, "set_epoch")
     if own is None:
         yield
         return
@@ -153,7 +154,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
         finished=tuple(watch.finished),
         resumed=watch.resumed,
         result=digest(state["result"]) if _comparable(state["result"]) else "",
-        returned=repr(state["result"])[:80] if _comparable(state["result"]) else "",
+        returned=shown(state["result"])[:80] if _comparable(state["result"]) else "",
         kept=watch.kept,
         kept_bytes=watch.kept_bytes,
         kept_then=tuple(watch.kept_then),
@@ -168,8 +169,8 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
 
 
 def _comparable(result: object) -> bool:
-    plain = type(result).__module__ in ("builtins", "numpy", "torch")
-    return result is not None and (plain or dataclasses.is_dataclass(result))
+    plain = module_of(type(result)) in ("builtins", "numpy", "torch")
+    return result is not None and (plain or has(type(result), "__dataclass_fields__"))
 
 
 def _short(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import leaves, parts_of
+from dltutor.observation.foreign import attribute, is_a
 from dltutor.observation.time_limits import deadline
 
 _TRIED: Final = 8  # pairs of samples
@@ -84,9 +85,9 @@ def nones(sample: Any) -> bool:
 
 def _without_none(sample: Any) -> Any:
     """The same without the parts that are None."""
-    if isinstance(sample, Mapping):
+    if is_a(sample, Mapping):
         return {key: _without_none(each) for key, each in sample.items() if each is not None}
-    if isinstance(sample, (list, tuple)) and not hasattr(sample, "_fields"):
+    if is_a(sample, (list, tuple)) and not hasattr(sample, "_fields"):
         return type(sample)(_without_none(each) for each in sample if each is not None)
     return sample
 
@@ -99,7 +100,7 @@ def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | N
     parts, others = parts_of(one), parts_of(other)
     if parts is None or others is None:
         return None
-    if isinstance(one, Mapping) or isinstance(other, Mapping):
+    if is_a(one, Mapping) or is_a(other, Mapping):
         if {name for name, _ in parts} != {name for name, _ in others}:
             return None  # other keys: a matter of content
     elif len(parts) != len(others):
@@ -113,8 +114,8 @@ def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | N
 
 
 def _shape(thing: Any) -> list[int] | None:
-    size = getattr(thing, "shape", None)
-    return [*map(int, size)] if isinstance(size, tuple) else None
+    size = attribute(thing, "shape")
+    return [*map(int, size)] if is_a(size, tuple) else None
 
 
 class _WithoutNone:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from PIL import Image
 
 from dltutor.observation import errors
+from dltutor.observation.foreign import attributes_of, is_a
 from dltutor.observation.texts import tidy
 
 # Libraries that decode images. What Pillow raises elsewhere is about what it was asked to do.
@@ -67,7 +68,7 @@ class Opened:
         # It reports nothing: an image that it cannot read is None.
         cv2 = sys.modules.get("cv2")
         for name in ("imread", "imdecode"):
-            own = getattr(cv2, name, None)
+            own = attributes_of(cv2).get(name)
             if own is not None:
                 setattr(cv2, name, self._told(own))
 
@@ -75,9 +76,9 @@ class Opened:
         def read(source: Any, *args: Any, **options: Any) -> Any:
             image = own(source, *args, **options)
             if self._on:
-                if isinstance(source, (str, Path)):
+                if is_a(source, (str, Path)):
                     self.paths.append(str(source))
-                there = not isinstance(source, (str, Path)) or os.path.exists(source)
+                there = not is_a(source, (str, Path)) or os.path.exists(source)
                 if image is None and there:
                     self.empty.append(f"cv2.{own.__name__} returned None")
             return image
@@ -88,7 +89,7 @@ class Opened:
 def decoder_of(error: BaseException) -> str:
     """The library that could not decode an image; "" where it was something else."""
     for each in errors.chain(error):
-        if isinstance(each, _TYPES):
+        if is_a(each, _TYPES):
             continue
         below: list[tuple[str, str]] = []
         for frame in traceback.extract_tb(each.__traceback__):
@@ -171,12 +172,12 @@ def _named(error: BaseException) -> list[Any]:
 
 
 def _unreadable(thing: Any) -> str:
-    if isinstance(thing, io.BytesIO):
-        thing = thing.getvalue()
-    if isinstance(thing, (bytes, bytearray)) and bytes(thing[:4]).startswith(_MAGIC):
+    if is_a(thing, io.BytesIO):
+        thing = io.BytesIO.getvalue(thing)
+    if is_a(thing, (bytes, bytearray)) and bytes(thing[:4]).startswith(_MAGIC):
         reason = _reason(io.BytesIO(bytes(thing)))
         return f"{len(thing)} bytes that begin as an image: {reason}" if reason else ""
-    if isinstance(thing, (str, Path)) and len(str(thing)) < 4096 and _image_by_name(str(thing)):
+    if is_a(thing, (str, Path)) and len(str(thing)) < 4096 and _image_by_name(str(thing)):
         reason = _reason(str(thing))
         return f"{Path(thing).name}: {reason}" if reason else ""
     return ""

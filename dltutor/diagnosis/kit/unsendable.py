@@ -7,7 +7,8 @@ left out: that would leave files behind.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ import torch
 from torch._utils import ExceptionWrapper
 
 from dltutor.diagnosis.kit.bench import described
+from dltutor.observation import foreign
+from dltutor.observation.foreign import attributes_of, is_a
 
 _DEEP: Final = 8
 _MOST: Final = 200  # parts of one thing
@@ -22,13 +25,13 @@ _MOST: Final = 200  # parts of one thing
 
 class _Pickler(ForkingPickler):
     def reducer_override(self, thing: Any) -> Any:
-        if isinstance(thing, torch.Tensor):
+        if is_a(thing, torch.Tensor):
             if thing.requires_grad and not thing.is_leaf:
                 raise RuntimeError(
                     "Cowardly refusing to serialize non-leaf tensor which requires_grad"
                 )
             return int, ()
-        if isinstance(thing, (torch.UntypedStorage, torch.TypedStorage)):
+        if is_a(thing, (torch.UntypedStorage, torch.TypedStorage)):
             return int, ()
         return NotImplemented
 
@@ -57,21 +60,19 @@ def arrives(error: BaseException) -> str:
 def culprit_in(thing: Any, path: str) -> tuple[str, str]:
     """The innermost part that cannot be pickled: the way there, and its class."""
     for _ in range(_DEEP):
-        for name, part in _parts(thing)[:_MOST]:
+        for name, part in islice(_parts(thing), _MOST):
             if why_not(part):
                 path, thing = f"{path}{name}", part
                 break
         else:
             break
-    return path, type(thing).__name__
+    return path, foreign.kind_of(thing)
 
 
-def _parts(thing: Any) -> list[tuple[str, Any]]:
-    if isinstance(thing, Mapping):
-        return [(f"[{key!r}]", each) for key, each in thing.items()]
-    if isinstance(thing, (list, tuple)):
-        return [(f"[{number}]", each) for number, each in enumerate(thing)]
-    if isinstance(thing, torch.Tensor):
-        return []
-    held = getattr(thing, "__dict__", None)
-    return [(f".{name}", each) for name, each in held.items()] if isinstance(held, dict) else []
+def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
+    if is_a(thing, (Mapping, list, tuple)):
+        inside = foreign.elements(thing)
+        return ((f"[{foreign.text(key)}]", each) for key, each in inside)
+    if is_a(thing, torch.Tensor):
+        return iter(())
+    return ((f".{name}", each) for name, each in attributes_of(thing).items())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -20,8 +21,12 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.observation import foreign
+from dltutor.observation.foreign import attributes_of, is_a, lineage, module_of
+
 _EACH: Final = 24  # elements of a container
 _ATTRIBUTES: Final = 200  # of one object
+_LONGEST: Final = 3.0  # seconds of one walk, with what is done at each thing
 _PLAIN: Final = (str, bytes, int, float, complex, type(None))
 _WHOLE: Final = (*_PLAIN, np.ndarray, torch.Tensor)
 _LIBRARIES: Final = ("torch", "numpy", "dltutor.diagnosis", "dltutor.observation")
@@ -47,7 +52,7 @@ class Found:
 def put(found: Found, *instead: Any) -> None:
     """Put a thing back where it was found, or something else in its place."""
     thing = instead[0] if instead else found.thing
-    if isinstance(found.holder, (dict, list)):
+    if is_a(found.holder, (dict, list)):
         found.holder[found.key] = thing
     else:
         setattr(found.holder, found.key, thing)
@@ -65,6 +70,8 @@ def search(
 ) -> Iterator[Found]:
     """Everything that can be reached from some things, breadth first, each thing once.
 
+    It stops at a number of things, and after a few seconds: a thing may take its time.
+
     Args:
         starts: Where it begins.
         inside: What a thing holds.
@@ -76,19 +83,19 @@ def search(
     """
     waiting = deque((each, deep) for each in starts)
     seen = set() if seen is None else seen
-    count = 0
-    while waiting and count < most:
+    count, until = 0, time.monotonic() + _LONGEST
+    while waiting and count < most and time.monotonic() < until:
         found, depth = waiting.popleft()
         if passed(found.thing):
             continue
-        if not isinstance(found.thing, repeated):
+        if not is_a(found.thing, repeated):
             if id(found.thing) in seen:
                 continue
             seen.add(id(found.thing))
         count += 1
         yield found
         if depth:
-            with suppress(Exception):  # attributes of anybody's may do anything when asked
+            with suppress(Exception):  # such as a dict that a thread fills at this moment
                 waiting.extend((each, depth - 1) for each in inside(found))
 
 
@@ -115,24 +122,24 @@ def walk(dataset: Any) -> Iterator[Found]:
 def held(found: Found) -> list[Found]:
     """What an object holds: elements, attributes, closures, the arguments of a partial."""
     path, thing = found.path, found.thing
-    if isinstance(thing, (*_WHOLE, type)):
+    if is_a(thing, (*_WHOLE, type)):
         return []
-    if isinstance(thing, (dict, list, tuple)):
+    if is_a(thing, (dict, list, tuple)):
         return elements(found)
     parts: list[Found] = []
-    if isinstance(thing, functools.partial):
+    if is_a(thing, functools.partial):
         parts += [Found(f"{path}.args[{at}]", each) for at, each in enumerate(thing.args)]
         parts += [Found(f"{path}.keywords[{key!r}]", each) for key, each in thing.keywords.items()]
         parts.append(Found(f"{path}.func", thing.func))
-    if isinstance(thing, types.MethodType):
+    if is_a(thing, types.MethodType):
         parts.append(Found(f"{path}.__self__", thing.__self__))
-    if isinstance(thing, types.FunctionType):
+    if is_a(thing, types.FunctionType):
         parts += [Found(f"{name} of {path}", each) for name, each in cells(thing)]
     return parts + attributes(found)
 
 
 def _is_elsewhere(thing: Any) -> bool:
-    return isinstance(thing, (types.ModuleType, DataLoader))
+    return is_a(thing, (types.ModuleType, DataLoader))
 
 
 def _globals(names: set[str]) -> list[Found]:
@@ -140,37 +147,36 @@ def _globals(names: set[str]) -> list[Found]:
     found = []
     for name in sorted(names):
         module = sys.modules.get(name)
-        if module is None or name == "builtins" or name.startswith(_LIBRARIES):
+        if name == "builtins" or name.startswith(_LIBRARIES):
             continue
-        for key, each in list(vars(module).items()):
-            if not key.startswith("__") and not isinstance(each, (types.ModuleType, type)):
+        for key, each in attributes_of(module).items():
+            if not key.startswith("__") and not is_a(each, (types.ModuleType, type)):
                 last = name.rpartition(".")[2]
                 found.append(Found(f"{last}.{key}", each, module, key))
     return found
 
 
 def _modules(thing: Any) -> set[str]:
-    if isinstance(thing, (types.FunctionType, types.MethodType)):
-        return {thing.__module__ or ""}
-    return {cls.__module__ for cls in type(thing).__mro__}
+    if is_a(thing, (types.FunctionType, types.MethodType)):
+        return {module_of(thing)}
+    return {module_of(cls) for cls in lineage(type(thing))}
 
 
 def elements(found: Found) -> list[Found]:
     """The first elements of a container."""
     path, thing = found.path, found.thing
-    pairs = thing.items() if isinstance(thing, dict) else enumerate(thing)
-    return [Found(f"{path}[{key!r}]", each, thing, key) for key, each in list(islice(pairs, _EACH))]
+    pairs = list(islice(foreign.elements(thing), _EACH))
+    return [Found(f"{path}[{foreign.text(key)}]", each, thing, key) for key, each in pairs]
 
 
 def attributes(found: Found) -> list[Found]:
     """The attributes of an object, also those in slots."""
     thing = found.thing
-    own = getattr(thing, "__dict__", None)
-    found_here = dict(own) if isinstance(own, dict) else {}
-    for cls in type(thing).__mro__:
-        names = vars(cls).get("__slots__", ())
-        for name in (names,) if isinstance(names, str) else names:
-            with suppress(AttributeError):
+    found_here = attributes_of(thing)
+    for cls in lineage(type(thing)):
+        names = attributes_of(cls).get("__slots__", ())
+        for name in (names,) if is_a(names, str) else names:
+            with suppress(Exception):  # an empty slot; slots that an iterator named are used up
                 found_here.setdefault(name, object.__getattribute__(thing, name))
     some = islice(found_here.items(), _ATTRIBUTES)
     return [Found(f"{found.path}.{name}", each, thing, name) for name, each in some]

@@ -20,6 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest, leaves, split
 from dltutor.observation.counting import Counted, count_samples
+from dltutor.observation.foreign import is_a
 from dltutor.tables import MB
 
 _SEEN: Final = 2000  # batches of one iteration whose content is taken
@@ -104,7 +105,7 @@ class Watch:
         self._look(0)
 
     def _weigh(self, batch: Any) -> None:
-        tensors = [leaf for _, leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for _, leaf in leaves(batch) if is_a(leaf, torch.Tensor)]
         self.tensors += len(tensors)
         own, storages = 0, {}
         for each in tensors:
@@ -160,8 +161,8 @@ def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
     # Of a view, the array whose memory it shows.
     found = []
     for _, leaf in leaves(batch):
-        if isinstance(leaf, np.ndarray):
-            while isinstance(leaf.base, np.ndarray):
+        if is_a(leaf, np.ndarray):
+            while is_a(leaf.base, np.ndarray):
                 leaf = leaf.base
             found.append(leaf)
     return found

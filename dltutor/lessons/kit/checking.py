@@ -161,7 +161,9 @@ def verdict(grade: Callable[[], Result]) -> Result:
         )
     except BaseException as error:  # also SystemExit: the result has to be told
         # A line of the learner's is in it, or a Stop that nobody can have pressed here.
-        theirs = errors.read(error).traceback or isinstance(error, KeyboardInterrupt)
+        # Nor is a weak reference ours that has lost its object.
+        raised_by = (KeyboardInterrupt, ReferenceError)
+        theirs = errors.read(error).traceback or isinstance(error, raised_by)
         if theirs or takes_other_arguments(error):
             return failed_in_main(error)
         return Result(

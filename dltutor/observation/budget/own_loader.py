@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import mmap
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import torch
@@ -14,6 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.observation.budget.prediction import Footprint
 from dltutor.observation.budget.settings import Settings
+from dltutor.observation.foreign import attribute, elements, has, is_a
 from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.texts import said, tidy
 from dltutor.system.process_memory import pss
@@ -107,23 +110,25 @@ def tensor_bytes(batch: object) -> int:
     """
     storages = {}
     for tensor in _tensors(batch):
-        storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = -(-storage.nbytes() // mmap.PAGESIZE) * mmap.PAGESIZE
+        with suppress(Exception):  # such as a sparse one, or of a class that says no
+            storage = tensor.untyped_storage()
+            storages[storage.data_ptr()] = -(-storage.nbytes() // mmap.PAGESIZE) * mmap.PAGESIZE
     return sum(storages.values())
 
 
 def _tensors(thing: object) -> Iterator[torch.Tensor]:
-    if isinstance(thing, torch.Tensor):
-        yield thing
-    elif isinstance(thing, Mapping):
-        for each in thing.values():
-            yield from _tensors(each)
-    elif isinstance(thing, (list, tuple)):
-        for each in thing:
-            yield from _tensors(each)
-    elif is_dataclass(thing):
-        for field in fields(thing):
-            yield from _tensors(getattr(thing, field.name))
+    waiting: deque[Any] = deque([thing])
+    seen: dict[int, Any] = {}  # with the things themselves: of one that is gone another has the id
+    while waiting:
+        each = waiting.popleft()
+        if is_a(each, torch.Tensor):
+            yield each
+        elif id(each) not in seen and is_a(each, (Mapping, list, tuple)):
+            seen[id(each)] = each
+            waiting.extend(part for _, part in elements(each))
+        elif id(each) not in seen and has(type(each), "__dataclass_fields__"):
+            seen[id(each)] = each
+            waiting.extend(attribute(each, field.name) for field in fields(type(each)))
 
 
 def _measure_first(loader: DataLoader[Any]) -> int:

@@ -1,0 +1,211 @@
+"""Objects that do harm when they are asked something, at module level so that all can import them.
+
+`HOSTILE` has one maker of each kind. Holding one of them is no failure: code that never asks it
+anything runs well.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Final, cast
+from unittest import mock
+
+import numpy as np
+import torch
+
+
+class Refused(Exception):
+    """What a hostile object raises."""
+
+
+def _refuse(*args: Any, **options: Any) -> Any:
+    raise Refused("ask somebody else")
+
+
+def _recurse(self: Any, *args: Any) -> Any:
+    return _recurse(self, *args)
+
+
+def _with(name: str, method: Any, *bases: type) -> type:
+    return type(f"With_{name.strip('_')}", bases, {name: method, "__module__": __name__})
+
+
+_METHODS: Final = (
+    *("__eq__", "__getattr__", "__getattribute__", "__len__", "__repr__", "__hash__", "__iter__"),
+    *("__bool__", "__reduce__", "__reduce_ex__", "__fspath__", "__contains__", "__str__"),
+)
+_PROPERTIES: Final = ("__class__", "__dict__", "shape", "fileno", "set_epoch", "tobytes", "dtype")
+
+
+class _Target:
+    pass
+
+
+def _dead_proxy() -> Any:
+    return weakref.proxy(_Target())
+
+
+def _no_text() -> Any:
+    return _with("__module__", 5, object)()
+
+
+class _List(list):  # type: ignore[type-arg]
+    __len__ = __iter__ = __getitem__ = __eq__ = __repr__ = _refuse
+    __hash__ = None
+
+
+class _Dict(dict):  # type: ignore[type-arg]
+    __len__ = __iter__ = __getitem__ = __eq__ = __repr__ = items = values = keys = _refuse
+    __hash__ = None
+
+
+class _Number(int):
+    __eq__ = __repr__ = __hash__ = __lt__ = __bool__ = __add__ = __sub__ = _refuse
+
+
+class _Text(str):
+    __eq__ = __repr__ = __hash__ = __str__ = startswith = encode = _refuse
+
+
+class _Array(np.ndarray):
+    __array_function__ = __array_ufunc__ = __eq__ = __repr__ = __len__ = _refuse
+    nbytes = shape = property(_refuse)
+
+
+class _Tensor(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, *args: Any, **options: Any) -> Any:
+        raise Refused("no function for this one")
+
+
+class _Key:
+    """A key of a dict that cannot be shown."""
+
+    __repr__ = _refuse
+
+
+def _refusing_key() -> Any:
+    return {_Key(): 1, "beside": 2}
+
+
+class _Meta(type):
+    def __getattribute__(cls, name: str) -> Any:
+        raise Refused(name)
+
+
+class Lazy(types.ModuleType):
+    """A module that is imported when it is first asked for something, which fails."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise Refused(name)
+
+
+def lazy() -> types.ModuleType:
+    """Such a module."""
+    return Lazy("hostile_lazy")
+
+
+def optional() -> types.ModuleType:
+    """A module whose own `__getattr__` raises what is no AttributeError."""
+    module = types.ModuleType("hostile_optional")
+    module.__dict__["__getattr__"] = _refuse
+    return module
+
+
+def deep(levels: int = 100_000) -> Any:
+    """A list in a list in a list."""
+    made: list[Any] = []
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
+class Node:
+    """One of a chain, or of a crowd."""
+
+    __slots__ = ("next", "value")
+
+    def __init__(self, value: int, following: Any = None) -> None:
+        self.value = value
+        self.next = following
+
+
+def chain(length: int = 100_000) -> Any:
+    """Objects that each hold the next."""
+    made = None
+    for number in range(length):
+        made = Node(number, made)
+    return made
+
+
+def itself() -> Any:
+    """A list that holds itself, and a dict that does."""
+    made: list[Any] = []
+    mapping: dict[str, Any] = {"all": made}
+    mapping["self"] = mapping
+    made += [made, mapping]
+    return made
+
+
+def crowd(count: int = 10_000_000) -> Any:
+    """Lists of lists of lists of numbers, so many objects in all."""
+    return [[[float(each)] for each in range(500)] for _ in range(count // 1000)]
+
+
+HOSTILE: Final[dict[str, Callable[[], Any]]] = {
+    "dead_proxy": _dead_proxy,
+    **{f"{name}_raises": _with(name, _refuse, object) for name in _METHODS},
+    **{f"{name}_recurses": _with(name, _recurse, object) for name in _METHODS},
+    **{f"{name}_raises": _with(name, property(_refuse), object) for name in _PROPERTIES},
+    **{f"{name}_recurses": _with(name, property(_recurse), object) for name in _PROPERTIES},
+    "__module__ is a number": _no_text,
+    "list": lambda: _List([1, 2]),
+    "dict": lambda: _Dict(one=1),
+    "int": lambda: _Number(3),
+    "str": lambda: _Text("three"),
+    "array": lambda: np.zeros(3).view(_Array),
+    "tensor": lambda: torch.zeros(3).as_subclass(_Tensor),
+    "key": _refusing_key,
+    "mock": mock.Mock,
+    "magic mock": mock.MagicMock,
+    "class with a metaclass": lambda: _Meta("Odd", (), {}),
+    "object of such a class": lambda: object.__new__(cast("Any", _Meta("Odd", (), {}))),
+    "lazy module": lazy,
+    "optional module": optional,
+    "deep": deep,
+    "chain": chain,
+    "itself": itself,
+    "enum": lambda: IntEnum("Kind", "ONE TWO").ONE,  # type: ignore[attr-defined]
+}
+"""Makers of hostile objects, by name."""
+
+
+ERRORS: Final[dict[str, type[Exception]]] = {
+    name: type(f"Odd_{name}", (Exception,), {name: method, "__module__": __name__})
+    for name, method in (
+        *((each, _refuse) for each in ("__str__", "__repr__", "__eq__", "__hash__", "__bool__")),
+        *((each, _refuse) for each in ("__getattr__", "__getattribute__", "__reduce__")),
+        *((each, property(_refuse)) for each in ("__class__", "args", "__notes__", "__cause__")),
+    )
+}
+"""Classes of exceptions that raise when they're asked for one thing."""
+
+
+def every() -> list[Any]:
+    """One of each."""
+    return [make() for make in HOSTILE.values()]
+
+
+def modules() -> dict[str, Any]:
+    """What `sys.modules` may hold that is hostile, or no module at all, by name."""
+    return {
+        "hostile_lazy": lazy(),
+        "hostile_optional": optional(),
+        "hostile_proxy": _dead_proxy(),
+        "hostile_number": 5,
+        "hostile_mock": mock.MagicMock(),
+        "hostile_none": None,
+    }
