@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch.utils.data import DataLoader, default_collate
+from dltutor.observation import torch_internals
 
 
 class Counted:
@@ -32,6 +32,12 @@ class Counted:
 
     def __len__(self) -> int:
         return len(self._iterator)
+
+    @property
+    def samples(self) -> int | None:
+        """How many samples its last batch was made of; None where that is not known."""
+        inner = self._iterator
+        return inner.samples if isinstance(inner, Counted) else torch_internals.samples(inner)
 
     def let_go(self) -> None:
         """Become an iterator without anything left in it."""
@@ -65,28 +71,3 @@ def counting(loader: Any, counted: Callable[[Any], Any]) -> Iterator[None]:
             del cls.__iter__
         else:
             cls.__iter__ = own
-
-
-def count_samples(loader: Any, batch: Any) -> int:
-    """How many samples a batch holds, as far as its shape tells.
-
-    A list made by a collate function of the learner's own counts as a list of samples.
-    """
-    if isinstance(loader, DataLoader):
-        if loader.batch_sampler is None:  # no batching: each item is a sample
-            return 1
-        if isinstance(batch, list) and loader.collate_fn is not default_collate:
-            return len(batch)
-    return _first_dimension(batch)
-
-
-def _first_dimension(batch: Any) -> int:
-    if batch is None:
-        return 0
-    if isinstance(batch, Mapping):
-        return _first_dimension(next(iter(batch.values()), None))
-    if isinstance(batch, (list, tuple)):
-        # ["cat", "dog"] is a batch of names; [images, labels] is one of tensors.
-        return len(batch) if not batch or isinstance(batch[0], str) else _first_dimension(batch[0])
-    shape = getattr(batch, "shape", None)
-    return int(shape[0]) if isinstance(shape, tuple) and shape else 1

@@ -1,0 +1,401 @@
+"""The numbers that observation shows are true, or are not shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Numbers, Stream, load, raise_error
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+
+from dltutor import how_many_workers
+from dltutor.__main__ import main
+from dltutor.observation import observe
+from dltutor.observation.throughput import CannotMeasure
+
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
+WORKERS = pytest.mark.parametrize("workers", [0, 2])
+
+
+# --- samples: as many as the sampler gave
+
+
+@dataclasses.dataclass
+class Batch:
+    images: list[torch.Tensor]
+
+
+class Opaque:
+    """A batch that shows nothing of what is in it."""
+
+
+def ragged(samples: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """What torchvision's detection references do: images of any size, and their labels."""
+    return [torch.zeros(3, 40 + int(each), 50) for each in samples], torch.stack(samples)
+
+
+def transposed(samples: list[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], ...]:
+    return tuple(zip(*((each, each) for each in samples), strict=True))
+
+
+def by_name(samples: list[torch.Tensor]) -> dict[str, Any]:
+    return {"path": "train", "images": [torch.zeros(40) for _ in samples]}
+
+
+def as_dataclass(samples: list[torch.Tensor]) -> Batch:
+    return Batch(samples)
+
+
+def without_the_odd(samples: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [each for each in samples if int(each) % 2 == 0]
+
+
+def packed(samples: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([torch.zeros(7), *samples])
+
+
+def opaque(samples: list[torch.Tensor]) -> Opaque:
+    return Opaque()
+
+
+def nothing(samples: list[torch.Tensor]) -> None:
+    return None
+
+
+COLLATES = [None, ragged, transposed, by_name, as_dataclass, without_the_odd, packed, opaque]
+COLLATES += [nothing, list]
+
+
+def first_batches(count: int) -> Callable[[Any], None]:
+    def loop(loader: Any) -> None:
+        for _, _ in zip(range(count), loader, strict=False):
+            pass
+
+    return loop
+
+
+@WORKERS
+@pytest.mark.parametrize("collate", COLLATES)
+def test_samples_are_those_that_the_sampler_gave_whatever_a_batch_is_made_into(
+    collate: Any, workers: int
+) -> None:
+    seen = observe(load(Numbers(length=19), num_workers=workers, batch_size=4, collate_fn=collate))
+    assert (seen.end, seen.batches, seen.samples) == ("finished", 5, 19)
+    assert "5 batches, 19 samples" in str(seen)
+
+
+@WORKERS
+def test_the_samples_of_batches_on_their_way_are_not_counted(workers: int) -> None:
+    sizes = [5, 1, 3, 2, 4, 1]
+    batches = [list(range(size)) for size in sizes]
+    for taken in (1, 4, 6):
+        loader = DataLoader(
+            Numbers(),
+            batch_sampler=batches,
+            collate_fn=ragged,
+            num_workers=workers,
+            multiprocessing_context="fork" if workers else None,
+        )
+        seen = observe(loader, consume=first_batches(taken))
+        assert (seen.batches, seen.samples) == (taken, sum(sizes[:taken]))
+
+
+class LastOfAll(Numbers):
+    """The batch with sample 0 is made when two others have arrived."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived = torch.zeros(1, dtype=torch.long).share_memory_()
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        while index == 0 and self.arrived.item() < 2:
+            time.sleep(0.001)
+        return super().__getitem__(index)
+
+
+def test_batches_that_overtake_others_are_counted_with_their_own_sizes() -> None:
+    dataset = LastOfAll()
+    loader = DataLoader(
+        dataset,
+        batch_sampler=[[0] * 7, [1], [2, 3], [4, 5, 6]],
+        collate_fn=ragged,
+        num_workers=2,
+        in_order=False,
+        multiprocessing_context="fork",
+    )
+
+    def consume(given: Any) -> list[tuple[int, int]]:
+        sizes = []
+        iterator: Any = iter(given)
+        for images, _ in iterator:
+            sizes.append((len(images), iterator.samples))
+            dataset.arrived += 1
+        return sizes
+
+    seen = observe(loader, consume=consume)
+    assert seen.result == [(1, 1), (3, 3), (7, 7), (2, 2)]
+    assert (seen.batches, seen.samples) == (4, 13)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("persistent", [True, False])
+def test_samples_are_counted_over_epochs_some_of_them_broken_off(
+    in_order: bool, persistent: bool
+) -> None:
+    loader = load(
+        Numbers(length=19),
+        batch_size=4,
+        collate_fn=ragged,
+        persistent_workers=persistent,
+        in_order=in_order,
+    )
+
+    def consume(given: Any) -> None:
+        first_batches(1)(given)
+        first_batches(9)(given)
+        first_batches(2)(given)
+
+    seen = observe(loader, consume=consume)
+    assert (seen.batches, seen.samples) == (8, 4 + 19 + 8)
+
+
+@WORKERS
+def test_a_batch_that_failed_is_not_counted_and_those_after_it_are(workers: int) -> None:
+    loader = DataLoader(
+        Numbers(raise_error),  # at 9
+        batch_sampler=[[0, 1, 2], [9] * 5, [3, 4]],
+        collate_fn=list,
+        num_workers=workers,
+        in_order=False,
+        multiprocessing_context="fork" if workers else None,
+    )
+
+    def consume(given: Any) -> int:
+        iterator, failed = iter(given), 0
+        while True:
+            try:
+                next(iterator)
+            except StopIteration:
+                return failed
+            except ValueError:
+                failed += 1
+
+    seen = observe(loader, consume=consume)
+    assert (seen.result, seen.batches, seen.samples) == (1, 2, 5)
+
+
+@WORKERS
+def test_without_batching_each_index_of_a_list_is_a_sample(workers: int) -> None:
+    class Rows(Numbers):
+        def __getitem__(self, index: Any) -> torch.Tensor:
+            return torch.tensor(index)
+
+    for sampler, samples in (
+        (SequentialSampler(range(10)), 10),
+        (BatchSampler(SequentialSampler(range(10)), 4, drop_last=False), 10),
+        ([(1, 224), (2, 192)], 2),
+    ):
+        seen = observe(load(Rows(), batch_size=None, sampler=sampler, num_workers=workers))
+        assert (seen.end, seen.samples) == ("finished", samples)
+
+
+@WORKERS
+@pytest.mark.parametrize(
+    ("options", "samples"),
+    [
+        ({"collate_fn": None}, 5),  # default_collate: the length of a tensor is their number
+        ({"collate_fn": ragged}, None),  # the last batch may have fewer
+        ({"collate_fn": ragged, "drop_last": True}, 4),
+        ({"collate_fn": ragged, "batch_size": 1}, 5),
+        ({"batch_size": None}, None),  # an item may be a sample or a batch
+    ],
+)
+def test_samples_of_a_stream_are_counted_where_they_can_be_known(
+    options: dict[str, Any], samples: int | None, workers: int
+) -> None:
+    seen = observe(load(Stream(5), num_workers=workers, **options))
+    times = max(1, workers)
+    assert seen.end == "finished"
+    assert seen.samples == (None if samples is None else times * samples)
+
+
+class Wrapper:
+    """What people write around a loader: it does something with each batch."""
+
+    def __init__(self, loader: Any, ahead: int = 0) -> None:
+        self.loader = loader
+        self.ahead = ahead
+
+    def __iter__(self) -> Iterator[Any]:
+        ready = []
+        for batch in self.loader:
+            ready.append(batch)
+            if len(ready) > self.ahead:
+                yield {"batch": ready.pop(0)}
+        yield from ready
+
+
+class Half(Wrapper):
+    def __iter__(self) -> Iterator[Any]:
+        yield from list(self.loader)[::2]
+
+
+@WORKERS
+def test_a_wrapper_that_gives_as_many_batches_as_its_loader_is_counted(workers: int) -> None:
+    loader = load(Numbers(length=19), num_workers=workers, batch_size=4, collate_fn=ragged)
+    for wrapper in (Wrapper(loader), Wrapper(loader, ahead=1)):
+        seen = observe(wrapper, epochs=2)
+        assert (seen.batches, seen.samples) == (10, 38)
+    broken_off = observe(Wrapper(loader, ahead=1), consume=first_batches(2))
+    assert (broken_off.batches, broken_off.samples) == (2, None)
+
+
+def test_of_a_wrapper_with_other_batches_only_these_are_told() -> None:
+    seen = observe(Half(load(Numbers(), batch_size=4)))
+    assert (seen.batches, seen.samples) == (2, None)
+    assert "got      2 batches\n" in str(seen)
+    assert "sample" not in str(seen)
+    assert seen.to_dict()["samples"] is None
+
+
+def test_a_second_loader_of_the_loop_is_not_counted() -> None:
+    other = load(Numbers(length=6), num_workers=0)
+
+    def consume(given: Any) -> None:
+        for _ in given:
+            list(other)
+
+    seen = observe(load(Numbers(length=5), collate_fn=ragged), consume=consume)
+    assert (seen.batches, seen.samples) == (3, 5)
+
+
+def test_torch_is_as_before_when_a_run_has_ended() -> None:
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    before = dict(vars(_BaseDataLoaderIter))
+    observe(load(Numbers()))
+    assert dict(vars(_BaseDataLoaderIter)) == before
+
+
+# --- workers: as many as help the loop that there is
+
+
+class Rows(Numbers):
+    """Samples that wait 25 ms, as for a disk."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.025)
+        return super().__getitem__(index)
+
+
+STEP = 0.1  # seconds, as long as a batch of four of these
+
+
+def rest(batch: Any) -> None:
+    time.sleep(STEP)
+
+
+def own(**options: Any) -> DataLoader[Any]:
+    return load(Rows(length=60), num_workers=1, batch_size=4, **options)
+
+
+@pytest.mark.parametrize("step", [STEP, rest])
+def test_one_worker_that_works_while_the_step_waits_is_worth_taking(step: Any) -> None:
+    found = how_many_workers(own(), counts=(0, 1), runs=2, batches=4, step=step)
+    none, one = found.speeds
+    assert one.rate > 1.2 * none.rate  # twice, but for what else runs on the machine
+    assert found.take == 1
+
+
+def test_the_rate_with_a_step_is_that_of_the_loop_in_samples_of_the_sampler() -> None:
+    for collate in (ragged, opaque):
+        loader = load(Numbers(length=40), num_workers=0, batch_size=4, collate_fn=collate)
+        [speed] = how_many_workers(loader, counts=(0,), runs=1, step=STEP).speeds
+        assert 1 / STEP < speed.rate <= 4 / STEP
+
+
+def test_a_rate_of_samples_that_are_not_known_is_one_of_batches() -> None:
+    loader = load(Stream(40), batch_size=4, collate_fn=ragged)
+    found = how_many_workers(loader, counts=(0,), runs=1, step=STEP)
+    assert found.unit == "batches"
+    assert found.speeds[0].rate <= 1 / STEP
+    assert "batches/s" in str(found) and "samples/s" not in str(found)
+    assert how_many_workers(own(), counts=(0,), runs=1).unit == "samples"
+
+
+def test_a_batch_that_is_none_is_a_batch() -> None:
+    loader = load(Numbers(length=400), batch_size=4, collate_fn=nothing)
+    assert how_many_workers(loader, counts=(0,), runs=1).unit == "samples"
+
+
+def test_the_step_is_called_with_each_batch() -> None:
+    loader = load(Numbers(length=64), batch_size=4)
+    batches: list[Any] = []
+    how_many_workers(loader, counts=(0,), runs=1, step=batches.append)
+    assert [len(batch) for batch in batches] == [4] * 16
+
+
+def test_the_advice_says_for_which_loop_it_holds() -> None:
+    rows = load(Numbers(length=40), batch_size=4)
+    without = how_many_workers(rows, counts=(0, 2), runs=1)
+    assert without.take == 0 and without.step == ""
+    for told in (str(without), without._repr_html_()):
+        assert "does nothing with the batches" in told and "step" in told
+    for step, words in ((STEP, "0.1 s"), (rest, "rest")):
+        found = how_many_workers(rows, counts=(0, 2), runs=1, step=step)
+        assert found.step == words
+        assert words in str(found) and "does nothing" not in str(found)
+
+
+def test_a_step_that_raises_is_told_as_such() -> None:
+    def step(batch: Any) -> None:
+        raise KeyError("label")
+
+    with pytest.raises(CannotMeasure, match=r"step raised KeyError: 'label'$"):
+        how_many_workers(own(), counts=(0,), step=step)
+
+
+def test_a_step_that_takes_longer_than_there_is_time_ends_at_the_deadline() -> None:
+    began = time.monotonic()
+    with pytest.raises(CannotMeasure, match="in time, 1 s"):
+        how_many_workers(own(), counts=(0,), step=30, deadline=1)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        ("0.1", TypeError),
+        ((0.1,), TypeError),
+        (True, TypeError),
+        (dict, TypeError),
+        (0, ValueError),
+        (-1, ValueError),
+        (float("nan"), ValueError),
+        (float("inf"), ValueError),
+    ],
+)
+def test_a_wrong_step_is_refused(wrong: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"^step must be a function .* or .*seconds.*, got ") as caught:
+        how_many_workers(own(), step=wrong)
+    assert str(caught.value).endswith(f"got {wrong!r}")
+
+
+def test_the_command_takes_the_seconds_of_a_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "from torch.utils.data import DataLoader\nloader = DataLoader(range(40), 4)\n"
+    (tmp_path / "rows.py").write_text(code)
+    words = ["workers", f"{tmp_path}/rows.py:loader", "--counts", "0", "1", "--deadline", "20"]
+    assert main([*words, "--step", "0.01"]) == 0
+    told = capsys.readouterr().out
+    assert "0.01 s" in told and told.rstrip().splitlines()[-1].startswith("Take ")
+    with pytest.raises(SystemExit):
+        main([*words, "--step", "0"])
+    assert "--step: must be a positive number of seconds, got '0'" in capsys.readouterr().err
