@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import confined_cases
 import pytest
 import torch
 from datasets import Numbers, Stream, load, raise_error
@@ -15,7 +18,9 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from dltutor import how_many_workers
 from dltutor.__main__ import main
-from dltutor.observation import observe
+from dltutor.observation import errors, observe
+from dltutor.observation.confinement.confining import confine
+from dltutor.observation.texts import shorten_paths
 from dltutor.observation.throughput import CannotMeasure
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
@@ -399,3 +404,90 @@ def test_the_command_takes_the_seconds_of_a_step(
     with pytest.raises(SystemExit):
         main([*words, "--step", "0"])
     assert "--step: must be a positive number of seconds, got '0'" in capsys.readouterr().err
+
+
+# --- raw: what a terminal would have shown
+
+
+def plainly(loader: Any) -> None:
+    for _ in loader:
+        pass
+
+
+def stumbles(loader: Any) -> None:
+    for number, _ in enumerate(loader):
+        if number == 1:
+            raise_error()
+
+
+def stumbles_over_the_loaders_error(loader: Any) -> None:
+    try:
+        plainly(loader)
+    except ValueError as error:
+        raise RuntimeError("the epoch failed") from error
+
+
+def cannot_start(worker_id: int) -> None:
+    raise_error()
+
+
+def cannot_collate(samples: list[Any]) -> None:
+    raise_error()
+
+
+class RunsOut(SequentialSampler):
+    """A sampler that fails in the middle of an epoch."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(12)
+        raise_error()
+
+
+def in_a_terminal(loop: Callable[[Any], None], loader: Any) -> str:
+    with pytest.raises(Exception) as caught:
+        loop(loader)
+    first = caught.value.__traceback__
+    assert first is not None
+    error = caught.value.with_traceback(first.tb_next)
+    text = shorten_paths("".join(traceback.format_exception(error)).rstrip())
+    errors.forget(error)  # and with it the workers
+    return text
+
+
+def without_chance(text: str) -> str:
+    """Where torch stands there depends on whether another batch came first."""
+    return re.sub(r"line \d+, in _next_data\b", "in _next_data", text)
+
+
+@WORKERS
+@pytest.mark.parametrize(
+    ("dataset", "options"),
+    [
+        (Numbers(raise_error), {}),
+        (Numbers(), {"collate_fn": cannot_collate}),
+        (Numbers(), {"sampler": RunsOut(range(16))}),
+        (Numbers(), {"worker_init_fn": cannot_start}),
+        (Numbers(raise_error), {"batch_size": None}),
+        (Numbers(), {}),
+    ],
+)
+@pytest.mark.parametrize("loop", [plainly, stumbles_over_the_loaders_error, stumbles])
+def test_raw_is_what_a_terminal_shows_without_observe(
+    dataset: Any, options: dict[str, Any], loop: Any, workers: int
+) -> None:
+    loader = load(dataset, num_workers=workers, **options)
+    never_fails = not options and dataset.trouble is None and loop is not stumbles
+    if never_fails or (not workers and "worker_init_fn" in options and loop is not stumbles):
+        pytest.skip("nothing fails here")
+    expected = in_a_terminal(loop, loader)
+    assert without_chance(observe(loader, consume=loop).raw) == without_chance(expected)
+    if loop is plainly:  # without a loop of yours, there is no frame of it
+        gone = r'  File "[./]*tests/test_harmless_numbers.py", line \d+, in plainly\n(    .*\n)*'
+        by_itself = observe(loader).raw
+        assert without_chance(by_itself) == without_chance(re.sub(gone, "", expected))
+
+
+def test_raw_of_a_confined_loader_that_cannot_be_built_begins_in_its_function() -> None:
+    raw = confine(confined_cases.unreadable).raw
+    assert re.findall(r"File \".*\", line \d+, in (\w+)", raw) == ["unreadable"]
+    assert raw.endswith("FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'")
