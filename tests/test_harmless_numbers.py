@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import re
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,11 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 from dltutor import how_many_workers
 from dltutor.__main__ import main
 from dltutor.observation import errors, observe
+from dltutor.observation.confinement.asked_limits import ResourceLimits
 from dltutor.observation.confinement.confining import confine
+from dltutor.observation.confinement.results import Ended, observation_of
+from dltutor.observation.confinement.task import Report
+from dltutor.observation.report import Observation, Worker
 from dltutor.observation.texts import shorten_paths
 from dltutor.observation.throughput import CannotMeasure
 
@@ -491,3 +497,92 @@ def test_raw_of_a_confined_loader_that_cannot_be_built_begins_in_its_function() 
     raw = confine(confined_cases.unreadable).raw
     assert re.findall(r"File \".*\", line \d+, in (\w+)", raw) == ["unreadable"]
     assert raw.endswith("FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'")
+
+
+# --- a worker that was killed is told as killed
+
+
+KILLED = "Memory cgroup out of memory: Killed process {} (pt_data_worker) total-vm:861180kB"
+
+
+def confined(folder: Path, started: str, seen: Observation, **report: Any) -> Observation:
+    """What `confine` makes of a run, from what its child and its supervisor have written."""
+    (folder / "observation").write_bytes(pickle.dumps(seen))
+    (folder / "workers").write_text(started)
+    limits = ResourceLimits.read("300M", None, None)
+    return observation_of(Ended(folder, limits, Report(pid=99, **report), 30, False, None))
+
+
+@pytest.fixture(scope="module")
+def broken_off() -> Observation:
+    """Two workers that were still running when an error ended the loop."""
+    return observe(load(Numbers(raise_error)))
+
+
+@pytest.mark.parametrize(
+    ("started", "report", "codes"),
+    [
+        (
+            "11 0\n12 1\n",
+            {"cgroup": 2, "oom_kills": 1, "kernel_log": [KILLED.format(11)]},
+            [-9, None],
+        ),
+        (
+            "12 1\n11 0\n",
+            {"cgroup": 1, "oom_kills": 2, "kernel_log": [KILLED.format(11), KILLED.format(12)]},
+            [-9, -9],
+        ),
+        ("11 0\n12 1\n", {"watchdog": (12,)}, [None, -9]),
+        # Only one of an earlier epoch, main, or of somebody else.
+        ("1 0\n12 1\n11 0\n", {"cgroup": 2, "kernel_log": [KILLED.format(1)]}, [None, None]),
+        ("11 0\n12 1\n", {"cgroup": 2, "kernel_log": [KILLED.format(99)]}, [None, None]),
+        ("11 0\n12 1\n", {"cgroup": 2, "kernel_log": [KILLED.format(111)]}, [None, None]),
+        ("11 0\n12 1\n", {"cgroup": 2, "oom_kills": 1, "kernel_log": None}, [None, None]),
+    ],
+)
+def test_whom_the_kernel_or_the_watchdog_killed_is_not_told_as_still_running(
+    started: str,
+    report: dict[str, Any],
+    codes: list[int | None],
+    broken_off: Observation,
+    tmp_path: Path,
+) -> None:
+    assert [worker.exitcode for worker in broken_off.workers] == [None, None]
+    seen = confined(tmp_path, started, broken_off, **report)
+    assert [worker.exitcode for worker in seen.workers] == codes
+    for worker in seen.workers:
+        fates = [life.died for life in seen.timeline.processes if life.role == worker.name]
+        assert fates[-1:] == ([worker.fate] if worker.exitcode else [""])
+
+
+def test_a_worker_that_ended_before_keeps_its_exit_code(
+    broken_off: Observation, tmp_path: Path
+) -> None:
+    ended = replace(broken_off, workers=(Worker(0, 3), Worker(1, None)))
+    seen = confined(tmp_path, "11 0\n12 1\n", ended, watchdog=(11,))
+    assert [worker.exitcode for worker in seen.workers] == [3, None]
+
+
+# --- what confine arranges is said
+
+
+def said_of_limits(seen: Observation) -> list[str]:
+    assert seen.confinement is not None
+    return dict(seen.confinement.rows()).get("limits", "").splitlines()
+
+
+def test_that_workers_are_put_forward_to_the_oom_killer_is_said_where_the_limit_is() -> None:
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    for workers, memory, more in ((2, "600M", 500), (0, "600M", 0), (2, None, 0)):
+        seen = confine(confined_cases.scores, memory=memory, workers=workers)
+        assert seen.result == [min(own + more, 1000)], (workers, memory)
+        told = [each for each in said_of_limits(seen) if "oom_score_adj" in each]
+        assert len(told) == (1 if more and not seen.confinement.stand_in else 0)  # type: ignore[union-attr]
+        assert all("+500" in each for each in told)
+
+
+def test_that_the_watchdog_chooses_among_workers_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLTUTOR_WATCHDOG", "1")
+    for workers in (2, 0):
+        seen = confine(confined_cases.scores, memory="1G", workers=workers)
+        assert sum("worker" in each for each in said_of_limits(seen)) == (1 if workers else 0)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+#: Added to each worker's oom_score_adj: half the memory limit counts as the worker's own.
+FIRST_CHOICE: Final = 500
 
 
 @dataclass(frozen=True)
