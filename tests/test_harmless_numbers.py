@@ -465,26 +465,32 @@ def without_chance(text: str) -> str:
     return re.sub(r"line \d+, in _next_data\b", "in _next_data", text)
 
 
-@WORKERS
+FAIL: list[tuple[Any, dict[str, Any]]] = [
+    (Numbers(raise_error), {}),
+    (Numbers(), {"collate_fn": cannot_collate}),
+    (Numbers(), {"sampler": RunsOut(range(16))}),
+    (Numbers(raise_error), {"batch_size": None}),
+]
+IN_A_WORKER = (Numbers(), {"worker_init_fn": cannot_start})
+
+
 @pytest.mark.parametrize(
-    ("dataset", "options"),
+    ("loop", "dataset", "options", "workers"),
     [
-        (Numbers(raise_error), {}),
-        (Numbers(), {"collate_fn": cannot_collate}),
-        (Numbers(), {"sampler": RunsOut(range(16))}),
-        (Numbers(), {"worker_init_fn": cannot_start}),
-        (Numbers(raise_error), {"batch_size": None}),
-        (Numbers(), {}),
+        *(
+            (loop, *each, workers)
+            for loop in (plainly, stumbles_over_the_loaders_error)
+            for workers in (0, 2)
+            for each in [*FAIL, *[IN_A_WORKER] * (workers > 0)]
+        ),
+        (stumbles, Numbers(), {}, 0),
+        (stumbles, Numbers(), {}, 2),
     ],
 )
-@pytest.mark.parametrize("loop", [plainly, stumbles_over_the_loaders_error, stumbles])
 def test_raw_is_what_a_terminal_shows_without_observe(
-    dataset: Any, options: dict[str, Any], loop: Any, workers: int
+    loop: Any, dataset: Any, options: dict[str, Any], workers: int
 ) -> None:
     loader = load(dataset, num_workers=workers, **options)
-    never_fails = not options and dataset.trouble is None and loop is not stumbles
-    if never_fails or (not workers and "worker_init_fn" in options and loop is not stumbles):
-        pytest.skip("nothing fails here")
     expected = in_a_terminal(loop, loader)
     assert without_chance(observe(loader, consume=loop).raw) == without_chance(expected)
     if loop is plainly:  # without a loop of yours, there is no frame of it

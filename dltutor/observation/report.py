@@ -97,7 +97,7 @@ class Observation:
         workers: The workers of the last epoch.
         stderr: What the workers wrote to file descriptor 2. Of a script in `confine`, and of a
             main process that died there: all that it wrote, standard output too.
-        raw: The error as a terminal shows it, with the paths shortened.
+        raw: The error as a terminal shows it without `observe`, with the paths shortened.
         timeline: Memory, descriptors and shared memory over time.
         result: What the training loop returned; None if it did not get to its end.
         confinement: The limits it was under in `confine`, or None.
