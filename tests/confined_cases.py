@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -130,3 +131,21 @@ def growing_loader() -> Any:
 
 def only_a_dataset() -> Any:
     return Samples(16, 16)
+
+
+class Scores(Dataset[int]):
+    """How much each process is put forward to the OOM killer."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+def gather(loader: DataLoader[Any]) -> list[int]:
+    return sorted({int(score) for batch in loader for score in batch})
+
+
+def scores(*, workers: int = 2) -> Case:
+    return Case(_loader(Scores(), workers, "fork", batch_size=1), gather)

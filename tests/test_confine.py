@@ -142,6 +142,8 @@ def test_a_worker_that_takes_too_much_is_killed_by_the_kernel_which_says_so() ->
     (line,) = (line for line in lines if "process W0 " in line)
     assert line.startswith(f"{killed} total-vm:")
     assert f"{killed}\n" in f"{seen}\n"
+    for worker in seen.workers:  # whoever was killed is told as killed
+        assert (worker.signal == "SIGKILL") == (f"process {worker.name} " in str(lines))
 
 
 def test_within_its_limits_a_loader_finishes_as_ever(cgroup: None) -> None:

@@ -48,7 +48,7 @@ from dltutor.failures.kit.evidence import TwoRanks, read
 from dltutor.lessons.kit.outcomes import Outcome
 from dltutor.observation import errors, foreign, sandbox
 from dltutor.observation.budget.own_loader import tensor_bytes
-from dltutor.observation.counting import count_samples
+from dltutor.observation.collated import length_by_shape
 from dltutor.observation.loaders import inner_loaders
 
 Left = Callable[..., None]
@@ -104,7 +104,7 @@ QUESTIONS: dict[str, Callable[[Holder], object]] = {
     "pins": lambda held: any(each is held.rng for _, each in pins.Pins(held).own),
     "named": lambda held: names.named(roots(held), held.lock) == "dataset.lock",
     "tensors": lambda held: [tensor_bytes([each, torch.ones(1)]) for each in parts(held)],
-    "samples": lambda held: [count_samples(None, [each]) for each in parts(held)],
+    "samples": lambda held: [length_by_shape([each]) for each in parts(held)],
 }
 
 

@@ -435,21 +435,14 @@ def test_without_batching_each_item_is_a_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    ("collate", "samples"),
-    [
-        (datasets.as_list, 16),
-        (datasets.as_dict, 16),
-        (datasets.as_nothing, 0),
-        (datasets.as_something_else, 8),  # one for each batch, as nothing more is known
-    ],
+    "collate",
+    [datasets.as_list, datasets.as_dict, datasets.as_nothing, datasets.as_something_else],
 )
-def test_samples_are_counted_as_far_as_a_batch_tells(
-    collate: Callable[[list[Any]], Any], samples: int
-) -> None:
+def test_samples_are_counted_whatever_a_batch_is(collate: Callable[[list[Any]], Any]) -> None:
     for workers in (0, 2):
         observation = observe(load(Numbers(), collate_fn=collate, num_workers=workers))
         assert (observation.end, observation.batches) == ("finished", 8)
-        assert observation.samples == samples
+        assert observation.samples == 16
 
 
 def test_an_argument_that_torch_finds_wrong_only_when_it_starts_is_told_without_noise(

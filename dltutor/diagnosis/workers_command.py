@@ -41,6 +41,13 @@ def add_workers(commands: Any) -> None:
         metavar="S",
         help=f"seconds for all of it (default: {SECONDS:g}); what was measured by then is told",
     )
+    parser.add_argument(
+        "--step",
+        type=seconds,
+        metavar="S",
+        help="seconds that your training step takes; main waits that long after each batch, while "
+        "the workers go on (default: nothing is done with the batches)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -70,7 +77,8 @@ def run(chosen: argparse.Namespace) -> int:
             )
         try:
             left = max(1.0, chosen.deadline - (time.monotonic() - began))
-            print(how_many_workers(loader, counts=chosen.counts, deadline=left))
+            found = how_many_workers(loader, counts=chosen.counts, deadline=left, step=chosen.step)
+            print(found)
         except ValueError as error:
             return _refuse(2, str(error))
         except (CannotMeasure, TypeError) as error:

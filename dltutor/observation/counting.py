@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
-from torch.utils.data import DataLoader, default_collate
-
-from dltutor.observation.foreign import attribute, elements, is_a, length
-
-_DEEP: Final = 32  # levels of a batch
+from dltutor.observation import torch_internals
 
 
 class Counted:
@@ -36,6 +32,12 @@ class Counted:
 
     def __len__(self) -> int:
         return len(self._iterator)
+
+    @property
+    def samples(self) -> int | None:
+        """How many samples its last batch was made of; None where that is not known."""
+        inner = self._iterator
+        return inner.samples if isinstance(inner, Counted) else torch_internals.samples(inner)
 
     def let_go(self) -> None:
         """Become an iterator without anything left in it."""
@@ -69,31 +71,3 @@ def counting(loader: Any, counted: Callable[[Any], Any]) -> Iterator[None]:
             del cls.__iter__
         else:
             cls.__iter__ = own
-
-
-def count_samples(loader: Any, batch: Any) -> int:
-    """How many samples a batch holds, as far as its shape tells.
-
-    A list made by a collate function of the learner's own counts as a list of samples.
-    """
-    if is_a(loader, DataLoader):
-        if loader.batch_sampler is None:  # no batching: each item is a sample
-            return 1
-        if is_a(batch, list) and loader.collate_fn is not default_collate:
-            return length(batch) or 0
-    return _first_dimension(batch)
-
-
-def _first_dimension(batch: Any) -> int:
-    for _ in range(_DEEP):
-        if not is_a(batch, (Mapping, list, tuple)):
-            break
-        _, first = next(elements(batch), (None, None))
-        # ["cat", "dog"] is a batch of names; [images, labels] is one of tensors.
-        if is_a(batch, (list, tuple)) and is_a(first, str):
-            return length(batch) or 0
-        batch = first
-    if batch is None:
-        return 0
-    shape = attribute(batch, "shape")
-    return int(shape[0]) if is_a(shape, tuple) and shape else 1

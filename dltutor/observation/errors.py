@@ -18,6 +18,13 @@ from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 # Libraries are not the learner's code, nor are the instruments; the broken datasets are.
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
 _NOT_YOURS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
+# A frame of theirs in a printed traceback, which a terminal would not have shown. In an exception
+# group each line begins with bars.
+_INSTRUMENT: Final = re.compile(
+    rf'^(?P<bars>[ |]*)  File "{re.escape(_PACKAGE)}(?!failures/|lessons/lesson_)[^"]*", line .*\n'
+    r"(?:(?P=bars)    .*\n)*",
+    re.MULTILINE,
+)
 _WRAPPED: Final = re.compile(r"Caught (\w+) in DataLoader worker process (\d+)\.")
 _OF_EXCEPTIONS: Final = vars(BaseException)
 _FRAME: Final = re.compile(
@@ -65,7 +72,7 @@ def read(error: BaseException) -> Failed:
         traceback=tuple(frames),
         raised_in_worker=wrapped.group(1) if wrapped else None,
         failed_worker=int(wrapped.group(2)) if wrapped else None,
-        raw=shorten_paths(without_colors(_formatted(error).rstrip())),
+        raw=_as_in_a_terminal(error),
         lost_contact=any(map(_lost_contact, chain(error))),
         notes=tuple(note for each in chain(error) for note in _notes_of(each)),
     )
@@ -114,6 +121,11 @@ def frame(file: str, line: int, function: str, code: str = "") -> Frame:
 
 def _own(error: BaseException, name: str) -> Any:
     return _OF_EXCEPTIONS[name].__get__(error)
+
+
+def _as_in_a_terminal(error: BaseException) -> str:
+    text = without_colors(_formatted(error).rstrip())
+    return shorten_paths(_INSTRUMENT.sub("", text))
 
 
 def _formatted(error: BaseException) -> str:

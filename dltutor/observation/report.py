@@ -83,7 +83,9 @@ class Observation:
             seen in `confine` only.
         deadline: The seconds it was given.
         batches: Batches that reached the loop.
-        samples: Samples in those batches.
+        samples: How many samples the sampler gave for those batches. None where that is not known:
+            for a stream whose batches do not show it, and for a wrapper with other batches than
+            its loader's.
         seconds: How long the run took, without the clean-up.
         first_batch_seconds: Seconds to the first batch, or None without a batch.
         last_batch_seconds: Seconds to the last batch, or None without a batch.
@@ -95,7 +97,7 @@ class Observation:
         workers: The workers of the last epoch.
         stderr: What the workers wrote to file descriptor 2. Of a script in `confine`, and of a
             main process that died there: all that it wrote, standard output too.
-        raw: The error as a terminal shows it, with the paths shortened.
+        raw: The error as a terminal shows it without `observe`, with the paths shortened.
         timeline: Memory, descriptors and shared memory over time.
         result: What the training loop returned; None if it did not get to its end.
         confinement: The limits it was under in `confine`, or None.
@@ -108,7 +110,7 @@ class Observation:
     end: End
     deadline: float
     batches: int
-    samples: int
+    samples: int | None
     seconds: float
     first_batch_seconds: float | None
     last_batch_seconds: float | None

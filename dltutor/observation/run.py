@@ -13,7 +13,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from dltutor.observation import torch_internals
-from dltutor.observation.counting import Counted, count_samples, counting
+from dltutor.observation.counting import Counted, counting
 from dltutor.observation.interrupts import Interrupts, delay_in_plumbing
 from dltutor.observation.leftovers import Started
 from dltutor.observation.loaders import inner_loaders
@@ -49,7 +49,7 @@ class Run:
         self.loader = loader
         self.workers = Workers(folder, recorder, started)
         self.batches = 0
-        self.samples = 0
+        self.samples: int | None = 0
         self.started = time.perf_counter()
         self.first_batch: float | None = None
         self.last_batch: float | None = None
@@ -60,15 +60,23 @@ class Run:
         self._folder = folder
         self._inner = inner_loaders(loader)
         self._counted: list[Counted] = []
+        self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()  # of the inner loaders
+        self._arrived = 0  # batches of theirs
+        self._samples: int | None = 0  # in those
 
     @contextmanager
     def instrumented(self) -> Iterator[None]:
         """Count the batches of the loader, and know the workers that it starts, in the block."""
         for name, loader in self._inner.items():
             if kept := torch_internals.kept_iterator(loader):
+                self._iterators.add(kept)
                 self.workers.know(kept, name)
         try:
-            with torch_internals.intercepted(self._make), counting(self.loader, self._count):
+            with (
+                torch_internals.intercepted(self._make),
+                torch_internals.arrivals(self._arrive),
+                counting(self.loader, self._count),
+            ):
                 yield
         finally:
             for loader in self._inner.values():
@@ -83,7 +91,8 @@ class Run:
         self.last_batch = now
         self.batches += 1
         self._recorder.batches = self.batches
-        self.samples += count_samples(self.loader, batch)
+        # A wrapper may fetch ahead, or make other batches: then nothing is known of what it gives.
+        self.samples = self._samples if self._arrived == self.batches else None
 
     def stderr(self) -> str:
         """The end of what the workers wrote to descriptor 2."""
@@ -103,13 +112,25 @@ class Run:
         self._counted.append(Counted(iterator, self.deliver))
         return self._counted[-1]
 
+    def _arrive(self, iterator: Any) -> None:
+        if iterator in self._iterators:
+            self._arrived += 1
+            samples = torch_internals.samples(iterator)
+            if self._samples is not None:
+                self._samples = None if samples is None else self._samples + samples
+
     def _make(self, loader: DataLoader[Any], make: torch_internals.MakeIterator) -> Any:
         # A wrapper that shows no loader makes its own as it goes: then any loader is one of them.
         reached = {id(each): name for name, each in self._inner.items()}
         in_main = threading.current_thread() is threading.main_thread()
         name = reached.get(id(loader)) if reached or not in_main else ""
-        if loader.num_workers == 0 or (name is None and not in_main):  # another thread's
+        if name is None and not in_main:  # another thread's
             return make()
+        if loader.num_workers == 0:
+            iterator = make()
+            if name is not None:
+                self._iterators.add(iterator)
+            return iterator
         if name is None:  # the loop's own
             iterator = make()
             self._ours.iterators.append(weakref.ref(iterator))
@@ -129,6 +150,7 @@ class Run:
             raise
         finally:
             loader.worker_init_fn = init_fn
+        self._iterators.add(iterator)
         self.workers.know(iterator, name)
         if in_main:
             delay_in_plumbing()

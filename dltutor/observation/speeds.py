@@ -17,8 +17,9 @@ class Speed:
 
     Args:
         workers: The number.
-        rates: Samples per second of each run, once every worker has delivered.
-        starts: Seconds until each has delivered a batch, of each run.
+        rates: Samples per second of each run, once every worker has delivered; batches per second
+            where Throughput says so.
+        starts: Seconds that the loop waited until each has delivered a batch, of each run.
     """
 
     workers: int
@@ -47,11 +48,15 @@ class Throughput:
         speeds: One for each number that was measured, the smallest first.
         too_short: Numbers for which the epoch has too few batches.
         unfinished: Numbers that had no run when the deadline came.
+        unit: What the rates count: "samples", or "batches" if their samples aren't known.
+        step: The training step that ran with each batch: its seconds or its name; empty without.
     """
 
     speeds: tuple[Speed, ...]
     too_short: tuple[int, ...] = ()
     unfinished: tuple[int, ...] = ()
+    unit: str = "samples"
+    step: str = ""
 
     @property
     def best(self) -> Speed:
@@ -66,7 +71,16 @@ class Throughput:
 
     @property
     def why(self) -> str:
-        """The choice and its reason, as a sentence."""
+        """The choice and its reason, and for which loop it holds."""
+        if self.take or self.step or len(self.speeds) == 1:
+            return self._choice
+        return (
+            f"{self._choice} That is for a loop that does nothing with the batches. While a "
+            "training step runs, workers can make the next ones: measure with step."
+        )
+
+    @property
+    def _choice(self) -> str:
         best = self.best.workers
         if len(self.speeds) == 1:
             return f"Only {best} was measured: there is nothing to compare it with."
@@ -91,11 +105,14 @@ class Throughput:
             start = f"{median(speed.starts):.2f} s"
             rows.append((f"{speed.workers}", _rounded(speed.rate), spread, start, mark))
         runs = min(len(speed.rates) for speed in self.speeds)
-        header = ("workers", "samples/s", "middle half of runs", "start-up", "")
-        title = (
+        header = ("workers", f"{self.unit}/s", "middle half of runs", "start-up", "")
+        how = (
             f"the median of {runs} runs in turns" if runs > 1 else "one run, so no spread is known"
         )
-        return Table(f"Throughput, {title}", tuple(rows), header)
+        loop = (
+            f"a step of {self.step}" if self.step else "a loop that does nothing with the batches"
+        )
+        return Table(f"Throughput with {loop}, {how}", tuple(rows), header)
 
     def _missing(self) -> list[str]:
         reasons = (

@@ -70,7 +70,9 @@ def _title(seen: Observation) -> str:
 
 
 def _count(seen: Observation) -> str:
-    text = f"{_number(seen.batches, 'batch', 'es')}, {_number(seen.samples, 'sample', 's')}"
+    text = _number(seen.batches, "batch", "es")
+    if seen.samples is not None:
+        text += f", {_number(seen.samples, 'sample', 's')}"
     return text if seen.end == "finished" else f"{text} before that"
 
 

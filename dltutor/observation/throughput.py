@@ -2,19 +2,22 @@
 
 A number is measured several times, in turns with the others, since other programs run meanwhile:
 what happens to one number then happens to all. What counts is the middle of its runs.
+
+A worker makes batches while the training step runs, so the right number depends on the step too.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import index
 from typing import Any, Final
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from dltutor.observation.counting import count_samples
 from dltutor.observation.foreign import is_a, message_of, text
 from dltutor.observation.observing import observe
 from dltutor.observation.speeds import Speed, Throughput
@@ -29,7 +32,10 @@ _ROUNDS: Final = 4  # of a run: batches from each worker, at least
 _FIRST_ROUND: Final = 0.4  # of the time, for the batches of the first round
 _MOST: Final = 1024  # that it tries: a slip of the keyboard must not stop the machine
 
+_END: Final = object()
+
 Loader = DataLoader[Any]
+Step = Callable[[Any], object]
 
 
 class CannotMeasure(Exception):
@@ -43,14 +49,19 @@ def how_many_workers(
     runs: int = RUNS,
     batches: int = _BATCHES,
     deadline: float = 60,
+    step: Step | float | None = None,
 ) -> Throughput:
     """Measure a loader with different numbers of workers, and choose one.
 
     The loader is made anew for each run, with everything it has but the number, and without
     persistent workers. The clock starts when each worker has delivered, so start-up is told
-    apart. Nothing is done with a batch: it is the most that the loader can deliver. A file
-    that a run has read comes from the kernel's cache in the next; shuffle a large set to see less
-    of that.
+    apart. A file that a run has read comes from the kernel's cache in the next; shuffle a large set
+    to see less of that.
+
+    Without `step`, nothing is done with a batch. The rate is then the most that the loader can
+    deliver, and the advice holds for a loop that does nothing. A training step changes it: while
+    the step runs, workers make the next batches, and if the step is slower than they are, more of
+    them don't help.
 
     Args:
         loader: A DataLoader, or a function that makes one; it is called before each run, so that
@@ -62,14 +73,19 @@ def how_many_workers(
             slow loader fewer.
         deadline: Seconds for all of it. Runs that do not fit are left out. Numbers that have no
             run by then are named; what was measured of the others is kept.
+        step: Your training step, as a function that is called with each batch; or the seconds that
+            it takes, in which main then waits, as it does for a GPU. Give a step that
+            keeps the cores busy as a function: it takes them from the workers.
 
     Returns:
-        The Throughput. Its `take` is the smallest number that the best does not clearly beat.
+        The Throughput. Its `take` is the smallest number that the best does not clearly beat. It
+        counts samples as the sampler deals them, and batches where their number isn't known.
 
     Raises:
-        TypeError: `loader` is something else, or `counts` are no whole numbers.
+        TypeError: `loader` or `step` is something else, or `counts` are no whole numbers.
         ValueError: A number is out of range.
-        CannotMeasure: The loader failed or has too few batches, or no number had a run in time.
+        CannotMeasure: The loader or the step failed, the loader has too few batches, or no number
+            had a run in time.
     """
     check_deadline(deadline)
     if not is_a(loader, DataLoader) and (is_a(loader, type) or not callable(loader)):
@@ -79,9 +95,10 @@ def how_many_workers(
     if runs < 1 or batches < 1:
         raise ValueError(f"runs and batches must be 1 or more, got {runs} and {batches}")
     numbers = default_counts() if counts is None else _whole(counts)
+    work = _work(step)
     until = time.monotonic() + deadline
     slice_ = _FIRST_ROUND * deadline / len(numbers)
-    found: dict[int, list[tuple[float, float]]] = {number: [] for number in numbers}
+    found: dict[int, list[_Measured]] = {number: [] for number in numbers}
     unfinished: tuple[int, ...] = ()
     took = 0.0
     for turn in range(runs):
@@ -91,7 +108,7 @@ def how_many_workers(
         # There and back, so that a machine that gets slower meanwhile is no number's fault.
         for number in numbers if turn % 2 == 0 else numbers[::-1]:
             try:
-                measured = _run(loader, number, batches, slice_, until - time.monotonic())
+                measured = _run(loader, number, batches, slice_, until - time.monotonic(), work)
             except DeadlinePassed:
                 if not turn:
                     unfinished = tuple(numbers[numbers.index(number) :])
@@ -99,7 +116,16 @@ def how_many_workers(
             if measured:
                 found[number].append(measured)
         took = time.monotonic() - began
-    speeds = [Speed(number, *zip(*each, strict=True)) for number, each in found.items() if each]
+    unit = "samples" if all(run.samples for each in found.values() for run in each) else "batches"
+    speeds = [
+        Speed(
+            number,
+            tuple(getattr(run, unit) / run.seconds for run in each),
+            tuple(run.start for run in each),
+        )
+        for number, each in found.items()
+        if each
+    ]
     if not speeds and unfinished:
         raise CannotMeasure(
             f"with {unfinished[0]} workers it did not get through in time, {deadline:.3g} s for "
@@ -108,7 +134,42 @@ def how_many_workers(
     if not speeds:
         raise CannotMeasure("an epoch has fewer than two batches: there is nothing to measure")
     too_short = tuple(number for number in numbers if not found[number])
-    return Throughput(tuple(speeds), tuple(sorted({*too_short} - {*unfinished})), unfinished)
+    return Throughput(
+        tuple(speeds),
+        tuple(sorted({*too_short} - {*unfinished})),
+        unfinished,
+        unit=unit,
+        step=_named(step),
+    )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    batches: int
+    samples: int | None
+    seconds: float  # for these
+    start: float  # seconds until each worker had delivered
+
+
+def _work(step: Step | float | None) -> Step:
+    accepted = "step must be a function that takes a batch, or a positive number of seconds"
+    if step is None:
+        return lambda batch: None
+    if isinstance(step, (int, float)) and not isinstance(step, bool):
+        if not 0 < step < math.inf:
+            raise ValueError(f"{accepted}, got {step!r}")
+        return lambda batch: time.sleep(step)
+    if isinstance(step, type) or not callable(step):
+        raise TypeError(f"{accepted}, got {step!r:.60}")
+    return step
+
+
+def _named(step: Step | float | None) -> str:
+    if step is None:
+        return ""
+    if isinstance(step, (int, float)):
+        return f"{step:g} s"
+    return str(getattr(step, "__name__", type(step).__name__))
 
 
 def _whole(counts: Sequence[int]) -> list[int]:
@@ -155,38 +216,57 @@ def with_workers(loader: Loader, workers: int) -> Loader:
     return DataLoader(loader.dataset, num_workers=workers, **options)
 
 
+class _StepFailed(Exception):
+    """The step raised the exception that is this one's cause."""
+
+
 def _run(
-    given: Loader | Callable[[], Loader], number: int, batches: int, slice_: float, left: float
-) -> tuple[float, float] | None:
-    # Samples per second, and seconds of start-up; None where the epoch was too short.
+    given: Loader | Callable[[], Loader],
+    number: int,
+    batches: int,
+    slice_: float,
+    left: float,
+    step: Step,
+) -> _Measured | None:
+    # None where the epoch was too short.
     if left <= 0:
         raise DeadlinePassed
     until = time.monotonic() + left
     each = max(1, number)
 
-    def timed(loader: Loader) -> tuple[float, float] | None:
+    def work(batch: Any) -> float:
         began = time.perf_counter()
-        iterator = iter(loader)
+        try:
+            step(batch)
+        except Exception as error:
+            raise _StepFailed from error
+        return time.perf_counter() - began
+
+    def timed(loader: Loader) -> _Measured | None:
+        began = time.perf_counter()
+        iterator: Any = iter(loader)
         # One batch of each worker, and one more: where main was late, while they all started, some
         # have worked ahead, and would seem faster than they are.
-        started = began
+        start = worked = 0.0
         for taken in range(2 * each if number else 1):
-            if next(iterator, None) is None:
+            if (batch := next(iterator, _END)) is _END:
                 return None
             if taken < each:
-                started = time.perf_counter()
-        samples = counted = 0
-        end = warm = time.perf_counter()
+                start = time.perf_counter() - began - worked
+            worked += work(batch)
+        measured = None
+        samples: int | None = 0
+        warm = time.perf_counter()
         for came, batch in enumerate(iterator, start=1):
-            samples += count_samples(loader, batch)
+            in_it = iterator.samples
+            samples = None if samples is None or in_it is None else samples + in_it
+            work(batch)
             if came % each == 0 or not number:  # whole rounds: each worker as often as the others
-                now = time.perf_counter()
-                counted, end = samples, now
-                if came >= max(batches, _ROUNDS * each) or now - warm > slice_:
+                seconds = time.perf_counter() - warm
+                measured = _Measured(came, samples, max(seconds, 1e-9), start)
+                if came >= max(batches, _ROUNDS * each) or seconds > slice_:
                     break
-        if not counted:
-            return None
-        return counted / max(end - warm, 1e-9), started - began
+        return measured
 
     try:
         with time_limit(left):
@@ -208,6 +288,8 @@ def _run(
         seen = observe(with_workers(loader, number), consume=timed, deadline=rest)
     if seen.end == "hung":
         raise DeadlinePassed
+    if seen.chain[:1] == ((_StepFailed.__name__, ""),):
+        raise CannotMeasure(f"with {number} workers step raised {tidy(said(*seen.chain[1]))}")
     if seen.end != "finished":
         words = f" ({tidy(said(*seen.chain[-1]))})" if seen.chain else ""
         raise CannotMeasure(

@@ -13,15 +13,17 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import partial, wraps
 from multiprocessing.process import BaseProcess
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch._C import _remove_worker_pids
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 from torch.utils.data._utils import signal_handling
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
+from dltutor.observation.collated import length_by_shape
 from dltutor.observation.foreign import is_a
 from dltutor.system.processes import end, known
 
@@ -51,11 +53,118 @@ def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterato
 
         return _get_iterator
 
+    with _replaced(DataLoader, _get_iterator=by_way_of_make):
+        yield
+
+
+class _Dealt:
+    """What the sampler dealt out for an iterator's batches.
+
+    Attributes:
+        ahead: Samples of each batch that was asked for and has not arrived, by torch's number
+            for it; None for a batch of unknown size.
+        last: Samples of the batch that arrived last.
+    """
+
+    def __init__(self) -> None:
+        self.ahead: dict[int, int | None] = {}
+        self.last: int | None = None
+
+    def taken(self, iterator: Any) -> list[int | None]:
+        """Take what the iterator does not wait for anymore, which is one batch at most."""
+        waiting = getattr(iterator, "_task_info", ())
+        return [self.ahead.pop(task) for task in list(self.ahead) if task not in waiting]
+
+
+_dealt: WeakKeyDictionary[_BaseDataLoaderIter, _Dealt] = WeakKeyDictionary()
+
+
+@contextmanager
+def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
+    """Know of each batch in the block how many samples it was made of.
+
+    The sampler is ahead of the batches that arrive, and these may overtake each other, so its
+    indices are counted as torch deals them out, and looked up when their batch arrives.
+
+    Args:
+        arrived: Called with the iterator of any loader of this process when it has a batch; then
+            `samples` tells of it. Not called in processes that are forked meanwhile.
+    """
+    main = os.getpid()
+
+    def counting_indices(own: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @wraps(own)
+        def _next_index(self: Any) -> Any:
+            index = own(self)
+            dealt = _dealt.setdefault(self, _Dealt())
+            task = getattr(self, "_send_idx", 0)
+            if task == 0:  # a new epoch of the same iterator
+                dealt.ahead.clear()
+            dealt.ahead[task] = _samples_of(self, index)
+            return index
+
+        return _next_index
+
+    def telling(own: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @wraps(own)
+        def __next__(self: Any) -> Any:
+            dealt = _dealt.setdefault(self, _Dealt())
+            try:
+                batch = own(self)
+            except BaseException:
+                dealt.taken(self)  # its error came in place of it
+                raise
+            sizes = dealt.taken(self)
+            if sizes and os.getpid() == main:  # else a base class was asked, and has told
+                dealt.last = _samples_in(self, batch, sizes[0])
+                arrived(self)
+            return batch
+
+        return __next__
+
+    with _replaced(_BaseDataLoaderIter, _next_index=counting_indices, __next__=telling):
+        yield
+
+
+def samples(iterator: Any) -> int | None:
+    """How many samples the last batch of a loader's iterator was made of.
+
+    Returns:
+        As many as the sampler dealt out for it. None for a batch that came before `arrivals`, for
+        an iterator that isn't torch's, and for a stream, unless its batch shows the number.
+    """
+    known = isinstance(iterator, _BaseDataLoaderIter)
+    return _dealt[iterator].last if known and iterator in _dealt else None
+
+
+def _samples_of(iterator: Any, index: Any) -> int | None:
+    if not iterator._auto_collation:
+        return len(index) if isinstance(index, list) else 1
+    try:
+        return len(index)
+    except TypeError:  # a generator of indices, which works without workers
+        return None
+
+
+def _samples_in(iterator: Any, batch: Any, asked: int | None) -> int | None:
+    if iterator._dataset_kind == _DatasetKind.Map:
+        return asked
+    # A stream may end in the middle of a batch, and an item of it may be a batch already.
+    if iterator._auto_collation and (asked == 1 or iterator._drop_last):
+        return asked
+    made_by_torch = iterator._auto_collation and iterator._collate_fn is default_collate
+    return length_by_shape(batch) if made_by_torch else None
+
+
+@contextmanager
+def _replaced(base: type[Any], **methods: Callable[[Any], Any]) -> Iterator[None]:
+    # In the class and in those below it: torchdata has loaders and iterators of its own kind.
     with ExitStack() as undo:
-        for cls in _family(DataLoader):  # torchdata's makes iterators of its own kind
-            if own := vars(cls).get("_get_iterator"):
-                undo.callback(setattr, cls, "_get_iterator", own)
-                cls._get_iterator = by_way_of_make(own)
+        for cls in _family(base):
+            for name, made_of in methods.items():
+                if own := vars(cls).get(name):
+                    undo.callback(setattr, cls, name, own)
+                    setattr(cls, name, made_of(own))
         yield
 
 

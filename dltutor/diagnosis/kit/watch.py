@@ -19,7 +19,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest, leaves, split
-from dltutor.observation.counting import Counted, count_samples
+from dltutor.observation.collated import length_by_shape
+from dltutor.observation.counting import Counted
 from dltutor.observation.foreign import is_a
 from dltutor.tables import MB
 
@@ -77,13 +78,20 @@ class Watch:
             self._open.append((weakref.ref(own), len(self.passes) - 1))
         return _Watched(iterator, self, len(self.passes) - 1)
 
-    def deliver(self, number: int, batch: Any) -> None:
-        """Write down one batch."""
+    def deliver(self, number: int, batch: Any, samples: int | None) -> None:
+        """Write down one batch.
+
+        Args:
+            number: Of the iteration.
+            batch: The batch.
+            samples: How many are in it, if known. Else its shape has to do: what counts is that
+                two runs of one loader are counted alike.
+        """
         now = time.monotonic()
         if not self.batches:
             self.until = max(self.until, now + self.least)
         self.batches += 1
-        count = count_samples(self.bench.loader, batch)
+        count = length_by_shape(batch) or 1 if samples is None else samples
         self.counted[number] += count
         if self.content and len(self.passes[number]) < _SEEN:
             self.passes[number].append(digest(batch))
@@ -177,7 +185,7 @@ def _innermost(iterator: Any) -> Any:
 
 class _Watched(Counted):
     def __init__(self, iterator: Any, watch: Watch, number: int) -> None:
-        super().__init__(iterator, lambda batch: watch.deliver(number, batch))
+        super().__init__(iterator, lambda batch: watch.deliver(number, batch, self.samples))
         self._watch, self._number = watch, number
 
     def __next__(self) -> Any:

@@ -70,7 +70,8 @@ def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
             "takes up no shared memory"
         )
     worker = seen.timeline.peak("uss", "W0")
-    return Batch(max(1, seen.samples), seen.result, 0 if math.isnan(worker) else int(worker))
+    samples = seen.samples or loader.batch_size or 1
+    return Batch(samples, seen.result, 0 if math.isnan(worker) else int(worker))
 
 
 def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settings:

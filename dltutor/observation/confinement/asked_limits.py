@@ -7,7 +7,7 @@ import resource
 from dataclasses import dataclass
 from typing import Final
 
-from dltutor.observation.confinement.task import Report
+from dltutor.observation.confinement.task import FIRST_CHOICE, Report
 from dltutor.tables import size
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(?:i?B)?")
@@ -38,8 +38,13 @@ class ResourceLimits:
         """
         return cls(_bytes("memory", memory), _bytes("shm", shm), _files(open_files))
 
-    def sentences(self, report: Report) -> tuple[str, ...]:
-        """Say for each limit how much it is and who enforced it."""
+    def sentences(self, report: Report, *, workers: bool) -> tuple[str, ...]:
+        """Say for each limit how much it is and who enforced it, and who was to be killed first.
+
+        Args:
+            report: The supervisor's.
+            workers: Whether there were workers to be put forward.
+        """
         found = []
         if self.memory is not None:
             how = f"enforced by the kernel, with a cgroup (version {report.cgroup})"
@@ -50,6 +55,13 @@ class ResourceLimits:
                     f"the OOM killer"
                 )
             found.append(f"memory {size(self.memory)}: {how}")
+            if workers and report.cgroup is None:
+                found.append("workers first: the watchdog kills the largest of them before main")
+            elif workers:
+                found.append(
+                    f"workers first: +{FIRST_CHOICE} on each worker's oom_score_adj, as if half "
+                    "the limit were its own"
+                )
         if self.shm is not None:
             found.append(f"/dev/shm {size(self.shm)}: one of its own, in a mount namespace")
         if self.open_files is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from torch.utils.data import DataLoader
 
@@ -25,8 +25,6 @@ from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.report import Observation
 from dltutor.observation.stacks import answer_when_asked
-
-_FIRST_CHOICE: Final = 500  # of oom_score_adj: half the memory limit counts as the worker's own
 
 
 @dataclass(frozen=True)
@@ -40,18 +38,20 @@ class Expendable:
 
     Args:
         folder: Where to say it, in the file `workers`.
+        put_forward: What to add to its oom_score_adj.
         init_fn: The learner's `worker_init_fn`, or None.
     """
 
     folder: str
+    put_forward: int
     init_fn: Callable[[int], None] | None
 
     def __call__(self, worker_id: int) -> None:
         with (Path(self.folder) / "workers").open("a") as file:
             file.write(f"{os.getpid()} {worker_id}\n")
         score = Path("/proc/self/oom_score_adj")  # to raise it needs no privilege
-        if score.exists():
-            score.write_text(str(min(int(score.read_text()) + _FIRST_CHOICE, 1000)))
+        if self.put_forward and score.exists():
+            score.write_text(str(min(int(score.read_text()) + self.put_forward, 1000)))
         if self.init_fn is not None:
             self.init_fn(worker_id)
 
@@ -59,8 +59,8 @@ class Expendable:
 def main(folder: str) -> None:
     """Do what the file `function` asks for, and end this process."""
     answer_when_asked(folder)
-    module, name, options, deadline = pickle.loads((Path(folder) / "function").read_bytes())
-    result = _observe(folder, module, name, options, deadline)
+    call = pickle.loads((Path(folder) / "function").read_bytes())
+    result = _observe(folder, *call)
     unfinished = Path(folder) / "unfinished"
     unfinished.write_bytes(_pickled(result))
     unfinished.rename(Path(folder) / "observation")
@@ -77,7 +77,12 @@ def _pickled(found: Observation | TypeError) -> bytes:
 
 
 def _observe(
-    folder: str, module: str, name: str, options: dict[str, Any], deadline: float
+    folder: str,
+    module: str,
+    name: str,
+    options: dict[str, Any],
+    deadline: float,
+    put_forward: int,
 ) -> Observation | TypeError:
     started = time.perf_counter()
     try:
@@ -95,7 +100,7 @@ def _observe(
         )
     loader, consume = getattr(made, "loader", made), getattr(made, "consume", None)
     if isinstance(loader, DataLoader):
-        loader.worker_init_fn = Expendable(folder, loader.worker_init_fn)
+        loader.worker_init_fn = Expendable(folder, put_forward, loader.worker_init_fn)
     try:
         check_arguments(loader, deadline, consume, 1)
     except TypeError as error:

@@ -13,7 +13,7 @@ from dltutor.observation.confinement.asked_limits import ResourceLimits
 from dltutor.observation.confinement.results import Ended, observation_of
 from dltutor.observation.confinement.supervisor import argv_of, supervised, workspace
 from dltutor.observation.confinement.targets import Function, Script, read_target
-from dltutor.observation.confinement.task import Task
+from dltutor.observation.confinement.task import FIRST_CHOICE, Task
 from dltutor.observation.report import Observation
 from dltutor.observation.time_limits import check_deadline
 
@@ -47,8 +47,8 @@ def confine(
 
     The kernel kills the process that it finds largest. Each worker is put forward
     (`oom_score_adj`) as if half the limit were its own, since otherwise main is often the largest:
-    the pages of torch count for every process that has touched them. Python, torch and two forked
-    workers need about 180 MB of the limit.
+    the pages of torch count for every process that has touched them. The Observation says so where
+    it shows the limit. Python, torch and two forked workers need about 180 MB of it.
 
     Afterwards there is no process, cgroup, mount, temporary file or `/dev/shm` segment more
     than before, also if you press Stop, and also if this process is killed meanwhile.
@@ -81,7 +81,7 @@ def confine(
     _check(deadline)
     with workspace() as (folder, interrupts):
         if isinstance(work, Function):
-            work.leave_in(folder, deadline)
+            work.leave_in(folder, deadline, 0 if limits.memory is None else FIRST_CHOICE)
         script = isinstance(work, Script)
         task = Task(
             parent=os.getpid(),

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 import pickle
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -26,13 +28,16 @@ from dltutor.observation.stacks import main_thread
 from dltutor.observation.texts import end_of_file
 from dltutor.system.process_memory import reader
 
+_PID: Final = re.compile(r"(?<=process )\d+")  # in the kernel's line about a kill
+
 
 @dataclass(frozen=True)
 class Confinement:
     """The limits of a run in `confine`, and the evidence of them.
 
     Args:
-        limits: A sentence for each limit: how much, and enforced by whom.
+        limits: A sentence for each limit: how much, and enforced by whom; and one about the order
+            in which processes are killed, if `confine` arranged it.
         memory: The memory limit in bytes, or None.
         stand_in: Whether a watchdog stood in for the kernel's OOM killer.
         oom_kills: How many processes the kernel killed at the limit, by the cgroup's own
@@ -105,7 +110,7 @@ def observation_of(run: Ended) -> Observation:
     if isinstance(handed_over, TypeError):
         raise handed_over
     confinement = _confinement(run, from_outside=handed_over is None)
-    return replace(handed_over or _from_outside(run), confinement=confinement)
+    return replace(_with_kills(handed_over or _from_outside(run), run), confinement=confinement)
 
 
 def _handed_over(folder: Path) -> Observation | TypeError | None:
@@ -117,12 +122,44 @@ def _handed_over(folder: Path) -> Observation | TypeError | None:
     return found
 
 
+def _with_kills(seen: Observation, run: Ended) -> Observation:
+    # It takes a while for a killed process to be dead: the child may have seen it running.
+    killed = set(run.report.watchdog)
+    for line in run.report.kernel_log or ():
+        killed.update(map(int, _PID.findall(line)))
+    last = {number: pid for pid, number in worker_numbers(str(run.folder)).items()}
+    workers = tuple(
+        replace(each, exitcode=-signal.SIGKILL)
+        if each.exitcode is None and last.get(each.number) in killed
+        else each
+        for each in seen.workers
+    )
+    died = {
+        now.name: now.fate
+        for now, then in zip(workers, seen.workers, strict=True)
+        if now is not then
+    }
+    return replace(seen, workers=workers, timeline=_with_deaths(seen.timeline, died))
+
+
+def _with_deaths(timeline: Timeline, died: dict[str, str]) -> Timeline:
+    # Of several workers with one name, in several epochs, the last one is meant.
+    last = {life.role: life for life in timeline.processes}
+    processes = tuple(
+        replace(life, died=died[life.role])
+        if life is last[life.role] and life.role in died
+        else life
+        for life in timeline.processes
+    )
+    return replace(timeline, processes=processes)
+
+
 def _confinement(run: Ended, *, from_outside: bool) -> Confinement:
     report, log = run.report, run.report.kernel_log
     workers = worker_numbers(str(run.folder))
     roles = {report.pid: "main"} | {pid: f"W{number}" for pid, number in workers.items()}
     return Confinement(
-        limits=run.limits.sentences(report),
+        limits=run.limits.sentences(report, workers=bool(workers)),
         memory=run.limits.memory,
         stand_in=run.limits.memory is not None and report.cgroup is None,
         oom_kills=report.oom_kills,
@@ -192,4 +229,4 @@ def _stood_at(run: Ended) -> tuple[Frame, ...]:
 
 def _name(line: str, roles: dict[int, str]) -> str:
     # From "... Killed process 1234 (pt_data_worker) ..." to "... Killed process W0 (...) ...".
-    return re.sub(r"(?<=process )\d+", lambda pid: roles.get(int(pid[0]), "another"), line)
+    return _PID.sub(lambda pid: roles.get(int(pid[0]), "another"), line)

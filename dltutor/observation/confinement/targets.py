@@ -38,13 +38,20 @@ class Function:
     name: str
     options: Mapping[str, Any]
 
-    def leave_in(self, folder: Path, deadline: float) -> None:
-        """Write down for the child what to call and observe."""
+    def leave_in(self, folder: Path, deadline: float, put_forward: int) -> None:
+        """Write down for the child what to call and observe.
+
+        Args:
+            folder: Where to.
+            deadline: Seconds for `observe`.
+            put_forward: What to add to the workers' oom_score_adj.
+        """
+        call = self.module, self.name, dict(self.options), deadline, put_forward
         try:
-            call = pickle.dumps((self.module, self.name, dict(self.options), deadline))
+            pickled = pickle.dumps(call)
         except Exception as error:
             raise TypeError(f"the options of {self.name} must be picklable: {error}") from error
-        (folder / "function").write_bytes(call)
+        (folder / "function").write_bytes(pickled)
 
 
 def read_target(target: object, options: Mapping[str, Any]) -> Script | Function:

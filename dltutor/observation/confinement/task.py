@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from dltutor.system import marks
+
+#: Added to each worker's oom_score_adj: half the memory limit counts as the worker's own.
+FIRST_CHOICE: Final = 500
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,31 @@
+"""How many samples are in a batch, by its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dltutor.observation.foreign import attribute, elements, is_a, length
+
+_DEEP: Final = 32  # levels of a batch
+
+
+def length_by_shape(batch: Any) -> int | None:
+    """The number of samples in a batch that torch's `default_collate` made.
+
+    It puts the samples' first parts into one tensor, or into one list where they are strings. Of
+    any other batch the length of its first part is a guess.
+
+    Returns:
+        The length, or None where nothing in the batch has one.
+    """
+    for _ in range(_DEEP):
+        if not is_a(batch, (Mapping, list, tuple)):
+            break
+        _, first = next(elements(batch), (None, ""))
+        # ["cat", "dog"] is a batch of names; [images, labels] is one of tensors.
+        if is_a(batch, (list, tuple)) and is_a(first, (str, bytes)):
+            return length(batch)
+        batch = first
+    shape = attribute(batch, "shape")
+    return int(shape[0]) if is_a(shape, tuple) and shape else None

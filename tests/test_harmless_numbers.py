@@ -1,0 +1,594 @@
+"""The numbers that observation shows are true, or are not shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import re
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import confined_cases
+import pytest
+import torch
+from datasets import Numbers, Stream, load, raise_error
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+
+from dltutor import how_many_workers
+from dltutor.__main__ import main
+from dltutor.observation import errors, observe
+from dltutor.observation.confinement.asked_limits import ResourceLimits
+from dltutor.observation.confinement.confining import confine
+from dltutor.observation.confinement.results import Ended, observation_of
+from dltutor.observation.confinement.task import Report
+from dltutor.observation.report import Observation, Worker
+from dltutor.observation.texts import shorten_paths
+from dltutor.observation.throughput import CannotMeasure
+
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
+WORKERS = pytest.mark.parametrize("workers", [0, 2])
+
+
+# --- samples: as many as the sampler gave
+
+
+@dataclasses.dataclass
+class Batch:
+    images: list[torch.Tensor]
+
+
+class Opaque:
+    """A batch that shows nothing of what is in it."""
+
+
+def ragged(samples: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """What torchvision's detection references do: images of any size, and their labels."""
+    return [torch.zeros(3, 40 + int(each), 50) for each in samples], torch.stack(samples)
+
+
+def transposed(samples: list[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], ...]:
+    return tuple(zip(*((each, each) for each in samples), strict=True))
+
+
+def by_name(samples: list[torch.Tensor]) -> dict[str, Any]:
+    return {"path": "train", "images": [torch.zeros(40) for _ in samples]}
+
+
+def as_dataclass(samples: list[torch.Tensor]) -> Batch:
+    return Batch(samples)
+
+
+def without_the_odd(samples: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [each for each in samples if int(each) % 2 == 0]
+
+
+def packed(samples: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([torch.zeros(7), *samples])
+
+
+def opaque(samples: list[torch.Tensor]) -> Opaque:
+    return Opaque()
+
+
+def nothing(samples: list[torch.Tensor]) -> None:
+    return None
+
+
+COLLATES = [None, ragged, transposed, by_name, as_dataclass, without_the_odd, packed, opaque]
+COLLATES += [nothing, list]
+
+
+def first_batches(count: int) -> Callable[[Any], None]:
+    def loop(loader: Any) -> None:
+        for _, _ in zip(range(count), loader, strict=False):
+            pass
+
+    return loop
+
+
+@WORKERS
+@pytest.mark.parametrize("collate", COLLATES)
+def test_samples_are_those_that_the_sampler_gave_whatever_a_batch_is_made_into(
+    collate: Any, workers: int
+) -> None:
+    seen = observe(load(Numbers(length=19), num_workers=workers, batch_size=4, collate_fn=collate))
+    assert (seen.end, seen.batches, seen.samples) == ("finished", 5, 19)
+    assert "5 batches, 19 samples" in str(seen)
+
+
+@WORKERS
+def test_the_samples_of_batches_on_their_way_are_not_counted(workers: int) -> None:
+    sizes = [5, 1, 3, 2, 4, 1]
+    batches = [list(range(size)) for size in sizes]
+    for taken in (1, 4, 6):
+        loader = DataLoader(
+            Numbers(),
+            batch_sampler=batches,
+            collate_fn=ragged,
+            num_workers=workers,
+            multiprocessing_context="fork" if workers else None,
+        )
+        seen = observe(loader, consume=first_batches(taken))
+        assert (seen.batches, seen.samples) == (taken, sum(sizes[:taken]))
+
+
+class LastOfAll(Numbers):
+    """The batch with sample 0 is made when two others have arrived."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived = torch.zeros(1, dtype=torch.long).share_memory_()
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        while index == 0 and self.arrived.item() < 2:
+            time.sleep(0.001)
+        return super().__getitem__(index)
+
+
+def test_batches_that_overtake_others_are_counted_with_their_own_sizes() -> None:
+    dataset = LastOfAll()
+    loader = DataLoader(
+        dataset,
+        batch_sampler=[[0] * 7, [1], [2, 3], [4, 5, 6]],
+        collate_fn=ragged,
+        num_workers=2,
+        in_order=False,
+        multiprocessing_context="fork",
+    )
+
+    def consume(given: Any) -> list[tuple[int, int]]:
+        sizes = []
+        iterator: Any = iter(given)
+        for images, _ in iterator:
+            sizes.append((len(images), iterator.samples))
+            dataset.arrived += 1
+        return sizes
+
+    seen = observe(loader, consume=consume)
+    assert seen.result == [(1, 1), (3, 3), (7, 7), (2, 2)]
+    assert (seen.batches, seen.samples) == (4, 13)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("persistent", [True, False])
+def test_samples_are_counted_over_epochs_some_of_them_broken_off(
+    in_order: bool, persistent: bool
+) -> None:
+    loader = load(
+        Numbers(length=19),
+        batch_size=4,
+        collate_fn=ragged,
+        persistent_workers=persistent,
+        in_order=in_order,
+    )
+
+    def consume(given: Any) -> None:
+        first_batches(1)(given)
+        first_batches(9)(given)
+        first_batches(2)(given)
+
+    seen = observe(loader, consume=consume)
+    assert (seen.batches, seen.samples) == (8, 4 + 19 + 8)
+
+
+@WORKERS
+def test_a_batch_that_failed_is_not_counted_and_those_after_it_are(workers: int) -> None:
+    loader = DataLoader(
+        Numbers(raise_error),  # at 9
+        batch_sampler=[[0, 1, 2], [9] * 5, [3, 4]],
+        collate_fn=list,
+        num_workers=workers,
+        in_order=False,
+        multiprocessing_context="fork" if workers else None,
+    )
+
+    def consume(given: Any) -> int:
+        iterator, failed = iter(given), 0
+        while True:
+            try:
+                next(iterator)
+            except StopIteration:
+                return failed
+            except ValueError:
+                failed += 1
+
+    seen = observe(loader, consume=consume)
+    assert (seen.result, seen.batches, seen.samples) == (1, 2, 5)
+
+
+@WORKERS
+def test_without_batching_each_index_of_a_list_is_a_sample(workers: int) -> None:
+    class Rows(Numbers):
+        def __getitem__(self, index: Any) -> torch.Tensor:
+            return torch.tensor(index)
+
+    for sampler, samples in (
+        (SequentialSampler(range(10)), 10),
+        (BatchSampler(SequentialSampler(range(10)), 4, drop_last=False), 10),
+        ([(1, 224), (2, 192)], 2),
+    ):
+        seen = observe(load(Rows(), batch_size=None, sampler=sampler, num_workers=workers))
+        assert (seen.end, seen.samples) == ("finished", samples)
+
+
+@WORKERS
+@pytest.mark.parametrize(
+    ("options", "samples"),
+    [
+        ({"collate_fn": None}, 5),  # default_collate: the length of a tensor is their number
+        ({"collate_fn": ragged}, None),  # the last batch may have fewer
+        ({"collate_fn": ragged, "drop_last": True}, 4),
+        ({"collate_fn": ragged, "batch_size": 1}, 5),
+        ({"batch_size": None}, None),  # an item may be a sample or a batch
+    ],
+)
+def test_samples_of_a_stream_are_counted_where_they_can_be_known(
+    options: dict[str, Any], samples: int | None, workers: int
+) -> None:
+    seen = observe(load(Stream(5), num_workers=workers, **options))
+    times = max(1, workers)
+    assert seen.end == "finished"
+    assert seen.samples == (None if samples is None else times * samples)
+
+
+class Wrapper:
+    """What people write around a loader: it does something with each batch."""
+
+    def __init__(self, loader: Any, ahead: int = 0) -> None:
+        self.loader = loader
+        self.ahead = ahead
+
+    def __iter__(self) -> Iterator[Any]:
+        ready = []
+        for batch in self.loader:
+            ready.append(batch)
+            if len(ready) > self.ahead:
+                yield {"batch": ready.pop(0)}
+        yield from ready
+
+
+class Half(Wrapper):
+    def __iter__(self) -> Iterator[Any]:
+        yield from list(self.loader)[::2]
+
+
+@WORKERS
+def test_a_wrapper_that_gives_as_many_batches_as_its_loader_is_counted(workers: int) -> None:
+    loader = load(Numbers(length=19), num_workers=workers, batch_size=4, collate_fn=ragged)
+    for wrapper in (Wrapper(loader), Wrapper(loader, ahead=1)):
+        seen = observe(wrapper, epochs=2)
+        assert (seen.batches, seen.samples) == (10, 38)
+    broken_off = observe(Wrapper(loader, ahead=1), consume=first_batches(2))
+    assert (broken_off.batches, broken_off.samples) == (2, None)
+
+
+def test_of_a_wrapper_with_other_batches_only_these_are_told() -> None:
+    seen = observe(Half(load(Numbers(), batch_size=4)))
+    assert (seen.batches, seen.samples) == (2, None)
+    assert "got      2 batches\n" in str(seen)
+    assert "sample" not in str(seen)
+    assert seen.to_dict()["samples"] is None
+
+
+def test_a_second_loader_of_the_loop_is_not_counted() -> None:
+    other = load(Numbers(length=6), num_workers=0)
+
+    def consume(given: Any) -> None:
+        for _ in given:
+            list(other)
+
+    seen = observe(load(Numbers(length=5), collate_fn=ragged), consume=consume)
+    assert (seen.batches, seen.samples) == (3, 5)
+
+
+def test_torch_is_as_before_when_a_run_has_ended() -> None:
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    before = dict(vars(_BaseDataLoaderIter))
+    observe(load(Numbers()))
+    assert dict(vars(_BaseDataLoaderIter)) == before
+
+
+# --- workers: as many as help the loop that there is
+
+
+class Rows(Numbers):
+    """Samples that wait 25 ms, as for a disk."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.025)
+        return super().__getitem__(index)
+
+
+STEP = 0.1  # seconds, as long as a batch of four of these
+
+
+def rest(batch: Any) -> None:
+    time.sleep(STEP)
+
+
+def own(**options: Any) -> DataLoader[Any]:
+    return load(Rows(length=60), num_workers=1, batch_size=4, **options)
+
+
+@pytest.mark.parametrize("step", [STEP, rest])
+def test_one_worker_that_works_while_the_step_waits_is_worth_taking(step: Any) -> None:
+    found = how_many_workers(own(), counts=(0, 1), runs=2, batches=4, step=step)
+    none, one = found.speeds
+    assert one.rate > 1.2 * none.rate  # twice, but for what else runs on the machine
+    assert found.take == 1
+
+
+def test_the_rate_with_a_step_is_that_of_the_loop_in_samples_of_the_sampler() -> None:
+    for collate in (ragged, opaque):
+        loader = load(Numbers(length=40), num_workers=0, batch_size=4, collate_fn=collate)
+        [speed] = how_many_workers(loader, counts=(0,), runs=1, step=STEP).speeds
+        assert 1 / STEP < speed.rate <= 4 / STEP
+
+
+def test_a_rate_of_samples_that_are_not_known_is_one_of_batches() -> None:
+    loader = load(Stream(40), batch_size=4, collate_fn=ragged)
+    found = how_many_workers(loader, counts=(0,), runs=1, step=STEP)
+    assert found.unit == "batches"
+    assert found.speeds[0].rate <= 1 / STEP
+    assert "batches/s" in str(found) and "samples/s" not in str(found)
+    assert how_many_workers(own(), counts=(0,), runs=1).unit == "samples"
+
+
+def test_a_batch_that_is_none_is_a_batch() -> None:
+    loader = load(Numbers(length=400), batch_size=4, collate_fn=nothing)
+    assert how_many_workers(loader, counts=(0,), runs=1).unit == "samples"
+
+
+def test_the_step_is_called_with_each_batch() -> None:
+    loader = load(Numbers(length=64), batch_size=4)
+    batches: list[Any] = []
+    how_many_workers(loader, counts=(0,), runs=1, step=batches.append)
+    assert [len(batch) for batch in batches] == [4] * 16
+
+
+def test_the_advice_says_for_which_loop_it_holds() -> None:
+    rows = load(Numbers(length=40), batch_size=4)
+    without = how_many_workers(rows, counts=(0, 2), runs=1)
+    assert without.take == 0 and without.step == ""
+    for told in (str(without), without._repr_html_()):
+        assert "does nothing with the batches" in told and "step" in told
+    for step, words in ((STEP, "0.1 s"), (rest, "rest")):
+        found = how_many_workers(rows, counts=(0, 2), runs=1, step=step)
+        assert found.step == words
+        assert words in str(found) and "does nothing" not in str(found)
+
+
+def test_a_step_that_raises_is_told_as_such() -> None:
+    def step(batch: Any) -> None:
+        raise KeyError("label")
+
+    with pytest.raises(CannotMeasure, match=r"step raised KeyError: 'label'$"):
+        how_many_workers(own(), counts=(0,), step=step)
+
+
+def test_a_step_that_takes_longer_than_there_is_time_ends_at_the_deadline() -> None:
+    began = time.monotonic()
+    with pytest.raises(CannotMeasure, match="in time, 1 s"):
+        how_many_workers(own(), counts=(0,), step=30, deadline=1)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        ("0.1", TypeError),
+        ((0.1,), TypeError),
+        (True, TypeError),
+        (dict, TypeError),
+        (0, ValueError),
+        (-1, ValueError),
+        (float("nan"), ValueError),
+        (float("inf"), ValueError),
+    ],
+)
+def test_a_wrong_step_is_refused(wrong: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"^step must be a function .* or .*seconds.*, got ") as caught:
+        how_many_workers(own(), step=wrong)
+    assert str(caught.value).endswith(f"got {wrong!r}")
+
+
+def test_the_command_takes_the_seconds_of_a_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "from torch.utils.data import DataLoader\nloader = DataLoader(range(40), 4)\n"
+    (tmp_path / "rows.py").write_text(code)
+    words = ["workers", f"{tmp_path}/rows.py:loader", "--counts", "0", "1", "--deadline", "20"]
+    assert main([*words, "--step", "0.01"]) == 0
+    told = capsys.readouterr().out
+    assert "0.01 s" in told and told.rstrip().splitlines()[-1].startswith("Take ")
+    with pytest.raises(SystemExit):
+        main([*words, "--step", "0"])
+    assert "--step: must be a positive number of seconds, got '0'" in capsys.readouterr().err
+
+
+# --- raw: what a terminal would have shown
+
+
+def plainly(loader: Any) -> None:
+    for _ in loader:
+        pass
+
+
+def stumbles(loader: Any) -> None:
+    for number, _ in enumerate(loader):
+        if number == 1:
+            raise_error()
+
+
+def stumbles_over_the_loaders_error(loader: Any) -> None:
+    try:
+        plainly(loader)
+    except ValueError as error:
+        raise RuntimeError("the epoch failed") from error
+
+
+def cannot_start(worker_id: int) -> None:
+    raise_error()
+
+
+def cannot_collate(samples: list[Any]) -> None:
+    raise_error()
+
+
+class RunsOut(SequentialSampler):
+    """A sampler that fails in the middle of an epoch."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(12)
+        raise_error()
+
+
+def in_a_terminal(loop: Callable[[Any], None], loader: Any) -> str:
+    with pytest.raises(Exception) as caught:
+        loop(loader)
+    first = caught.value.__traceback__
+    assert first is not None
+    error = caught.value.with_traceback(first.tb_next)
+    text = shorten_paths("".join(traceback.format_exception(error)).rstrip())
+    errors.forget(error)  # and with it the workers
+    return text
+
+
+def without_chance(text: str) -> str:
+    """Where torch stands there depends on whether another batch came first."""
+    return re.sub(r"line \d+, in _next_data\b", "in _next_data", text)
+
+
+FAIL: list[tuple[Any, dict[str, Any]]] = [
+    (Numbers(raise_error), {}),
+    (Numbers(), {"collate_fn": cannot_collate}),
+    (Numbers(), {"sampler": RunsOut(range(16))}),
+    (Numbers(raise_error), {"batch_size": None}),
+]
+IN_A_WORKER = (Numbers(), {"worker_init_fn": cannot_start})
+
+
+@pytest.mark.parametrize(
+    ("loop", "dataset", "options", "workers"),
+    [
+        *(
+            (loop, *each, workers)
+            for loop in (plainly, stumbles_over_the_loaders_error)
+            for workers in (0, 2)
+            for each in [*FAIL, *[IN_A_WORKER] * (workers > 0)]
+        ),
+        (stumbles, Numbers(), {}, 0),
+        (stumbles, Numbers(), {}, 2),
+    ],
+)
+def test_raw_is_what_a_terminal_shows_without_observe(
+    loop: Any, dataset: Any, options: dict[str, Any], workers: int
+) -> None:
+    loader = load(dataset, num_workers=workers, **options)
+    expected = in_a_terminal(loop, loader)
+    assert without_chance(observe(loader, consume=loop).raw) == without_chance(expected)
+    if loop is plainly:  # without a loop of yours, there is no frame of it
+        gone = r'  File "[./]*tests/test_harmless_numbers.py", line \d+, in plainly\n(    .*\n)*'
+        by_itself = observe(loader).raw
+        assert without_chance(by_itself) == without_chance(re.sub(gone, "", expected))
+
+
+def test_raw_of_a_confined_loader_that_cannot_be_built_begins_in_its_function() -> None:
+    raw = confine(confined_cases.unreadable).raw
+    assert re.findall(r"File \".*\", line \d+, in (\w+)", raw) == ["unreadable"]
+    assert raw.endswith("FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'")
+
+
+# --- a worker that was killed is told as killed
+
+
+KILLED = "Memory cgroup out of memory: Killed process {} (pt_data_worker) total-vm:861180kB"
+
+
+def confined(folder: Path, started: str, seen: Observation, **report: Any) -> Observation:
+    """What `confine` makes of a run, from what its child and its supervisor have written."""
+    (folder / "observation").write_bytes(pickle.dumps(seen))
+    (folder / "workers").write_text(started)
+    limits = ResourceLimits.read("300M", None, None)
+    return observation_of(Ended(folder, limits, Report(pid=99, **report), 30, False, None))
+
+
+@pytest.fixture(scope="module")
+def broken_off() -> Observation:
+    """Two workers that were still running when an error ended the loop."""
+    return observe(load(Numbers(raise_error)))
+
+
+@pytest.mark.parametrize(
+    ("started", "report", "codes"),
+    [
+        (
+            "11 0\n12 1\n",
+            {"cgroup": 2, "oom_kills": 1, "kernel_log": [KILLED.format(11)]},
+            [-9, None],
+        ),
+        (
+            "12 1\n11 0\n",
+            {"cgroup": 1, "oom_kills": 2, "kernel_log": [KILLED.format(11), KILLED.format(12)]},
+            [-9, -9],
+        ),
+        ("11 0\n12 1\n", {"watchdog": (12,)}, [None, -9]),
+        # Only one of an earlier epoch, main, or of somebody else.
+        ("1 0\n12 1\n11 0\n", {"cgroup": 2, "kernel_log": [KILLED.format(1)]}, [None, None]),
+        ("11 0\n12 1\n", {"cgroup": 2, "kernel_log": [KILLED.format(99)]}, [None, None]),
+        ("11 0\n12 1\n", {"cgroup": 2, "kernel_log": [KILLED.format(111)]}, [None, None]),
+        ("11 0\n12 1\n", {"cgroup": 2, "oom_kills": 1, "kernel_log": None}, [None, None]),
+    ],
+)
+def test_whom_the_kernel_or_the_watchdog_killed_is_not_told_as_still_running(
+    started: str,
+    report: dict[str, Any],
+    codes: list[int | None],
+    broken_off: Observation,
+    tmp_path: Path,
+) -> None:
+    assert [worker.exitcode for worker in broken_off.workers] == [None, None]
+    seen = confined(tmp_path, started, broken_off, **report)
+    assert [worker.exitcode for worker in seen.workers] == codes
+    for worker in seen.workers:
+        fates = [life.died for life in seen.timeline.processes if life.role == worker.name]
+        assert fates[-1:] == ([worker.fate] if worker.exitcode else [""])
+
+
+def test_a_worker_that_ended_before_keeps_its_exit_code(
+    broken_off: Observation, tmp_path: Path
+) -> None:
+    ended = replace(broken_off, workers=(Worker(0, 3), Worker(1, None)))
+    seen = confined(tmp_path, "11 0\n12 1\n", ended, watchdog=(11,))
+    assert [worker.exitcode for worker in seen.workers] == [3, None]
+
+
+# --- what confine arranges is said
+
+
+def said_of_limits(seen: Observation) -> list[str]:
+    assert seen.confinement is not None
+    return dict(seen.confinement.rows()).get("limits", "").splitlines()
+
+
+def test_that_workers_are_put_forward_to_the_oom_killer_is_said_where_the_limit_is() -> None:
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    for workers, memory, more in ((2, "600M", 500), (0, "600M", 0), (2, None, 0)):
+        seen = confine(confined_cases.scores, memory=memory, workers=workers)
+        assert seen.result == [min(own + more, 1000)], (workers, memory)
+        told = [each for each in said_of_limits(seen) if "oom_score_adj" in each]
+        assert len(told) == (1 if more and not seen.confinement.stand_in else 0)  # type: ignore[union-attr]
+        assert all("+500" in each for each in told)
+
+
+def test_that_the_watchdog_chooses_among_workers_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLTUTOR_WATCHDOG", "1")
+    for workers in (2, 0):
+        seen = confine(confined_cases.scores, memory="1G", workers=workers)
+        assert sum("worker" in each for each in said_of_limits(seen)) == (1 if workers else 0)
