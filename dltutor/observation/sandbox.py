@@ -25,9 +25,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from dltutor.observation import stacks
+from dltutor.observation import own_files, stacks
 from dltutor.observation.interrupts import interrupts_held
-from dltutor.observation.sandboxed import sandboxed_process
+from dltutor.observation.sandboxed import sandboxed_process, tell
 from dltutor.observation.time_limits import deadline
 from dltutor.system import processes
 from dltutor.system.process_memory import pss, reader
@@ -119,6 +119,7 @@ def _start(
     hear, say = os.pipe()
     fate_in, fate_out = os.pipe()
     read, write = os.pipe()
+    positions = own_files.positions()
     guard = _fork()
     if guard == 0:
         try:
@@ -130,7 +131,7 @@ def _start(
             os._exit(1)
     for end in (say, fate_out, write):
         os.close(end)
-    return _Watch(guard, folder, at_most, announce, hear, fate_in, read)
+    return _Watch(guard, folder, at_most, announce, hear, fate_in, read, positions)
 
 
 def _fork() -> int:
@@ -148,6 +149,7 @@ def _guard(work: Work, folder: str, own_folder: bool, say: int, fate: int, words
     os.setsid()
     processes.die_with_parent(os.getppid())
     processes.adopt_orphans(True)
+    tell(say, {"shared": own_files.open_again()})
     me = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -176,12 +178,14 @@ class _Watch:
     hear: int
     fate: int
     words: int
+    positions: dict[int, int]  # of files, before the fork
     memory: float = MEMORY
     ended: Ended = field(default_factory=Ended)
     until: float = 0.0
     weighed: float = 0.0
     told: bool = False
     seen: set[int] = field(default_factory=set)
+    shared: list[int] = field(default_factory=list)  # files whose positions are also the sandbox's
 
     def wait(self) -> None:
         """Read what they say until there is a result, an end, or no time left."""
@@ -224,6 +228,7 @@ class _Watch:
         """
         self.seen |= processes.end_descendants(spare=others)
         processes.unlink_segments(self.seen)
+        own_files.put_back({each: self.positions[each] for each in self.shared})
         os.set_blocking(self.words, False)
         with suppress(OSError):
             while got := os.read(self.words, 1 << 16):
@@ -237,6 +242,8 @@ class _Watch:
             if said == "running":
                 self.until = time.monotonic() + self.at_most
                 self.announce()
+            elif "shared" in said:
+                self.shared = [each for each in said["shared"] if each in self.positions]
             else:
                 self.ended.result = said["result"]
                 self.told = True

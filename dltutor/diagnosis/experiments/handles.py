@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.diagnosis.kit.descriptors import Listener, descriptors, drain, put_back, standing
+from dltutor.diagnosis.kit.descriptors import Listener, descriptors, drain, standing
 from dltutor.diagnosis.kit.lazily_opened import lazily_opened
 from dltutor.diagnosis.kit.rivals import samples, shares
 from dltutor.diagnosis.kit.walking import walk
@@ -35,16 +35,13 @@ def ask(bench: Bench) -> Handles:
     if not bench.stream:
         bench.indices()  # before workers start, a loader asks for the length and the order
     inherited = descriptors()
-    before = standing(inherited)
     draw = shares if bench.stream else samples
     used = _used(bench, inherited)
-    put_back(before)
     if not used:
         return Handles()
     try:
-        right, wrong, said = draw(bench, inherited, before)
+        right, wrong, said = draw(bench, inherited)
     finally:
-        put_back(before)
         drain(used)
     kind = "socket" if "file" not in used.values() else "file"
     held = [each for each in walk(bench.dataset) if _is(each.thing, used)]

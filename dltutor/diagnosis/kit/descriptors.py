@@ -75,14 +75,6 @@ def _passed(descriptor: int) -> bytes:
         return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)[_TCP_COUNTS]
 
 
-def put_back(positions: dict[int, object]) -> None:
-    """Move files back to where they stood."""
-    for descriptor, position in positions.items():
-        if isinstance(position, int):
-            with suppress(OSError):
-                os.lseek(descriptor, position, os.SEEK_SET)
-
-
 def drain(of: dict[int, str]) -> None:
     """Take answers from connections that nobody waits for any more."""
     for descriptor, kind in of.items():

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from dltutor.observation import own_files
 from dltutor.system.processes import descendants
 
 
@@ -31,6 +32,7 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
     Raises:
         NoAnswer: It raised, died, or took longer.
     """
+    positions = own_files.positions()
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -50,6 +52,7 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
             os.kill(each, signal.SIGKILL)
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)
+    own_files.put_back(positions)
     if not told:
         raise NoAnswer("it died, or did not come to its end")
     answer, error = pickle.loads(told)

@@ -1,0 +1,206 @@
+"""Nothing of yours is changed, and a run that fails only because it is in a fork proves nothing."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import fcntl
+import gzip
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor import diagnose
+from dltutor.diagnosis.kit import forks
+from dltutor.observation import sandbox
+
+Left = Callable[..., None]
+ROWS = [f"row {number:6}, {number * number % 9973:6}\n" for number in range(8000)]  # 160 kB
+WIDTH = len(ROWS[0])
+
+
+class Reader:
+    """Reads the rows of a file one by one, by way of a descriptor that stays open."""
+
+    def __init__(self, descriptor: int, following: Callable[[], str]) -> None:
+        self.descriptor = descriptor
+        self.following = following
+
+    def position(self) -> int:
+        return os.lseek(self.descriptor, 0, os.SEEK_CUR)
+
+
+def text_file(path: Path, keep: ExitStack) -> Reader:
+    path.write_text("".join(ROWS))
+    file = keep.enter_context(path.open())
+    return Reader(file.fileno(), file.readline)
+
+
+def csv_file(path: Path, keep: ExitStack) -> Reader:
+    path.write_text("".join(ROWS))
+    file = keep.enter_context(path.open(newline=""))
+    rows = csv.reader(file)
+    return Reader(file.fileno(), lambda: ",".join(next(rows)) + "\n")
+
+
+def raw_file(path: Path, keep: ExitStack) -> Reader:
+    path.write_text("".join(ROWS))
+    descriptor = os.open(path, os.O_RDONLY)
+    keep.callback(os.close, descriptor)
+    return Reader(descriptor, lambda: os.read(descriptor, WIDTH).decode())
+
+
+def deleted_file(path: Path, keep: ExitStack) -> Reader:
+    file = keep.enter_context(tempfile.TemporaryFile(dir=path.parent))  # noqa: SIM115
+    file.write("".join(ROWS).encode())
+    file.seek(0)
+    return Reader(file.fileno(), lambda: file.readline().decode())
+
+
+def gzip_file(path: Path, keep: ExitStack) -> Reader:
+    path.write_bytes(gzip.compress("".join(ROWS).encode(), 0))
+    file = keep.enter_context(gzip.open(path))  # noqa: SIM115
+    return Reader(file.fileno(), lambda: file.readline().decode())
+
+
+def bz2_file(path: Path, keep: ExitStack) -> Reader:
+    path.write_bytes(bz2.compress("".join(ROWS).encode()))
+    file = keep.enter_context(bz2.open(path))  # noqa: SIM115
+    return Reader(file.fileno(), lambda: file.readline().decode())
+
+
+def zip_file(path: Path, keep: ExitStack) -> Reader:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("rows", "".join(ROWS))
+    opened = keep.enter_context(path.open("rb"))
+    archive = keep.enter_context(zipfile.ZipFile(opened))
+    file = keep.enter_context(archive.open("rows"))
+    return Reader(opened.fileno(), lambda: file.readline().decode())
+
+
+OPENED = [text_file, csv_file, raw_file, deleted_file, gzip_file, bz2_file, zip_file]
+
+
+@pytest.fixture(params=OPENED, ids=lambda each: each.__name__)
+def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reader]:
+    with ExitStack() as keep:
+        found = request.param(tmp_path / "rows", keep)
+        assert [found.following() for _ in range(3)] == ROWS[:3]
+        yield found
+
+
+class Following(Dataset[int]):
+    """Whatever comes next in each of some files, whichever index is asked for."""
+
+    def __init__(self, readers: list[Reader]) -> None:
+        self.readers = readers
+
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, index: int) -> int:
+        return sum(int(each.following()[4:10]) for each in self.readers)
+
+
+def test_open_files_stay_where_they_were_and_what_follows_is_what_followed(
+    tmp_path: Path, nothing_left_behind: Left
+) -> None:
+    with ExitStack() as keep:
+        readers = [each(tmp_path / each.__name__, keep) for each in OPENED]
+        begun = [[each.following() for _ in range(3)] for each in readers]
+        before = [each.position() for each in readers]
+        loader = DataLoader(Following(readers), batch_size=8, num_workers=2)
+        diagnose(loader, deadline=6)
+        assert [each.position() for each in readers] == before
+        rest = [[each.following() for _ in range(7000)] for each in readers]
+        assert [a + b for a, b in zip(begun, rest, strict=True)] == [ROWS[:7003]] * len(readers)
+
+
+def test_each_experiment_begins_where_the_first_began(reader: Reader) -> None:
+    def read(begin: Callable[[], None]) -> list[str]:
+        return [reader.following() for _ in range(1000)]
+
+    for _ in range(2):
+        assert sandbox.run(read, at_most=20).result == ROWS[3:1003]
+
+
+def test_each_attempt_of_one_experiment_begins_where_the_first_began(reader: Reader) -> None:
+    def read(begin: Callable[[], None]) -> list[str]:
+        return [*attempt(), *attempt()]
+
+    def attempt() -> list[str]:
+        rows: list[str] = forks.in_fork(lambda: [reader.following() for _ in range(1000)], 10)
+        return rows
+
+    assert sandbox.run(read, at_most=30).result == ROWS[3:1003] * 2
+
+
+def test_descriptors_of_the_sandbox_are_as_they_were_but_for_their_positions(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rows"
+    path.write_text("".join(ROWS))
+    with path.open("r+b") as file, path.open("ab") as log, path.open("wb") as written:
+        numbers = [each.fileno() for each in (file, log, written)]
+        os.set_inheritable(numbers[0], True)
+        fcntl.fcntl(numbers[0], fcntl.F_SETFL, os.O_NONBLOCK)
+
+        def look(begin: Callable[[], None] = lambda: None) -> list[Any]:
+            return [
+                [fcntl.fcntl(each, fcntl.F_GETFL), os.get_inheritable(each), os.fstat(each).st_ino]
+                for each in numbers
+            ]
+
+        assert sandbox.run(look, at_most=20).result == look()
+
+
+def test_two_descriptors_of_one_position_still_share_it_in_the_sandbox(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_text("".join(ROWS))
+    with path.open("rb") as one, path.open("rb") as stranger:
+        other = os.dup(one.fileno())
+
+        def read(begin: Callable[[], None]) -> list[int]:
+            os.read(one.fileno(), WIDTH)
+            return [os.lseek(each, 0, os.SEEK_CUR) for each in (other, stranger.fileno())]
+
+        try:
+            assert sandbox.run(read, at_most=20).result == [WIDTH, 0]
+            assert os.lseek(other, 0, os.SEEK_CUR) == 0
+        finally:
+            os.close(other)
+
+
+def test_what_cannot_be_opened_again_is_put_back(tmp_path: Path) -> None:
+    # A lock belongs to the open file: whoever opened it again would wait for the lock.
+    path = tmp_path / "rows"
+    path.write_text("".join(ROWS))
+    with path.open("rb", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(WIDTH)
+
+        def read(begin: Callable[[], None]) -> str:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return file.read(WIDTH).decode()
+
+        for _ in range(2):
+            assert sandbox.run(read, at_most=20).result == ROWS[1]
+        assert file.tell() == WIDTH
+
+
+def test_what_an_experiment_writes_to_a_log_stays_and_main_goes_on_behind_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log"
+    with path.open("wb", buffering=0) as file:
+        file.write(b"main\n")
+        sandbox.run(lambda begin: file.write(b"sandbox\n"), at_most=20)
+        file.write(b"main\n")
+    assert path.read_bytes() == b"main\nsandbox\nmain\n"
