@@ -8,13 +8,17 @@ import fcntl
 import gzip
 import os
 import tempfile
+import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_interpreter import run_fresh
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor import diagnose
@@ -204,3 +208,53 @@ def test_what_an_experiment_writes_to_a_log_stays_and_main_goes_on_behind_it(
         sandbox.run(lambda begin: file.write(b"sandbox\n"), at_most=20)
         file.write(b"main\n")
     assert path.read_bytes() == b"main\nsandbox\nmain\n"
+
+
+class Guarded(Dataset[int]):
+    """Rows behind a lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> int:
+        with self.lock:
+            return index
+
+
+def test_a_visit_whose_time_was_over_makes_no_later_fork_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dataset = Guarded()
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(over.wait)  # another thread: only then does the doctor look at locks
+        assert diagnose(DataLoader(dataset, num_workers=2), deadline=0.1).untried
+        waits: list[float] = []
+        monkeypatch.setattr(time, "sleep", waits.append)
+        with dataset.lock:
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+        over.set()
+    os.waitpid(pid, 0)
+    assert waits == []
+
+
+def test_what_stays_registered_for_forks_costs_them_nothing() -> None:
+    run_fresh("""
+        import os, timeit
+        hooks = []
+        register = os.register_at_fork
+        def heard(**which):
+            hooks.extend(each for when, each in which.items() if "child" not in when)
+            register(**which)
+        os.register_at_fork = heard
+        import dltutor.diagnosis.diagnose, dltutor.observation.memory.recorder
+        ours = [each for each in hooks if (each.__module__ or "").startswith("dltutor")]
+        assert [each.__module__ for each in ours] == ["dltutor.observation.sandbox"]
+        cost = min(timeit.repeat(ours[0], number=1000, repeat=9)) / 1000
+        assert cost < 1e-5, cost  # a fork itself takes a hundred times as long
+        """)

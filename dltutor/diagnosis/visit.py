@@ -8,6 +8,7 @@ import traceback
 import typing
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
@@ -86,8 +87,7 @@ class Visit:
             held = getattr(experiment, "MOMENT", "") == "held"
             if held and not (locks and moment.ever_held(locks)):
                 continue
-            moment.choose(locks, held=held)
-            answer = self._ask(experiment, evidence)
+            answer = self._ask(experiment, evidence, partial(moment.wait, locks, held=held))
             if evidence is None:
                 assert isinstance(answer, Parts)
                 others = tuple(each.name for each in moment.others())
@@ -123,7 +123,9 @@ class Visit:
         bench = Bench(self.at_hand, self.loop, self.epochs, 0.0) if at_hand else None
         return awaited.locks_in(names.roots_of(bench))
 
-    def _ask(self, experiment: ModuleType, evidence: Evidence | None) -> Any:
+    def _ask(
+        self, experiment: ModuleType, evidence: Evidence | None, before_fork: Callable[[], object]
+    ) -> Any:
         question = question_of(experiment)
         seconds = self._seconds(experiment, evidence)
         if seconds < _LEAST and evidence is not None:
@@ -156,6 +158,7 @@ class Visit:
             at_most=max(seconds, _LEAST),
             memory=MEMORY + 2 * max(self.own_memory, pss(os.getpid())),
             own_folder=False,
+            before_fork=before_fork,
         )
         return self._answer(experiment, question, ended, mark, seconds, first=evidence is None)
 

@@ -78,6 +78,7 @@ def run(
     announce: Callable[[], None] = lambda: None,
     memory: float | None = None,
     own_folder: bool = True,
+    before_fork: Callable[[], object] = lambda: None,
 ) -> Ended:
     """Call a function in a process of its own.
 
@@ -89,6 +90,7 @@ def run(
         memory: Bytes (PSS) that all its processes may have together; default: MEMORY.
         own_folder: Whether it finds itself in an empty folder, where what it writes by a bare name
             does no harm; otherwise in the folder of this process.
+        before_fork: Called here right before this process is forked.
 
     Raises:
         KeyboardInterrupt: You pressed Stop; all processes are gone.
@@ -101,7 +103,7 @@ def run(
     with interrupts_held() as interrupts:
         watch = None
         try:
-            watch = _start(work, folder, at_most, announce, own_folder)
+            watch = _start(work, folder, at_most, announce, own_folder, before_fork)
             watch.memory = MEMORY if memory is None else memory
             with interrupts.let_through():
                 watch.wait()
@@ -114,12 +116,18 @@ def run(
 
 
 def _start(
-    work: Work, folder: str, at_most: float, announce: Callable[[], None], own_folder: bool
+    work: Work,
+    folder: str,
+    at_most: float,
+    announce: Callable[[], None],
+    own_folder: bool,
+    before_fork: Callable[[], object],
 ) -> _Watch:
     hear, say = os.pipe()
     fate_in, fate_out = os.pipe()
     read, write = os.pipe()
     positions = own_files.positions()
+    before_fork()
     guard = _fork()
     if guard == 0:
         try:
