@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor import diagnose
 from dltutor.diagnosis.kit import forks
+from dltutor.lessons.kit.checking import check
 from dltutor.observation import sandbox
 
 Left = Callable[..., None]
@@ -258,3 +259,17 @@ def test_what_stays_registered_for_forks_costs_them_nothing() -> None:
         cost = min(timeit.repeat(ours[0], number=1000, repeat=9)) / 1000
         assert cost < 1e-5, cost  # a fork itself takes a hundred times as long
         """)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: diagnose(DataLoader([1, 2, 3], num_workers=1)), lambda: check("00.predict", "b")],  # type: ignore[arg-type]
+    ids=["diagnose", "check"],
+)
+def test_in_another_thread_one_sentence_names_the_thread(
+    call: Callable[[], object], nothing_left_behind: Left
+) -> None:
+    with ThreadPoolExecutor(1, thread_name_prefix="trainer") as pool:
+        error = pool.submit(call).exception()
+    assert type(error) is RuntimeError
+    assert "must be called in the main thread" in str(error) and "trainer_0" in str(error)

@@ -16,6 +16,7 @@ from dltutor.diagnosis.target import makes_loaders
 from dltutor.diagnosis.visit import CannotRun, Visit
 from dltutor.observation.loaders import check_loader, inner_loaders
 from dltutor.observation.observing import check_run
+from dltutor.observation.time_limits import check_main_thread
 from dltutor.system.process_memory import pss
 
 #: How often a loader is run at the most, all experiments together.
@@ -45,7 +46,7 @@ def diagnose(
     Raises:
         CannotRun: The function raises, hangs, or returns no loader.
         KeyboardInterrupt: You pressed Stop; nothing is left.
-        RuntimeError: It is called where processes cannot be forked.
+        RuntimeError: It is called where processes cannot be forked, or outside the main thread.
         TypeError: It is no loader and no function.
         ValueError: `epochs` or `deadline` is out of range.
     """
@@ -97,6 +98,7 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
             "finished its bootstrapping phase: a worker runs this script again, and came to "
             'diagnose(). Call it below `if __name__ == "__main__":`.'
         )
+    check_main_thread("diagnose()", "Stop end it")
     check_run(deadline, consume, epochs)
     makes = makes_loaders(loader)
     if not makes and (wrong := _not_a_loader(loader)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Observation
 from dltutor.observation.run import Run
-from dltutor.observation.time_limits import DeadlinePassed, check_deadline
+from dltutor.observation.time_limits import DeadlinePassed, check_deadline, check_main_thread
 from dltutor.observation.time_limits import deadline as time_limit
 
 
@@ -134,11 +133,7 @@ def check_arguments(loader: object, deadline: object, consume: object, epochs: o
     """Raise what `observe` raises for wrong arguments."""
     check_loader(loader)
     check_run(deadline, consume, epochs)
-    if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError(
-            "observe() must be called in the main thread: only there can its deadline interrupt "
-            f"a loader that hangs. This is {threading.current_thread().name}"
-        )
+    check_main_thread("observe()", "its deadline interrupt a loader that hangs")
 
 
 def check_run(deadline: object, consume: object, epochs: object) -> None:
