@@ -273,3 +273,63 @@ def test_in_another_thread_one_sentence_names_the_thread(
         error = pool.submit(call).exception()
     assert type(error) is RuntimeError
     assert "must be called in the main thread" in str(error) and "trainer_0" in str(error)
+
+
+@pytest.fixture
+def own_folder() -> Iterator[str]:
+    """A folder for temporary files, short enough for the paths of sockets."""
+    with tempfile.TemporaryDirectory(prefix="own-") as folder:
+        yield folder
+
+
+def test_diagnose_changes_nothing_whatever_the_loop_changes(own_folder: str) -> None:
+    run_fresh(
+        """
+        from state_of_main import *
+        hear_of_fork_hooks()
+        from dltutor import diagnose
+        class Rows:
+            def __len__(self): return 32
+            def __getitem__(self, index): return float(torch.rand(())), random.random()
+        def changed(loader):
+            for batch in loader: pass
+            change_everything()
+        loader = DataLoader(Rows(), batch_size=4, num_workers=2, shuffle=True)
+        import dltutor.diagnosis.diagnose, dltutor.diagnosis.experiments as all
+        all.experiments()
+        held = dict(vars(loader))
+        before = state()
+        said = diagnose(loader, consume=changed, deadline=15)
+        assert not differing(before), differing(before)
+        assert dict(vars(loader)) == held
+        assert said.findings or said.healthy
+        """,
+        env={**os.environ, "TMPDIR": own_folder},
+    )
+
+
+@pytest.mark.timeout(300)
+def test_observe_changes_nothing_but_what_the_loop_trains(own_folder: str) -> None:
+    script = """
+        from state_of_main import *
+        hear_of_fork_hooks()
+        from dltutor import observe
+        from datasets import Numbers
+        def train(loader):
+            for batch in loader:
+                weight.add_(1 + torch.rand(()) * random.random() * np.random.rand())
+        if __name__ == "__main__":
+            import dltutor.observation.observing
+            observe(DataLoader([1]))  # what is made once for a process, such as Python's helpers
+            before = state()
+            for method in ("", "fork", "spawn", "forkserver"):
+                options = dict(num_workers=2, multiprocessing_context=method) if method else {}
+                loader = DataLoader(Numbers(), batch_size=4, shuffle=True, **options)
+                weight = torch.zeros(())
+                for consume in (None, train):
+                    seen = observe(loader, consume=consume, deadline=60)
+                    assert seen.end == "finished", seen
+                    assert not differing(before), (method, differing(before))
+                assert weight > 0
+        """
+    run_fresh(script, env={**os.environ, "TMPDIR": own_folder}, seconds=250)

@@ -11,6 +11,7 @@ from typing import Any
 
 from dltutor.observation import errors
 from dltutor.observation.interrupts import Interrupts, interrupts_held
+from dltutor.observation.kept_state import state_kept
 from dltutor.observation.leftovers import close_interrupted_files, nothing_left
 from dltutor.observation.loaders import check_loader
 from dltutor.observation.memory.moments import Moment
@@ -32,6 +33,8 @@ def observe(
 ) -> Observation:
     """Iterate a loader, as `dltutor.observe` does, and draw nothing.
 
+    Afterwards the global random states are as before.
+
     Args:
         loader: As there; so are all that follow but the last.
         deadline: In seconds.
@@ -40,7 +43,7 @@ def observe(
         listeners: Each is called, in a thread, with every moment of memory as it is sampled.
     """
     check_arguments(loader, deadline, consume, epochs)
-    with interrupts_held() as interrupts, ExitStack() as clean_up:
+    with interrupts_held() as interrupts, state_kept(), ExitStack() as clean_up:
         folder = clean_up.enter_context(TemporaryDirectory(prefix="dltutor-run-"))
         started = clean_up.enter_context(nothing_left())
         recorder = Recorder(listeners=listeners)
