@@ -7,6 +7,7 @@ import csv
 import fcntl
 import gzip
 import os
+import socket
 import tempfile
 import threading
 import time
@@ -333,3 +334,78 @@ def test_observe_changes_nothing_but_what_the_loop_trains(own_folder: str) -> No
                 assert weight > 0
         """
     run_fresh(script, env={**os.environ, "TMPDIR": own_folder}, seconds=250)
+
+
+class Answered(Dataset[int]):
+    """Rows from a database over one connection, and a server that counts what it is told."""
+
+    def __init__(self, family: str = "pair") -> None:
+        if family == "pair":
+            self.connection, there = socket.socketpair()
+        else:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                self.connection = socket.create_connection(listener.getsockname())
+                there, _ = listener.accept()
+        self.heard: list[bytes] = []
+        threading.Thread(target=self._serve, args=(there,), daemon=True).start()
+
+    def _serve(self, there: socket.socket) -> None:
+        with there:
+            while question := there.recv(1):
+                self.heard.append(question)
+                there.send(question)
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> int:
+        self.connection.sendall(bytes([index]))
+        return self.connection.recv(1)[0]
+
+
+@pytest.mark.parametrize("family", ["pair", "tcp"])
+def test_the_server_of_an_open_connection_hears_nothing_and_nothing_is_found(
+    family: str, nothing_left_behind: Left
+) -> None:
+    dataset = Answered(family)
+    try:
+        assert dataset[7] == 7
+        diagnosis = diagnose(DataLoader(dataset, batch_size=4, num_workers=2), deadline=20)
+        assert dataset.heard == [b"\x07"]
+        assert dataset[8] == 8  # main's connection still works
+    finally:
+        dataset.connection.close()
+    assert diagnosis.findings == ()
+    whys = {each.question: each.why for each in diagnosis.untried}
+    assert "`dataset.connection`" in whys["How does the loader run, just as it is?"]
+    assert "function" in whys["How does the loader run, just as it is?"]
+
+
+def test_a_loader_that_only_holds_a_connection_is_diagnosed(nothing_left_behind: Left) -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        dataset = Guarded()
+        dataset.connection = one  # type: ignore[attr-defined]
+        diagnosis = diagnose(DataLoader(dataset, batch_size=4, num_workers=2))
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.recv(1)
+    assert diagnosis.ok and diagnosis.untried == ()
+
+
+def test_a_connection_to_torchs_own_helper_is_not_cut() -> None:
+    run_fresh(
+        """
+        import torch
+        from torch.utils.data import DataLoader
+        from dltutor import diagnose
+        torch.multiprocessing.set_sharing_strategy("file_system")
+        kept = torch.ones(3).share_memory_()
+        class Rows:
+            def __len__(self): return 32
+            def __getitem__(self, index): return kept * index
+        diagnosis = diagnose(DataLoader(Rows(), batch_size=4, num_workers=2))
+        assert diagnosis.ok and diagnosis.untried == (), diagnosis
+        """,
+        seconds=150,
+    )

@@ -15,6 +15,7 @@ from typing import Any, Final
 from dltutor.diagnosis.experiments import experiments
 from dltutor.diagnosis.kit import awaited, moment, names
 from dltutor.diagnosis.kit.bench import Bench, Loop, Mark, TooSlow
+from dltutor.diagnosis.kit.descriptors import holders, short_paths
 from dltutor.failures.kit.evidence import Evidence, Parts, Run, read
 from dltutor.observation import sandbox
 from dltutor.observation.sandbox import Ended
@@ -159,6 +160,7 @@ class Visit:
             memory=MEMORY + 2 * max(self.own_memory, pss(os.getpid())),
             own_folder=False,
             before_fork=before_fork,
+            cut=True,
         )
         return self._answer(experiment, question, ended, mark, seconds, first=evidence is None)
 
@@ -183,6 +185,12 @@ class Visit:
         *,
         first: bool,
     ) -> Any:
+        if ended.used:
+            why = self._needs_a_function(ended.used)
+            if first:
+                raise CannotRun(why)
+            self.untried.append(Untried(question, why))
+            return None
         if isinstance(ended.result, dict):
             if "cannot" in ended.result:
                 raise CannotRun(ended.result["cannot"])
@@ -213,6 +221,18 @@ class Visit:
             return experiment.cut_short(ended.stopped, ended.status, mark.get())
         self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
         return None
+
+    def _needs_a_function(self, used: tuple[int, ...]) -> str:
+        # What a run with a cut connection comes to says nothing of the loader.
+        at_hand = self.at_hand is not None
+        dataset = Bench(self.at_hand, self.loop, self.epochs, 0.0).dataset if at_hand else None
+        paths = short_paths(holders(dataset, used)) if at_hand else []
+        name = f"`{paths[0]}`, " if paths else ""
+        return (
+            f"it uses {name}a connection that is open in this process, and two processes would get "
+            "each other's answers: give diagnose() a function that makes the loader and the "
+            "connection"
+        )
 
 
 def question_of(experiment: ModuleType) -> str:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from dltutor.observation import own_files, stacks
+from dltutor.observation.cut_connections import CutConnections
 from dltutor.observation.interrupts import interrupts_held
 from dltutor.observation.sandboxed import sandboxed_process, tell
 from dltutor.observation.time_limits import deadline
@@ -58,6 +59,7 @@ class Ended:
             did not return) or nothing.
         stood: Where it was at the limit, in words.
         printed: The end of what it and its workers wrote to stdout and stderr.
+        used: The descriptors of the connections that it used, although they were cut.
     """
 
     result: Any = None
@@ -66,6 +68,7 @@ class Ended:
     stopped: str = ""
     stood: str = ""
     printed: str = ""
+    used: tuple[int, ...] = ()
 
 
 Work = Callable[[Callable[[], None]], Any]
@@ -79,6 +82,7 @@ def run(
     memory: float | None = None,
     own_folder: bool = True,
     before_fork: Callable[[], object] = lambda: None,
+    cut: bool = False,
 ) -> Ended:
     """Call a function in a process of its own.
 
@@ -91,6 +95,7 @@ def run(
         own_folder: Whether it finds itself in an empty folder, where what it writes by a bare name
             does no harm; otherwise in the folder of this process.
         before_fork: Called here right before this process is forked.
+        cut: Whether the function finds the connections of this process cut.
 
     Raises:
         KeyboardInterrupt: You pressed Stop; all processes are gone.
@@ -100,10 +105,10 @@ def run(
     folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
     others = processes.descendants(os.getpid())
     subreaper = processes.adopt_orphans(True)
-    with interrupts_held() as interrupts:
+    with interrupts_held() as interrupts, CutConnections(cut) as connections:
         watch = None
         try:
-            watch = _start(work, folder, at_most, announce, own_folder, before_fork)
+            watch = _start(work, folder, at_most, announce, own_folder, before_fork, connections)
             watch.memory = MEMORY if memory is None else memory
             with interrupts.let_through():
                 watch.wait()
@@ -112,6 +117,7 @@ def run(
                 watch.close(others)
             processes.adopt_orphans(subreaper)
             shutil.rmtree(folder, ignore_errors=True)
+        watch.ended.used = connections.used()
     return watch.ended
 
 
@@ -122,6 +128,7 @@ def _start(
     announce: Callable[[], None],
     own_folder: bool,
     before_fork: Callable[[], object],
+    connections: CutConnections,
 ) -> _Watch:
     hear, say = os.pipe()
     fate_in, fate_out = os.pipe()
@@ -134,6 +141,7 @@ def _start(
             for end in (hear, fate_in, read):
                 os.close(end)
             if not _at_fork.passed:
+                connections.cut()
                 _guard(work, folder, own_folder, say, fate_out, write)
         finally:
             os._exit(1)
