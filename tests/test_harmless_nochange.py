@@ -7,10 +7,14 @@ import csv
 import fcntl
 import gzip
 import os
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
+import types
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +22,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+import torch
 from fresh_interpreter import run_fresh
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor import diagnose
+from dltutor.diagnosis.diagnosis import Diagnosis
 from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.trouble import CannotRun
 from dltutor.lessons.kit.checking import check
 from dltutor.observation import sandbox
 
@@ -409,3 +417,278 @@ def test_a_connection_to_torchs_own_helper_is_not_cut() -> None:
         """,
         seconds=150,
     )
+
+
+BAD_FORK = (
+    "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must "
+    "use the 'spawn' start method"
+)
+MAIN = os.getpid()
+
+
+def touch_cuda() -> None:
+    """As torch does where CUDA is in use in main: no fork of it can use CUDA."""
+    if torch.cuda.is_initialized() and os.getpid() != MAIN:
+        raise RuntimeError(BAD_FORK)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA is in use in this process."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+
+
+class OnTheDevice(Dataset[int]):
+    """Rows that are drawn by way of CUDA. One of them may have no label."""
+
+    def __init__(self, unlabeled: int = -1, check: Callable[[], None] = touch_cuda) -> None:
+        self.unlabeled = unlabeled
+        self.check = check
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> int:
+        self.check()
+        if index == self.unlabeled:
+            raise KeyError(f"no label for row {index}")
+        return index
+
+
+def on_the_device(unlabeled: int = -1) -> DataLoader[int]:
+    return DataLoader(
+        OnTheDevice(unlabeled), batch_size=4, num_workers=2, multiprocessing_context="fork"
+    )
+
+
+def spoilt() -> DataLoader[int]:
+    return on_the_device(unlabeled=21)
+
+
+def step_on_the_device(loader: Any) -> None:
+    touch_cuda()
+    for _ in loader:
+        pass
+
+
+def untried(diagnosis: Diagnosis) -> list[str]:
+    assert diagnosis.findings == (), str(diagnosis)
+    return [each.why for each in diagnosis.untried]
+
+
+def test_a_dataset_that_fails_only_in_a_fork_is_untried_with_the_way_out(
+    cuda: None, nothing_left_behind: Left
+) -> None:
+    why, *others = untried(diagnose(on_the_device()))
+    assert "CUDA" in why and "function" in why
+    assert set(others) == {"for the same reason"}
+
+
+def test_a_loop_that_fails_only_in_a_fork_is_untried_with_the_way_out(
+    cuda: None, nothing_left_behind: Left
+) -> None:
+    loader = DataLoader(Guarded(), batch_size=4, num_workers=2)
+    why, *_ = untried(diagnose(loader, consume=step_on_the_device))
+    assert "CUDA" in why and "function" in why
+
+
+@pytest.mark.parametrize("make", [on_the_device, spoilt], ids=["healthy", "spoilt"])
+def test_a_function_gets_the_same_diagnosis_where_forks_prove_nothing(
+    make: Callable[[], DataLoader[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    nothing_left_behind: Left,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    without = diagnose(make, consume=step_on_the_device)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    diagnosis = diagnose(make, consume=step_on_the_device)
+    assert [each.name for each in without.findings] == ["raises"] * (make is spoilt)
+    told, expected = diagnosis.to_dict(), without.to_dict()
+    told["loader"].pop("threads"), expected["loader"].pop("threads")  # of this process
+    assert told == expected
+    assert capsys.readouterr().out.count("Running the loader up to") == 2
+
+
+CELL = """\
+class Cards:
+    def __len__(self): return 32
+    def __getitem__(self, index):
+        if torch.cuda.is_initialized():
+            raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+        return cards[index]
+cards = list(range(30))
+def make():
+    return DataLoader(Cards(), batch_size=4, num_workers=2)
+"""
+
+
+def test_a_function_typed_into_main_travels_by_value_with_its_lines() -> None:
+    run_fresh(
+        """
+        import linecache, os, sys, types, torch
+        from torch.utils.data import DataLoader
+        from test_harmless_nochange import CELL as cell
+        file = "/tmp/ipykernel_7/7.py"
+        linecache.cache[file] = (len(cell), None, cell.splitlines(True), file)
+        exec(compile(cell, file, "exec"))
+        torch.cuda.is_initialized = lambda: True
+        from dltutor import diagnose
+        diagnosis = diagnose(make)
+        assert [each.name for each in diagnosis.findings] == ["wrong_length"], diagnosis
+        assert "return cards[index]" in diagnosis.findings[0].where, diagnosis
+        """,
+        seconds=150,
+    )
+
+
+def test_a_function_that_cannot_be_sent_is_untried_and_the_reason_is_said(
+    cuda: None, nothing_left_behind: Left
+) -> None:
+    lock = threading.Lock()
+
+    def make() -> DataLoader[int]:
+        with lock:
+            return on_the_device()
+
+    why, *_ = untried(diagnose(make))
+    assert "CUDA" in why and "cannot be sent" in why and "lock" in why
+
+
+def test_a_function_that_fails_in_each_fork_is_asked_in_a_new_interpreter(
+    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
+) -> None:
+    # What this process has loaded, its forks have too, and a new interpreter does not.
+    monkeypatch.setattr(sys, "loaded_here", True, raising=False)
+
+    def refuse_strangers() -> None:
+        if hasattr(sys, "loaded_here"):
+            raise ValueError("this library works only in the process that has loaded it")
+
+    def make() -> DataLoader[int]:
+        return DataLoader(OnTheDevice(check=refuse_strangers), batch_size=4, num_workers=0)
+
+    assert diagnose(make).ok
+
+
+def test_stop_ends_a_visit_in_a_new_interpreter_and_nothing_is_left(
+    cuda: None, nothing_left_behind: Left
+) -> None:
+    timer = threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        diagnose(sleepy)
+        time.sleep(20)  # where it was quicker than the timer
+    timer.join()
+
+
+def sleepy() -> Any:
+    time.sleep(600)
+
+
+def test_the_deadline_holds_in_a_new_interpreter(cuda: None, nothing_left_behind: Left) -> None:
+    began = time.monotonic()
+    with pytest.raises(CannotRun):
+        diagnose(sleepy, deadline=4)
+    assert time.monotonic() - began < 4 + 15  # seconds to end it, on a busy machine
+
+
+class NotOfThisProcess(Dataset[int]):
+    """Hangs, dies, or raises where it is not in main, as the runtime of a library would."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        if os.getpid() != MAIN:
+            if self.how == "hangs":
+                time.sleep(600)
+            if self.how == "dies":
+                os.kill(os.getpid(), signal.SIGABRT)
+            raise RuntimeError("ray.get() was called by a process that Ray does not know")
+        return index
+
+
+@pytest.mark.parametrize("how", ["hangs", "dies", "raises"])
+def test_what_another_runtime_does_in_a_fork_is_untried(
+    how: str, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
+) -> None:
+    ray = types.ModuleType("ray")
+    ray.is_initialized = lambda: True  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    loader = DataLoader(NotOfThisProcess(how), batch_size=4, num_workers=2)
+    why, *_ = untried(diagnose(loader, deadline=20))
+    assert "Ray" in why and "function" in why
+
+
+def test_an_error_of_your_own_is_found_where_a_runtime_is_in_use(cuda: None) -> None:
+    dataset = OnTheDevice(unlabeled=21, check=lambda: None)
+    diagnosis = diagnose(DataLoader(dataset, batch_size=4, num_workers=2))
+    assert [each.name for each in diagnosis.findings] == ["raises"]
+
+
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Cards:
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        if torch.cuda.is_initialized():
+            raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+        return index
+
+
+def make():
+    return DataLoader(Cards(), batch_size=4, num_workers=2, multiprocessing_context="spawn")
+
+
+if __name__ == "__main__":
+    from dltutor import diagnose
+
+    torch.cuda.is_initialized = lambda: True
+    diagnosis = diagnose(make, deadline=120)
+    assert diagnosis.ok and diagnosis.untried == (), diagnosis
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_spawned_workers_of_a_new_interpreter_find_what_the_script_defines(tmp_path: Path) -> None:
+    script = tmp_path / "cards.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_left_of_a_visit_in_a_new_interpreter_when_its_caller_is_killed(
+    tmp_path: Path,
+) -> None:
+    made = tmp_path / "made"
+    script = f"""
+import pathlib, time, torch
+from dltutor import diagnose
+torch.cuda.is_initialized = lambda: True
+def make():
+    pathlib.Path({str(made)!r}).touch()
+    time.sleep(600)
+diagnose(make, deadline=100)
+"""
+    with subprocess.Popen([sys.executable, "-c", script]) as caller:
+        try:
+            until = time.monotonic() + 60
+            while not made.exists() and time.monotonic() < until:
+                time.sleep(0.1)
+            started = psutil.Process(caller.pid).children(recursive=True)
+        finally:
+            caller.kill()
+    assert len(started) >= 5  # a guard and its child, the interpreter, and the same again
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert not alive

@@ -13,7 +13,8 @@ from dltutor.diagnosis.kit.bench import Loop
 from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.target import makes_loaders
-from dltutor.diagnosis.visit import CannotRun, Visit
+from dltutor.diagnosis.trouble import CannotRun
+from dltutor.diagnosis.visit import Visit
 from dltutor.observation.loaders import check_loader, inner_loaders
 from dltutor.observation.observing import check_run
 from dltutor.observation.time_limits import check_main_thread
@@ -104,9 +105,15 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
     if not makes and (wrong := _not_a_loader(loader)):
         raise TypeError(wrong)
     make: Callable[[], Any] = _made(loader) if makes else lambda: loader
-    at_hand = None if makes else loader
-    until = time.monotonic() + deadline
-    return Visit(make, consume, epochs, until, own_memory=pss(os.getpid()), at_hand=at_hand)
+    return Visit(
+        make,
+        consume,
+        epochs,
+        until=time.monotonic() + deadline,
+        own_memory=pss(os.getpid()),
+        at_hand=None if makes else loader,
+        function=loader if makes else None,
+    )
 
 
 def _made(make: Callable[[], Any]) -> Callable[[], Any]:

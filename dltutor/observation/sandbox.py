@@ -156,8 +156,10 @@ def _fork() -> int:
     global _at_fork
     _at_fork = deadline(_HANDLERS)
     with warnings.catch_warnings(), _at_fork:
-        # Python 3.12 and later warn of threads. The fork keeps none, and takes no lock of theirs.
+        # Python 3.12 and later warn of threads, and so does JAX. The fork keeps none, and takes no
+        # lock of theirs.
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
         return os.fork()
 
 
