@@ -264,7 +264,7 @@ class Visit:
                 "process, where an experiment would take the answers of your own questions: give "
                 "diagnose() a function that makes the loader and the connection"
             )
-        if self.fresh:
+        if self.fresh or (ended.result is None and not hasattr(experiment, "cut_short")):
             return ""
         why = in_a_fork.doubt(ended, self.loop is not None)
         none_came = experiment.FIELD == "samples" and in_a_fork.no_sample(ended)
