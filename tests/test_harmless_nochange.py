@@ -384,9 +384,9 @@ def test_the_server_of_an_open_connection_hears_nothing_and_nothing_is_found(
     finally:
         dataset.connection.close()
     assert diagnosis.findings == ()
-    whys = {each.question: each.why for each in diagnosis.untried}
-    assert "`dataset.connection`" in whys["How does the loader run, just as it is?"]
-    assert "function" in whys["How does the loader run, just as it is?"]
+    why, *others = (each.why for each in diagnosis.untried)
+    assert "`dataset.connection`" in why and "function" in why
+    assert set(others) == {"for the same reason"}
 
 
 def test_a_loader_that_only_holds_a_connection_is_diagnosed(nothing_left_behind: Left) -> None:
@@ -413,7 +413,8 @@ def test_a_connection_to_torchs_own_helper_is_not_cut() -> None:
             def __len__(self): return 32
             def __getitem__(self, index): return kept * index
         diagnosis = diagnose(DataLoader(Rows(), batch_size=4, num_workers=2))
-        assert diagnosis.ok and diagnosis.untried == (), diagnosis
+        names = [each.name for each in diagnosis.findings]
+        assert names == ["orphaned_segments"] and diagnosis.untried == (), diagnosis
         """,
         seconds=150,
     )
