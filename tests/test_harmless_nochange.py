@@ -33,7 +33,7 @@ from dltutor.diagnosis.diagnosis import Diagnosis
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.trouble import CannotRun
 from dltutor.lessons.kit.checking import check
-from dltutor.observation import sandbox
+from dltutor.observation import own_files, sandbox
 
 Left = Callable[..., None]
 ROWS = [f"row {number:6}, {number * number % 9973:6}\n" for number in range(8000)]  # 160 kB
@@ -143,6 +143,22 @@ def test_each_experiment_begins_where_the_first_began(reader: Reader) -> None:
 
     for _ in range(2):
         assert sandbox.run(read, at_most=20).result == ROWS[3:1003]
+
+
+def test_each_file_is_opened_again(reader: Reader) -> None:
+    # Which is harder where flags of the file remember how its name was treated.
+    assert sandbox.run(lambda begin: own_files.open_again(), at_most=20).result == []
+
+
+def test_what_main_prints_to_a_file_meanwhile_stays(capfd: pytest.CaptureFixture[str]) -> None:
+    # pytest has a second descriptor of the file that stdout is.
+    def wait(begin: Callable[[], None]) -> None:
+        begin()
+        os.close(0)
+
+    sandbox.run(wait, at_most=20, announce=lambda: print("announced", flush=True))
+    print("later", flush=True)
+    assert capfd.readouterr().out == "announced\nlater\n"
 
 
 def test_each_attempt_of_one_experiment_begins_where_the_first_began(reader: Reader) -> None:

@@ -16,21 +16,33 @@ from contextlib import ExitStack, suppress
 from typing import Final
 
 _FDINFO: Final = "/proc/self/fdinfo"  # where it is missing, to open /dev/fd/N is only to dup it
+_BY_NAME: Final = os.O_NOFOLLOW | getattr(os, "O_TMPFILE", 0)
 _PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 def positions() -> dict[int, int]:
-    """Where each regular file that can be read here stands, by its descriptor."""
+    """Where each regular file that can be read here stands, by its descriptor.
+
+    Logs are left out, those that stdout and stderr go to among them: they are written side by side,
+    and the next line of main's belongs after the sandbox's.
+    """
     found = {}
-    for name in os.listdir("/dev/fd"):
+    printed = [os.fstat(each) for each in (1, 2) if _is_open(each)]
+    for descriptor in map(int, os.listdir("/dev/fd")):
         with suppress(OSError):  # it is the one that listdir had open, or has no position
-            descriptor = int(name)
-            # What can only be written is a log. The next line of main's belongs after the
-            # sandbox's, so they share its position.
+            status = os.fstat(descriptor)
             written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
-            if descriptor > 2 and not written and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            log = written or any(os.path.samestat(status, each) for each in printed)
+            if descriptor > 2 and not log and stat.S_ISREG(status.st_mode):
                 found[descriptor] = os.lseek(descriptor, 0, os.SEEK_CUR)
     return found
+
+
+def _is_open(descriptor: int) -> bool:
+    with suppress(OSError):
+        os.fstat(descriptor)
+        return True
+    return False
 
 
 def put_back(before: Mapping[int, int]) -> None:
@@ -81,9 +93,9 @@ def _opened_again(descriptor: int) -> int:
     with open(f"{_FDINFO}/{descriptor}") as info:
         if "\nlock:" in info.read():
             raise OSError
-    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-    # A temporary file without a name remembers that it was made as one.
-    again = os.open(f"/proc/self/fd/{descriptor}", flags & ~getattr(os, "O_TMPFILE", 0))
+    # A file remembers how it was opened by its name, and the name is now a link of /proc's.
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~_BY_NAME
+    again = os.open(f"/proc/self/fd/{descriptor}", flags)
     os.lseek(again, os.lseek(descriptor, 0, os.SEEK_CUR), os.SEEK_SET)
     return again
 
