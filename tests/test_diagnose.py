@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor import diagnose
 from dltutor.__main__ import main
 from dltutor.diagnosis.diagnosis import UNSEEN, page
-from dltutor.diagnosis.visit import CannotRun
+from dltutor.diagnosis.trouble import CannotRun
 
 
 class Rooms(Dataset[torch.Tensor]):

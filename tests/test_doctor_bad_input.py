@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from dltutor import diagnose
 from dltutor.diagnosis.diagnosis import Diagnosis
-from dltutor.diagnosis.visit import CannotRun
+from dltutor.diagnosis.trouble import CannotRun
 
 Left = Callable[..., None]
 SLACK = 4.0  # seconds after the deadline, on a busy machine

@@ -13,9 +13,11 @@ from dltutor.diagnosis.kit.bench import Loop
 from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.target import makes_loaders
-from dltutor.diagnosis.visit import CannotRun, Visit
+from dltutor.diagnosis.trouble import CannotRun
+from dltutor.diagnosis.visit import Visit
 from dltutor.observation.loaders import check_loader, inner_loaders
 from dltutor.observation.observing import check_run
+from dltutor.observation.time_limits import check_main_thread
 from dltutor.system.process_memory import pss
 
 #: How often a loader is run at the most, all experiments together.
@@ -27,13 +29,19 @@ def diagnose(
 ) -> Diagnosis:
     """Find out by experiment what is wrong with a loader.
 
-    The loader is run some ten to twenty times, each time a little differently and in a process of
-    its own: nothing of yours is changed, but for what your code itself writes to files, databases
-    and servers. Each run counts as one there.
+    The loader is run about ten to twenty times, each time a little differently and in a process of
+    its own. Your dataset, open files, connections, and random states stay as they are, and so does
+    everything else in this process. What your code writes to files, shared memory, databases, and
+    servers, it writes in each run. What it takes from a pipe or a queue is gone.
+
+    A run that uses a connection of this process, or that may fail only because it is a fork (CUDA
+    is in use here, for one), counts as not tried. With a function instead of a loader, each run
+    makes its own connections, and where forks prove nothing the visit runs in a new interpreter.
 
     Args:
         loader: A DataLoader, or a wrapper of some that `observe` takes; or a function without
-            arguments that returns one, which is called in each of these processes.
+            arguments that returns one, which is called in each of these processes. Where forks
+            prove nothing, it is sent to a new interpreter by cloudpickle.
         consume: Your training loop, a function that takes the loader and iterates it; the plain
             loop if None. What only a loop does, such as keeping batches, is seen with it.
         epochs: How many times `consume` runs.
@@ -45,7 +53,7 @@ def diagnose(
     Raises:
         CannotRun: The function raises, hangs, or returns no loader.
         KeyboardInterrupt: You pressed Stop; nothing is left.
-        RuntimeError: It is called where processes cannot be forked.
+        RuntimeError: It is called where processes cannot be forked, or outside the main thread.
         TypeError: It is no loader and no function.
         ValueError: `epochs` or `deadline` is out of range.
     """
@@ -71,8 +79,10 @@ def examine(
     """
     visit = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
     announce(
-        f"Running the loader up to {RUNS} times, at most {deadline:g} s in all. Nothing of yours "
-        "is changed, but what it writes to a file, a database or a server, it writes each time."
+        f"Running the loader up to {RUNS} times, at most {deadline:g} s in all. Your dataset, open "
+        "files, connections, and random states stay as they are. But what your code writes to a "
+        "file, to shared memory, a database, or a server, it writes each time, and what it takes "
+        "from a pipe or a queue is gone."
     )
     evidence = visit.examine()
     return Diagnosis(
@@ -97,14 +107,21 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
             "finished its bootstrapping phase: a worker runs this script again, and came to "
             'diagnose(). Call it below `if __name__ == "__main__":`.'
         )
+    check_main_thread("diagnose()", "Stop end it")
     check_run(deadline, consume, epochs)
     makes = makes_loaders(loader)
     if not makes and (wrong := _not_a_loader(loader)):
         raise TypeError(wrong)
     make: Callable[[], Any] = _made(loader) if makes else lambda: loader
-    at_hand = None if makes else loader
-    until = time.monotonic() + deadline
-    return Visit(make, consume, epochs, until, own_memory=pss(os.getpid()), at_hand=at_hand)
+    return Visit(
+        make,
+        consume,
+        epochs,
+        until=time.monotonic() + deadline,
+        own_memory=pss(os.getpid()),
+        at_hand=None if makes else loader,
+        function=loader if makes else None,
+    )
 
 
 def _made(make: Callable[[], Any]) -> Callable[[], Any]:

@@ -68,7 +68,7 @@ def run(chosen: argparse.Namespace) -> int:
         0 if nothing was found, 1 if something was, 2 if the loader could not be run.
     """
     from dltutor.diagnosis.diagnosis import page
-    from dltutor.diagnosis.visit import CannotRun
+    from dltutor.diagnosis.trouble import CannotRun
 
     try:
         diagnosis = _diagnose(chosen)

@@ -7,13 +7,18 @@ import time
 import traceback
 import typing
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
+from dltutor.diagnosis import fresh, in_a_fork
 from dltutor.diagnosis.experiments import experiments
 from dltutor.diagnosis.kit import awaited, moment, names
 from dltutor.diagnosis.kit.bench import Bench, Loop, Mark, TooSlow
+from dltutor.diagnosis.kit.descriptors import holders, short_paths
+from dltutor.diagnosis.trouble import CannotRun, CannotSend
 from dltutor.failures.kit.evidence import Evidence, Parts, Run, read
 from dltutor.observation import sandbox
 from dltutor.observation.foreign import said
@@ -28,10 +33,11 @@ STARTING: Final = 20.0  # seconds more for an experiment whose workers import to
 MEMORY: Final = 1024 * MB  # bytes that an experiment may take beside the loader's own
 _LINE: Final = 160  # characters of a place that are told
 _LEAST: Final = 1.0  # seconds that an experiment needs to be begun
+_SAME: Final = "for the same reason"
 
 
-class CannotRun(Exception):
-    """The loader cannot be run; the message says why, in one sentence."""
+class _InAFork(Exception):
+    """What a run came to may come from its being a fork, and a new interpreter can tell."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class Visit:
         until: When the visit ends, on the clock of `time.monotonic`.
         own_memory: Bytes that the loader has already, in this process.
         at_hand: The loader, if it is not made anew.
+        function: What makes it, as it was given, if that can be called in a new interpreter.
+        fresh: Whether this is a new interpreter, which nothing but the visit uses.
     """
 
     make: Callable[[], Any]
@@ -66,9 +74,13 @@ class Visit:
     until: float
     own_memory: float = 0.0
     at_hand: Any = None
+    function: Callable[[], Any] | None = None
+    fresh: bool = False
     untried: list[Untried] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
     making: float = 0.0  # seconds that it took
+    instead: str = "give diagnose() a function that makes the loader, which a new interpreter calls"
+    in_vain: bool = False  # no run in a fork of this process would show anything
 
     def __post_init__(self) -> None:
         self.seconds = self.until - time.monotonic()
@@ -76,9 +88,27 @@ class Visit:
     def examine(self) -> Evidence:
         """Make all experiments that tell anything and that there is time for.
 
+        Where forks of this process prove nothing, they are made in a new interpreter.
+
         Raises:
             CannotRun: The loader cannot be made.
         """
+        if self.function is not None and not self.fresh:
+            if not in_a_fork.in_use():
+                with suppress(_InAFork):
+                    return self._examine()
+            self.untried, self.tried = [], []
+            try:
+                sent = fresh.packed(self.function, self.loop, self.epochs, self.until)
+            except CannotSend as error:
+                self.function, self.instead = None, str(error)
+            else:
+                evidence, self.tried, self.untried = fresh.visited(sent, self.until)
+                assert isinstance(evidence, Evidence)
+                return evidence
+        return self._examine()
+
+    def _examine(self) -> Evidence:
         evidence: Evidence | None = None
         locks = self._locks()
         for experiment in experiments():
@@ -87,8 +117,7 @@ class Visit:
             held = getattr(experiment, "MOMENT", "") == "held"
             if held and not (locks and moment.ever_held(locks)):
                 continue
-            moment.choose(locks, held=held)
-            answer = self._ask(experiment, evidence)
+            answer = self._ask(experiment, evidence, partial(moment.wait, locks, held=held))
             if evidence is None:
                 assert isinstance(answer, Parts)
                 others = tuple(each.name for each in moment.others())
@@ -124,9 +153,14 @@ class Visit:
         bench = Bench(self.at_hand, self.loop, self.epochs, 0.0) if at_hand else None
         return awaited.locks_in(names.roots_of(bench))
 
-    def _ask(self, experiment: ModuleType, evidence: Evidence | None) -> Any:
+    def _ask(
+        self, experiment: ModuleType, evidence: Evidence | None, before_fork: Callable[[], object]
+    ) -> Any:
         question = question_of(experiment)
         seconds = self._seconds(experiment, evidence)
+        if self.in_vain:
+            self.untried.append(Untried(question, _SAME))
+            return None
         if seconds < _LEAST and evidence is not None:
             self.untried.append(Untried(question, "no time was left"))
             return None
@@ -157,6 +191,8 @@ class Visit:
             at_most=max(seconds, _LEAST),
             memory=MEMORY + 2 * max(self.own_memory, pss(os.getpid())),
             own_folder=False,
+            before_fork=before_fork,
+            cut=True,
         )
         return self._answer(experiment, question, ended, mark, seconds, first=evidence is None)
 
@@ -181,6 +217,12 @@ class Visit:
         *,
         first: bool,
     ) -> Any:
+        if why := self._proves_nothing(experiment, ended):
+            if first:
+                raise CannotRun(why)
+            told = any(each.why == why for each in self.untried)
+            self.untried.append(Untried(question, _SAME if told else why))
+            return None
         if isinstance(ended.result, dict):
             if "cannot" in ended.result:
                 raise CannotRun(ended.result["cannot"])
@@ -211,6 +253,26 @@ class Visit:
             return experiment.cut_short(ended.stopped, ended.status, mark.get())
         self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
         return None
+
+    def _proves_nothing(self, experiment: ModuleType, ended: Ended) -> str:
+        # Why what came of a run may not come of the loader, and what to do instead.
+        if ended.used:
+            at_hand = self.at_hand is not None
+            dataset = Bench(self.at_hand, None, 1, 0.0).dataset if at_hand else None
+            paths = short_paths(holders(dataset, ended.used))
+            return (
+                f"it uses {f'`{paths[0]}`, ' if paths else ''}a connection that is open in this "
+                "process, where an experiment would take the answers of your own questions: give "
+                "diagnose() a function that makes the loader and the connection"
+            )
+        if self.fresh or (ended.result is None and not hasattr(experiment, "cut_short")):
+            return ""
+        why = in_a_fork.doubt(ended, self.loop is not None)
+        none_came = experiment.FIELD == "samples" and in_a_fork.no_sample(ended)
+        if self.function is not None and (why or none_came):
+            raise _InAFork
+        self.in_vain = bool(why)
+        return f"{why}: {self.instead}" if why else ""
 
 
 def question_of(experiment: ModuleType) -> str:

@@ -32,9 +32,10 @@ def observe(
     """Iterate a loader here and now, survive whatever it does, and say what happened.
 
     The exception that ends the run is kept as text, not raised. Afterwards there is no process,
-    `/dev/shm` segment or open descriptor more than before, and signal handlers and sharing
-    strategy are as they were. Persistent workers are ended too. With the sharing strategy
-    `file_system` torch's `torch_shm_manager` stays, as after any loader: torch needs it.
+    `/dev/shm` segment or open descriptor more than before, and signal handlers, sharing strategy,
+    start method, and the global random states are as they were. Persistent workers are ended too.
+    With the sharing strategy `file_system` torch's `torch_shm_manager` stays, as after any loader:
+    torch needs it.
 
     Args:
         loader: A DataLoader with any number of workers and any start method, or an object of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from typing import Any, Literal
 from dltutor.observation import errors
 from dltutor.observation.foreign import is_a, text
 from dltutor.observation.interrupts import Interrupts, interrupts_held
+from dltutor.observation.kept_state import state_kept
 from dltutor.observation.leftovers import close_interrupted_files, nothing_left
 from dltutor.observation.loaders import check_loader
 from dltutor.observation.memory.moments import Moment
@@ -20,7 +20,7 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Observation
 from dltutor.observation.run import Run
-from dltutor.observation.time_limits import DeadlinePassed, check_deadline
+from dltutor.observation.time_limits import DeadlinePassed, check_deadline, check_main_thread
 from dltutor.observation.time_limits import deadline as time_limit
 
 
@@ -35,6 +35,8 @@ def observe(
 ) -> Observation:
     """Iterate a loader, as `dltutor.observe` does, and draw nothing.
 
+    Afterwards the global random states are as before.
+
     Args:
         loader: As there; so are all that follow but the last two.
         deadline: In seconds.
@@ -45,7 +47,7 @@ def observe(
         listeners: Each is called, in a thread, with every moment of memory as it is sampled.
     """
     check_arguments(loader, deadline, consume, epochs)
-    with interrupts_held() as interrupts, ExitStack() as clean_up:
+    with interrupts_held() as interrupts, state_kept(), ExitStack() as clean_up:
         folder = clean_up.enter_context(TemporaryDirectory(prefix="dltutor-run-"))
         started = clean_up.enter_context(nothing_left())
         recorder = Recorder(
@@ -138,11 +140,7 @@ def check_arguments(loader: object, deadline: object, consume: object, epochs: o
     """Raise what `observe` raises for wrong arguments."""
     check_loader(loader)
     check_run(deadline, consume, epochs)
-    if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError(
-            "observe() must be called in the main thread: only there can its deadline interrupt "
-            f"a loader that hangs. This is {threading.current_thread().name}"
-        )
+    check_main_thread("observe()", "its deadline interrupt a loader that hangs")
 
 
 def check_run(deadline: object, consume: object, epochs: Any) -> None:

@@ -28,9 +28,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from dltutor.observation import stacks
+from dltutor.observation import own_files, stacks
+from dltutor.observation.cut_connections import CutConnections
 from dltutor.observation.interrupts import interrupts_held
-from dltutor.observation.sandboxed import sandboxed_process
+from dltutor.observation.sandboxed import sandboxed_process, tell
 from dltutor.observation.time_limits import deadline
 from dltutor.system import marks, processes
 from dltutor.system.process_memory import pss, reader
@@ -62,6 +63,7 @@ class Ended:
             did not return) or nothing.
         stood: Where it was at the limit, in words.
         printed: The end of what it and its workers wrote to stdout and stderr.
+        used: The descriptors of the connections that it used, although they were cut.
     """
 
     result: Any = None
@@ -70,6 +72,7 @@ class Ended:
     stopped: str = ""
     stood: str = ""
     printed: str = ""
+    used: tuple[int, ...] = ()
 
 
 Work = Callable[[Callable[[], None]], Any]
@@ -82,6 +85,8 @@ def run(
     announce: Callable[[], None] = lambda: None,
     memory: float | None = None,
     own_folder: bool = True,
+    before_fork: Callable[[], object] = lambda: None,
+    cut: bool = False,
 ) -> Ended:
     """Call a function in a process of its own.
 
@@ -93,6 +98,8 @@ def run(
         memory: Bytes (PSS) that all its processes may have together; default: MEMORY.
         own_folder: Whether it finds itself in an empty folder, where what it writes by a bare name
             does no harm; otherwise in the folder of this process.
+        before_fork: Called here right before this process is forked.
+        cut: Whether the function finds the connections of this process cut.
 
     Raises:
         KeyboardInterrupt: You pressed Stop; all processes are gone.
@@ -101,10 +108,12 @@ def run(
     sys.stderr.flush()
     folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
     mark = marks.new()
-    with interrupts_held() as interrupts:
+    with interrupts_held() as interrupts, CutConnections(cut) as connections:
         watch = None
         try:
-            watch = _start(work, folder, mark, at_most, announce, own_folder)
+            watch = _start(
+                work, folder, mark, at_most, announce, own_folder, before_fork, connections
+            )
             watch.memory = MEMORY if memory is None else memory
             with interrupts.let_through():
                 watch.wait()
@@ -112,6 +121,7 @@ def run(
             if watch is not None:
                 watch.close()
             shutil.rmtree(folder, ignore_errors=True)
+        watch.ended.used = connections.used()
     return watch.ended
 
 
@@ -122,11 +132,15 @@ def _start(
     at_most: float,
     announce: Callable[[], None],
     own_folder: bool,
+    before_fork: Callable[[], object],
+    connections: CutConnections,
 ) -> _Watch:
     kernel = os.getpid()
     hear, say = os.pipe()
     fate_in, fate_out = os.pipe()
     read, write = os.pipe()
+    positions = own_files.positions()
+    before_fork()
     guard = _fork()
     if guard == 0:
         try:
@@ -134,12 +148,15 @@ def _start(
                 os.close(end)
             if not _at_fork.passed:
                 marks.put(mark)
+                connections.cut()
                 _guard(kernel, mark, work, folder, own_folder, say, fate_out, write)
         finally:
             os._exit(1)
     for end in (say, fate_out, write):
         os.close(end)
-    return _Watch(processes.known(guard), mark, folder, at_most, announce, hear, fate_in, read)
+    return _Watch(
+        processes.known(guard), mark, folder, at_most, announce, hear, fate_in, read, positions
+    )
 
 
 def _fork() -> int:
@@ -148,8 +165,10 @@ def _fork() -> int:
     global _at_fork
     _at_fork = deadline(_HANDLERS)
     with warnings.catch_warnings(), _at_fork:
-        # Python 3.12 and later warn of threads. The fork keeps none, and takes no lock of theirs.
+        # Python 3.12 and later warn of threads, and so does JAX. The fork keeps none, and takes no
+        # lock of theirs.
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
         return os.fork()
 
 
@@ -165,6 +184,7 @@ def _guard(
 ) -> NoReturn:
     os.setsid()
     processes.adopt_orphans(True)
+    tell(say, {"shared": own_files.open_again()})
     me = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -213,11 +233,13 @@ class _Watch:
     hear: int
     fate: int
     words: int
+    positions: dict[int, int]  # of files, before the fork
     memory: float = MEMORY
     ended: Ended = field(default_factory=Ended)
     until: float = 0.0
     weighed: float = 0.0
     told: bool = False
+    shared: list[int] = field(default_factory=list)  # files whose positions are also the sandbox's
 
     def wait(self) -> None:
         """Read what they say until there is a result, an end, or no time left."""
@@ -255,6 +277,7 @@ class _Watch:
     def close(self) -> None:
         """End all that was started, and read the last of what it wrote."""
         processes.end(self.guard, mark=self.mark)
+        own_files.put_back({each: self.positions[each] for each in self.shared})
         os.set_blocking(self.words, False)
         with suppress(OSError):
             while got := os.read(self.words, 1 << 16):
@@ -268,6 +291,8 @@ class _Watch:
             if said == "running":
                 self.until = time.monotonic() + self.at_most
                 self.announce()
+            elif "shared" in said:
+                self.shared = [each for each in said["shared"] if each in self.positions]
             else:
                 self.ended.result = said["result"]
                 self.told = True

@@ -53,11 +53,12 @@ def sandboxed_process(
     # A grader asks for as many workers as it needs, whatever this machine has.
     warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
     answer_when_asked(folder)
-    _tell(say, {"result": work(lambda: _tell(say, "running"))})
+    tell(say, {"result": work(lambda: tell(say, "running"))})
     os._exit(0)
 
 
-def _tell(say: int, thing: object) -> None:
+def tell(say: int, thing: object) -> None:
+    """Say one thing to the kernel, as a line of JSON."""
     line = json.dumps(thing).encode() + b"\n"
     while line:
         line = line[os.write(say, line) :]

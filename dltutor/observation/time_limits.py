@@ -29,6 +29,20 @@ def check_deadline(seconds: object) -> None:
         raise ValueError(f"deadline must be a positive number of seconds, got {text(seconds)}")
 
 
+def check_main_thread(call: str, why: str) -> None:
+    """Raise RuntimeError unless this is the main thread.
+
+    Args:
+        call: What was called, such as "observe()".
+        why: What only the main thread can do, as the end of a sentence.
+    """
+    here = threading.current_thread()
+    if here is not threading.main_thread():
+        raise RuntimeError(
+            f"{call} must be called in the main thread: only there can {why}. This is {here.name}"
+        )
+
+
 class deadline:  # a block, in the manner of contextlib.suppress
     """Raise DeadlinePassed in the block after `seconds`; give back the timer that was there.
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.diagnosis.kit.descriptors import Listener, descriptors, drain, put_back, standing
+from dltutor.diagnosis.kit.descriptors import (
+    Listener,
+    descriptors,
+    drain,
+    holders,
+    short_paths,
+    standing,
+)
 from dltutor.diagnosis.kit.lazily_opened import lazily_opened
 from dltutor.diagnosis.kit.rivals import samples, shares
-from dltutor.diagnosis.kit.walking import walk
 from dltutor.failures.kit.evidence import Evidence, Handles
-from dltutor.observation.foreign import is_a
 
 FIELD: Final = "handles"
 SECONDS: Final = 20.0
@@ -36,23 +41,19 @@ def ask(bench: Bench) -> Handles:
     if not bench.stream:
         bench.indices()  # before workers start, a loader asks for the length and the order
     inherited = descriptors()
-    before = standing(inherited)
     draw = shares if bench.stream else samples
     used = _used(bench, inherited)
-    put_back(before)
     if not used:
         return Handles()
     try:
-        right, wrong, said = draw(bench, inherited, before)
+        right, wrong, said = draw(bench, inherited)
     finally:
-        put_back(before)
         drain(used)
     kind = "socket" if "file" not in used.values() else "file"
-    held = [each for each in walk(bench.dataset) if _is(each.thing, used)]
-    paths = [each.path for each in held if "._" not in each.path] or [each.path for each in held]
+    held = holders(bench.dataset, used)
     return Handles(
         kind=kind,
-        paths=tuple(paths[:3]),
+        paths=tuple(short_paths(held)[:3]),
         looked=right,
         wrong=wrong,
         said=said,
@@ -76,9 +77,3 @@ def _used(bench: Bench, inherited: dict[int, str]) -> dict[int, str]:
     with suppress(forks.NoAnswer):
         return {each: inherited[each] for each in forks.in_fork(look, 3.0)}
     return {}
-
-
-def _is(thing: Any, used: dict[int, str]) -> bool:
-    with suppress(Exception):
-        return not is_a(thing, int) and thing.fileno() in used
-    return False

@@ -15,10 +15,11 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from dltutor.diagnosis.kit.walking import Found, walk
 from dltutor.observation.foreign import attribute, is_a
 
 _ACTS: Final = frozenset(
@@ -77,12 +78,20 @@ def _passed(descriptor: int) -> bytes:
         return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)[_TCP_COUNTS]
 
 
-def put_back(positions: dict[int, object]) -> None:
-    """Move files back to where they stood."""
-    for descriptor, position in positions.items():
-        if isinstance(position, int):
-            with suppress(OSError):
-                os.lseek(descriptor, position, os.SEEK_SET)
+def holders(dataset: Any, of: Collection[int]) -> list[Found]:
+    """The files and connections in a dataset that have one of these descriptors."""
+    return [each for each in walk(dataset) if not is_a(each.thing, int) and _has(each, of)]
+
+
+def _has(found: Found, of: Collection[int]) -> bool:
+    with suppress(Exception):
+        return found.thing.fileno() in of
+    return False
+
+
+def short_paths(held: list[Found]) -> list[str]:
+    """Their paths; those of private parts only if there are no others."""
+    return [each.path for each in held if "._" not in each.path] or [each.path for each in held]
 
 
 def drain(of: dict[int, str]) -> None:

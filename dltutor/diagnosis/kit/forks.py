@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from dltutor.observation import own_files
 from dltutor.observation.foreign import said
 from dltutor.system.processes import end, known
 
@@ -45,6 +46,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
         NoAnswer: One of them raised, died, or took longer.
     """
     until = time.monotonic() + seconds
+    positions = own_files.positions()
     begun: list[tuple[int, int]] = []
     try:
         for work in works:
@@ -53,6 +55,7 @@ def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
     finally:
         # Their children too: they may hold what the next fork needs.
         end(*(known(pid) for pid, _ in begun))
+        own_files.put_back(positions)
     return [_answer(each) for each in told]
 
 

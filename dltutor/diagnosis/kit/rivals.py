@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.diagnosis.kit.descriptors import Listener, put_back
+from dltutor.diagnosis.kit.descriptors import Listener
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import Pins, wrap_draws
 from dltutor.diagnosis.kit.small_loaders import answers, small_loader
@@ -28,15 +28,12 @@ Content = dict[Any, str]
 # Map-style datasets
 
 
-def samples(
-    bench: Bench, inherited: dict[int, str], before: dict[int, object]
-) -> tuple[int, int, str]:
+def samples(bench: Bench, inherited: dict[int, str]) -> tuple[int, int, str]:
     """How many samples are right, how many of them wrong with rivals, and what was raised then.
 
     Args:
         bench: Its dataset is map-style.
         inherited: The descriptors that were open before any worker started.
-        before: Where they stood.
     """
     order = list(dict.fromkeys(bench.indices()))[:_MOST]
     began = time.monotonic()
@@ -135,13 +132,10 @@ def _said(answer: Any) -> str:
 # Streams
 
 
-def shares(
-    bench: Bench, inherited: dict[int, str], before: dict[int, object]
-) -> tuple[int, int, str]:
+def shares(bench: Bench, inherited: dict[int, str]) -> tuple[int, int, str]:
     """The same of a stream: each worker's share, with a rival and without."""
 
     def run(only: int | None) -> dict[int, list[str]]:
-        put_back(before)
         with suppress(forks.NoAnswer):
             found: dict[int, list[str]] = forks.in_fork(
                 partial(_by_two, bench, inherited, only), _RUN

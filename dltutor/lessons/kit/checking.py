@@ -26,7 +26,7 @@ from dltutor.lessons.kit.outcomes import (
 from dltutor.lessons.kit.running import failed_in_main, still_running, takes_other_arguments
 from dltutor.observation import errors, sandbox
 from dltutor.observation.texts import fate, shorten_paths
-from dltutor.observation.time_limits import DeadlinePassed
+from dltutor.observation.time_limits import DeadlinePassed, check_main_thread
 from dltutor.tables import Note, Table, size
 
 _LESSONS: Final = Path(__file__).parents[1]
@@ -82,7 +82,9 @@ def check(exercise: str, answer: Any) -> Result:
     Raises:
         CheckFailed: The answer is not correct and `DLTUTOR_STRICT` is 1.
         KeyboardInterrupt: You pressed Stop.
+        RuntimeError: It is called outside the main thread.
     """
+    check_main_thread("check()", "Stop end it")
     found = _find(exercise)
     if found is None:
         return _strict(Result(Outcome.COULD_NOT_CHECK, _unknown(exercise)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,7 @@ from dltutor.observation.confinement.supervisor import argv_of, supervised, work
 from dltutor.observation.confinement.targets import Function, Script, read_target
 from dltutor.observation.confinement.task import FIRST_CHOICE, Task
 from dltutor.observation.report import Observation
-from dltutor.observation.time_limits import check_deadline
+from dltutor.observation.time_limits import check_deadline, check_main_thread
 
 _CHILD: Final = "dltutor.observation.confinement.child_main"
 _START: Final = 60.0  # seconds, at least, for the child to import torch and to build the loader
@@ -101,8 +100,4 @@ def confine(
 
 def _check(deadline: object) -> None:
     check_deadline(deadline)
-    if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError(
-            "confine() must be called in the main thread: only there can Stop end it. "
-            f"This is {threading.current_thread().name}"
-        )
+    check_main_thread("confine()", "Stop end it")

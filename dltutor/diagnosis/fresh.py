@@ -1,0 +1,129 @@
+"""A visit in a fresh interpreter, for a process whose forks prove nothing.
+
+The function that makes the loader travels there by value, as far as it was typed into a notebook
+or a script, and each experiment is a fork of that interpreter.
+"""
+
+from __future__ import annotations
+
+import base64
+import linecache
+import os
+import pickle
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any, Final
+
+import cloudpickle
+
+from dltutor.diagnosis.trouble import CannotRun, CannotSend
+from dltutor.observation import sandbox
+from dltutor.observation.confinement import start_child
+from dltutor.observation.confinement.supervisor import argv_of
+from dltutor.observation.texts import end_of_file, fate
+
+_ENDING: Final = 5.0  # seconds for what hangs to be ended there
+
+
+def packed(make: Callable[[], Any], loop: Any, epochs: int, until: float) -> bytes:
+    """All that a fresh interpreter needs for a visit.
+
+    Args:
+        make: Makes the loader.
+        loop: The training loop, or None.
+        epochs: How many times it runs.
+        until: When the visit ends, on the clock of `time.monotonic`.
+
+    Raises:
+        CannotSend: It cannot be pickled.
+    """
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    typed = {name: each for name, each in linecache.cache.items() if not os.path.exists(name)}
+    around = {
+        "argv": sys.argv,
+        "file": getattr(main, "__file__", None),
+        "name": spec.name if spec else None,
+        "typed": typed,  # cells: their lines are shown where something happens in them
+    }
+    try:
+        return bytes(cloudpickle.dumps((around, (make, loop, epochs, until))))
+    except Exception as error:
+        first = str(error).partition("\n")[0]
+        raise CannotSend(
+            "the function that makes the loader cannot be sent to a new interpreter "
+            f"({type(error).__name__}: {first[:160]})"
+        ) from None
+
+
+def visited(sent: bytes, until: float) -> Any:
+    """Have a visit made in a fresh interpreter.
+
+    Args:
+        sent: As `packed` makes it.
+        until: When the visit ends.
+
+    Returns:
+        The Evidence, what was tried, and what was not.
+
+    Raises:
+        CannotRun: The loader cannot be made there, or the interpreter died.
+    """
+
+    def work(begin: Callable[[], None]) -> dict[str, Any]:
+        begin()
+        folder = Path(tempfile.mkdtemp())
+        (folder / "visit").write_bytes(sent)
+        argv, output = argv_of(__name__, folder), folder / "output"
+        pid = start_child.start(argv, output=str(output), group=None, shm=None, open_files=None)
+        _, status = os.waitpid(pid, 0)
+        if (folder / "told").exists():
+            return {"told": base64.b64encode((folder / "told").read_bytes()).decode()}
+        said = end_of_file(output).strip().splitlines()
+        last = f", and said {said[-1][:200]!r}" if said else ""
+        return {"died": f"{fate(os.waitstatus_to_exitcode(status))}{last}"}
+
+    # Each experiment there has its limits. What they all take together is theirs.
+    at_most = max(until - time.monotonic(), 0.0) + _ENDING
+    ended = sandbox.run(work, at_most=at_most, memory=float("inf"), own_folder=False)
+    match ended.result:
+        case {"told": str(told)}:
+            found = pickle.loads(base64.b64decode(told))
+            if isinstance(found, CannotRun):
+                raise found
+            return found
+        case {"died": str(how)}:
+            raise CannotRun(f"the new interpreter that was to run the loader {how}")
+    raise CannotRun("the new interpreter that was to run the loader did not start in time")
+
+
+def main(folder: str) -> None:
+    """Make the visit of the file `visit`, write what it found out to `told`, and end."""
+    import __main__
+    from dltutor.diagnosis.diagnose import prepare
+
+    around, (make, loop, epochs, until) = cloudpickle.loads((Path(folder) / "visit").read_bytes())
+    sys.argv[:] = around["argv"]
+    linecache.cache.update(around["typed"])
+    # Workers that are spawned import what they need from there.
+    __main__.__file__ = around["file"]
+    __main__.__spec__ = ModuleSpec(around["name"], None) if around["name"] else None
+    for each in (make, loop):
+        if getattr(each, "__module__", "") == "__main__":
+            vars(__main__).update(getattr(each, "__globals__", {}))
+    found: Any
+    try:
+        rest = max(until - time.monotonic(), 0.1)
+        visit = prepare(make, consume=loop, epochs=epochs, deadline=rest)
+        visit.fresh = True
+        found = visit.examine(), visit.tried, visit.untried
+    except CannotRun as error:
+        found = error
+    unfinished = Path(folder) / "unfinished"
+    unfinished.write_bytes(pickle.dumps(found))
+    unfinished.rename(Path(folder) / "told")
+    os._exit(0)

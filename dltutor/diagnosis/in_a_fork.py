@@ -1,0 +1,108 @@
+"""What an experiment cannot show because it is a fork: CUDA, for one, does not survive one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from dltutor.observation.sandbox import Ended
+
+#: What a library says where it runs in a fork and should not.
+_COMPLAINT: Final = re.compile(
+    r"[^.\n\"]*\b(?:forked (?:sub|child )?process|after (?:a )?fork|fork[- ]safe|was forked)\b"
+    r"[^.\n\"]*",
+    re.IGNORECASE,
+)
+
+
+def _grpc_threads(module: Any) -> bool:
+    for task in os.listdir("/proc/self/task"):
+        with suppress(OSError), open(f"/proc/self/task/{task}/comm") as name:
+            if name.read().startswith(("grpc", "event_engine")):
+                return True
+    return False
+
+
+#: Libraries that do not survive a fork, by the module that knows: their name, whether they are in
+#: use in this process, and how their errors can be told.
+_RUNTIMES: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
+    "torch.cuda": ("CUDA", lambda cuda: cuda.is_initialized(), r"\bCUDA\b"),
+    "tensorflow.python.eager.context": (
+        "TensorFlow",
+        lambda module: module._context is not None and module._context._context_handle is not None,
+        "tensorflow",
+    ),
+    "jax._src.xla_bridge": ("JAX", lambda bridge: bridge._backends, r"\b(?:jax|jaxlib|xla)"),
+    "grpc": ("gRPC", _grpc_threads, "grpc"),
+    "mpi4py.MPI": ("MPI", lambda mpi: mpi.Is_initialized() and not mpi.Is_finalized(), r"\bmpi"),
+    "wandb": ("wandb", lambda wandb: wandb.run is not None, "wandb"),
+    "ray": ("Ray", lambda ray: ray.is_initialized(), r"\bray\b"),
+}
+
+
+def in_use() -> dict[str, str]:
+    """The libraries in use here that do not survive a fork, with a pattern for their errors."""
+    found = {}
+    for name, (title, asked, pattern) in _RUNTIMES.items():
+        module = sys.modules.get(name)
+        if module is not None:
+            used = True  # who cannot be asked any more may be in use
+            with suppress(Exception):
+                used = bool(asked(module))
+            if used:
+                found[title] = pattern
+    return found
+
+
+def doubt(ended: Ended, own_loop: bool) -> str:
+    """Why what an experiment came to may come from its being a fork; "" for no reason.
+
+    Args:
+        ended: How its process ended, and what it returned.
+        own_loop: Whether a training loop of yours ran in it.
+    """
+    how = _how(ended, own_loop)
+    if not how:
+        return ""
+    said = json.dumps(ended.result) + ended.printed
+    if complaint := _COMPLAINT.search(said):
+        return f"it says {complaint[0].strip()!r}, and an experiment is a fork of this process"
+    for title, pattern in in_use().items():
+        if how in ("died", "hung") or (how == "raised" and re.search(pattern, said, re.IGNORECASE)):
+            return (
+                f"it {how} in a fork of this process, and {title}, which is in use here, does not "
+                "survive one"
+            )
+    return ""
+
+
+def no_sample(ended: Ended) -> bool:
+    """Whether not a single sample could be drawn, without any worker."""
+    match ended.result:
+        case {"answer": {"looked": looked}} if looked:
+            return False
+    return _how(ended, own_loop=False) != ""
+
+
+def _how(ended: Ended, own_loop: bool) -> str:
+    # "raised", "raised in a worker", "died", "hung", or "" for anything else. A worker that dies or
+    # hangs is no sign: without experiments, your workers are forks, too.
+    match ended.result:
+        case {"answer": {"failed": [_, *_]}} | {"unmade": _} | {"failed": _}:
+            return "raised"
+        case {"answer": {"end": "raised", "raised": worker}}:
+            return "raised" if worker is None else "raised in a worker"
+        case {"answer": {"ended": "died"}} | {"answer": {"end": "main died"}}:
+            return "died"
+        case {"answer": {"ended": "hung"}}:
+            return "hung"
+        case {"answer": {"end": "hung"}}:
+            return "hung" if own_loop else ""
+        case None:
+            return {"": "died", "limit": "hung"}.get(ended.stopped, "")
+    return ""

@@ -1,0 +1,80 @@
+"""Connections of this process that a fork of it finds cut, so that no byte of a fork's goes over.
+
+A fork has its parent's connections. What it writes reaches the parent's server, and what it reads
+is the parent's answer. To close one is enough for many clients to say goodbye over it.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import socket
+import stat
+import termios
+from contextlib import suppress
+from typing import Final
+
+_SHM_MANAGER: Final = "/torch-shm-dir-"  # torch's own, with the sharing strategy file_system
+_UNREAD: Final = b"?"
+
+
+class CutConnections:
+    """Loose ends for the connections that are open in the block.
+
+    In a fork, `cut` puts one in the place of each connection. A loose end takes what is written,
+    holds one byte to be read, and then is at its end, so nobody waits there.
+
+    Args:
+        wanted: Whether there is anything to do; otherwise forks have the connections themselves.
+    """
+
+    def __init__(self, wanted: bool = True) -> None:
+        self._wanted = wanted
+        self._ends: dict[int, tuple[socket.socket, socket.socket]] = {}
+
+    def __enter__(self) -> CutConnections:
+        for descriptor in map(int, os.listdir("/dev/fd") if self._wanted else ()):
+            if _is_connection(descriptor):
+                near, far = socket.socketpair()
+                self._ends[descriptor] = near, far
+                far.send(_UNREAD)
+                far.shutdown(socket.SHUT_WR)
+                near.setblocking(os.get_blocking(descriptor))
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for near, far in self._ends.values():
+            near.close()
+            far.close()
+
+    def cut(self) -> None:
+        """Cut the connections of this process, a fork of the one that made this."""
+        for descriptor, (near, _) in self._ends.items():
+            os.dup2(near.fileno(), descriptor, inheritable=os.get_inheritable(descriptor))
+        self.__exit__()
+
+    def used(self) -> tuple[int, ...]:
+        """The descriptors of those that forks have written to or read from."""
+        return tuple(
+            descriptor
+            for descriptor, (near, far) in self._ends.items()
+            if _waiting(far) or _waiting(near) != len(_UNREAD)
+        )
+
+
+def _is_connection(descriptor: int) -> bool:
+    with suppress(OSError):  # it is the one that listdir had open, or is not connected
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            with socket.socket(fileno=os.dup(descriptor)) as copy:
+                known = copy.family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+                peer = copy.getpeername()
+                stream = copy.type == socket.SOCK_STREAM
+                return known and stream and _SHM_MANAGER not in str(peer)
+    return False
+
+
+def _waiting(end: socket.socket) -> int:
+    count = array.array("i", [0])
+    fcntl.ioctl(end, termios.FIONREAD, count)
+    return count[0]

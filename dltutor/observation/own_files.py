@@ -1,0 +1,114 @@
+"""Open files of a fork's own: what it reads moves no position of the process that it comes from.
+
+A fork shares its parent's open files, so both have one read position for each. Here every regular
+file is opened again, at the same position and in the same mode.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from typing import Final
+
+_FDINFO: Final = "/proc/self/fdinfo"  # where it is missing, to open /dev/fd/N is only to dup it
+_BY_NAME: Final = os.O_NOFOLLOW | getattr(os, "O_TMPFILE", 0)
+_PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+def positions() -> dict[int, int]:
+    """Where each regular file that can be read here stands, by its descriptor.
+
+    Logs are left out, those that stdout and stderr go to among them: they are written side by side,
+    and the next line of main's belongs after the sandbox's.
+    """
+    found = {}
+    printed = [os.fstat(each) for each in (1, 2) if _is_open(each)]
+    for descriptor in map(int, os.listdir("/dev/fd")):
+        with suppress(OSError):  # it is the one that listdir had open, or has no position
+            status = os.fstat(descriptor)
+            written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+            log = written or any(os.path.samestat(status, each) for each in printed)
+            if descriptor > 2 and not log and stat.S_ISREG(status.st_mode):
+                found[descriptor] = os.lseek(descriptor, 0, os.SEEK_CUR)
+    return found
+
+
+def _is_open(descriptor: int) -> bool:
+    with suppress(OSError):
+        os.fstat(descriptor)
+        return True
+    return False
+
+
+def put_back(before: Mapping[int, int]) -> None:
+    """Move files of this process back to where they stood, as `positions` returned it."""
+    for descriptor, position in before.items():
+        with suppress(OSError):
+            os.lseek(descriptor, position, os.SEEK_SET)
+
+
+def open_again() -> list[int]:
+    """Give this process, a fork, its own positions in the files that it has open.
+
+    Descriptors that shared a position still do.
+
+    Returns:
+        The descriptors that could not be opened again, whose positions are the parent's too.
+    """
+    shared = []
+    with ExitStack() as opened:
+        for twins in _by_file(positions()):
+            done: dict[int, int] = {}  # what was opened again, by what it was before
+            for descriptor in twins:
+                try:
+                    again = next((done[old] for old in done if _is_same(old, descriptor)), None)
+                    if again is None:
+                        again = _opened_again(descriptor)
+                        opened.callback(os.close, again)
+                        if len(twins) > 1:
+                            old = os.dup(descriptor)
+                            opened.callback(os.close, old)
+                            done[old] = again
+                    os.dup2(again, descriptor, inheritable=os.get_inheritable(descriptor))
+                except OSError:
+                    shared.append(descriptor)
+    return shared
+
+
+def _by_file(descriptors: Iterable[int]) -> list[list[int]]:
+    found: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for each in descriptors:
+        status = os.fstat(each)
+        found[status.st_dev, status.st_ino].append(each)
+    return list(found.values())
+
+
+def _opened_again(descriptor: int) -> int:
+    # A lock belongs to the open file, so that opening it again would lose it.
+    with open(f"{_FDINFO}/{descriptor}") as info:
+        if "\nlock:" in info.read():
+            raise OSError
+    # A file remembers how it was opened by its name, and the name is now a link of /proc's.
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~_BY_NAME
+    again = os.open(f"/proc/self/fd/{descriptor}", flags)
+    os.lseek(again, os.lseek(descriptor, 0, os.SEEK_CUR), os.SEEK_SET)
+    return again
+
+
+def _is_same(one: int, other: int) -> bool:
+    # Whether two descriptors are one open file: then a setting of one is a setting of the other.
+    # The signal for asynchronous input is such a setting, and no regular file sends it.
+    before = fcntl.fcntl(one, fcntl.F_GETSIG)
+    probe = next(each for each in _PROBES if each != before)
+    if fcntl.fcntl(other, fcntl.F_GETSIG) != before:
+        return False
+    fcntl.fcntl(one, fcntl.F_SETSIG, probe)
+    try:
+        return fcntl.fcntl(other, fcntl.F_GETSIG) == probe
+    finally:
+        fcntl.fcntl(one, fcntl.F_SETSIG, before)

@@ -1,0 +1,711 @@
+"""Nothing of yours is changed, and a run that fails only because it is in a fork proves nothing."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import fcntl
+import gzip
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import types
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from fresh_interpreter import run_fresh
+from torch.utils.data import DataLoader, Dataset
+
+from dltutor import diagnose
+from dltutor.diagnosis.diagnosis import Diagnosis
+from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.trouble import CannotRun
+from dltutor.lessons.kit.checking import check
+from dltutor.observation import own_files, sandbox
+
+Left = Callable[..., None]
+ROWS = [f"row {number:6}, {number * number % 9973:6}\n" for number in range(8000)]  # 160 kB
+WIDTH = len(ROWS[0])
+
+
+class Reader:
+    """Reads the rows of a file one by one, by way of a descriptor that stays open."""
+
+    def __init__(self, descriptor: int, following: Callable[[], str]) -> None:
+        self.descriptor = descriptor
+        self.following = following
+
+    def position(self) -> int:
+        return os.lseek(self.descriptor, 0, os.SEEK_CUR)
+
+
+def text_file(path: Path, keep: ExitStack) -> Reader:
+    path.write_text("".join(ROWS))
+    file = keep.enter_context(path.open())
+    return Reader(file.fileno(), file.readline)
+
+
+def csv_file(path: Path, keep: ExitStack) -> Reader:
+    path.write_text("".join(ROWS))
+    file = keep.enter_context(path.open(newline=""))
+    rows = csv.reader(file)
+    return Reader(file.fileno(), lambda: ",".join(next(rows)) + "\n")
+
+
+def raw_file(path: Path, keep: ExitStack) -> Reader:
+    path.write_text("".join(ROWS))
+    descriptor = os.open(path, os.O_RDONLY)
+    keep.callback(os.close, descriptor)
+    return Reader(descriptor, lambda: os.read(descriptor, WIDTH).decode())
+
+
+def deleted_file(path: Path, keep: ExitStack) -> Reader:
+    file = keep.enter_context(tempfile.TemporaryFile(dir=path.parent))  # noqa: SIM115
+    file.write("".join(ROWS).encode())
+    file.seek(0)
+    return Reader(file.fileno(), lambda: file.readline().decode())
+
+
+def gzip_file(path: Path, keep: ExitStack) -> Reader:
+    path.write_bytes(gzip.compress("".join(ROWS).encode(), 0))
+    file = keep.enter_context(gzip.open(path))  # noqa: SIM115
+    return Reader(file.fileno(), lambda: file.readline().decode())
+
+
+def bz2_file(path: Path, keep: ExitStack) -> Reader:
+    path.write_bytes(bz2.compress("".join(ROWS).encode()))
+    file = keep.enter_context(bz2.open(path))  # noqa: SIM115
+    return Reader(file.fileno(), lambda: file.readline().decode())
+
+
+def zip_file(path: Path, keep: ExitStack) -> Reader:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("rows", "".join(ROWS))
+    opened = keep.enter_context(path.open("rb"))
+    archive = keep.enter_context(zipfile.ZipFile(opened))
+    file = keep.enter_context(archive.open("rows"))
+    return Reader(opened.fileno(), lambda: file.readline().decode())
+
+
+OPENED = [text_file, csv_file, raw_file, deleted_file, gzip_file, bz2_file, zip_file]
+
+
+@pytest.fixture(params=OPENED, ids=lambda each: each.__name__)
+def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reader]:
+    with ExitStack() as keep:
+        found = request.param(tmp_path / "rows", keep)
+        assert [found.following() for _ in range(3)] == ROWS[:3]
+        yield found
+
+
+class Following(Dataset[int]):
+    """Whatever comes next in each of some files, whichever index is asked for."""
+
+    def __init__(self, readers: list[Reader]) -> None:
+        self.readers = readers
+
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, index: int) -> int:
+        return sum(int(each.following()[4:10]) for each in self.readers)
+
+
+def test_open_files_stay_where_they_were_and_what_follows_is_what_followed(
+    tmp_path: Path, nothing_left_behind: Left
+) -> None:
+    with ExitStack() as keep:
+        readers = [each(tmp_path / each.__name__, keep) for each in OPENED]
+        begun = [[each.following() for _ in range(3)] for each in readers]
+        before = [each.position() for each in readers]
+        loader = DataLoader(Following(readers), batch_size=8, num_workers=2)
+        diagnose(loader, deadline=6)
+        assert [each.position() for each in readers] == before
+        rest = [[each.following() for _ in range(7000)] for each in readers]
+        assert [a + b for a, b in zip(begun, rest, strict=True)] == [ROWS[:7003]] * len(readers)
+
+
+def test_each_experiment_begins_where_the_first_began(reader: Reader) -> None:
+    def read(begin: Callable[[], None]) -> list[str]:
+        return [reader.following() for _ in range(1000)]
+
+    for _ in range(2):
+        assert sandbox.run(read, at_most=20).result == ROWS[3:1003]
+
+
+def test_each_file_is_opened_again(reader: Reader) -> None:
+    # Which is harder where flags of the file remember how its name was treated.
+    assert sandbox.run(lambda begin: own_files.open_again(), at_most=20).result == []
+
+
+def test_what_main_prints_to_a_file_meanwhile_stays(capfd: pytest.CaptureFixture[str]) -> None:
+    # pytest has a second descriptor of the file that stdout is.
+    def wait(begin: Callable[[], None]) -> None:
+        begin()
+        os.close(0)
+
+    sandbox.run(wait, at_most=20, announce=lambda: print("announced", flush=True))
+    print("later", flush=True)
+    assert capfd.readouterr().out == "announced\nlater\n"
+
+
+def test_each_attempt_of_one_experiment_begins_where_the_first_began(reader: Reader) -> None:
+    def read(begin: Callable[[], None]) -> list[str]:
+        return [*attempt(), *attempt()]
+
+    def attempt() -> list[str]:
+        rows: list[str] = forks.in_fork(lambda: [reader.following() for _ in range(1000)], 10)
+        return rows
+
+    assert sandbox.run(read, at_most=30).result == ROWS[3:1003] * 2
+
+
+def test_descriptors_of_the_sandbox_are_as_they_were_but_for_their_positions(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rows"
+    path.write_text("".join(ROWS))
+    with path.open("r+b") as file, path.open("ab") as log, path.open("wb") as written:
+        numbers = [each.fileno() for each in (file, log, written)]
+        os.set_inheritable(numbers[0], True)
+        fcntl.fcntl(numbers[0], fcntl.F_SETFL, os.O_NONBLOCK)
+
+        def look(begin: Callable[[], None] = lambda: None) -> list[Any]:
+            return [
+                [fcntl.fcntl(each, fcntl.F_GETFL), os.get_inheritable(each), os.fstat(each).st_ino]
+                for each in numbers
+            ]
+
+        assert sandbox.run(look, at_most=20).result == look()
+
+
+def test_two_descriptors_of_one_position_still_share_it_in_the_sandbox(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_text("".join(ROWS))
+    with path.open("rb") as one, path.open("rb") as stranger:
+        other = os.dup(one.fileno())
+
+        def read(begin: Callable[[], None]) -> list[int]:
+            os.read(one.fileno(), WIDTH)
+            return [os.lseek(each, 0, os.SEEK_CUR) for each in (other, stranger.fileno())]
+
+        try:
+            assert sandbox.run(read, at_most=20).result == [WIDTH, 0]
+            assert os.lseek(other, 0, os.SEEK_CUR) == 0
+        finally:
+            os.close(other)
+
+
+def test_what_cannot_be_opened_again_is_put_back(tmp_path: Path) -> None:
+    # A lock belongs to the open file: whoever opened it again would wait for the lock.
+    path = tmp_path / "rows"
+    path.write_text("".join(ROWS))
+    with path.open("rb", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(WIDTH)
+
+        def read(begin: Callable[[], None]) -> str:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return file.read(WIDTH).decode()
+
+        for _ in range(2):
+            assert sandbox.run(read, at_most=20).result == ROWS[1]
+        assert file.tell() == WIDTH
+
+
+def test_what_an_experiment_writes_to_a_log_stays_and_main_goes_on_behind_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log"
+    with path.open("wb", buffering=0) as file:
+        file.write(b"main\n")
+        sandbox.run(lambda begin: file.write(b"sandbox\n"), at_most=20)
+        file.write(b"main\n")
+    assert path.read_bytes() == b"main\nsandbox\nmain\n"
+
+
+class Guarded(Dataset[int]):
+    """Rows behind a lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> int:
+        with self.lock:
+            return index
+
+
+def test_a_visit_whose_time_was_over_makes_no_later_fork_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dataset = Guarded()
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(over.wait)  # another thread: only then does the doctor look at locks
+        assert diagnose(DataLoader(dataset, num_workers=2), deadline=0.1).untried
+        waits: list[float] = []
+        monkeypatch.setattr(time, "sleep", waits.append)
+        with dataset.lock:
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+        over.set()
+    os.waitpid(pid, 0)
+    assert waits == []
+
+
+def test_what_stays_registered_for_forks_costs_them_nothing() -> None:
+    run_fresh("""
+        import os, timeit
+        hooks = []
+        register = os.register_at_fork
+        def heard(**which):
+            hooks.extend(each for when, each in which.items() if "child" not in when)
+            register(**which)
+        os.register_at_fork = heard
+        import dltutor.diagnosis.diagnose, dltutor.observation.memory.recorder
+        ours = [each for each in hooks if (each.__module__ or "").startswith("dltutor")]
+        assert [each.__module__ for each in ours] == ["dltutor.observation.sandbox"]
+        cost = min(timeit.repeat(ours[0], number=1000, repeat=9)) / 1000
+        assert cost < 1e-5, cost  # a fork itself takes a hundred times as long
+        """)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: diagnose(DataLoader([1, 2, 3], num_workers=1)), lambda: check("00.predict", "b")],  # type: ignore[arg-type]
+    ids=["diagnose", "check"],
+)
+def test_in_another_thread_one_sentence_names_the_thread(
+    call: Callable[[], object], nothing_left_behind: Left
+) -> None:
+    with ThreadPoolExecutor(1, thread_name_prefix="trainer") as pool:
+        error = pool.submit(call).exception()
+    assert type(error) is RuntimeError
+    assert "must be called in the main thread" in str(error) and "trainer_0" in str(error)
+
+
+@pytest.fixture
+def own_folder() -> Iterator[str]:
+    """A folder for temporary files, short enough for the paths of sockets."""
+    with tempfile.TemporaryDirectory(prefix="own-") as folder:
+        yield folder
+
+
+def test_diagnose_changes_nothing_whatever_the_loop_changes(own_folder: str) -> None:
+    run_fresh(
+        """
+        from state_of_main import *
+        hear_of_fork_hooks()
+        from dltutor import diagnose
+        class Rows:
+            def __len__(self): return 32
+            def __getitem__(self, index): return float(torch.rand(())), random.random()
+        def changed(loader):
+            for batch in loader: pass
+            change_everything()
+        loader = DataLoader(Rows(), batch_size=4, num_workers=2, shuffle=True)
+        import dltutor.diagnosis.diagnose, dltutor.diagnosis.experiments as all
+        all.experiments()
+        held = dict(vars(loader))
+        before = state()
+        said = diagnose(loader, consume=changed, deadline=15)
+        assert not differing(before), differing(before)
+        assert dict(vars(loader)) == held
+        assert said.findings or said.healthy
+        """,
+        env={**os.environ, "TMPDIR": own_folder},
+    )
+
+
+@pytest.mark.timeout(300)
+def test_observe_changes_nothing_but_what_the_loop_trains(own_folder: str) -> None:
+    script = """
+        from state_of_main import *
+        hear_of_fork_hooks()
+        from dltutor import observe
+        from datasets import Numbers
+        def train(loader):
+            for batch in loader:
+                weight.add_(1 + torch.rand(()) * random.random() * np.random.rand())
+        if __name__ == "__main__":
+            import dltutor.observation.observing
+            observe(DataLoader([1]))  # what is made once for a process, such as Python's helpers
+            before = state()
+            for method in ("", "fork", "spawn", "forkserver"):
+                options = dict(num_workers=2, multiprocessing_context=method) if method else {}
+                loader = DataLoader(Numbers(), batch_size=4, shuffle=True, **options)
+                weight = torch.zeros(())
+                for consume in (None, train):
+                    seen = observe(loader, consume=consume, deadline=60)
+                    assert seen.end == "finished", seen
+                    assert not differing(before), (method, differing(before))
+                assert weight > 0
+        """
+    run_fresh(script, env={**os.environ, "TMPDIR": own_folder}, seconds=250)
+
+
+class Answered(Dataset[int]):
+    """Rows from a database over one connection, and a server that counts what it is told."""
+
+    def __init__(self, family: str = "pair") -> None:
+        if family == "pair":
+            self.connection, there = socket.socketpair()
+        else:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                self.connection = socket.create_connection(listener.getsockname())
+                there, _ = listener.accept()
+        self.heard: list[bytes] = []
+        threading.Thread(target=self._serve, args=(there,), daemon=True).start()
+
+    def _serve(self, there: socket.socket) -> None:
+        with there:
+            while question := there.recv(1):
+                self.heard.append(question)
+                there.send(question)
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> int:
+        self.connection.sendall(bytes([index]))
+        return self.connection.recv(1)[0]
+
+
+@pytest.mark.parametrize("family", ["pair", "tcp"])
+def test_the_server_of_an_open_connection_hears_nothing_and_nothing_is_found(
+    family: str, nothing_left_behind: Left
+) -> None:
+    dataset = Answered(family)
+    try:
+        assert dataset[7] == 7
+        diagnosis = diagnose(DataLoader(dataset, batch_size=4, num_workers=2), deadline=20)
+        assert dataset.heard == [b"\x07"]
+        assert dataset[8] == 8  # main's connection still works
+    finally:
+        dataset.connection.close()
+    assert diagnosis.findings == ()
+    why, *others = (each.why for each in diagnosis.untried)
+    assert "`dataset.connection`" in why and "function" in why
+    assert set(others) == {"for the same reason"}
+
+
+def test_a_loader_that_only_holds_a_connection_is_diagnosed(nothing_left_behind: Left) -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        dataset = Guarded()
+        dataset.connection = one  # type: ignore[attr-defined]
+        diagnosis = diagnose(DataLoader(dataset, batch_size=4, num_workers=2))
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.recv(1)
+    assert diagnosis.ok and diagnosis.untried == ()
+
+
+def test_a_connection_to_torchs_own_helper_is_not_cut() -> None:
+    run_fresh(
+        """
+        import torch
+        from torch.utils.data import DataLoader
+        from dltutor import diagnose
+        torch.multiprocessing.set_sharing_strategy("file_system")
+        kept = torch.ones(3).share_memory_()
+        class Rows:
+            def __len__(self): return 32
+            def __getitem__(self, index): return kept * index
+        diagnosis = diagnose(DataLoader(Rows(), batch_size=4, num_workers=2))
+        names = [each.name for each in diagnosis.findings]
+        assert names == ["orphaned_segments"] and diagnosis.untried == (), diagnosis
+        """,
+        seconds=150,
+    )
+
+
+BAD_FORK = (
+    "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must "
+    "use the 'spawn' start method"
+)
+MAIN = os.getpid()
+
+
+def touch_cuda() -> None:
+    """As torch does where CUDA is in use in main: no fork of it can use CUDA."""
+    if torch.cuda.is_initialized() and os.getpid() != MAIN:
+        raise RuntimeError(BAD_FORK)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA is in use in this process."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+
+
+class OnTheDevice(Dataset[int]):
+    """Rows that are drawn by way of CUDA. One of them may have no label."""
+
+    def __init__(self, unlabeled: int = -1, check: Callable[[], None] = touch_cuda) -> None:
+        self.unlabeled = unlabeled
+        self.check = check
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> int:
+        self.check()
+        if index == self.unlabeled:
+            raise KeyError(f"no label for row {index}")
+        return index
+
+
+def on_the_device(unlabeled: int = -1) -> DataLoader[int]:
+    return DataLoader(
+        OnTheDevice(unlabeled), batch_size=4, num_workers=2, multiprocessing_context="fork"
+    )
+
+
+def spoilt() -> DataLoader[int]:
+    return on_the_device(unlabeled=21)
+
+
+def step_on_the_device(loader: Any) -> None:
+    touch_cuda()
+    for _ in loader:
+        pass
+
+
+def untried(diagnosis: Diagnosis) -> list[str]:
+    assert diagnosis.findings == (), str(diagnosis)
+    return [each.why for each in diagnosis.untried]
+
+
+def test_a_dataset_that_fails_only_in_a_fork_is_untried_with_the_way_out(
+    cuda: None, nothing_left_behind: Left
+) -> None:
+    why, *others = untried(diagnose(on_the_device()))
+    assert "CUDA" in why and "function" in why
+    assert set(others) == {"for the same reason"}
+
+
+def test_a_loop_that_fails_only_in_a_fork_is_untried_with_the_way_out(
+    cuda: None, nothing_left_behind: Left
+) -> None:
+    loader = DataLoader(Guarded(), batch_size=4, num_workers=2)
+    why, *_ = untried(diagnose(loader, consume=step_on_the_device))
+    assert "CUDA" in why and "function" in why
+
+
+@pytest.mark.parametrize("make", [on_the_device, spoilt], ids=["healthy", "spoilt"])
+def test_a_function_gets_the_same_diagnosis_where_forks_prove_nothing(
+    make: Callable[[], DataLoader[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    nothing_left_behind: Left,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    without = diagnose(make, consume=step_on_the_device)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    diagnosis = diagnose(make, consume=step_on_the_device)
+    assert [each.name for each in without.findings] == ["raises"] * (make is spoilt)
+    told, expected = diagnosis.to_dict(), without.to_dict()
+    told["loader"].pop("threads"), expected["loader"].pop("threads")  # of this process
+    assert told == expected
+    assert capsys.readouterr().out.count("Running the loader up to") == 2
+
+
+CELL = """\
+class Cards:
+    def __len__(self): return 32
+    def __getitem__(self, index):
+        if torch.cuda.is_initialized():
+            raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+        return cards[index]
+cards = list(range(30))
+def make():
+    return DataLoader(Cards(), batch_size=4, num_workers=2)
+"""
+
+
+def test_a_function_typed_into_main_travels_by_value_with_its_lines() -> None:
+    run_fresh(
+        """
+        import linecache, os, sys, types, torch
+        from torch.utils.data import DataLoader
+        from test_harmless_nochange import CELL as cell
+        file = "/tmp/ipykernel_7/7.py"
+        linecache.cache[file] = (len(cell), None, cell.splitlines(True), file)
+        exec(compile(cell, file, "exec"))
+        torch.cuda.is_initialized = lambda: True
+        from dltutor import diagnose
+        diagnosis = diagnose(make)
+        assert [each.name for each in diagnosis.findings] == ["wrong_length"], diagnosis
+        assert "return cards[index]" in diagnosis.findings[0].where, diagnosis
+        """,
+        seconds=150,
+    )
+
+
+def test_a_function_that_cannot_be_sent_is_untried_and_the_reason_is_said(
+    cuda: None, nothing_left_behind: Left
+) -> None:
+    lock = threading.Lock()
+
+    def make() -> DataLoader[int]:
+        with lock:
+            return on_the_device()
+
+    why, *_ = untried(diagnose(make))
+    assert "CUDA" in why and "cannot be sent" in why and "lock" in why
+
+
+def test_a_function_that_fails_in_each_fork_is_asked_in_a_new_interpreter(
+    monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
+) -> None:
+    # What this process has loaded, its forks have too, and a new interpreter does not.
+    monkeypatch.setattr(sys, "loaded_here", True, raising=False)
+
+    def refuse_strangers() -> None:
+        if hasattr(sys, "loaded_here"):
+            raise ValueError("this library works only in the process that has loaded it")
+
+    def make() -> DataLoader[int]:
+        return DataLoader(OnTheDevice(check=refuse_strangers), batch_size=4, num_workers=0)
+
+    assert diagnose(make).ok
+
+
+def test_stop_ends_a_visit_in_a_new_interpreter_and_nothing_is_left(
+    cuda: None, nothing_left_behind: Left
+) -> None:
+    timer = threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        diagnose(sleepy)
+        time.sleep(20)  # where it was quicker than the timer
+    timer.join()
+
+
+def sleepy() -> Any:
+    time.sleep(600)
+
+
+def test_the_deadline_holds_in_a_new_interpreter(cuda: None, nothing_left_behind: Left) -> None:
+    began = time.monotonic()
+    with pytest.raises(CannotRun):
+        diagnose(sleepy, deadline=4)
+    assert time.monotonic() - began < 4 + 15  # seconds to end it, on a busy machine
+
+
+class NotOfThisProcess(Dataset[int]):
+    """Hangs, dies, or raises where it is not in main, as the runtime of a library would."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        if os.getpid() != MAIN:
+            if self.how == "hangs":
+                time.sleep(600)
+            if self.how == "dies":
+                os.kill(os.getpid(), signal.SIGABRT)
+            raise RuntimeError("ray.get() was called by a process that Ray does not know")
+        return index
+
+
+@pytest.mark.parametrize("how", ["hangs", "dies", "raises"])
+def test_what_another_runtime_does_in_a_fork_is_untried(
+    how: str, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Left
+) -> None:
+    ray = types.ModuleType("ray")
+    ray.is_initialized = lambda: True  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    loader = DataLoader(NotOfThisProcess(how), batch_size=4, num_workers=2)
+    why, *_ = untried(diagnose(loader, deadline=20))
+    assert "Ray" in why and "function" in why
+
+
+def test_an_error_of_your_own_is_found_where_a_runtime_is_in_use(cuda: None) -> None:
+    dataset = OnTheDevice(unlabeled=21, check=lambda: None)
+    diagnosis = diagnose(DataLoader(dataset, batch_size=4, num_workers=2))
+    assert [each.name for each in diagnosis.findings] == ["raises"]
+
+
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Cards:
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        if torch.cuda.is_initialized():
+            raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+        return index
+
+
+def make():
+    return DataLoader(Cards(), batch_size=4, num_workers=2, multiprocessing_context="spawn")
+
+
+if __name__ == "__main__":
+    from dltutor import diagnose
+
+    torch.cuda.is_initialized = lambda: True
+    diagnosis = diagnose(make, deadline=120)
+    assert diagnosis.ok and diagnosis.untried == (), diagnosis
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_spawned_workers_of_a_new_interpreter_find_what_the_script_defines(tmp_path: Path) -> None:
+    script = tmp_path / "cards.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_left_of_a_visit_in_a_new_interpreter_when_its_caller_is_killed(
+    tmp_path: Path,
+) -> None:
+    made = tmp_path / "made"
+    script = f"""
+import pathlib, time, torch
+from dltutor import diagnose
+torch.cuda.is_initialized = lambda: True
+def make():
+    pathlib.Path({str(made)!r}).touch()
+    time.sleep(600)
+diagnose(make, deadline=100)
+"""
+    with subprocess.Popen([sys.executable, "-c", script]) as caller:
+        try:
+            until = time.monotonic() + 60
+            while not made.exists() and time.monotonic() < until:
+                time.sleep(0.1)
+            started = psutil.Process(caller.pid).children(recursive=True)
+        finally:
+            caller.kill()
+    assert len(started) >= 5  # a guard and its child, the interpreter, and the same again
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert not alive
