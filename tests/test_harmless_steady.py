@@ -1,0 +1,66 @@
+"""Right answers are right on any machine, and checks take away nothing that they did not make."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from answers.lesson_11 import MadeForEachUse
+
+from dltutor import check
+
+# Lesson 11: a library maps files whenever it likes, and a learner's data may be mapped as well.
+
+_SIZE = 27_000  # bytes, as many as glibc's table of character sets has
+
+
+@pytest.fixture
+def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is nobody's here."""
+    path = tmp_path / "others"
+    path.write_bytes(bytes(_SIZE))
+    monkeypatch.setenv("OTHERS", str(path))
+    return path
+
+
+class BesideALibrary(MadeForEachUse):
+    """Something maps a file for reading, and Python does not hear of it."""
+
+    def __init__(self, array: Any) -> None:
+        libc = ctypes.CDLL(None)
+        libc.mmap.restype = ctypes.c_ssize_t
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        with open(os.environ["OTHERS"], "rb") as file:
+            how = mmap.PROT_READ, mmap.MAP_SHARED
+            assert libc.mmap(None, _SIZE, *how, file.fileno(), 0) != -1
+        super().__init__(array)
+
+
+class Reads(MadeForEachUse):
+    """It looks into data that it leaves where they are."""
+
+    def __init__(self, array: Any) -> None:
+        np.memmap(os.environ["OTHERS"], np.uint8, "r")
+        super().__init__(array)
+
+
+@pytest.mark.parametrize("table", [BesideALibrary, Reads])
+def test_a_file_that_is_only_read_is_not_left_by_a_table_and_stays(
+    table: type, others: Path
+) -> None:
+    result = check("11.transfer", table)
+    assert result.outcome.value == "Correct", result
+    assert others.exists()
+
+
+def test_data_that_the_kernel_has_mapped_are_not_left_by_a_table_and_stay(others: Path) -> None:
+    data = np.memmap(others, np.uint8, "r+")
+    result = check("11.transfer", MadeForEachUse)
+    assert result.outcome.value == "Correct", result
+    assert others.exists()
+    del data
