@@ -5,12 +5,16 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from answers import lesson_03, lesson_09, lesson_10
 from answers.lesson_11 import MadeForEachUse
+from torch.utils.data import get_worker_info
 
 from dltutor import check
 
@@ -64,3 +68,37 @@ def test_data_that_the_kernel_has_mapped_are_not_left_by_a_table_and_stay(others
     assert result.outcome.value == "Correct", result
     assert others.exists()
     del data
+
+
+# Memory: what a place takes of every worker is not held against an answer.
+
+_KB, _MB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "taken", "kept"),
+    [
+        ("03.transfer", lesson_03.RIGHT_ANSWERS["03.transfer"]["chosen first"], 45 * _MB, False),
+        ("09.fix", lesson_09.RIGHT_ANSWERS["09.fix"]["packed"], 2 * _KB, True),
+        ("10.fix", lesson_10.RIGHT_ANSWERS["10.fix"]["no cache"], 2 * _MB, True),
+    ],
+)
+def test_a_right_answer_is_right_where_sending_a_batch_takes_memory(
+    exercise: str,
+    answer: Callable[[], Any],
+    taken: int,
+    kept: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send, held = ForkingPickler.dumps, []
+
+    def dumps(thing: Any, *how: Any) -> Any:
+        if get_worker_info():
+            memory = np.ones(taken, np.uint8)
+            if kept:
+                held.append(memory)
+        return send(thing, *how)
+
+    monkeypatch.setattr(ForkingPickler, "dumps", dumps)
+    result = check(exercise, answer())
+    assert result.outcome.value == "Correct", result
