@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 from collections.abc import Callable
@@ -102,3 +103,14 @@ def test_a_right_answer_is_right_where_sending_a_batch_takes_memory(
     monkeypatch.setattr(ForkingPickler, "dumps", dumps)
     result = check(exercise, answer())
     assert result.outcome.value == "Correct", result
+
+
+def test_what_was_frozen_before_is_no_excuse_for_an_answer() -> None:
+    # As Python 3.12 has it from the start.
+    gc.freeze()
+    try:
+        result = check("09.fix", lesson_09.CaptionTuple)
+    finally:
+        gc.unfreeze()
+    assert result.outcome.value == "Not yet"
+    assert "frozen" not in result.text, result

@@ -140,6 +140,7 @@ def gather(task: Task, answer: type) -> Rewritten:
         Rejected: It cannot be made, has another length, or changes its file.
     """
     folder = Path(tempfile.mkdtemp())  # goes with the process of the check
+    frozen = gc.get_freeze_count()  # some Pythons start with a few hundred objects frozen
     runs: list[Run] = []
     empty = _empty(task, task.write(folder / "empty", len(_FILES)))
     for number, (file, epochs_with) in enumerate(_FILES.items()):
@@ -166,7 +167,7 @@ def gather(task: Task, answer: type) -> Rewritten:
                 break
             with theirs():
                 dataset[0]  # what it opens in main, the next workers inherit
-    keeps = _in_words(dataset)
+    keeps = _in_words(dataset, frozen)
     del dataset
     # A part of the samples is of nearly all pages.
     broken = read_all(task, task.broken(path), truth, 2, 0.4)
@@ -283,7 +284,7 @@ def judge(task: Task, seen: Rewritten) -> Result:
     )
 
 
-def _in_words(dataset: Any) -> str:
+def _in_words(dataset: Any, frozen: int) -> str:
     kept = []
     for name, value in getattr(dataset, "__dict__", {}).items():  # a class with slots has none
         if hasattr(value, "__len__") and not isinstance(value, str):
@@ -292,7 +293,7 @@ def _in_words(dataset: Any) -> str:
     words = f"Your dataset keeps {', '.join(kept)}."
     if not kept:
         words = "No container that your dataset keeps explains it: is it the cache of a library?"
-    if gc.get_freeze_count() or not gc.isenabled():
+    if gc.get_freeze_count() > frozen or not gc.isenabled():
         words += " The garbage collector is frozen or switched off, so it was not what wrote."
     return words
 
