@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import multiprocessing
 import os
@@ -127,15 +128,19 @@ class _Forked:
     """The pids of this process and of all that descend from it by forks alone, the dead as well."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
+        self._file, path = tempfile.mkstemp()
+        os.unlink(path)
+        fcntl.fcntl(self._file, fcntl.F_SETFL, os.O_APPEND)
+        self._inode = os.fstat(self._file).st_ino
 
     def append(self, pid: int) -> None:
-        with suppress(OSError, ValueError):  # it may have closed all that it inherited
-            self._file.write(b"%d\n" % pid)
+        with suppress(OSError):  # it may have closed all that it inherited
+            if os.fstat(self._file).st_ino == self._inode:
+                os.write(self._file, b"%d\n" % pid)
 
     def __contains__(self, pid: object) -> bool:
-        size = os.fstat(self._file.fileno()).st_size
-        return b"%d" % pid in os.pread(self._file.fileno(), size, 0).split()
+        size = os.fstat(self._file).st_size
+        return b"%d" % pid in os.pread(self._file, size, 0).split()
 
 
 _forked = _Forked()

@@ -8,14 +8,20 @@ itself needs. So a grader runs an empty dataset first, in the same process and i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, Final, TypeVar
 
-from torch.utils.data import Dataset
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
 
 from dltutor.lessons.kit.endings import Ending
 from dltutor.lessons.kit.outcomes import could_not_check
+from dltutor.observation import confine
+from dltutor.tables import MB
 
 What = TypeVar("What")
+
+_UNKNOWN: Final = 200  # MB that an interpreter with torch takes, where PSS cannot be read
 
 
 class Empty(Dataset[Any]):
@@ -57,3 +63,28 @@ def finished(empty: Ending, place: str) -> None:
     """
     if empty.end != "finished":
         could_not_check(f"{place}, the run of an empty dataset did not finish: {empty.end}.")
+
+
+def room(more: int, *, workers: int) -> int:
+    """A limit for `confine` that leaves a loader so much, whatever Python and torch take here.
+
+    Args:
+        more: MB beyond what main and the workers take with an empty dataset.
+        workers: How many, forked.
+
+    Returns:
+        Bytes.
+    """
+    return (_taken_by_nothing(workers) + more) * MB
+
+
+@cache
+def _taken_by_nothing(workers: int) -> int:
+    curve = confine(loader_of_nothing, workers=workers).timeline.total_pss() / MB
+    return round(max(curve[np.isfinite(curve)], default=_UNKNOWN))
+
+
+def loader_of_nothing(workers: int) -> DataLoader[Any]:
+    """What an empty run reads, in an interpreter of its own."""
+    samples: Any = Empty(range(64 * workers))
+    return DataLoader(samples, 8, num_workers=workers, multiprocessing_context="fork")
