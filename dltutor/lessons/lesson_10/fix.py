@@ -201,7 +201,8 @@ class _Growth:
         # Other programs make files, too: at most what these processes wrote or mapped is theirs.
         made = (_written(every) - self.written) / MB + float(self.mapped)
         sizes = {
-            self.main: _held([os.getpid()]),
+            # Shared with a fork or not: a worker of the run before may still be on its way out.
+            self.main: _held([os.getpid()], "Anonymous"),
             "others": _held(others),
             "shared": max(_held(every, "Pss_Shmem"), min(new, made)),
         }
