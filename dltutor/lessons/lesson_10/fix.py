@@ -202,7 +202,7 @@ class _Growth:
         made = (_written(every) - self.written) / MB + float(self.mapped)
         sizes = {
             # Shared with a fork or not: a worker of the run before may still be on its way out.
-            self.main: _held([os.getpid()], "Anonymous"),
+            self.main: sum(_held([os.getpid()], of) for of in ("Anonymous", "Pss_Shmem")),
             "others": _held(others),
             "shared": max(_held(every, "Pss_Shmem"), min(new, made)),
         }
