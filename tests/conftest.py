@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import multiprocessing
 import os
+import re
+import secrets
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, shared_memory
 from pathlib import Path
+from typing import Any
 
 import no_address_grammars  # noqa: F401  # before anything imports nbformat
 import psutil
@@ -29,13 +36,25 @@ GRACE = 3
 """Seconds for what is ending to be gone."""
 
 NAMES_GRACE = 15
-"""Seconds for names in /dev/shm: it is everybody's, and a test beside this one may just have killed
-a process, whose resource tracker then takes its time on a busy machine."""
+"""Seconds for names in /dev/shm: the resource tracker of a process that was killed takes its time
+on a busy machine."""
+
+MARK = secrets.token_hex(2)
+"""In the names that this process, and what multiprocessing starts in it, make in /dev/shm."""
 
 
 def pytest_configure() -> None:
     # Once for all tests: a fork server that has torch starts workers as quickly as fork does.
     forkserver.set_forkserver_preload([f"dltutor.failures.{name}" for name in NAMES])
+    # /dev/shm is everybody's, of the tests that run beside these among others. What a process left
+    # that is gone cannot be told by looking, only by its name: multiprocessing hands the prefix of
+    # semaphores on to what it starts, and torch's names have the pid of their maker.
+    config: Any = multiprocessing.current_process()
+    config._config["semprefix"] = f"/mp{MARK}"
+    blocks: Any = shared_memory
+    blocks._SHM_NAME_PREFIX = f"/psm_{MARK}_"
+    _forked.append(os.getpid())
+    os.register_at_fork(after_in_child=lambda: _forked.append(os.getpid()))
     # A shell's background job is born with SIGINT ignored; tests that press Stop need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -69,7 +88,7 @@ class Belongings:
         return cls(
             {child.pid: _describe(child) for child in psutil.Process().children(recursive=True)},
             _descriptors(),
-            frozenset(_shared_memory()),
+            frozenset(_our_shared_memory()),
             {id(thread): thread.name for thread in threading.enumerate()},
         )
 
@@ -80,8 +99,7 @@ class Belongings:
         if len(self.descriptors) > len(before.descriptors):
             new = self.descriptors.keys() - before.descriptors
             lines += [f"descriptor {fd} -> {self.descriptors[fd]}" for fd in sorted(new)]
-        if segments := self.shared_memory - before.shared_memory:
-            segments -= _shared_memory_of_others()
+        segments = self.shared_memory - before.shared_memory
         lines += [f"/dev/shm/{name}" for name in sorted(segments)]
         lines += [f"thread {self.threads[key]}" for key in self.threads.keys() - before.threads]
         return lines
@@ -106,36 +124,63 @@ def _descriptors() -> dict[int, str]:
     return found
 
 
-def _shared_memory() -> set[str]:
+class _Forked:
+    """The pids of this process and of all that descend from it by forks alone, the dead as well."""
+
+    def __init__(self) -> None:
+        self._file, path = tempfile.mkstemp()
+        os.unlink(path)
+        fcntl.fcntl(self._file, fcntl.F_SETFL, os.O_APPEND)
+        self._inode = os.fstat(self._file).st_ino
+
+    def append(self, pid: int) -> None:
+        with suppress(OSError):  # it may have closed all that it inherited
+            if os.fstat(self._file).st_ino == self._inode:
+                os.write(self._file, b"%d\n" % pid)
+
+    def __contains__(self, pid: object) -> bool:
+        size = os.fstat(self._file).st_size
+        return b"%d" % pid in os.pread(self._file, size, 0).split()
+
+
+_forked = _Forked()
+
+
+def _our_shared_memory() -> set[str]:
+    """Names in /dev/shm that our family made, or has mapped or open."""
     try:
-        return set(os.listdir("/dev/shm"))
+        names = os.listdir("/dev/shm")
     except OSError:
         return set()
-
-
-def _shared_memory_of_others() -> set[str]:
-    """Names in /dev/shm that a process outside our own family has mapped or open."""
     me = psutil.Process()
     family = {me.pid, *(child.pid for child in me.children(recursive=True))}
-    theirs: set[int] = set()
-    for pid in set(psutil.pids()) - family:
-        try:
-            # A semaphore is mapped under the name that it had first: its inode stays the same.
-            maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
-            theirs.update(int(line.split()[4]) for line in maps.splitlines() if "/dev/shm/" in line)
-            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+    used = set().union(*map(_inodes, family))
+    return {name for name in names if _is_ours(name) or _inode(f"/dev/shm/{name}") in used}
+
+
+def _is_ours(name: str) -> bool:
+    maker = re.match(r"torch_(\d+)_", name)
+    return int(maker[1]) in _forked if maker else MARK in name
+
+
+def _inodes(pid: int) -> set[int]:
+    """What lies in /dev/shm of a process: a semaphore is mapped under the name it had first."""
+    found: set[int] = set()
+    with suppress(OSError):
+        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+        found.update(int(line.split()[4]) for line in maps.splitlines() if "/dev/shm/" in line)
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
                 if os.readlink(descriptor).startswith("/dev/shm/"):
-                    theirs.add(descriptor.stat().st_ino)
-        except OSError:
-            continue
-    return {name for name in _shared_memory() if _inode(f"/dev/shm/{name}") in theirs}
+                    found.add(descriptor.stat().st_ino)
+    return found
 
 
-def _inode(path: str) -> int | None:
+def _inode(path: str) -> int:
     try:
         return os.stat(path).st_ino
     except OSError:
-        return None
+        return -1
 
 
 @pytest.fixture

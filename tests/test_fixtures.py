@@ -88,6 +88,72 @@ def test_a_segment_of_another_process_is_none_of_ours(
         assert name not in str(left.value)
 
 
+LEAVES = """
+import os
+from multiprocessing import resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+resource_tracker.register = lambda *_: None
+print(SharedMemory(create=True, size=1).name, flush=True)
+os._exit(0)
+"""
+
+
+def test_what_a_dead_process_of_others_left_is_none_of_ours(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    run = subprocess.run([sys.executable, "-c", LEAVES], stdout=subprocess.PIPE, text=True)
+    left = Path("/dev/shm", run.stdout.strip())
+    try:
+        assert left.is_file()
+        nothing_left_behind(grace=0.1)
+    finally:
+        left.unlink()
+
+
+def test_what_a_dead_process_of_ours_left_is_named(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    script = "import os; open(f'/dev/shm/torch_{os.getpid()}_1_0', 'w').close(); os._exit(0)"
+    child = get_context("fork").Process(target=exec, args=(script,))
+    child.start()
+    child.join()
+    segment = Path(f"/dev/shm/torch_{child.pid}_1_0")
+    try:
+        with pytest.raises(LEFT, match=segment.name):
+            nothing_left_behind(grace=0.1)
+    finally:
+        segment.unlink()
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_semaphore_of_a_dead_worker_is_named(
+    method: str, nothing_left_behind: Callable[..., None]
+) -> None:
+    hear, say = get_context(method).Pipe()
+    child = get_context(method).Process(target=exec, args=(SEMAPHORE, {"say": say}))
+    child.start()
+    say.close()
+    left = Path("/dev/shm", f"sem.{hear.recv()[1:]}")
+    child.join()
+    hear.close()
+    try:
+        with pytest.raises(LEFT, match=left.name):
+            nothing_left_behind(grace=0.1)
+    finally:
+        left.unlink()
+
+
+SEMAPHORE = """
+import os
+from multiprocessing import resource_tracker, synchronize
+resource_tracker.register = synchronize.register = lambda *_: None
+import multiprocessing
+lock = multiprocessing.get_context("spawn").Lock()
+say.send(lock._semlock.name)
+os._exit(0)
+"""
+
+
 def test_a_running_thread_is_named(nothing_left_behind: Callable[..., None]) -> None:
     release = threading.Event()
     thread = threading.Thread(target=release.wait, name="forgotten")

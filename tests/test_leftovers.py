@@ -173,9 +173,10 @@ def _make_segments(pid_file: Path) -> None:
 
 
 def test_with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_live_on() -> None:
-    # torch keeps a manager process of its own then, for as long as this process lives.
+    # torch keeps a manager process of its own then, for as long as this process lives. It removes a
+    # segment's name some time after the last process has let go of the segment.
     script = """
-        import os
+        import os, time
         import datasets, psutil
         from datasets import Numbers, load
         from dltutor import observe
@@ -187,6 +188,11 @@ def test_with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_li
             shm = {name for name in os.listdir("/dev/shm") if name.startswith(segments)}
             return sorted(names), this.num_fds(), shm
 
+        def wait_until(settled):
+            until = time.monotonic() + 30
+            while not settled() and time.monotonic() < until:
+                time.sleep(0.01)
+
         segments = ()
         multiprocessing.set_sharing_strategy("file_system")
         batches = []
@@ -196,12 +202,15 @@ def test_with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_li
         assert len(kept()[2]) == 8, kept()
         assert batches[0].tolist() == [[0.0], [1.0]]
         batches.clear()  # where its segment was gone torch would abort here
+        wait_until(lambda: not kept()[2])
         first = kept()
         assert set(first[0]) == {"torch_shm_manager"} and not first[2], first
         for trouble in (datasets.killed, datasets.leave):
             assert observe(load(Numbers(trouble))).end == "worker died"
         assert len(list(load(Numbers()))) == 8
-        assert kept() == first, (kept(), first)
+        wait_until(lambda: kept() == first)
+        last = kept()
+        assert last == first, (last, first)
         """
     assert run_fresh(script).stderr == ""
 

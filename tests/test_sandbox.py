@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -68,7 +69,7 @@ def start_a_stray_through_a_child() -> None:
 ORPHAN = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
 
 
-MARK = "_271828_0"  # the end of the names of this test's segments
+MARK = f"_{random.getrandbits(40)}_0"  # the end of the names of this test's segments
 DEAD_STRANGERS = Path(f"/dev/shm/torch_4190001{MARK}")  # a pid that no process has here
 
 

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.failures.dead_worker import ACCIDENTS, How, exit_code_alone, film_paths
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.material import scans
+from dltutor.lessons.kit.memory import room
 from dltutor.observation import Observation, confine, observe
 from dltutor.observation.texts import fate, tidy
 from dltutor.tables import Table
@@ -94,9 +95,14 @@ def side_by_side(*kinds: type) -> Table:
     return Table("Two workers", tuple(rows), ("", "how it ended", "frames that came"))
 
 
-def confined(make: Callable[[], Dataset[Any]], memory: str) -> Observation:
-    """Make a dataset in a new Python, and read it with two workers under a limit of memory."""
-    return confine(loader_of, memory=memory, make=cloudpickle.dumps(make))
+def confined(make: Callable[[], Dataset[Any]], *, more: int) -> Observation:
+    """Make a dataset in a new Python, and read it with two workers under a limit of memory.
+
+    Args:
+        make: Makes it.
+        more: MB that all processes may take together beyond what they take with an empty dataset.
+    """
+    return confine(loader_of, memory=room(more, workers=2), make=cloudpickle.dumps(make))
 
 
 def loader_of(make: bytes) -> DataLoader[Any]:

@@ -18,6 +18,7 @@ from dltutor.failures.material.scans import WANTED, Scans
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
+from dltutor.lessons.kit.memory import Empty, beyond, finished
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import changed, contents, made
 from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
@@ -25,7 +26,7 @@ from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
 # Of each scan; a slice is 1 MB. Whoever keeps the wanted slices of each takes 48 MB.
 _SLICES: Final = (12, WANTED, 70, 5, *[8] * 8)
 _FORM: Final = "uint8 (4, 64, 64)"  # of the thumbnails
-_MOST: Final = 40  # MB that a process may take
+_MOST: Final = 40  # MB that a process may take beyond what an empty run takes
 _EPOCHS: Final = {0: 2, 2: 1, 4: 1}  # by the number of workers; what changes in main shows with 0
 _MAKING: Final = 10  # seconds
 _RUN: Final = 15  # seconds
@@ -40,7 +41,7 @@ class Reading:
         run: How it ended.
         came: How many samples came.
         wrong: How many slices each scan has whose sample is another than before -> its form.
-        took: The most memory that a process took at once beyond what it had, in MB.
+        took: The most memory that a process took at once, beyond what an empty run takes; in MB.
         changed: The files of the scans' folder that are not as they were.
     """
 
@@ -83,15 +84,27 @@ def gather(answer: type) -> tuple[Reading, ...]:
     """Two epochs without workers, then one with 2 and with 4."""
     scans = fresh_scans(_SLICES)
     folder = next(iter(scans)).parent
+    empty = _empty(scans)
     before, began = contents(folder), _fresh_peak()
     dataset = made(answer, list(scans), call=f"{answer.__name__}(paths)", within=_MAKING)
     readings = []
     for workers in _EPOCHS:
         seen = _read(_Gauged(dataset, None if workers else began), workers, scans)
-        readings.append(replace(seen, changed=changed(before, folder)))
+        took = round(beyond(empty, {workers: seen.took})[workers])
+        readings.append(seen := replace(seen, took=took, changed=changed(before, folder)))
         if seen.run.end != "finished" or seen.wrong or seen.took > _MOST:
             break
     return tuple(readings)
+
+
+def _empty(scans: dict[Path, np.ndarray]) -> dict[int, int]:
+    # By the number of workers: what processes take here where the thumbnails are there already.
+    taken = {}
+    for workers in _EPOCHS:
+        seen = _read(_Gauged(Empty([*scans.values()]), None), workers, scans)
+        finished(seen.run, where(workers))
+        taken[workers] = seen.took
+    return taken
 
 
 def _read(dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray]) -> Reading:
@@ -115,7 +128,7 @@ def judge(readings: tuple[Reading, ...]) -> Result:
     for seen in readings:
         place = where(seen.workers)
         much = (
-            f"a process took {seen.took} MB beyond what it had, a few of them for the loader; "
+            f"a process took {seen.took} MB beyond what it takes with nothing to unpack; "
             f"{_MOST} are allowed. The longest scan has {max(_SLICES)} slices of 1 MB, and "
             f"{WANTED} of each scan are wanted. How many are in memory at the same moment?"
         )

@@ -144,6 +144,8 @@ class SlowMotion(TorchFunctionMode):
             number = worker.num_workers
             raise ValueError(f"SlowMotion({parties}) waits for {parties} workers, not for {number}")
         self._wait_for_the_others(50)  # spawned ones import torch first
+        # Python 3.12 tells of opcodes only where a frame has asked for them before tracing begins.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._enter)
         self.__enter__()  # type: ignore[no-untyped-call]  # to the end of the worker's life
 

@@ -2,6 +2,7 @@
 
 from dltutor.failures import copy_on_read
 from dltutor.failures.material.captions import shared_captions
+from dltutor.lessons.kit.memory import room
 from dltutor.lessons.lesson_09.material import (
     count_in,
     draw,
@@ -20,6 +21,7 @@ __all__ = [
     "draw",
     "growth_of_each",
     "memory_of",
+    "room",
     "shared_boxes",
     "shared_captions",
     "size",

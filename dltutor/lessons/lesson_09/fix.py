@@ -1,7 +1,8 @@
 """Grade "09.fix": captions that are kept so that no worker grows. "09.transfer" is graded alike.
 
 The answer is made of two files, and read: of the first without workers, of the other with 2 and
-with 4. Then the broken class, with 2: it shows what a worker has, and grows by, here and now.
+with 4. Before that an empty dataset is read with 2, and afterwards the broken class: they show what
+a worker has, and grows by, here and now.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dltutor.failures.material.captions import Captions
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class
+from dltutor.lessons.kit.memory import Empty, beyond, finished
 from dltutor.lessons.kit.outcomes import Result, correct, could_not_check, not_yet
 from dltutor.lessons.kit.running import made, still_running, theirs
 from dltutor.lessons.lesson_09.material import write_captions
@@ -39,7 +41,8 @@ _BATCH: Final = 50  # samples
 _BEFORE: Final = 60  # batches for each worker, of the same
 _FEW: Final = 250  # samples again and again: then its heap is as large as it gets
 _LEAST: Final = 4.0  # MB that the broken dataset must grow by, for a comparison to mean something
-_MOST: Final = 0.6  # MB that a worker may grow by: right answers 0 to 0.2, numbers in a list 1.2
+_MOST: Final = 0.6  # MB that a worker may grow by, beyond an empty run's: right answers 0 to 0.2,
+# numbers in a list 1.2
 _MORE: Final = 0.9  # MB that it may have more than the broken class's, before it has read
 
 
@@ -102,13 +105,20 @@ class Rewritten:
         samples: How many there are in each file.
         runs: With 0, 2 and 4 workers, up to the first that is not right.
         broken: The run of the broken dataset with 2 workers, if all samples are right.
+        empty: MB that a worker grows by here while it reads what is there already.
         keeps: What its attributes are, and what it did to the garbage collector, in words.
     """
 
     samples: int
     runs: tuple[Run, ...]
     broken: Run | None = None
+    empty: float = 0.0
     keeps: str = ""
+
+    def grown(self, run: Run) -> tuple[float, str]:
+        """MB that a worker grew by at the most beyond an empty run's, and which one that was."""
+        by, name = run.grown
+        return beyond({name: self.empty}, {name: by})[name], name
 
 
 def grader(task: Task) -> Grader[Rewritten]:
@@ -130,7 +140,9 @@ def gather(task: Task, answer: type) -> Rewritten:
         Rejected: It cannot be made, has another length, or changes its file.
     """
     folder = Path(tempfile.mkdtemp())  # goes with the process of the check
+    frozen = gc.get_freeze_count()  # some Pythons start with a few hundred objects frozen
     runs: list[Run] = []
+    empty = _empty(task, task.write(folder / "empty", len(_FILES)))
     for number, (file, epochs_with) in enumerate(_FILES.items()):
         # A file and a dataset of its own: what was kept of another is wrong here.
         path = folder / file
@@ -148,18 +160,24 @@ def gather(task: Task, answer: type) -> Rewritten:
             if not path.exists() or path.read_bytes() != content:
                 now = "is not what it was" if path.exists() else "is gone"
                 not_yet(f"the file that your class was given {now}. Who else reads it?")
-            seen = Rewritten(length, tuple(runs))
+            seen = Rewritten(length, tuple(runs), empty=empty)
             if run.end.end != "finished" or run.different or run.left:
                 return seen
-            if run.grown[0] > _MOST:
+            if seen.grown(run)[0] > _MOST:
                 break
             with theirs():
                 dataset[0]  # what it opens in main, the next workers inherit
-    keeps = _in_words(dataset)
+    keeps = _in_words(dataset, frozen)
     del dataset
     # A part of the samples is of nearly all pages.
     broken = read_all(task, task.broken(path), truth, 2, 0.4)
     return replace(seen, broken=broken, keeps=keeps)
+
+
+def _empty(task: Task, truth: Any) -> float:
+    run = read_all(task, Empty(truth), truth, 2, 1)
+    finished(run.end, "with 2 workers")
+    return run.grown[0]
 
 
 def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) -> Run:
@@ -250,8 +268,8 @@ def judge(task: Task, seen: Rewritten) -> Result:
             f"{more:.1f} MB more for itself than one of the broken class. {seen.keeps} What does "
             "each worker make for itself, or does it collect garbage?"
         )
-    worst = max(seen.runs, key=lambda run: run.grown)
-    by, name = worst.grown
+    worst = max(seen.runs, key=seen.grown)
+    by, name = seen.grown(worst)
     if by > _MOST:
         not_yet(
             f"{name} of {worst.workers} workers grew by {by:.1f} MB while it read, and {_MOST} MB "
@@ -266,7 +284,7 @@ def judge(task: Task, seen: Rewritten) -> Result:
     )
 
 
-def _in_words(dataset: Any) -> str:
+def _in_words(dataset: Any, frozen: int) -> str:
     kept = []
     for name, value in getattr(dataset, "__dict__", {}).items():  # a class with slots has none
         if hasattr(value, "__len__") and not isinstance(value, str):
@@ -275,7 +293,7 @@ def _in_words(dataset: Any) -> str:
     words = f"Your dataset keeps {', '.join(kept)}."
     if not kept:
         words = "No container that your dataset keeps explains it: is it the cache of a library?"
-    if gc.get_freeze_count() or not gc.isenabled():
+    if gc.get_freeze_count() > frozen or not gc.isenabled():
         words += " The garbage collector is frozen or switched off, so it was not what wrote."
     return words
 

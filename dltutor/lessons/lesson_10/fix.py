@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,7 @@ from dltutor.failures.growing_cache import CachedRecordings
 from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.kit.exercise import Grader
 from dltutor.lessons.kit.forms import a_fixed_class, shown
+from dltutor.lessons.kit.memory import Empty, beyond, finished
 from dltutor.lessons.kit.outcomes import Result, correct, not_yet
 from dltutor.lessons.kit.running import changed, contents, made, theirs
 from dltutor.system import processes
@@ -50,7 +51,7 @@ class Ran:
         ends: Of each run, by its number of workers.
         epochs: What each epoch of each run brought, likewise, in the order of the files.
         expected: The right samples, in the same order.
-        grew: By how much each of `_TOO_MUCH` grew in the last run.
+        grew: By how much each of `_TOO_MUCH` grew in the last run, beyond an empty run's growth.
         odd: A batch of another kind than the given class's, in words, or nothing.
         changed: Recordings that are not the files that they were.
         mixed: Samples that were wrong when the datasets of two archives were read by turns.
@@ -98,28 +99,47 @@ def gather(answer: Any) -> Ran:
         if len(came) == len(order):
             came[:] = [value for _, value in sorted(zip(order, came, strict=True))]
 
+    def take(loader: DataLoader[Any]) -> None:
+        for number, _ in enumerate(loader):
+            if number % _READ_EVERY == 0:
+                growth.read()
+
     def by_turns() -> list[list[float]]:
         both = answer(paths[:_SECOND]), answer(second)
         return [[float(each[index]) for each in both] for index in range(_SECOND)]
 
     call = f"{answer.__name__}(paths)"
     for workers, files, epochs in RUNS:
+        run = partial(_run, workers=workers, epochs=epochs)
+        growth = _Growth(workers)
+        order = growth.begin(Empty(torch.zeros(files)))
+        finished(run(growth, take, order), where(workers))
+        empty = growth.most
         growth, brought[workers] = _Growth(workers), []
-        dataset = made(answer, paths[:files], call=call, within=_WITHIN)
-        growth.begin()
-        with theirs():
-            order = [*range(len(dataset))]
-        how: dict[str, Any] = {"workers": workers, "within": _WITHIN, "epochs": epochs}
-        how |= {"persistent_workers": workers > 0, "worker_init_fn": growth.note_start}
-        ends[workers] = run_loader(dataset, epoch, batch_size=4, sampler=order, **how)
+        order = growth.begin(made(answer, paths[:files], call=call, within=_WITHIN))
+        ends[workers] = run(growth, epoch, order)
+        grew = beyond(empty, growth.most)
         gone = sum(path in archive for path in changed(archive, Path(folder)))
-        if gone or odd or ends[workers].end != "finished" or _too_much(growth.most):
+        if gone or odd or ends[workers].end != "finished" or _too_much(grew):
             break
     else:
         values = made(by_turns, call=f"{call}[index]", within=_WITHIN)
         right = [*zip(expected, expected[len(paths) :], strict=False)]
         mixed = int((~np.isclose(values, right, rtol=1e-4)).sum())
-    return Ran(ends, brought, expected, growth.most, "".join(odd[:1]), gone, mixed)
+    return Ran(ends, brought, expected, grew, "".join(odd[:1]), gone, mixed)
+
+
+def _run(
+    growth: _Growth,
+    loop: Callable[[DataLoader[Any]], None],
+    order: list[int],
+    *,
+    workers: int,
+    epochs: int,
+) -> Ending:
+    how: dict[str, Any] = {"workers": workers, "within": _WITHIN, "epochs": epochs}
+    how |= {"persistent_workers": workers > 0, "worker_init_fn": growth.note_start}
+    return run_loader(growth.dataset, loop, batch_size=4, sampler=order, **how)
 
 
 class _Growth:
@@ -144,11 +164,19 @@ class _Growth:
         self.written = _written([os.getpid()])
         self.first = self._sizes()
         self.most: dict[str, float] = {}
+        self.dataset: Any = None
 
-    def begin(self) -> None:
-        """The dataset is made: what this process starts from now on is a worker."""
+    def begin(self, dataset: Any) -> list[int]:
+        """The dataset is made: what this process starts from now on is a worker.
+
+        Returns:
+            Its indices, to be shuffled.
+        """
+        self.dataset = dataset
         self.others = _children()
         self.read()
+        with theirs():
+            return [*range(len(dataset))]
 
     def note_start(self, worker: int) -> None:
         self.starts[worker] = _held([os.getpid()])
@@ -173,7 +201,8 @@ class _Growth:
         # Other programs make files, too: at most what these processes wrote or mapped is theirs.
         made = (_written(every) - self.written) / MB + float(self.mapped)
         sizes = {
-            self.main: _held([os.getpid()]),
+            # Shared with a fork or not: a worker of the run before may still be on its way out.
+            self.main: sum(_held([os.getpid()], of) for of in ("Anonymous", "Pss_Shmem")),
             "others": _held(others),
             "shared": max(_held(every, "Pss_Shmem"), min(new, made)),
         }
@@ -221,7 +250,7 @@ def _files(pids: Iterable[int]) -> dict[int, float]:
 
 
 _BOUND: Final = "as much as {recordings} recordings (there are {files}). Who still refers to them, "
-# What -> how much of it may come (MB: 16 recordings, and what a worker needs anyway), and the text.
+# What -> how much of it may come beyond an empty run's (MB: about 20 recordings), and the text.
 _TOO_MUCH: Final = {
     "threads": (64, "{grown} threads and processes pile up. Who joins or ends them?"),
     "main": (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import re
 import resource
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -32,6 +34,7 @@ _TICK: Final = 0.2  # seconds between two looks at what was said
 _GRACE: Final = 3.0  # seconds for a call to end that has lost a batch and does not wait for it
 _LATE_AT: Final = 30  # the sample at which a worker is late
 _LATE: Final = 1.0  # seconds
+_SHARED: Final = Path("/dev/shm")
 
 
 def keep_the_limit(event: str, arguments: tuple[Any, ...]) -> None:
@@ -163,36 +166,51 @@ def errors_to(path: str) -> Iterator[None]:
 
 
 class Files:
-    """The files that this process makes or maps from now on: by name, open, and mapped."""
+    """The files that this process makes or maps from now on: by name, open, and mapped.
+
+    A library maps files of its own whenever it likes, for reading, as glibc does with its table of
+    character sets. So of what is mapped, only what can be written counts.
+    """
 
     def __init__(self) -> None:
-        self._opened, self._mapped = _opened(), sum(size for _, size in _maps())
+        self._opened, self._mapped = _opened(), _mapped()
+        self._shared = {path.name for path in _SHARED.glob("*")}
         self.names: set[str] = set()
         sys.addaudithook(self._note)
 
     def _note(self, event: str, given: tuple[Any, ...]) -> None:
         with suppress(OSError, TypeError):
-            if event == "mmap.__new__" and given[0] >= 0:
+            if event == "mmap.__new__" and given[0] >= 0 and given[2] != mmap.ACCESS_READ:
                 self.names.add(os.readlink(f"/proc/self/fd/{given[0]}"))
             elif event == "open" and given[2] & os.O_CREAT:
                 self.names.add(os.path.abspath(os.fsdecode(given[0])))
 
     def look(self) -> None:
-        """Note what is mapped now: torch opens files of which Python hears nothing."""
+        """Note what is mapped now and was not before: of files of torch's, Python hears nothing."""
         # A semaphore of a spawned worker's queue is mapped for as long as the queue is there.
-        self.names.update(name for name, _ in _maps() if name[:1] == "/" and "/sem." not in name)
+        new = _mapped().keys() - self._mapped.keys()
+        self.names.update(name for name in new if name[:1] == "/" and "/sem." not in name)
 
     def there(self) -> list[Path]:
         """Those that still have a name."""
         return [path for path in map(Path, self.names) if path.is_file()]
+
+    def remove(self) -> None:
+        """Remove those in `/dev/shm` that were not there before.
+
+        All else lies in the folder of the check, which is removed, or is the learner's.
+        """
+        for path in self.there():
+            if path.parent == _SHARED and path.name not in self._shared:
+                path.unlink(missing_ok=True)
 
     def opened(self) -> int:
         """How many descriptors of files are open that were not before, with names or without."""
         return len(_opened() - self._opened)
 
     def mapped(self) -> float:
-        """MB of memory that this process maps and others can map, more than before."""
-        return (sum(size for _, size in _maps()) - self._mapped) / MB
+        """MB of memory that this process maps and others can map and see, more than before."""
+        return (_mapped().total() - self._mapped.total()) / MB
 
 
 def _opened() -> set[tuple[str, str]]:
@@ -204,13 +222,14 @@ def _opened() -> set[tuple[str, str]]:
     return found
 
 
-def _maps() -> list[tuple[str, int]]:
-    found = []
+def _mapped() -> Counter[str]:
+    # Name -> bytes of what this process can write and another can map, too.
+    found: Counter[str] = Counter()
     for line in Path("/proc/self/maps").read_text().splitlines():
         addresses, rights, _, _, _, *name = line.split(maxsplit=5)
-        if rights.endswith("s"):
+        if rights[1] == "w" and rights.endswith("s"):
             start, _, end = addresses.partition("-")
-            found.append(("".join(name), int(end, 16) - int(start, 16)))
+            found["".join(name)] += int(end, 16) - int(start, 16)
     return found
 
 

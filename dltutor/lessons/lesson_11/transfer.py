@@ -123,10 +123,9 @@ def _used(answer: Any) -> Used:
     for each, what in ((other, "close()"), (table, "a second close()")):
         error = error or _closed(each, what)
     gc.collect()
-    left = files.there()
-    for path in left:
-        path.unlink(missing_ok=True)
-    still = replace(used, left=len(left), opened=files.opened(), mapped=files.mapped())
+    left = len(files.there())
+    files.remove()
+    still = replace(used, left=left, opened=files.opened(), mapped=files.mapped())
     return replace(still, mixed=mixed, error=error)
 
 

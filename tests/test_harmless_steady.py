@@ -1,0 +1,125 @@
+"""Right answers are right on any machine, and checks take away nothing that they did not make."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import mmap
+import os
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from answers import lesson_03, lesson_09, lesson_10
+from answers.lesson_11 import MadeForEachUse
+from torch.utils.data import get_worker_info
+
+from dltutor import check, confine
+from dltutor.failures import copy_on_read
+from dltutor.lessons.kit.memory import loader_of_nothing, room
+
+# Lesson 11: a library maps files whenever it likes, and a learner's data may be mapped as well.
+
+_SIZE = 27_000  # bytes, as many as glibc's table of character sets has
+
+
+@pytest.fixture
+def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is nobody's here."""
+    path = tmp_path / "others"
+    path.write_bytes(bytes(_SIZE))
+    monkeypatch.setenv("OTHERS", str(path))
+    return path
+
+
+class BesideALibrary(MadeForEachUse):
+    """Something maps a file for reading, and Python does not hear of it."""
+
+    def __init__(self, array: Any) -> None:
+        libc = ctypes.CDLL(None)
+        libc.mmap.restype = ctypes.c_ssize_t
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        with open(os.environ["OTHERS"], "rb") as file:
+            how = mmap.PROT_READ, mmap.MAP_SHARED
+            assert libc.mmap(None, _SIZE, *how, file.fileno(), 0) != -1
+        super().__init__(array)
+
+
+class Reads(MadeForEachUse):
+    """It looks into data that it leaves where they are."""
+
+    def __init__(self, array: Any) -> None:
+        np.memmap(os.environ["OTHERS"], np.uint8, "r")
+        super().__init__(array)
+
+
+@pytest.mark.parametrize("table", [BesideALibrary, Reads])
+def test_a_file_that_is_only_read_is_not_left_by_a_table_and_stays(
+    table: type, others: Path
+) -> None:
+    result = check("11.transfer", table)
+    assert result.outcome.value == "Correct", result
+    assert others.exists()
+
+
+def test_data_that_the_kernel_has_mapped_are_not_left_by_a_table_and_stay(others: Path) -> None:
+    data = np.memmap(others, np.uint8, "r+")
+    result = check("11.transfer", MadeForEachUse)
+    assert result.outcome.value == "Correct", result
+    assert others.exists()
+    del data
+
+
+# Memory: what a place takes of every worker is not held against an answer.
+
+_KB, _MB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "taken", "kept"),
+    [
+        ("03.transfer", lesson_03.RIGHT_ANSWERS["03.transfer"]["chosen first"], 45 * _MB, False),
+        ("09.fix", lesson_09.RIGHT_ANSWERS["09.fix"]["packed"], 2 * _KB, True),
+        ("10.fix", lesson_10.RIGHT_ANSWERS["10.fix"]["no cache"], 2 * _MB, True),
+    ],
+)
+def test_a_right_answer_is_right_where_sending_a_batch_takes_memory(
+    exercise: str,
+    answer: Callable[[], Any],
+    taken: int,
+    kept: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send, held = ForkingPickler.dumps, []
+
+    def dumps(thing: Any, *how: Any) -> Any:
+        if get_worker_info():
+            memory = np.ones(taken, np.uint8)
+            if kept:
+                held.append(memory)
+        return send(thing, *how)
+
+    monkeypatch.setattr(ForkingPickler, "dumps", dumps)
+    result = check(exercise, answer())
+    assert result.outcome.value == "Correct", result
+
+
+def test_what_was_frozen_before_is_no_excuse_for_an_answer() -> None:
+    # As Python 3.12 has it from the start.
+    gc.freeze()
+    try:
+        result = check("09.fix", lesson_09.CaptionTuple)
+    finally:
+        gc.unfreeze()
+    assert result.outcome.value == "Not yet"
+    assert "frozen" not in result.text, result
+
+
+def test_where_room_is_short_a_worker_dies_with_any_build_of_torch() -> None:
+    # As the notebook shows it. With CUDA's build, 360 MB for all were too few for main alone.
+    how: dict[str, Any] = {"memory": room(90, workers=8), "workers": 8, "deadline": 60}
+    assert confine(loader_of_nothing, **how).end == "finished"
+    assert confine(copy_on_read.broken, **how).end == "worker died"
