@@ -284,7 +284,9 @@ def _left(mark: int, started: set[int], temporary: Path) -> list[str]:
             found.append(" ".join(psutil.Process(each).cmdline()))
     owners = {f"_{pid}_" for pid in started}
     found += [name for name in segments() if any(owner in name for owner in owners)]
-    return found + [str(path.relative_to(temporary)) for path in temporary.rglob("*")]
+    for folder, folders, files in os.walk(temporary):  # some may be gone meanwhile
+        found += [os.path.join(folder, name) for name in (*folders, *files)]
+    return found
 
 
 def test_a_job_of_torchrun_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,11 +180,17 @@ def test_with_the_sharing_strategy_file_system_later_loaders_and_kept_batches_li
         import datasets, psutil
         from datasets import Numbers, load
         from dltutor import observe
+        from dltutor.system import marks
+        from dltutor.system.processes import is_alive
         from torch import multiprocessing
+
+        mark = marks.new()
+        marks.put(mark)  # a manager makes itself an orphan
 
         def kept():
             this = psutil.Process()
-            names = [child.name() for child in this.children()]
+            started = filter(is_alive, marks.carriers(mark) - {this.pid})
+            names = [psutil.Process(pid).name() for pid in started]
             shm = {name for name in os.listdir("/dev/shm") if name.startswith(segments)}
             return sorted(names), this.num_fds(), shm
 

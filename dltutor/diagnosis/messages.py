@@ -21,7 +21,6 @@ from typing import Final
 
 from dltutor.diagnosis.logs import plain
 from dltutor.failures import FACTS, Facts
-from dltutor.observation.foreign import is_a, kind_of
 
 _HINT: Final = 0.1
 _FURTHER: Final = 0.1
@@ -81,7 +80,9 @@ def explain(log: str) -> tuple[Match, ...]:
     Raises:
         TypeError: It is not a string.
     """
-    if not is_a(log, str):
+    if not issubclass(type(log), str):  # isinstance would ask the object
+        from dltutor.observation.foreign import kind_of  # with torch: not for an answer
+
         raise TypeError(f"explain() takes the text of a log, got {kind_of(log)}: use str()")
     facts = {each.name: each for each in FACTS}
     found: dict[str, list[tuple[float, _Found]]] = defaultdict(list)

@@ -12,6 +12,7 @@ from dltutor.diagnosis.kit.walking import Found, held, search
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import attributes_of, file_of, is_a, lineage, module_of
 
+_PARTS: Final = ("dataset", "collate_fn", "worker_init_fn")
 _STANDARD: Final = sys.stdlib_module_names - {"__main__"}
 
 
@@ -39,8 +40,15 @@ def named(roots: Sequence[Found], wanted: Any) -> str:
 
 
 def near(starts: Iterable[Found], most: int = 4000) -> Iterator[Found]:
-    """What things hold, and what their classes hold, three levels deep."""
-    return search(starts, held_by_class_too, deep=3, most=most, passed=_is_module)
+    """What things hold, and what their classes hold, three levels deep.
+
+    What the loader's own parts hold comes first, however many globals your modules have.
+    """
+    seen: set[int] = set()
+    starts = [*starts]
+    parts = [each for each in starts if each.path in _PARTS]
+    for some in (parts, [each for each in starts if each.path not in _PARTS]):
+        yield from search(some, held_by_class_too, deep=3, most=most, passed=_is_module, seen=seen)
 
 
 def _is_module(thing: Any) -> bool:
