@@ -334,7 +334,10 @@ def test_diagnose_changes_nothing_whatever_the_loop_changes(own_folder: str) -> 
 
 
 @pytest.mark.timeout(300)
-def test_observe_changes_nothing_but_what_the_loop_trains(own_folder: str) -> None:
+@pytest.mark.parametrize("start_method", ["fork", "spawn", "forkserver"])
+def test_observe_changes_nothing_but_what_the_loop_trains(
+    start_method: str, own_folder: str
+) -> None:
     script = """
         from state_of_main import *
         hear_of_fork_hooks()
@@ -347,7 +350,7 @@ def test_observe_changes_nothing_but_what_the_loop_trains(own_folder: str) -> No
             import dltutor.observation.observing
             observe(DataLoader([1]))  # what is made once for a process, such as Python's helpers
             before = state()
-            for method in ("", "fork", "spawn", "forkserver"):
+            for method in ("", START_METHOD):
                 options = dict(num_workers=2, multiprocessing_context=method) if method else {}
                 loader = DataLoader(Numbers(), batch_size=4, shuffle=True, **options)
                 weight = torch.zeros(())
@@ -357,6 +360,7 @@ def test_observe_changes_nothing_but_what_the_loop_trains(own_folder: str) -> No
                     assert not differing(before), (method, differing(before))
                 assert weight > 0
         """
+    script = script.replace("START_METHOD", repr(start_method))
     run_fresh(script, env={**os.environ, "TMPDIR": own_folder}, seconds=250)
 
 

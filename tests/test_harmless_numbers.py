@@ -327,8 +327,8 @@ def test_one_worker_that_works_while_the_step_waits_is_worth_taking(step: Any) -
 def test_the_rate_with_a_step_is_that_of_the_loop_in_samples_of_the_sampler() -> None:
     for collate in (ragged, opaque):
         loader = load(Numbers(length=40), num_workers=0, batch_size=4, collate_fn=collate)
-        [speed] = how_many_workers(loader, counts=(0,), runs=1, step=STEP).speeds
-        assert 1 / STEP < speed.rate <= 4 / STEP
+        found = how_many_workers(loader, counts=(0,), runs=1, step=STEP)
+        assert found.unit == "samples" and 0 < found.speeds[0].rate <= 4 / STEP
 
 
 def test_a_rate_of_samples_that_are_not_known_is_one_of_batches() -> None:
@@ -354,7 +354,10 @@ def test_the_step_is_called_with_each_batch() -> None:
 
 def test_the_advice_says_for_which_loop_it_holds() -> None:
     rows = load(Numbers(length=40), batch_size=4)
-    without = how_many_workers(rows, counts=(0, 2), runs=1)
+    measured = how_many_workers(rows, counts=(0, 2), runs=1)
+    # Which of the two is quicker here is luck; the sentence is for the case that none is.
+    none, two = measured.speeds
+    without = replace(measured, speeds=(none, replace(two, rates=none.rates)))
     assert without.take == 0 and without.step == ""
     for told in (str(without), without._repr_html_()):
         assert "does nothing with the batches" in told and "step" in told
