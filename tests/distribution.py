@@ -16,7 +16,7 @@ LONGEST: Final = (
     "test_failures.py",
     "test_browser.py",
     "test_answers.py",
-    "test_harmless_nochange.py",
+    "test_harmless_state.py",
     "test_confine.py",
     "test_budget.py",
 )

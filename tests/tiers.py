@@ -143,7 +143,7 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_failures.py::"
     "test_under_another_start_method_the_broken_case_does_not_show_its_sign": spawned_or_dear,
     "test_harmless.py::test_whatever_somebody_else_started_meanwhile_lives_on": not_one_each,
-    "test_harmless_nochange.py::test_observe_changes_nothing_but_what_the_loop_trains": not_forked,
+    "test_harmless_state.py::test_observe_changes_nothing_but_what_the_loop_trains": not_forked,
     "test_harmless.py::test_nothing_is_left_of_a_run_whose_process_is_killed": not_one_each,
     "test_observe.py::test_an_exception_is_told_under_every_start_method": spawned,
     "test_observe.py::test_a_killed_worker_is_told_under_every_start_method": spawned,

@@ -548,7 +548,7 @@ def test_a_function_typed_into_main_travels_by_value_with_its_lines() -> None:
         """
         import linecache, os, sys, types, torch
         from torch.utils.data import DataLoader
-        from test_harmless_nochange import CELL as cell
+        from test_harmless_state import CELL as cell
         file = "/tmp/ipykernel_7/7.py"
         linecache.cache[file] = (len(cell), None, cell.splitlines(True), file)
         exec(compile(cell, file, "exec"))
