@@ -159,7 +159,15 @@ time.sleep(600)
 """
 
 
-def test_a_process_that_is_deaf_to_signals_is_ended_and_reaped() -> None:
+@pytest.mark.parametrize("permitted", [True, False])
+def test_a_process_that_is_deaf_to_signals_is_ended_and_reaped(
+    permitted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(pid: int) -> int:
+        raise PermissionError
+
+    if not permitted:  # as in some containers
+        monkeypatch.setattr(os, "pidfd_open", forbidden)
     process, (pid,) = start(DEAF)
     assert gone(pid) == {process.pid}
     assert not Path(f"/proc/{pid}").exists()

@@ -35,6 +35,7 @@ from dltutor.lessons.kit.exercise import Exercise, Grader
 from dltutor.lessons.kit.outcomes import Outcome, Result, correct, not_yet
 from dltutor.lessons.kit.running import theirs
 from dltutor.observation import sandbox
+from dltutor.system import marks
 from dltutor.system.processes import segments
 from dltutor.tables import MB
 
@@ -150,6 +151,14 @@ def test_an_answer_that_does_harm_is_told_so_and_harms_nothing(
     assert seconds < LIMIT + CLEANING
     assert state() == before
     assert os.fork is not None and in_a_fork(lambda: 7) == 7  # no hook at forks is left
+
+
+def test_what_is_left_is_found_where_no_process_can_be_marked(
+    nothing_left_behind: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "new", lambda: 0)  # as on macOS
+    for deed in (start_a_stray, start_a_stray_through_a_child):
+        assert check("00.own", deed).outcome is Outcome.NOT_YET
 
 
 def in_a_fork(value: Callable[[], int]) -> int:

@@ -71,7 +71,7 @@ def carries(pid: int, mark: int) -> bool:
 
 def carriers(mark: int) -> set[int]:
     """The pids of all processes of this machine that carry a mark, zombies among them."""
-    if not mark:
+    if not mark or not os.path.isdir("/proc"):
         return set()
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
     return {pid for pid in pids if carries(pid, mark)}

@@ -182,18 +182,20 @@ def is_running(process: Process) -> bool:
 
 
 def _send(process: Process, number: int) -> None:
-    # By a descriptor where the system has them (Linux): between a look and a kill, a pid may become
-    # somebody else's.
-    with suppress(ProcessLookupError, PermissionError):
-        if not hasattr(os, "pidfd_open"):
-            if known(process.pid) == process:
-                os.kill(process.pid, number)
-            return
+    # By a descriptor where the system has them (Linux 5.3): between a look and a kill, a pid may
+    # become somebody else's.
+    descriptor = None
+    with suppress(AttributeError, OSError):  # a container may forbid it
         descriptor = os.pidfd_open(process.pid)
-        try:
-            if known(process.pid) == process:
-                signal.pidfd_send_signal(descriptor, number)
-        finally:
+    try:
+        if known(process.pid) == process:
+            with suppress(ProcessLookupError, PermissionError):
+                if descriptor is None:
+                    os.kill(process.pid, number)
+                else:
+                    signal.pidfd_send_signal(descriptor, number)
+    finally:
+        if descriptor is not None:
             os.close(descriptor)
 
 
