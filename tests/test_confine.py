@@ -166,7 +166,9 @@ def test_a_function_that_returns_a_loader_is_confined_too() -> None:
     seen = confine(confined_cases.growing_loader, memory=LIMIT)
     assert (seen.end, seen.workers[0].signal) == ("worker died", "SIGKILL")
     assert seen.confinement is not None
-    assert seen.confinement.oom_kills == 1
+    # Until W0 has given its memory back, the kernel may kill another one.
+    killed = sum(worker.signal == "SIGKILL" for worker in seen.workers)
+    assert seen.confinement.oom_kills == killed >= 1
 
 
 def test_without_limits_it_is_a_child_interpreter_that_prints_nothing(
