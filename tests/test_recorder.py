@@ -232,8 +232,8 @@ def test_neither_of_two_recorders_sees_the_others_helper() -> None:
     helpers = {helper_of(inner), helper_of(outer)}
     for recorder in (inner, outer):
         recorder.stop()
-        assert os.getpid() in recorder.pids
-        assert not helpers & recorder.pids
+        assert os.getpid() in recorder._collector.pids
+        assert not helpers & recorder._collector.pids
 
 
 def test_a_killed_helper_harms_nothing_and_is_told() -> None:

@@ -24,6 +24,7 @@ from torch.utils.data._utils import signal_handling
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
 from dltutor.observation.collated import length_by_shape
+from dltutor.observation.errors import traceback_of
 from dltutor.observation.foreign import is_a
 from dltutor.system.processes import end, known
 
@@ -174,7 +175,7 @@ def _family(cls: type[Any]) -> list[type[Any]]:
 
 def iterator_in(error: BaseException) -> Any:
     """The iterator with workers that an exception came from, in its making too, or None."""
-    for frame, _ in traceback.walk_tb(vars(BaseException)["__traceback__"].__get__(error)):
+    for frame, _ in traceback.walk_tb(traceback_of(error)):
         iterator = frame.f_locals.get("self")
         if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
             return iterator

@@ -121,11 +121,6 @@ class Recorder:
             self._end_helper()
             raise
 
-    @property
-    def pids(self) -> set[int]:
-        """The processes that were sampled so far, the observed one among them."""
-        return self._collector.pids
-
     def name(self, pid: int, role: str) -> None:
         """Say which role a process has, such as W0; it is sampled soon."""
         self._collector.names[pid] = role
