@@ -22,6 +22,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 BENCHMARK: Final = Path(__file__).parent.parent / "benchmarks" / "doctor.md"
@@ -121,17 +122,19 @@ def row(failure: Any, kind: str, method: str) -> dict[str, Any]:
     files = failure.limits.get("open_files")
     began = time.monotonic()
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=LONGEST,
-            preexec_fn=(
-                (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
-                if files
-                else None
-            ),
-        )
+        with TemporaryDirectory(prefix="dlt-") as folder:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=LONGEST,
+                env={**os.environ, "TMPDIR": folder},
+                preexec_fn=(
+                    (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
+                    if files
+                    else None
+                ),
+            )
         said = json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
         said = {"found": ["(no end)"], "report": ""}

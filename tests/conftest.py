@@ -30,7 +30,7 @@ from dltutor.failures import NAMES
 # scripts/ is no package: the tests import its modules by name.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
-pytest_plugins = ["costs", "distribution"]
+pytest_plugins = ["temporary", "costs", "distribution"]
 
 GRACE = 3
 """Seconds for what is ending to be gone."""

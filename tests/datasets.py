@@ -12,9 +12,11 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing.util import Finalize
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -95,11 +97,33 @@ def raise_unsayable() -> None:
     raise Unsayable
 
 
+def all_is_sent() -> None:
+    """Wait until this worker has nothing left to send.
+
+    While it sends a tensor, that has a name in /dev/shm for some microseconds, which stays if the
+    worker is killed right then.
+    """
+    until = time.monotonic() + 30
+    while any(map(_sends, sys._current_frames().values())):
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def _sends(frame: FrameType) -> bool:
+    # Of multiprocessing's feeder thread: it waits for more, and what was put there is gone.
+    caller = frame.f_back
+    if caller is not None and caller.f_code.co_name == "_feed" and frame.f_code.co_name == "wait":
+        return bool(caller.f_locals["buffer"])
+    return any(each.f_code.co_name == "_feed" for each, _ in traceback.walk_stack(frame))
+
+
 def killed() -> None:
+    all_is_sent()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def segfault() -> None:
+    all_is_sent()
     ctypes.string_at(0)
 
 
@@ -108,6 +132,7 @@ def leave() -> None:
 
 
 def leave_at_once() -> None:
+    all_is_sent()
     os._exit(0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -203,7 +204,10 @@ def test_each_thing_that_can_go_wrong_with_scans_is_told(
 # The material
 
 
-def test_the_fresh_film_is_not_the_lessons_and_its_deadly_frames_are_deadly() -> None:
+def test_the_fresh_film_is_not_the_lessons_and_its_deadly_frames_are_deadly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a check's own goes with its process
     lesson: Any = dead_worker.broken().loader.dataset
     film = fresh_film(4, (0, 3))
     assert set(film.deadly) == {film.paths[0].name, film.paths[3].name}

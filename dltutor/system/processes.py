@@ -238,7 +238,7 @@ def segments_of(pid: int) -> dict[str, tuple[int, int]]:
     named = {_identity(_SHM / name): name for name in segments() if name.startswith("torch_")}
     if not named:
         return {}
-    return {named[file]: file for file in _files_of(pid) & named.keys()}
+    return {named[file]: file for file in files_of(pid) & named.keys()}
 
 
 def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
@@ -250,16 +250,22 @@ def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
     Args:
         owned: What `segments_of` returned.
     """
-    used = _files_of(os.getpid()) if owned else set()
+    used = files_of(os.getpid()) if owned else set()
     for name, file in owned.items():
         if file not in used and _identity(_SHM / name) == file:
             with suppress(OSError):  # gone, or another user's
                 (_SHM / name).unlink()
 
 
-def _files_of(pid: int) -> set[tuple[int, int]]:
-    # What a process has mapped from /dev/shm or open. By device and inode: it may have a /dev/shm
-    # of its own.
+def files_of(pid: int) -> set[tuple[int, int]]:
+    """The files that a process has open, and those in `/dev/shm` that it has mapped.
+
+    Args:
+        pid: The process, which may have a `/dev/shm` of its own.
+
+    Returns:
+        Their device and inode; empty if the process is gone or can't be looked at.
+    """
     found = set()
     with suppress(OSError):  # gone, or another user's
         for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():

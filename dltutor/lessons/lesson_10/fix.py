@@ -160,7 +160,7 @@ class _Growth:
         self.mapped = torch.zeros(1).share_memory_()  # MB, of files in memory
         sys.addaudithook(self._note_mapping)
         self.others = _children()
-        self.files = set(_files([os.getpid()]))
+        self.files = _files([os.getpid()]).keys()
         self.written = _written([os.getpid()])
         self.first = self._sizes()
         self.most: dict[str, float] = {}
@@ -196,15 +196,18 @@ class _Growth:
         workers = _children() - self.others
         others = processes.descendants(os.getpid()) - workers
         every = [os.getpid(), *workers, *others]
-        files = _files(every)
-        new = sum(files[inode] for inode in files.keys() - self.files)
-        # Other programs make files, too: at most what these processes wrote or mapped is theirs.
+        # Other programs make files, too: of these processes are at most as many bytes as they
+        # wrote or mapped, and no file that another has open or mapped.
         made = (_written(every) - self.written) / MB + float(self.mapped)
+        files = _files(every)
+        new = files.keys() - self.files
+        if min(_sum(files, new), made) > _TOO_MUCH["shared"][0]:
+            new -= set().union(*map(processes.files_of, {*psutil.pids()} - {*every}))
         sizes = {
             # Shared with a fork or not: a worker of the run before may still be on its way out.
             self.main: sum(_held([os.getpid()], of) for of in ("Anonymous", "Pss_Shmem")),
             "others": _held(others),
-            "shared": max(_held(every, "Pss_Shmem"), min(new, made)),
+            "shared": max(_held(every, "Pss_Shmem"), min(_sum(files, new), made)),
         }
         if workers:
             self.first["worker"] = float(self.starts.sum()) / len(workers)
@@ -235,9 +238,13 @@ def _entries(kind: str, pids: Iterable[int]) -> int:
     return sum(1 for pid in pids for _ in Path(f"/proc/{pid}/{kind}").glob("*"))
 
 
-def _files(pids: Iterable[int]) -> dict[int, float]:
-    # Inode -> MB of what lies in memory as a file, with a name in /dev/shm or only a descriptor;
-    # torch's own come and go.
+def _sum(files: dict[tuple[int, int], float], which: Iterable[tuple[int, int]]) -> float:
+    return sum(files[each] for each in which)
+
+
+def _files(pids: Iterable[int]) -> dict[tuple[int, int], float]:
+    # Device and inode -> MB of what lies in memory as a file, with a name in /dev/shm or only a
+    # descriptor; torch's own come and go.
     opened = (path for pid in pids for path in Path(f"/proc/{pid}/fd").glob("*"))
     sizes = {}
     for path in chain(Path("/dev/shm").rglob("*"), opened):
@@ -245,7 +252,7 @@ def _files(pids: Iterable[int]) -> dict[int, float]:
             name = os.readlink(path) if path.is_symlink() else str(path)
             if name.startswith(_IN_MEMORY) and "/torch_" not in name:
                 found = path.stat()
-                sizes[found.st_ino] = found.st_blocks * 512 / MB
+                sizes[found.st_dev, found.st_ino] = found.st_blocks * 512 / MB
     return sizes
 
 
