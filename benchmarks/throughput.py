@@ -166,10 +166,11 @@ def pairs(count: int, seconds: float) -> Table:
         batches = max(2, round(loop.rate * seconds))
         epoch("observe", kind, 2)  # loads what is needed
         variants: dict[str, Callable[[], Run]] = {
-            how: partial(epoch, how, kind, batches) for how in ("plain", "observe")
+            how: partial(epoch, how.split()[0], kind, batches)
+            for how in ("plain", "observe", "plain again")
         }
         found = in_turn(variants, count)
-        plain, ours = (
+        plain, ours, again = (
             {part: [run[part] for run in found[how]] for part in ("inside", "whole", "cpu")}
             for how in variants
         )
@@ -179,6 +180,7 @@ def pairs(count: int, seconds: float) -> Table:
                 title,
                 spread(plain["inside"], "{:.0f}"),
                 ratio(ours["inside"], plain["inside"]),
+                ratio(again["inside"], plain["inside"]),
                 ratio(ours["whole"], plain["whole"]),
                 spread(more, "{:+.0f}"),
             ]
@@ -189,14 +191,16 @@ def pairs(count: int, seconds: float) -> Table:
             "loader",
             "plain, batches/s",
             "ratio, first to last batch",
+            "of plain to plain",
             "of the whole call",
             "CPU, ms",
         ],
         rows,
         f"Two workers, {count} pairs of epochs of about {seconds:g} s, in alternating order. "
         "Ratio: batches a second with `observe` divided by those without; the median of the pairs "
-        "and, in parentheses, the middle half of them. CPU: what main, the workers and the helper "
-        "used together, on top of the plain epoch.",
+        "and, in parentheses, the middle half of them. Of plain to plain: the same for a second "
+        "plain epoch, which shows what the machine's noise makes of no difference at all. CPU: "
+        "what main, the workers and the helper used together, on top of the plain epoch.",
     )
 
 
