@@ -124,8 +124,15 @@ def _descriptors() -> dict[int, str]:
     return found
 
 
+_CLOCK = 0.1
+"""Seconds by which the clock of files is late: it ticks, and this one runs."""
+
+
 class _Forked:
-    """The pids of this process and of all that descend from it by forks alone, the dead as well."""
+    """This process and all that descend from it by forks alone, the dead as well.
+
+    A pid comes again: what is older than the last process that had it was not made by that one.
+    """
 
     def __init__(self) -> None:
         self._file, path = tempfile.mkstemp()
@@ -136,11 +143,13 @@ class _Forked:
     def append(self, pid: int) -> None:
         with suppress(OSError):  # it may have closed all that it inherited
             if os.fstat(self._file).st_ino == self._inode:
-                os.write(self._file, b"%d\n" % pid)
+                os.write(self._file, b"%d %.2f\n" % (pid, time.time()))
 
-    def __contains__(self, pid: object) -> bool:
-        size = os.fstat(self._file).st_size
-        return b"%d" % pid in os.pread(self._file, size, 0).split()
+    def born(self, pid: int) -> float:
+        """When the last process with this pid was forked; infinite for none."""
+        lines = os.pread(self._file, os.fstat(self._file).st_size, 0).splitlines()
+        births = dict(line.split() for line in lines)
+        return float(births.get(b"%d" % pid, b"inf"))
 
 
 _forked = _Forked()
@@ -160,7 +169,11 @@ def _our_shared_memory() -> set[str]:
 
 def _is_ours(name: str) -> bool:
     maker = re.match(r"torch_(\d+)_", name)
-    return int(maker[1]) in _forked if maker else MARK in name
+    if not maker:
+        return MARK in name
+    with suppress(OSError):
+        return os.stat(f"/dev/shm/{name}").st_mtime > _forked.born(int(maker[1])) - _CLOCK
+    return False
 
 
 def _inodes(pid: int) -> set[int]:

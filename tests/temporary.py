@@ -6,11 +6,11 @@ gone, since some of it is theirs until they end; so a run without `-n` doesn't l
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import tempfile
 from collections.abc import Generator
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # pytest's own folders stay where they were: with them, paths of sockets would be too long.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         os.environ[OWN] = tempfile.mkdtemp(prefix="dlt-")
-        atexit.register(shutil.rmtree, os.environ[OWN], ignore_errors=True)
+        # After multiprocessing has removed its own from there.
+        Finalize(None, shutil.rmtree, [os.environ[OWN]], {"ignore_errors": True}, exitpriority=-999)
     folder = Path(os.environ[OWN], os.environ.get("PYTEST_XDIST_WORKER", "all"))
     folder.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)

@@ -125,6 +125,22 @@ def test_what_a_dead_process_of_ours_left_is_named(
         segment.unlink()
 
 
+def test_what_is_older_than_the_last_process_with_its_pid_is_none_of_ours(
+    nothing_left_behind: Callable[..., None],
+) -> None:
+    child = get_context("fork").Process(target=exec, args=("",))
+    child.start()
+    segment = Path(f"/dev/shm/torch_{child.pid}_1_0")
+    child.join()
+    child.close()
+    segment.touch()
+    try:
+        os.utime(segment, (0, 0))
+        nothing_left_behind(grace=0.1)
+    finally:
+        segment.unlink()
+
+
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_a_semaphore_of_a_dead_worker_is_named(
     method: str, nothing_left_behind: Callable[..., None]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
+from dltutor.system import processes
 from dltutor.system.process_memory import Proc
 from dltutor.system.psutil_reader import Psutil
 
@@ -53,8 +52,8 @@ class Watchdog:
             self._kill(max(living or sizes, key=lambda pid: sizes[pid]))
 
     def _kill(self, pid: int) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        # Stopped first: what it is sending has a name in /dev/shm, which nobody else would remove.
+        if processes.end(processes.known(pid)):
             self.killed.append(pid)
         self._not_before = time.monotonic() + _AGAIN
 
