@@ -145,7 +145,7 @@ def test_the_catalogue_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     listed = json.loads(capsys.readouterr().out)
     assert [each["name"] for each in listed] == [facts.name for facts in FACTS]
     assert listed[0]["symptoms"] == list(FACTS[0].symptoms)
-    assert set(listed[0]) == {"name", "lesson", "symptoms", "cause", "remedy"}
+    assert set(listed[0]) == {"name", "lesson", "promise", "symptoms", "cause", "remedy"}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])

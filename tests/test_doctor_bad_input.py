@@ -166,12 +166,12 @@ def test_samples_that_ask_somebody_raise_and_nobody_waits(nothing_left_behind: L
     [rows(0), rows(1, drop_last=True), DataLoader(Exhausted(), batch_size=4)],
     ids=["no rows", "one row, dropped", "exhausted stream"],
 )
-def test_a_loader_without_a_batch_has_no_finding_and_is_told_to_be_empty(
+def test_a_loader_without_a_batch_is_told_to_be_empty(
     loader: Any, nothing_left_behind: Left
 ) -> None:
     diagnosis = diagnose(loader)
-    assert diagnosis.findings == ()
-    assert "without a batch" in why_not(diagnosis, AS_IT_IS)
+    assert [each.name for each in diagnosis.findings] == ["complete"]
+    assert not diagnosis.ok
 
 
 def test_one_sample_is_healthy(nothing_left_behind: Left) -> None:

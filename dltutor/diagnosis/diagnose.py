@@ -11,10 +11,11 @@ from typing import Any, Final
 from dltutor.diagnosis.diagnosis import Diagnosis
 from dltutor.diagnosis.kit.bench import Loop
 from dltutor.diagnosis.other_machines import elsewhere
+from dltutor.diagnosis.promises import verdicts
 from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.target import makes_loaders
 from dltutor.diagnosis.trouble import CannotRun
-from dltutor.diagnosis.visit import Visit
+from dltutor.diagnosis.visit import Visit, silent
 from dltutor.observation.loaders import check_loader, inner_loaders
 from dltutor.observation.observing import check_run
 from dltutor.observation.time_limits import check_main_thread
@@ -85,12 +86,19 @@ def examine(
         "from a pipe or a queue is gone."
     )
     evidence = visit.examine()
+    found = findings(evidence)
     return Diagnosis(
-        findings=findings(evidence),
+        findings=found,
         healthy=tuple(visit.tried),
         untried=tuple(visit.untried),
         elsewhere=elsewhere(evidence),
         parts=evidence.parts,
+        promises=verdicts(
+            evidence,
+            [(each.promise, each.name) for each in found],
+            [each.why for each in visit.untried],
+        ),
+        ran=not silent(evidence),
     )
 
 

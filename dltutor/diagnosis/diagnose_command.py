@@ -33,7 +33,8 @@ def add_diagnose(commands: Any) -> None:
         description="Run your loader several times, each time a little differently and in a "
         "process of its own, and say what is wrong with it, how that is known, where, and what to "
         "do. The module is imported: what trains must stand under `if __name__ == '__main__':`.",
-        epilog="Exit codes: 0 if nothing was found, 1 if something was, 2 if it could not be run.",
+        epilog="Exit codes: 0 if it ran and nothing was found, 1 if something was found, 2 if it "
+        "could not be run.",
     )
     parser.add_argument("loader", metavar=TARGET, help=TARGET_HELP)
     parser.add_argument(
@@ -65,7 +66,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Diagnose, and print what was found.
 
     Returns:
-        0 if nothing was found, 1 if something was, 2 if the loader could not be run.
+        0 if it ran and nothing was found, 1 if something was found, 2 if it could not be run.
     """
     from dltutor.diagnosis.diagnosis import page
     from dltutor.diagnosis.trouble import CannotRun
@@ -83,7 +84,7 @@ def run(chosen: argparse.Namespace) -> int:
         print(json.dumps(diagnosis.to_dict(), indent=2, ensure_ascii=False))
     else:
         print(diagnosis)
-    return 0 if diagnosis.ok else 1
+    return 0 if diagnosis.ok else 1 if diagnosis.findings else 2
 
 
 def _diagnose(chosen: argparse.Namespace) -> Any:

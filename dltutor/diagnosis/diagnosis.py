@@ -7,7 +7,9 @@ from html import escape
 from textwrap import fill
 from typing import Any, Final
 
+from dltutor.diagnosis.promises import Verdict
 from dltutor.diagnosis.visit import Untried
+from dltutor.failures import PROMISES, Promise
 from dltutor.failures.kit.evidence import Certainty, Parts
 from dltutor.tables import Tone, framed, with_code
 
@@ -23,23 +25,33 @@ class Finding:
 
     Args:
         name: Of the failure mode, as `dltutor list` has it; "raises" for an ordinary exception in
-            your code.
+            your code; the promise's, if a promise is broken and no failure mode explains it.
+        promise: Which of the seven it breaks.
         certainty: "shown" if an experiment came out as it would not have for a healthy loader;
             "likely" if something else could explain it too.
         evidence: What was measured.
         where: Your file and line, or the attribute path; "" where it cannot be known.
         cause: Why it happens.
         fix: What to do, in this loader's names where they are known.
-        lesson: The number of the lesson that teaches it; "" for "raises".
+        lesson: The number of the lesson that teaches it; "" where none does.
     """
 
     name: str
+    promise: Promise
     certainty: Certainty
     evidence: str
     where: str
     cause: str
     fix: str
     lesson: str
+
+    @property
+    def title(self) -> str:
+        """Its name, or which promise is broken, and how sure that is."""
+        name = self.name
+        if name == self.promise:
+            name = f"The promise `{name}` is broken: {PROMISES[self.promise]}"
+        return f"{name} ({self.certainty})"
 
     def rows(self) -> tuple[tuple[str, str], ...]:
         """What is said of it: how it is known, where, why, and what to do."""
@@ -64,6 +76,8 @@ class Diagnosis:
         untried: Those that have none, and why.
         elsewhere: What will fail on another machine or with another start method, as sentences.
         parts: What the loader is made of.
+        promises: A verdict on each of the seven promises.
+        ran: Whether the loader was seen to run; if not, `untried` says why.
     """
 
     findings: tuple[Finding, ...]
@@ -71,11 +85,13 @@ class Diagnosis:
     untried: tuple[Untried, ...]
     elsewhere: tuple[str, ...]
     parts: Parts
+    promises: tuple[Verdict, ...]
+    ran: bool = True
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
-        return not self.findings
+        """Whether the loader was seen to run, and nothing was found."""
+        return self.ran and not self.findings
 
     @property
     def title(self) -> str:
@@ -84,16 +100,20 @@ class Diagnosis:
         method = f" by {self.parts.method}" if self.parts.method else ""
         count = len(self.findings)
         found = "nothing found" if not count else f"{count} finding{'' if count == 1 else 's'}"
-        if not count and self.untried:
+        if not count and not self.ran:
+            found = f"not diagnosed: {self.untried[0].why}" if self.untried else "not diagnosed"
+        elif not count and self.untried:
             found += f", {len(self.untried)} of the questions not answered"
         return f"{self.parts.dataset}, {workers}{method}: {found}"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in lists, texts and numbers that JSON can hold."""
         return {
+            "version": 2,
             "ok": self.ok,
             "title": self.title,
             "findings": [asdict(each) for each in self.findings],
+            "promises": [asdict(each) for each in self.promises],
             "healthy": list(self.healthy),
             "untried": [asdict(each) for each in self.untried],
             "elsewhere": list(self.elsewhere),
@@ -103,7 +123,7 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = [self.title]
         for number, each in enumerate(self.findings, start=1):
-            lines += ["", f"{number}. {each.name} ({each.certainty})"]
+            lines += ["", f"{number}. {each.title}"]
             lines += [_row(label, text) for label, text in each.rows()]
         for label, texts in self._rest():
             lines += ["", label, *(_item(text) for text in texts)]
@@ -123,8 +143,7 @@ class Diagnosis:
                 for label, text in each.rows()
             )
             parts.append(
-                f'<div style="padding:8px 0 2px"><b>{number}. {escape(each.name)}</b> '
-                f"({each.certainty})</div>"
+                f'<div style="padding:8px 0 2px"><b>{number}. {with_code(each.title)}</b></div>'
                 f'<table style="margin:0;border-collapse:collapse;background:transparent">'
                 f"<tbody>{rows}</tbody></table>"
             )
@@ -138,7 +157,9 @@ class Diagnosis:
         return framed("".join(parts), tone, wrap=False)
 
     def _rest(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        marks = (f"{_MARKS[each.state]} {each.promise:12} {each.said}" for each in self.promises)
         rest = (
+            ("Promises: + kept, x broken, ? not tested", tuple(marks)),
             ("Will fail elsewhere", self.elsewhere),
             (_ASKED, self.healthy),
             ("Not tried", (*(f"{each.question} {each.why}." for each in self.untried),)),
@@ -148,6 +169,7 @@ class Diagnosis:
 
 
 _ASKED: Final = "Tried"
+_MARKS: Final = {"kept": "+", "broken": "x", "not tested": "?"}
 
 
 def _row(label: str, text: str) -> str:

@@ -31,7 +31,7 @@ def raises(evidence: Evidence, others: Sequence[Fit]) -> tuple[Fit, Finding] | N
     if not evidence.parts.workers:
         cause = "An exception in your code."
     fit = Fit("ends", "shown", said, where, fix)
-    return fit, Finding("raises", "shown", said, where, cause, fix, "")
+    return fit, Finding("raises", "ends", "shown", said, where, cause, fix, "")
 
 
 def _without(evidence: Evidence) -> bool:

@@ -1,15 +1,26 @@
-"""What the evidence means: the failure modes that fit."""
+"""What the evidence means: the failure modes that fit, and the promises that are broken anyhow."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from dltutor.diagnosis import promises
 from dltutor.diagnosis.diagnosis import Finding
+from dltutor.diagnosis.messages import explain
 from dltutor.diagnosis.ordinary import raises
-from dltutor.failures import CATALOGUE
+from dltutor.failures import CATALOGUE, Promise
 from dltutor.failures.kit.evidence import Evidence, Fit, Harm
 
 _ORDER: Final[tuple[Harm, ...]] = ("ends", "wrong", "memory", "slow")
+_HARM: Final[dict[Promise, Harm]] = {
+    "ends": "ends",
+    "complete": "wrong",
+    "same": "wrong",
+    "independent": "wrong",
+    "bounded": "memory",
+    "clean": "memory",
+    "quick": "slow",
+}
 
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:
@@ -18,22 +29,50 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     Args:
         evidence: Of one visit.
     """
-    fits: list[tuple[Fit, Finding]] = []
-    for failure in CATALOGUE:
-        fit = failure.fits(evidence)
-        if fit is not None:
-            fix = fit.fix or failure.remedy
-            finding = Finding(
-                failure.name,
-                fit.certainty,
-                fit.evidence,
-                fit.where,
-                failure.cause,
-                fix,
-                failure.lesson,
-            )
-            fits.append((fit, finding))
+    fits = [*_named(evidence)]
     if own := raises(evidence, [fit for fit, _ in fits]):
         fits.append(own)
+    fits = _said(evidence, fits)
+    explained: list[Promise] = [finding.promise for _, finding in fits]
+    explained += ["ends" for fit, _ in fits if fit.harm == "ends"]
+    for each in promises.broken(evidence, explained):
+        fit = Fit(_HARM[each.promise], each.certainty, each.evidence, each.where, each.fix)
+        fits.append((fit, _finding(each.promise, each.promise, fit, each.cause, each.fix, "")))
     fits.sort(key=lambda each: (_ORDER.index(each[0].harm), each[0].certainty != "shown"))
     return tuple(finding for _, finding in fits)
+
+
+def _named(evidence: Evidence) -> list[tuple[Fit, Finding]]:
+    found = []
+    for mode in CATALOGUE:
+        if (fit := mode.fits(evidence)) is not None:
+            fix = fit.fix or mode.remedy
+            finding = _finding(mode.name, mode.promise, fit, mode.cause, fix, mode.lesson)
+            found.append((fit, finding))
+    return found
+
+
+def _said(evidence: Evidence, fits: list[tuple[Fit, Finding]]) -> list[tuple[Fit, Finding]]:
+    # What the run itself said, in words that are known: a library often knows why it ends. Then it
+    # says more than that a worker died.
+    run = evidence.run
+    others = [each for each in fits if each[1].name != _SYMPTOM]
+    if run.well or any(fit.harm == "ends" for fit, _ in others):
+        return fits
+    for match in explain(run.said):
+        mode, words = match.failure, match.words[0]
+        if mode.name == _SYMPTOM:
+            continue
+        said = f"The run {_ENDED.get(run.end, run.end)}, and said {words!r} ({match.source})."
+        fit = Fit("ends", "likely", said, next(iter(run.at), run.stood), mode.remedy)
+        found = _finding(mode.name, mode.promise, fit, mode.cause, mode.remedy, mode.lesson)
+        return [*others, (fit, found)]
+    return fits
+
+
+_SYMPTOM: Final = "dead_worker"
+_ENDED: Final = {"hung": "stood still", "raised": "raised", "worker died": "lost a worker"}
+
+
+def _finding(name: str, promise: Promise, fit: Fit, cause: str, fix: str, lesson: str) -> Finding:
+    return Finding(name, promise, fit.certainty, fit.evidence, fit.where, cause, fix, lesson)

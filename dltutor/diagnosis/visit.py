@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 import traceback
 import typing
@@ -34,6 +35,7 @@ MEMORY: Final = 1024 * MB  # bytes that an experiment may take beside the loader
 _LINE: Final = 160  # characters of a place that are told
 _LEAST: Final = 1.0  # seconds that an experiment needs to be begun
 _SAME: Final = "for the same reason"
+_NOT_RUN: Final = "not run"
 
 
 class _InAFork(Exception):
@@ -80,12 +82,22 @@ class Visit:
     tried: list[str] = field(default_factory=list)
     making: float = 0.0  # seconds that it took
     instead: str = "give diagnose() a function that makes the loader, which a new interpreter calls"
+    temporary: str = ""
     in_vain: bool = False  # no run in a fork of this process would show anything
 
     def __post_init__(self) -> None:
         self.seconds = self.until - time.monotonic()
 
     def examine(self) -> Evidence:
+        """As `_examined`, with one folder for the temporary files of all experiments.
+
+        What a function prepares there the first time, it finds again.
+        """
+        with tempfile.TemporaryDirectory(prefix="dlt-", ignore_cleanup_errors=True) as folder:
+            self.temporary = folder
+            return self._examined()
+
+    def _examined(self) -> Evidence:
         """Make all experiments that tell anything and that there is time for.
 
         Where forks of this process prove nothing, they are made in a new interpreter.
@@ -121,7 +133,7 @@ class Visit:
             if evidence is None:
                 assert isinstance(answer, Parts)
                 others = tuple(each.name for each in moment.others())
-                evidence = Evidence(replace(answer, threads=others), Run("not run"))
+                evidence = Evidence(replace(answer, threads=others), Run(_NOT_RUN))
             elif answer is not None:
                 evidence = replace(evidence, **{experiment.FIELD: answer})
         assert evidence is not None
@@ -129,18 +141,10 @@ class Visit:
         return evidence
 
     def _own_up(self, evidence: Evidence) -> None:
-        # Runs that tell nothing are no answers.
-        run, samples = evidence.run, evidence.samples
-        why = ""
-        if run.end == "finished" and not run.batches:
-            why = "it came to its end without a batch: there is nothing to diagnose"
-        elif run.end == "hung" and samples and samples.ended == "hung":
-            why = (
-                "no batch came, and without workers no sample: it hangs, or a sample takes longer "
-                "than was waited for, which a longer deadline would tell"
-            )
+        # A run that tells nothing is no answer.
+        why = silent(evidence)
         asked = question_of(next(each for each in experiments() if each.FIELD == "run"))
-        if why:
+        if why and evidence.run.end != _NOT_RUN:
             self.tried = [each for each in self.tried if each != asked]
             others = [each for each in self.untried if each.question != asked]
             self.untried[:] = [Untried(asked, why), *others]
@@ -191,6 +195,7 @@ class Visit:
             at_most=max(seconds, _LEAST),
             memory=MEMORY + 2 * max(self.own_memory, pss(os.getpid())),
             own_folder=False,
+            temporary=self.temporary,
             before_fork=before_fork,
             cut=True,
         )
@@ -273,6 +278,19 @@ class Visit:
             raise _InAFork
         self.in_vain = bool(why)
         return f"{why}: {self.instead}" if why else ""
+
+
+def silent(evidence: Evidence) -> str:
+    """Why the run of the loader as it is tells nothing; "" if it does."""
+    run, samples = evidence.run, evidence.samples
+    if run.end == _NOT_RUN:
+        return "the loader was not run"
+    if run.end == "hung" and not run.batches and samples and samples.ended == "hung":
+        return (
+            "no batch came, and without workers no sample: it hangs, or a sample takes longer than "
+            "was waited for, which a longer deadline would tell"
+        )
+    return ""
 
 
 def question_of(experiment: ModuleType) -> str:

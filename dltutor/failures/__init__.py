@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from dltutor.failures.kit.contract import START_METHODS, Case, Consume, Failure
-from dltutor.failures.kit.facts import Facts, read_facts
+from dltutor.failures.kit.facts import PROMISES, Facts, Promise, read_facts
 from dltutor.failures.kit.sign import Costs, Counts, Finding, Says, Sign
 
 #: The modules of the failure modes, in the order of the lessons that teach them.
@@ -87,6 +87,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CATALOGUE",
     "FACTS",
+    "PROMISES",
     "START_METHODS",
     "Case",
     "Consume",
@@ -95,6 +96,7 @@ __all__ = [
     "Facts",
     "Failure",
     "Finding",
+    "Promise",
     "Says",
     "Sign",
     "make_images",

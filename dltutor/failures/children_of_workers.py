@@ -85,6 +85,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE: Final = Failure(
     name="children_of_workers",
     lesson="06",
+    promise="ends",
     symptoms=("AssertionError: daemonic processes are not allowed to have children",),
     cause=(
         "Workers are daemons, and Python does not let a daemon start others with multiprocessing."

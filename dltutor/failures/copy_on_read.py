@@ -107,6 +107,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="copy_on_read",
     lesson="09",
+    promise="bounded",
     symptoms=(
         "memory grows during each epoch, in every worker",
         "DataLoader worker (pid N) is killed by signal: Killed",

@@ -146,6 +146,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="corrupt_images",
     lesson="01",
+    promise="ends",
     symptoms=(
         "OSError: image file is truncated",
         "UnidentifiedImageError: cannot identify image file",

@@ -197,6 +197,7 @@ def _said_why(evidence: Evidence) -> bool:
 FAILURE = Failure(
     name="dead_worker",
     lesson="03",
+    promise="ends",
     symptoms=(
         "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.",
         "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly",

@@ -124,6 +124,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="gc_dirties_pages",
     lesson="09",
+    promise="bounded",
     symptoms=("each worker's private memory jumps although it never touches the data",),
     cause="The garbage collector writes into the header of every object that it tracks (lists, "
     "dicts, instances; not strings or numbers), and a forked worker gets its own copy of every "

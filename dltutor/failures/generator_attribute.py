@@ -99,6 +99,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE: Final = Failure(
     name="generator_attribute",
     lesson="06",
+    promise="ends",
     symptoms=(
         "RuntimeError: unable to resize file <filename not specified> to the right size: "
         "Invalid argument (22)",

@@ -117,6 +117,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE: Final = Failure(
     name="global_only_in_parent",
     lesson="06",
+    promise="ends",
     symptoms=("TypeError: 'NoneType' object is not subscriptable",),
     cause=(
         "Main fills a module global. A worker that is not forked imports the module again, "

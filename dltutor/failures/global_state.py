@@ -175,6 +175,7 @@ def _short(outcome: str) -> str:
 FAILURE = Failure(
     name="global_state",
     lesson="04",
+    promise="same",
     symptoms=("a global variable changed in __getitem__ stays 0",),
     cause="Each worker has its own copy of the variable. The main process prints its own.",
     remedy="Return the fact with the sample, or count in a Value under its lock.",

@@ -166,6 +166,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="growing_cache",
     lesson="10",
+    promise="bounded",
     symptoms=("memory grows from epoch to epoch with `persistent_workers=True`",),
     cause=(
         "Each worker has its own cache, without a bound, and reads different samples in every "

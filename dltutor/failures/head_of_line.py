@@ -131,6 +131,7 @@ def _short(seconds: float) -> str:
 FAILURE = Failure(
     name="head_of_line",
     lesson="13",
+    promise="quick",
     symptoms=("now and then the loop stalls, then gets many batches at once",),
     cause=(
         "By default, batches are delivered in order. Those that are ready wait for a slow "

@@ -191,6 +191,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="heap_growth",
     lesson="10",
+    promise="bounded",
     symptoms=("each worker's memory grows with every sample although nothing is kept",),
     cause="glibc before 2.38 does not reuse the freed memory of large tensors; a worker's heap "
     "grows until it has sent 128 of them.",

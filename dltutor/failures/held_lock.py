@@ -175,6 +175,7 @@ def lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Fit | Non
 FAILURE: Final = Failure(
     name="held_lock",
     lesson="07",
+    promise="ends",
     symptoms=(
         "the epoch does not start, without an error: a worker waits at a line that takes a lock",
     ),

@@ -110,6 +110,7 @@ def _goes_on(evidence: Evidence) -> bool:
 FAILURE = Failure(
     name="kept_batches",
     lesson="10",
+    promise="bounded",
     symptoms=("memory grows by a batch with every step, in the main process",),
     cause="A view of a batch, or a graph, keeps the whole batch, in shared memory.",
     remedy="Keep numbers with .item() and copies with .clone(); validate under torch.no_grad().",

@@ -109,6 +109,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="lazy_but_touched",
     lesson="05",
+    promise="same",
     symptoms=("wrong samples, silently, although the file is opened in __getitem__",),
     cause=(
         "The main process took a sample before the workers started, and they inherited its file."

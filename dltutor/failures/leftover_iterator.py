@@ -130,6 +130,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="leftover_iterator",
     lesson="03",
+    promise="clean",
     symptoms=(
         "the workers are still alive after an error was caught",
         "AssertionError: can only test a child process",

@@ -119,6 +119,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="loader_per_step",
     lesson="13",
+    promise="quick",
     symptoms=("a step takes as long as starting the workers",),
     cause="next(iter(loader)) begins a new epoch: it starts all workers, takes one batch and ends "
     "them.",

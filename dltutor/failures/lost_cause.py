@@ -121,6 +121,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="lost_cause",
     lesson="03",
+    promise="ends",
     symptoms=(
         "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly, below a bare "
         "_queue.Empty: no signal, no exit code",

@@ -151,6 +151,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="lost_exception_type",
     lesson="02",
+    promise="ends",
     symptoms=(
         "RuntimeError: Caught MyError in DataLoader worker process 0, and `except MyError` "
         "does not match",

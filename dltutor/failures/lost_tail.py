@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Final
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -88,6 +89,9 @@ def _case(
     return Case(loader, train)
 
 
+_TAIL: Final = 4  # times as many samples as belong to no worker: of fewer it is no tail
+
+
 def fits(evidence: Evidence) -> Fit | None:
     """A stream has fewer samples with workers than without, and they were there to be drawn."""
     run, alone, shares = evidence.run, evidence.alone, evidence.shares
@@ -115,7 +119,8 @@ def fits(evidence: Evidence) -> Fit | None:
         )
     each = run.drawn[0] if run.drawn else ()
     some_twice = len(set(each)) < len(each)  # that is another failure
-    if drawn < whole and came < there and not some_twice:
+    tail = 0 < whole - drawn <= whole / _TAIL
+    if tail and came < there and not some_twice:
         return Fit(
             "wrong",
             "shown",
@@ -131,6 +136,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="lost_tail",
     lesson="12",
+    promise="complete",
     symptoms=(
         "an IterableDataset with drop_last=True loses samples with workers that it does not "
         "lose without",

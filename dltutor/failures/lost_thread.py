@@ -205,6 +205,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE: Final = Failure(
     name="lost_thread",
     lesson="07",
+    promise="ends",
     symptoms=(
         "the epoch does not start, without an error: a worker waits in `future.result()` or "
         "`queue.get()`",

@@ -95,6 +95,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE: Final = Failure(
     name="main_only_class",
     lesson="06",
+    promise="ends",
     symptoms=(
         "AttributeError: Can't get attribute 'Squares' on <module '__main__' (built-in)>",
         "DataLoader worker (pid(s) 4711) exited unexpectedly",

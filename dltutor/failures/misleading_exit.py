@@ -142,6 +142,7 @@ _EXITS = ("SystemExit", "KeyboardInterrupt")  # no worker catches these as it ca
 FAILURE = Failure(
     name="misleading_exit",
     lesson="03",
+    promise="ends",
     symptoms=(
         "FileNotFoundError: [Errno 2] No such file or directory, without a file name",
         "ConnectionResetError: [Errno 104] Connection reset by peer",

@@ -146,6 +146,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE: Final = Failure(
     name="missing_main_guard",
     lesson="06",
+    promise="ends",
     symptoms=(
         "RuntimeError: An attempt has been made to start a new process before the current "
         "process has finished its bootstrapping phase",

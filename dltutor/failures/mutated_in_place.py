@@ -120,6 +120,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="mutated_in_place",
     lesson="04",
+    promise="same",
     symptoms=(
         "data changes from epoch to epoch",
         "training with num_workers=0 gives a different result",

@@ -90,6 +90,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="nested_persistent",
     lesson="13",
+    promise="complete",
     symptoms=("the outer loop ends after its first batch",),
     cause="A loader with persistent workers has one iterator. The inner loop resets it and uses "
     "it up.",

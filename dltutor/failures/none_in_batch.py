@@ -105,6 +105,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="none_in_batch",
     lesson="01",
+    promise="ends",
     symptoms=(
         "AttributeError: 'NoneType' object has no attribute 'numel'",
         "TypeError: object of type 'NoneType' has no len()",

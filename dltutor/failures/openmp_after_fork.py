@@ -123,6 +123,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE: Final = Failure(
     name="openmp_after_fork",
     lesson="07",
+    promise="ends",
     symptoms=(
         "the epoch does not start, without an error: a worker waits in a tensor operation "
         "that works in main",

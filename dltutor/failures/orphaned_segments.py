@@ -179,6 +179,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="orphaned_segments",
     lesson="11",
+    promise="clean",
     symptoms=("/dev/shm is full of files named torch_* that belong to no running process",),
     cause="With the sharing strategy file_system the batches have names, and torch_shm_manager, "
     "which removes them, was killed together with the run.",

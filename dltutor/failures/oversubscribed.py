@@ -152,6 +152,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="oversubscribed",
     lesson="13",
+    promise="quick",
     symptoms=("more threads make it slower",),
     cause="Each worker computes with as many threads as there are cores. Those that wait spin on "
     "the cores that the others need.",

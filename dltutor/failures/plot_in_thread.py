@@ -146,6 +146,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE: Final = Failure(
     name="plot_in_thread",
     lesson="07",
+    promise="ends",
     symptoms=(
         "the epoch does not start, or not every time: a worker waits in `savefig` or `canvas.draw`",
     ),

@@ -122,6 +122,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="prefetch_budget",
     lesson="08",
+    promise="bounded",
     symptoms=("`/dev/shm` fills up, or memory runs out, as soon as the loop starts",),
     cause="Each worker loads `prefetch_factor` batches ahead, and all of them lie in shared memory "
     "until the loop takes them.",

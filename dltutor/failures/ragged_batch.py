@@ -115,6 +115,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="ragged_batch",
     lesson="02",
+    promise="ends",
     symptoms=(
         "RuntimeError: stack expects each tensor to be equal size",
         "RuntimeError: Trying to resize storage that is not resizable",

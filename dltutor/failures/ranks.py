@@ -247,6 +247,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="ranks",
     lesson="12",
+    promise="complete",
     symptoms=(
         "DistributedSampler gives the same order every epoch",
         "evaluation on two ranks gives a different result than on one",

@@ -137,6 +137,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="reference_cycle",
     lesson="10",
+    promise="bounded",
     symptoms=(
         "each worker's memory rises by hundreds of megabytes, falls all at once, rises again",
     ),

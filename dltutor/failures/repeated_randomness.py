@@ -153,6 +153,7 @@ def _fix(evidence: Evidence, path: str, source: str) -> str:
 FAILURE = Failure(
     name="repeated_randomness",
     lesson="12",
+    promise="independent",
     symptoms=("the same random augmentation in all workers",),
     cause="A generator of your own is copied to each worker with its state, and torch reseeds only "
     "the global ones.",

@@ -141,6 +141,7 @@ def _overlap(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="repeated_stream",
     lesson="12",
+    promise="complete",
     symptoms=(
         "an IterableDataset returns duplicate data with num_workers > 1",
         "an epoch is twice as long with two workers",

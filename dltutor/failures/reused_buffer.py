@@ -108,6 +108,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="reused_buffer",
     lesson="04",
+    promise="same",
     symptoms=(
         "the same sample comes again and again",
         "a sample holds the data of the next one",

@@ -100,6 +100,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="shared_connection",
     lesson="05",
+    promise="same",
     symptoms=("wrong samples, silently, from a database, a cache or an HTTP service",),
     cause="All workers read the answers from the one connection that was made before they started.",
     remedy="Keep the address in the dataset, and connect in the process that asks.",

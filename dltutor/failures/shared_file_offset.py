@@ -182,6 +182,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="shared_file_offset",
     lesson="05",
+    promise="same",
     symptoms=(
         "wrong samples, silently, with more than one worker",
         "zipfile.BadZipFile: Bad magic number for file header",

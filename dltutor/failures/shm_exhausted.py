@@ -170,6 +170,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="shm_exhausted",
     lesson="11",
+    promise="bounded",
     symptoms=(
         "RuntimeError: unable to allocate shared memory(shm) for file </torch_...>: No space "
         "left on device (28)",

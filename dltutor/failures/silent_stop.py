@@ -130,6 +130,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="silent_stop",
     lesson="02",
+    promise="complete",
     symptoms=("the epoch ends early without an error: fewer samples than len(dataset)",),
     cause="next() without a match raises StopIteration in `__getitem__`. It is raised again in the "
     "loader's iterator, where it ends the loop.",

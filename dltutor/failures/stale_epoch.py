@@ -111,6 +111,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="stale_epoch",
     lesson="04",
+    promise="same",
     symptoms=("set_epoch has no effect with persistent_workers=True",),
     cause="A persistent worker keeps the copy of the dataset that it started with.",
     remedy="Keep the epoch in a shared tensor, and set it before the loader is iterated.",

@@ -90,6 +90,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="tiny_tensors",
     lesson="13",
+    promise="quick",
     symptoms=("with workers the epoch is many times slower than with none",),
     cause="Each tensor of a batch is sent on its own, with a segment of shared memory and a "
     "descriptor, however small it is.",

@@ -123,6 +123,7 @@ _FIX = (
 FAILURE = Failure(
     name="too_many_open_files",
     lesson="11",
+    promise="bounded",
     symptoms=(
         "RuntimeError: Too many open files. Communication with the workers is no longer possible",
         "RuntimeError: received 0 items of ancdata",

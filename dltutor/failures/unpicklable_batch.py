@@ -127,6 +127,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="unpicklable_batch",
     lesson="02",
+    promise="ends",
     symptoms=(
         "the loop hangs: a batch was dropped",
         "TypeError: cannot pickle 'sqlite3.Row' object",

@@ -116,6 +116,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="unpicklable_exception",
     lesson="02",
+    promise="ends",
     symptoms=(
         "the loop hangs: a worker raised",
         "AttributeError: Can't pickle local object",

@@ -258,6 +258,7 @@ def remedy_for(path: str, kind: str, error: str) -> str:
 FAILURE: Final = Failure(
     name="unpicklable_handle",
     lesson="06",
+    promise="ends",
     symptoms=(
         "TypeError: cannot pickle '_io.BufferedReader' object",
         "TypeError: cannot pickle 'BufferedReader' instances",

@@ -108,6 +108,7 @@ def _size(count: int) -> str:
 FAILURE = Failure(
     name="view_of_a_giant",
     lesson="08",
+    promise="bounded",
     symptoms=("`/dev/shm` fills up although every sample is small",),
     cause="A slice shares the storage of the tensor that it was cut from, and a worker sends the "
     "whole storage.",

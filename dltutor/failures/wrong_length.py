@@ -126,6 +126,7 @@ def fits(evidence: Evidence) -> Fit | None:
 FAILURE = Failure(
     name="wrong_length",
     lesson="12",
+    promise="complete",
     symptoms=(
         "samples at the end are never used, silently",
         "IndexError: index 64 is out of bounds for dimension 0 with size 64",

@@ -31,7 +31,7 @@ from typing import Any, Final, NoReturn
 from dltutor.observation import own_files, stacks
 from dltutor.observation.cut_connections import CutConnections
 from dltutor.observation.interrupts import interrupts_held
-from dltutor.observation.sandboxed import sandboxed_process, tell
+from dltutor.observation.sandboxed import Folders, sandboxed_process, tell
 from dltutor.observation.time_limits import deadline
 from dltutor.system import marks, processes
 from dltutor.system.process_memory import pss, reader
@@ -85,6 +85,7 @@ def run(
     announce: Callable[[], None] = lambda: None,
     memory: float | None = None,
     own_folder: bool = True,
+    temporary: str = "",
     before_fork: Callable[[], object] = lambda: None,
     cut: bool = False,
 ) -> Ended:
@@ -98,6 +99,8 @@ def run(
         memory: Bytes (PSS) that all its processes may have together; default: MEMORY.
         own_folder: Whether it finds itself in an empty folder, where what it writes by a bare name
             does no harm; otherwise in the folder of this process.
+        temporary: A folder for its temporary files, which the caller removes; "" for one that goes
+            with it.
         before_fork: Called here right before this process is forked.
         cut: Whether the function finds the connections of this process cut.
 
@@ -112,7 +115,13 @@ def run(
         watch = None
         try:
             watch = _start(
-                work, folder, mark, at_most, announce, own_folder, before_fork, connections
+                work,
+                Folders(folder, temporary or folder, own_folder),
+                mark,
+                at_most,
+                announce,
+                before_fork,
+                connections,
             )
             watch.memory = MEMORY if memory is None else memory
             with interrupts.let_through():
@@ -127,11 +136,10 @@ def run(
 
 def _start(
     work: Work,
-    folder: str,
+    folders: Folders,
     mark: int,
     at_most: float,
     announce: Callable[[], None],
-    own_folder: bool,
     before_fork: Callable[[], object],
     connections: CutConnections,
 ) -> _Watch:
@@ -149,13 +157,13 @@ def _start(
             if not _at_fork.passed:
                 marks.put(mark)
                 connections.cut()
-                _guard(kernel, mark, work, folder, own_folder, say, fate_out, write)
+                _guard(kernel, mark, work, folders, say, fate_out, write)
         finally:
             os._exit(1)
     for end in (say, fate_out, write):
         os.close(end)
     return _Watch(
-        processes.known(guard), mark, folder, at_most, announce, hear, fate_in, read, positions
+        processes.known(guard), mark, folders.own, at_most, announce, hear, fate_in, read, positions
     )
 
 
@@ -176,8 +184,7 @@ def _guard(
     kernel: int,
     mark: int,
     work: Work,
-    folder: str,
-    own_folder: bool,
+    folders: Folders,
     say: int,
     fate: int,
     words: int,
@@ -190,7 +197,7 @@ def _guard(
     if pid == 0:
         try:
             os.close(fate)
-            sandboxed_process(work, me, folder, own_folder, say, words)
+            sandboxed_process(work, me, folders, say, words)
         finally:
             os._exit(1)
     os.close(say)
@@ -201,7 +208,8 @@ def _guard(
         os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
     processes.end_descendants(mark)
     if os.getppid() != kernel:
-        shutil.rmtree(folder, ignore_errors=True)
+        for each in (folders.own, folders.temporary):
+            shutil.rmtree(each, ignore_errors=True)
     os._exit(0)
 
 

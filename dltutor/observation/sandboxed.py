@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import forkserver, resource_tracker, util
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import torch
 
@@ -25,21 +25,33 @@ from dltutor.system import processes
 _FILE: Final = 512 << 20  # bytes that one file may have
 
 
+class Folders(NamedTuple):
+    """The folders of a sandboxed process.
+
+    Args:
+        own: For what we write about it.
+        temporary: For its temporary files.
+        empty: Whether it finds itself in an empty one.
+    """
+
+    own: str
+    temporary: str
+    empty: bool
+
+
 def sandboxed_process(
     work: Callable[[Callable[[], None]], Any],
     guard: int,
-    folder: str,
-    own_folder: bool,
+    folders: Folders,
     say: int,
     words: int,
 ) -> NoReturn:
     """Be the main process of some work: do it, say what it returned, end.
 
     Args:
-        work: As `sandbox.run` takes it; so are `own_folder` and what follows from it.
+        work: As `sandbox.run` takes it.
         guard: The pid of the parent.
-        folder: For its files.
-        own_folder: Whether to go to an empty folder.
+        folders: Where it is, and where its files go.
         say: The descriptor to say things on, one line of JSON each.
         words: The descriptor that stdout and stderr go to.
     """
@@ -48,11 +60,11 @@ def sandboxed_process(
     _streams(words)
     _limits()
     _own_multiprocessing()
-    _own_folders(folder, own_folder)
+    _own_folders(folders)
     torch.set_num_threads(1)  # OpenMP's other threads are not in a fork, and it would wait for them
     # A grader asks for as many workers as it needs, whatever this machine has.
     warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
-    answer_when_asked(folder)
+    answer_when_asked(folders.own)
     tell(say, {"result": work(lambda: tell(say, "running"))})
     os._exit(0)
 
@@ -107,11 +119,10 @@ def _own_multiprocessing() -> None:
     main.__spec__ = getattr(main, "__spec__", None)
 
 
-def _own_folders(folder: str, own_folder: bool) -> None:
+def _own_folders(folders: Folders) -> None:
     # Temporary files, and the folder where an answer finds itself: an empty one. What it removes or
     # writes by a bare name is not the learner's, whose modules can still be imported.
-    tempfile.tempdir = folder
-    os.environ["TMPDIR"] = folder
+    tempfile.tempdir = os.environ["TMPDIR"] = folders.temporary
     sys.path[:] = [os.path.abspath(path) for path in sys.path]
-    if own_folder:
+    if folders.empty:
         os.chdir(tempfile.mkdtemp())

@@ -24,6 +24,8 @@ NAMES: Final[tuple[str, ...]] = (
     "as_it_is",
     "waits",
     "alone",
+    "reseeded",
+    "fetched",
     "limits",
     "culprit",
     "in_workers",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Final
 
-from torch.utils.data import default_collate
+from torch.utils.data import BatchSampler, DataLoader, default_collate
 
 from dltutor.diagnosis.kit.bench import Bench, own_line
 from dltutor.failures.kit.evidence import Evidence, Parts
@@ -43,7 +43,7 @@ def ask(bench: Bench) -> Parts:
         prefetch=inner.prefetch_factor or 0,
         drop_last=bool(inner.drop_last),
         in_order=bool(getattr(inner, "in_order", True)),
-        sampler=type(inner.sampler).__name__,
+        sampler=type(_sampler(inner)).__name__,
         collate="" if plain else _name(collate),
         init=_name(inner.worker_init_fn) if inner.worker_init_fn else "",
         loop=bench.loop is not None,
@@ -53,6 +53,11 @@ def ask(bench: Bench) -> Parts:
             if callable(attribute(each, "set_epoch"))
         ),
     )
+
+
+def _sampler(inner: DataLoader[Any]) -> Any:
+    batches = inner.batch_sampler
+    return inner.sampler if batches is None or type(batches) is BatchSampler else batches
 
 
 def _length(thing: Any) -> int | None:

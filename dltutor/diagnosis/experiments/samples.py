@@ -16,9 +16,11 @@ from statistics import median
 from typing import Any, Final
 
 from dltutor.diagnosis.kit.bench import Bench, described
-from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.digests import digest, size
 from dltutor.diagnosis.kit.pins import Pins
+from dltutor.diagnosis.kit.reading import Reading, caught_while
 from dltutor.failures.kit.evidence import Evidence, Samples
+from dltutor.observation.foreign import is_a
 
 FIELD: Final = "samples"
 SECONDS: Final = 8.0
@@ -30,6 +32,8 @@ _AGAIN_FOR: Final = 2.0  # seconds at most
 _TIMES: Final = 4  # that each of them is drawn again
 _BEYOND: Final = 0.3  # seconds that a sample may take, for the index past the end to be tried
 _FAILED: Final = 40  # failures that are kept
+_ALIKE: Final = 3  # samples that may be the same: of more, being the same is their nature
+_TRACED: Final = 8  # groups of them
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -45,6 +49,7 @@ def ask(bench: Bench) -> Samples:
     record = _Record()
     previous: tuple[Any, str] | None = None
     joined: list[Any] = []
+    reading = Reading()
     until = time.monotonic() + _LOOKED
     for place, key in enumerate(bench.indices()[:_DRAWN]):
         if time.monotonic() > until:
@@ -59,8 +64,11 @@ def ask(bench: Bench) -> Samples:
         if previous and len(joined) < (bench.inner.batch_size or 1):
             joined.append(sample)
     bench.mark.set(-1)
+    read = reading.told()
     again, unlike = _again(dataset, record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN])
     return record.told(
+        **read,
+        replaced=_replaced(dataset, record),
         again=again,
         random=unlike,
         joined=_joined(bench, joined),
@@ -87,7 +95,8 @@ class _Record:
         self.drawn: list[tuple[int, Any]] = []  # with what the dataset is asked by
         self.seconds: list[tuple[float, int]] = []
         self.failed: list[tuple[int, str, str, str]] = []
-        self.contents: set[str] = set()
+        self.contents: dict[str, list[Any]] = {}  # what the dataset was asked by, by what it gave
+        self.sizes: list[int] = []
         self.overwritten = 0
         self.ended = ""
 
@@ -106,7 +115,8 @@ class _Record:
 
     def take(self, sample: Any, index: int, key: Any) -> None:
         self.drawn.append((index, key))
-        self.contents.add(digest(sample))
+        self.contents.setdefault(digest(sample), []).append(key)
+        self.sizes.append(size(sample))
 
     def typical(self) -> float:
         return median(each for each, _ in self.seconds) if self.seconds else 0.0
@@ -125,6 +135,7 @@ class _Record:
             slowest=slowest[0],
             slowest_at=slowest[1],
             overwritten=self.overwritten,
+            bytes=int(median(self.sizes)) if self.sizes else 0,
             **further,
         )
 
@@ -132,6 +143,7 @@ class _Record:
 def _stream(bench: Bench) -> Samples:
     record = _Record()
     previous: tuple[Any, str] | None = None
+    reading = Reading()
     until = time.monotonic() + _LOOKED
     source = iter(bench.dataset)
     for number in range(_DRAWN):
@@ -152,7 +164,7 @@ def _stream(bench: Bench) -> Samples:
         if previous and digest(previous[0]) != previous[1]:
             record.overwritten += 1
         previous = (sample, digest(sample))
-    return record.told()
+    return record.told(**reading.told())
 
 
 def _again(dataset: Any, keys: list[Any]) -> tuple[int, int]:
@@ -170,6 +182,18 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int]:
                 differ += digest(dataset[key]) != first
                 unlike += digest(dataset[key]) != digest(dataset[key])
     return differ, unlike
+
+
+def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:
+    # Samples that are those of another index, and draw an exception that is caught on the way.
+    found = []
+    for same in [each for each in record.contents.values() if 1 < len(each) <= _ALIKE][:_TRACED]:
+        for key in same:
+            other = next(each for each in same if each != key)
+            if caught := caught_while(partial(dataset.__getitem__, key)):
+                found.append((key, other, *caught))
+    every = [each for each in found if is_a(each[0], int) and is_a(each[1], int)]
+    return tuple(every[:_TRACED])
 
 
 def _joined(bench: Bench, samples: list[Any]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import sys
 import time
+from contextlib import suppress
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
 
@@ -55,6 +56,7 @@ def ask(bench: Bench) -> Travel:
             names |= dict.fromkeys(packing.names_of_main(packed))
             gone += packing.fleeting(path, thing) if count else []
     main: Any = sys.modules.get("__main__")
+    size, took = (0, 0.0) if cannot or gone else _timed(bench.dataset)
     raised, unlike = ("", 0) if cannot or gone else _copied(bench)
     return Travel(
         cannot=tuple(cannot[:4]),
@@ -63,7 +65,19 @@ def ask(bench: Bench) -> Travel:
         script=str(getattr(main, "__file__", None) or ""),
         raised=raised,
         unlike=unlike,
+        bytes=size,
+        seconds=took,
     )
+
+
+def _timed(dataset: Any) -> tuple[int, float]:
+    with suppress(Exception), as_for_spawned():
+        began = time.perf_counter()
+        pickled = ForkingPickler.dumps(dataset)
+        if len(pickled) <= _HEAVY:
+            pickle.loads(pickled)
+        return len(pickled), time.perf_counter() - began
+    return 0, 0.0
 
 
 def _copied(bench: Bench) -> tuple[str, int]:

@@ -16,14 +16,21 @@ SECONDS: Final = 7.0
 
 CHEAP: Final = 0.0003  # seconds for a sample
 LONG: Final = 3000  # samples in an epoch
+_SLOWER: Final = 1.5  # times
+_LOST: Final = 0.5  # seconds of an epoch that workers cost: less is not worth a word
 _BATCHES: Final = 20  # of an epoch, at least
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a sample costs next to nothing, and an epoch has many."""
+    """Where many samples cost next to nothing each, or workers have been slower already."""
     if evidence is None or not evidence.run.well or not evidence.parts.workers:
         return False
-    parts, samples = evidence.parts, evidence.samples
+    parts, samples, alone = evidence.parts, evidence.samples, evidence.alone
+    seen = alone is not None and min(alone.batches, evidence.run.batches) >= _BATCHES
+    if alone is not None and seen and evidence.run.pace > _SLOWER * alone.pace > 0:
+        lost = (evidence.run.pace - alone.pace) * (parts.batches or evidence.run.batches)
+        if lost > _LOST:
+            return True
     return (
         samples is not None
         and samples.looked > 0

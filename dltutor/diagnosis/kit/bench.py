@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.failures.kit.evidence import Evidence
 from dltutor.observation import errors
 from dltutor.observation.foreign import attribute, has, is_a, message_of
@@ -114,6 +115,17 @@ class Bench:
         sampler: Any = self.inner.sampler
         if has(sampler, "generator"):
             sampler.generator = torch.Generator().manual_seed(0)
+
+    def seed(self, seed: int) -> None:
+        """Set the global random generators, and those that the loader and its sampler were given.
+
+        Args:
+            seed: For each of them.
+        """
+        seed_all(seed)
+        for each in (self.inner, self.inner.sampler):
+            if is_a(generator := attribute(each, "generator"), torch.Generator):
+                generator.manual_seed(seed)
 
     def tell_dataset(self, epoch: int) -> None:
         """Set the epoch of the dataset, as a training loop does."""

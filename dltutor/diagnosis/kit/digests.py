@@ -67,15 +67,27 @@ def split(batch: Any, count: int) -> list[str] | None:
         count: How many samples are in it.
     """
     found = [leaf for _, leaf in leaves(batch)]
-    rows = [each for each in found if _rows(each) == count]
-    if rows and len(rows) == len(found):
-        return [digest([each[row] for each in rows]) for row in range(count)]
+    parts = [each for each in found if rows(each) == count]
+    if parts and len(parts) == len(found):
+        return [digest([each[row] for each in parts]) for row in range(count)]
     if is_a(batch, list) and foreign.length(batch) == count:
         return [digest(each) for _, each in foreign.elements(batch)]
     return None
 
 
-def _rows(leaf: Any) -> int:
+def size(thing: Any) -> int:
+    """The bytes of all that a thing holds: tensors, arrays, texts."""
+    total = 0
+    for _, leaf in leaves(thing):
+        if is_a(leaf, (str, bytes)):
+            total += len(leaf)
+        elif is_a(held := attribute(leaf, "nbytes", 8), int):
+            total += held
+    return total
+
+
+def rows(leaf: Any) -> int:
+    """The length of the first dimension of a tensor or an array; -1 of anything else."""
     size = attribute(leaf, "shape")
     return int(size[0]) if is_a(size, tuple) and size else -1
 

@@ -143,11 +143,11 @@ def _drawing(iterator: Any, around: Callable[[Callable[[], Any]], Any]) -> Itera
         yield sample
 
 
-def seed_all() -> None:
+def seed_all(seed: int = 0) -> None:
     """Set the global generators to one seed, for good."""
-    random.seed(0)
-    np.random.seed(0)
-    torch.manual_seed(0)
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 def _state(generator: Any) -> Any:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
+from statistics import fmean
 from typing import Any, Final
 
 from dltutor.diagnosis.kit.bench import Bench, TooSlow
@@ -24,6 +25,7 @@ from dltutor.observation.texts import said, tidy
 
 PATIENCE: Final = 6.0  # seconds without a batch, after which a forked worker counts as hanging
 STARTING: Final = 14.0  # the same where workers import torch first
+_YOURS: Final = ("...", "your cell")  # how the files of frames begin that are in no library
 
 
 def run(
@@ -34,6 +36,7 @@ def run(
     content: bool = True,
     epochs: int | None = None,
     own_loop: bool = False,
+    seed: int | None = None,
 ) -> Run:
     """Run the loader of a bench.
 
@@ -45,7 +48,10 @@ def run(
         content: Whether to take digests of what comes.
         epochs: How many times; default: as the bench has it.
         own_loop: Whether to iterate plainly, although there is a training loop.
+        seed: For all random numbers that somebody else's seed can reach; None to leave them.
     """
+    if seed is not None:
+        bench.seed(seed)
     if patience is None:
         patience = PATIENCE if bench.method in ("", "fork") else STARTING
     patience = _patience(bench, patience)
@@ -165,7 +171,21 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
         files=watch.files[-1] - watch.files[0] if watch.files else 0,
         epochs_told=state["told"],
         asked=state["asked"],
+        first=seen.first_batch_seconds or 0.0,
+        pace=fmean(watch.pauses) if watch.pauses else 0.0,
+        stood=_stood(seen),
     )
+
+
+def _stood(seen: Observation) -> str:
+    # The innermost line of yours, or else the innermost one.
+    if seen.end != "hung":
+        return ""
+    for each in seen.workers:
+        if each.stack:
+            yours = (frame for frame in each.stack if frame.file.startswith(_YOURS))
+            return f"{each.name}: {next(yours, each.stack[0])}"
+    return ""
 
 
 def _comparable(result: object) -> bool:

@@ -50,6 +50,8 @@ class Watch:
         self.drawn: list[list[str]] = []
         self.counted: list[int] = []
         self.finished: list[bool] = []
+        self.pauses: list[float] = []  # seconds between two batches of one iteration
+        self._last: dict[int, float] = {}  # when each iteration began, or its last batch came
         self.resumed = 0
         self.tensors = self.batches = 0
         self.batch_bytes = self.storage_bytes = 0
@@ -73,6 +75,7 @@ class Watch:
         self.drawn.append([])
         self.counted.append(0)
         self.finished.append(False)
+        self._last[len(self.passes) - 1] = time.monotonic()
         self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
         with suppress(TypeError):  # some have no weak references, and are of one iteration
             self._open.append((weakref.ref(own), len(self.passes) - 1))
@@ -88,6 +91,8 @@ class Watch:
                 two runs of one loader are counted alike.
         """
         now = time.monotonic()
+        if self.counted[number]:
+            self.pauses.append(now - self._last[number])
         if not self.batches:
             self.until = max(self.until, now + self.least)
         self.batches += 1
@@ -98,6 +103,7 @@ class Watch:
             self.drawn[number] += split(batch, count) or []
         self._weigh(batch)
         self._look(now)
+        self._last[number] = time.monotonic()
         if time.monotonic() > self.until:
             raise Enough
 

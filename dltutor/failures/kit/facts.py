@@ -10,7 +10,20 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
+
+Promise = Literal["ends", "complete", "same", "independent", "bounded", "clean", "quick"]
+
+#: What a healthy loader keeps, in the order of what breaks worst.
+PROMISES: Final[dict[Promise, str]] = {
+    "ends": "every epoch comes to its end, and what goes wrong reaches the loop as the error it is",
+    "complete": "every sample comes once per epoch",
+    "same": "what arrives is what `dataset[i]` gives, whatever the number of workers",
+    "independent": "no random number comes twice, in workers, epochs, or ranks",
+    "bounded": "memory, shared memory, and open files level off",
+    "clean": "nothing is left behind",
+    "quick": "workers make it faster, and the loop waits no longer than it must",
+}
 
 _FOLDER: Final = Path(__file__).resolve().parent.parent
 
@@ -22,6 +35,7 @@ class Facts:
     Args:
         name: The name to search for, such as `corrupt_images`.
         lesson: The number of the lesson that teaches it, such as "01".
+        promise: Which of the seven promises of a healthy loader it breaks.
         symptoms: What you see, each in the words you would type into a search engine.
         cause: Why it happens, in one or two sentences.
         remedy: What to do at work, in one or two sentences.
@@ -29,6 +43,7 @@ class Facts:
 
     name: str
     lesson: str
+    promise: Promise
     symptoms: tuple[str, ...]
     cause: str
     remedy: str
@@ -61,4 +76,6 @@ def read_facts(name: str) -> Facts:
             raise ValueError(
                 f"{path}: {field.name} of FAILURE must be written out as a literal keyword"
             ) from None
+    if facts["promise"] not in get_args(Promise):
+        raise ValueError(f"{path}: promise must be one of {', '.join(PROMISES)}")
     return Facts(**facts)

@@ -19,7 +19,15 @@ from dltutor.failures.kit.evidence.processes import (
     Travel,
     Waits,
 )
-from dltutor.failures.kit.evidence.samples import Copies, Culprit, Ending, InWorkers, Samples, Twice
+from dltutor.failures.kit.evidence.samples import (
+    Copies,
+    Culprit,
+    Ending,
+    Fetched,
+    InWorkers,
+    Samples,
+    Twice,
+)
 from dltutor.failures.kit.evidence.sequences import Order, Repeats, Shares, TwoRanks
 from dltutor.failures.kit.evidence.speed import Paces, Threads
 
@@ -31,6 +39,7 @@ __all__ = [
     "Ending",
     "Epochs",
     "Evidence",
+    "Fetched",
     "Fit",
     "Handles",
     "Harm",

@@ -17,7 +17,15 @@ from dltutor.failures.kit.evidence.processes import (
     Travel,
     Waits,
 )
-from dltutor.failures.kit.evidence.samples import Copies, Culprit, Ending, InWorkers, Samples, Twice
+from dltutor.failures.kit.evidence.samples import (
+    Copies,
+    Culprit,
+    Ending,
+    Fetched,
+    InWorkers,
+    Samples,
+    Twice,
+)
 from dltutor.failures.kit.evidence.sequences import Order, Repeats, Shares, TwoRanks
 from dltutor.failures.kit.evidence.speed import Paces, Threads
 
@@ -32,7 +40,9 @@ class Evidence:
         parts: What the loader is made of.
         run: The loader as it is.
         samples: Its samples, drawn without workers.
+        fetched: Whether its batches are made of what `dataset[i]` gives.
         alone: The loader without workers.
+        reseeded: The same with other random numbers.
         culprit: What fails in a main process.
         in_workers: What workers were doing when they died or raised.
         leftover: The workers that are left when the loop has returned.
@@ -66,7 +76,9 @@ class Evidence:
     parts: Parts
     run: Run
     samples: Samples | None = None
+    fetched: Fetched | None = None
     alone: Run | None = None
+    reseeded: Run | None = None
     culprit: Culprit | None = None
     in_workers: InWorkers | None = None
     leftover: Leftover | None = None

@@ -84,6 +84,10 @@ class Run:
         files: How many more descriptors main had at the end than at the first batch.
         epochs_told: How often the loop called a `set_epoch`.
         asked: Whether the loop asked a worker that had died for its exit code.
+        first: Seconds until its first batch, the workers' start among them.
+        pace: Seconds between two batches of one iteration: the mean.
+        stood: Where the first worker stood at the end, or main without workers; "" if that isn't
+            known.
     """
 
     end: str
@@ -112,6 +116,9 @@ class Run:
     files: int = 0
     epochs_told: int = 0
     asked: bool = False
+    first: float = 0.0
+    pace: float = 0.0
+    stood: str = ""
 
     @property
     def well(self) -> bool:

@@ -141,6 +141,8 @@ class Travel:
         script: The file of `__main__`; "" where it has none, as in a notebook.
         raised: What drawing samples from a copy, pickled and unpickled here, raised.
         unlike: How many of its samples differed, under the same seeds.
+        bytes: Of the pickle.
+        seconds: That it takes to make it, and to read it again.
     """
 
     cannot: tuple[tuple[str, str, str], ...] = ()
@@ -149,6 +151,8 @@ class Travel:
     script: str = ""
     raised: str = ""
     unlike: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

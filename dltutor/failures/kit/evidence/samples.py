@@ -23,6 +23,12 @@ class Samples:
         joined: Whether the collate function makes different batches of the same samples.
         overwritten: How many changed when the next one was drawn.
         beyond: An index past the end that gave a new sample; -1 for none.
+        bytes: Of a sample: the median.
+        read: Bytes that were read from files while they were drawn.
+        of_files: Bytes of all these files together; 0 where they aren't known.
+        opened: Descriptors that had been opened, and not closed, by the time that they were drawn.
+        replaced: Samples that are those of another index, and drew an exception that your code
+            caught: [index, that other index, type, text, line that raised it].
     """
 
     looked: int
@@ -38,6 +44,35 @@ class Samples:
     joined: bool = False
     overwritten: int = 0
     beyond: int = -1
+    bytes: int = 0
+    read: int = 0
+    of_files: int = 0
+    opened: int = 0
+    replaced: tuple[tuple[int, int, str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Batches from the loader's own fetcher, beside what `dataset[i]` gives, in one process.
+
+    Args:
+        looked: Samples that were compared, under the same random numbers.
+        differ: How many of them belong to batches that came out differently.
+        by: The class whose `__getitems__` made the batches; "" where the dataset has none.
+        ragged: Fields of a batch with fewer rows than it has samples, since the others have none:
+            [field, rows, samples].
+        dropped: Fields that some samples of a batch have, and the batch doesn't: [field, how many
+            have it, samples].
+        dealt_once: Whether the sampler deals other batches when it is asked a second time, with
+            the same random numbers.
+    """
+
+    looked: int = 0
+    differ: int = 0
+    by: str = ""
+    ragged: tuple[tuple[str, int, int], ...] = ()
+    dropped: tuple[tuple[str, int, int], ...] = ()
+    dealt_once: bool = False
 
 
 @dataclass(frozen=True)

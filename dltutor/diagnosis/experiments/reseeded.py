@@ -1,0 +1,31 @@
+"""Does it deliver the same samples without workers, whatever the random numbers?
+
+Where workers bring other samples than there are without them, that is the question: samples that
+are random differ anyway, and those that aren't are wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dltutor.diagnosis.kit import trial
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.difference import between
+from dltutor.failures.kit.evidence import Evidence, Run
+
+FIELD: Final = "reseeded"
+SECONDS: Final = 10.0
+
+
+def needed(evidence: Evidence | None) -> bool:
+    """Where an epoch with workers brings other samples than one without."""
+    if evidence is None or evidence.alone is None:
+        return False
+    found = between(evidence.run, evidence.alone)
+    return found is not None and found.any
+
+
+def ask(bench: Bench) -> Run:
+    """Run it with `num_workers=0` and another seed."""
+    bench.change(num_workers=0)
+    return trial.run(bench, seconds=min(4.0, bench.seconds / 2), patience=4.0, epochs=1, seed=1)

@@ -1,0 +1,93 @@
+"""What drawing samples reads and opens, and which exceptions your code catches meanwhile."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISREG
+from types import FrameType
+from typing import Any
+
+from dltutor.observation.errors import is_yours
+from dltutor.observation.foreign import message_of
+
+
+class Reading:
+    """Counts what this process reads from files, from now on. In the sandbox: it can't be ended."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[int, int], int] = {}
+        self._open = self._descriptors()
+        self._before = _read()
+        sys.addaudithook(self._note)
+
+    def told(self) -> dict[str, int]:
+        """The fields `read`, `of_files` and `opened` of Samples."""
+        read = _read() - self._before
+        now = self._descriptors()
+        return {
+            "read": read,
+            "of_files": sum(self._files.values()),
+            "opened": len(now - self._open),
+        }
+
+    def _descriptors(self) -> set[int]:
+        # A library may open files past Python's audit hooks, and keep them.
+        found = set()
+        with suppress(OSError):
+            for name in os.listdir("/proc/self/fd"):
+                with suppress(OSError):
+                    self._take(os.fstat(int(name)))
+                    found.add(int(name))
+        return found
+
+    def _note(self, event: str, given: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(given[0], str | bytes | os.PathLike):
+            with suppress(OSError, ValueError):
+                self._take(os.stat(given[0]))
+
+    def _take(self, status: os.stat_result) -> None:
+        if S_ISREG(status.st_mode):
+            self._files[status.st_dev, status.st_ino] = status.st_size
+
+
+def _read() -> int:
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/io").read_text().splitlines():
+            if line.startswith("rchar:"):
+                return int(line.split()[1])
+    return 0
+
+
+def caught_while(draw: Callable[[], Any]) -> tuple[str, str, str] | None:
+    """The first exception that a function of yours sees, and that doesn't come out.
+
+    Args:
+        draw: Draws a sample.
+
+    Returns:
+        Its type, the first line of its text, and your line; None for none.
+    """
+    seen: list[tuple[str, str, str]] = []
+
+    def trace(frame: FrameType, event: str, given: Any) -> Any:
+        if event == "exception" and is_yours(frame.f_code.co_filename):
+            kind, error, _ = given
+            if not issubclass(kind, (StopIteration, GeneratorExit)):
+                line = f"{os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno}"
+                text = message_of(error) if isinstance(error, BaseException) else str(error)
+                seen.append((kind.__name__, text.partition("\n")[0][:200], line))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        draw()
+    except Exception:
+        return None
+    finally:
+        sys.settrace(before)
+    return seen[0] if seen else None

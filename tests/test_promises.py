@@ -1,0 +1,478 @@
+"""A broken promise is a finding by itself, whether or not a failure mode explains it.
+
+Each loader here breaks one promise in a way that the catalogue has no name for, and has a healthy
+twin, on which nothing is found. Below, the verdicts are read off recorded evidence.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from recorded import PARTS
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
+
+from dltutor import diagnose
+from dltutor.diagnosis.kit.difference import between
+from dltutor.diagnosis.promises import broken, verdicts
+from dltutor.diagnosis.reading import findings
+from dltutor.failures.kit.evidence import Evidence, Memory, Paces, Run, Samples, Travel
+
+pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(170)]
+
+
+def load(dataset: Any, **options: Any) -> DataLoader[Any]:
+    settings: dict[str, Any] = {"batch_size": 4, "num_workers": 2} | options
+    if settings["num_workers"]:
+        settings.setdefault("multiprocessing_context", "fork")
+    return DataLoader(dataset, **settings)
+
+
+class Rows(Dataset[torch.Tensor]):
+    """Rows of a table, each unlike the others."""
+
+    def __init__(self, length: int = 64) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < self.length:
+            raise IndexError(index)
+        return torch.full((8,), float(index))
+
+
+# Same
+
+
+class Scaled(Rows):
+    """Hands unknown attributes on to what is inside, or has a way of its own to fetch a batch."""
+
+    def __init__(self, own: bool) -> None:
+        super().__init__()
+        self.inner = _Fetches()
+        self.own = own
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("inner", "own") or (name == "__getitems__" and self.own):
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index) / 7
+
+
+class _Fetches(Rows):
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self[index] for index in indices]
+
+
+class Pairs(Rows):
+    """Some have a second part."""
+
+    def __init__(self, always: bool) -> None:
+        super().__init__()
+        self.always = always
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        sample = {"left": super().__getitem__(index)}
+        if self.always or index % 3:
+            sample["right"] = -sample["left"]
+        return sample
+
+
+def by_the_first(samples: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        name: torch.stack([each[name] for each in samples if name in each]) for name in samples[0]
+    }
+
+
+class ByWorker(Rows):
+    """Odd workers have another scale."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def __getitem__(self, index: int) -> Any:
+        info = get_worker_info()
+        return super().__getitem__(index) * (self.scale if info and info.id else 1.0)
+
+
+# Complete
+
+
+class Neighbor(Rows):
+    """A row that can't be read is the next one, or an error."""
+
+    def __init__(self, bad: tuple[int, ...]) -> None:
+        super().__init__()
+        self.bad = bad
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            if index in self.bad:
+                raise OSError(f"row {index} is truncated")
+            return super().__getitem__(index)
+        except OSError:
+            return self[index + 1]
+
+
+class Resumed(Sampler[list[int]]):
+    """Batches without the first ones. Whether it is asked twice may matter."""
+
+    def __init__(self, eager: bool) -> None:
+        self.eager = eager
+        self.skip = 4
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self._skipped() if self.eager else self._lazily()
+
+    def _skipped(self) -> Iterator[list[int]]:
+        batches = iter([list(range(at, at + 4)) for at in range(0, 64, 4)])
+        for _ in range(self.skip):
+            next(batches)
+        self.skip = 0
+        return batches
+
+    def _lazily(self) -> Iterator[list[int]]:
+        for at in range(4 * self.skip, 64, 4):
+            yield list(range(at, at + 4))
+
+
+class Shares(IterableDataset[torch.Tensor]):
+    """A stream that is dealt out among the workers, once or twice."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        info = get_worker_info()
+        numbers = list(range(48))
+        for _ in range(self.times if info else 0):
+            numbers = numbers[info.id :: info.num_workers]
+        return (torch.full((8,), float(each)) for each in numbers)
+
+
+# Bounded, quick
+
+
+class Opens(Rows):
+    """Opens a file for each row, and may forget to close it."""
+
+    kept: list[Any] = []  # noqa: RUF012 - shared by all, as in the wild
+
+    def __init__(self, keeps: bool) -> None:
+        super().__init__()
+        self.keeps = keeps
+
+    def __getitem__(self, index: int) -> Any:
+        file = open(__file__)  # noqa: SIM115 - that is what's wrong
+        self.kept.append(file) if self.keeps else file.close()
+        return super().__getitem__(index)
+
+
+class Archive(Rows):
+    """Reads all of a large file for each row, or the row's part of it."""
+
+    def __init__(self, path: Path, whole: bool) -> None:
+        super().__init__(32)
+        self.path, self.whole = path, whole
+        if not path.exists():
+            rows = np.arange(32 * 8192, dtype=np.float32).reshape(32, 8192)
+            np.save(path, rows)
+
+    def __getitem__(self, index: int) -> Any:
+        if self.whole:
+            return torch.from_numpy(np.load(self.path)[index][:64].copy())
+        with self.path.open("rb") as file:
+            file.seek(128 + index * 8192 * 4)
+            return torch.from_numpy(np.frombuffer(file.read(256), np.float32).copy())
+
+
+class InLine(Rows):
+    """Only one process at a time may make a row, and one that waits looks seldom."""
+
+    def __init__(self, folder: Path, pause: float) -> None:
+        super().__init__(48)
+        self.folder, self.pause = folder, pause
+
+    def __getitem__(self, index: int) -> Any:
+        if get_worker_info() is not None:
+            time.sleep(self.pause)
+        time.sleep(0.005)
+        return super().__getitem__(index)
+
+
+# A loop of one's own
+
+
+class Endless(DataLoader[Any]):
+    """One iterator for all epochs, which is ahead of the loop."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        object.__setattr__(self, "batch_sampler", _Again(self.batch_sampler))
+        self.batches = super().__iter__()
+
+    def __iter__(self) -> Any:
+        return (next(self.batches) for _ in range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler)  # type: ignore[arg-type]
+
+
+class _Again:
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield from self.sampler
+
+
+class Epochs(Sampler[int]):
+    """An order for each epoch."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return 64
+
+    def __iter__(self) -> Iterator[int]:
+        order = [*range(64)]
+        random.Random(self.epoch).shuffle(order)
+        return iter(order)
+
+
+def train(loader: Any) -> None:
+    for epoch in range(3):
+        loader.sampler.set_epoch(epoch)
+        for _ in loader:
+            pass
+
+
+def named(diagnosis: Any) -> list[str]:
+    return [each.name for each in diagnosis.findings]
+
+
+ILL: dict[str, tuple[str, str, Callable[[Path], Any], Callable[[Path], Any]]] = {
+    "a batch is fetched past the wrapper": (
+        "same",
+        "_Fetches.__getitems__",
+        lambda _: load(Scaled(own=False)),
+        lambda _: load(Scaled(own=True)),
+    ),
+    "the first sample decides on the fields": (
+        "same",
+        "by_the_first",
+        lambda _: load(Pairs(always=False), collate_fn=by_the_first),
+        lambda _: load(Pairs(always=True), collate_fn=by_the_first),
+    ),
+    "a worker has another scale": (
+        "same",
+        "test_promises.py",
+        lambda _: load(ByWorker(2.0)),
+        lambda _: load(ByWorker(1.0)),
+    ),
+    "a neighbor stands in": (
+        "complete",
+        "test_promises.py",
+        lambda _: load(Neighbor((17, 40)), shuffle=True),
+        lambda _: load(Neighbor(()), shuffle=True),
+    ),
+    "the sampler is asked twice": (
+        "complete",
+        "Resumed.__iter__",
+        lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed(eager=True)),
+        lambda _: load(Rows(), batch_size=1, batch_sampler=Resumed(eager=False)),
+    ),
+    "dealt out twice": (
+        "complete",
+        "test_promises.py",
+        lambda _: load(Shares(times=2)),
+        lambda _: load(Shares(times=1)),
+    ),
+    "the only batch is dropped": (
+        "complete",
+        "",
+        lambda _: load(Rows(30), batch_size=32, drop_last=True, num_workers=0),
+        lambda _: load(Rows(30), batch_size=32, num_workers=0),
+    ),
+    "files stay open": (
+        "bounded",
+        "test_promises.py",
+        lambda _: load(Opens(keeps=True)),
+        lambda _: load(Opens(keeps=False)),
+    ),
+    "the whole file for one row": (
+        "quick",
+        "test_promises.py",
+        lambda folder: load(Archive(folder / "rows.npy", whole=True)),
+        lambda folder: load(Archive(folder / "rows.npy", whole=False)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ILL)
+def test_a_broken_promise_is_found_without_a_name_for_its_cause(what: str, tmp_path: Path) -> None:
+    promise, where, ill, _ = ILL[what]
+    diagnosis = diagnose(ill(tmp_path))
+    assert named(diagnosis)[:1] == [promise], diagnosis
+    assert where in diagnosis.findings[0].where and diagnosis.findings[0].certainty == "shown"
+    assert not diagnosis.ok
+    states = {each.promise: each.state for each in diagnosis.promises}
+    assert states[promise] == "broken"
+
+
+@pytest.mark.parametrize("what", ILL)
+def test_its_healthy_twin_breaks_none(what: str, tmp_path: Path) -> None:
+    promise, _, _, healthy = ILL[what]
+    diagnosis = diagnose(healthy(tmp_path))
+    assert named(diagnosis) == [], diagnosis
+    states = {each.promise: each.state for each in diagnosis.promises}
+    assert "broken" not in states.values() and states["ends"] == "kept"
+    assert promise in ("bounded", "quick") or states[promise] == "kept", diagnosis
+
+
+def test_an_order_that_was_dealt_before_the_epoch_was_told() -> None:
+    diagnosis = diagnose(
+        Endless(Rows(), batch_size=4, sampler=Epochs(), num_workers=2), consume=train
+    )
+    assert named(diagnosis) == ["independent"], diagnosis
+    healthy = load(Rows(), sampler=Epochs(), persistent_workers=True)
+    assert named(diagnose(healthy, consume=train)) == []
+
+
+def test_a_loader_that_waits_for_what_never_comes_is_no_nothing() -> None:
+    def waits(index: int) -> torch.Tensor:
+        if get_worker_info() is not None:
+            time.sleep(1000)
+        return torch.zeros(1)
+
+    dataset = Rows()
+    dataset.__class__ = type("Waits", (Rows,), {"__getitem__": lambda self, index: waits(index)})
+    diagnosis = diagnose(load(dataset))
+    assert named(diagnosis) == ["ends"], diagnosis
+    assert "in waits" in diagnosis.findings[0].where and not diagnosis.ok
+
+
+def test_workers_that_make_it_slower_are_told(tmp_path: Path) -> None:
+    diagnosis = diagnose(load(InLine(tmp_path, 0.05), batch_size=2))
+    assert named(diagnosis) == ["quick"], diagnosis
+    assert named(diagnose(load(InLine(tmp_path, 0.0), batch_size=2))) == []
+
+
+def test_random_samples_are_not_called_wrong() -> None:
+    class Noisy(Rows):
+        def __getitem__(self, index: int) -> Any:
+            return super().__getitem__(index) + torch.rand(8)
+
+    diagnosis = diagnose(load(Noisy()))
+    assert named(diagnosis) == [], diagnosis
+    assert {each.promise: each.state for each in diagnosis.promises}["same"] == "kept"
+
+
+# On recorded evidence
+
+RUN = Run("finished", batches=4, passes=(("a", "b"),), drawn=(("1", "2", "3"),), counted=(3,))
+RUN = replace(RUN, finished=(True,), pace=0.01)
+PLAIN = Samples(looked=3, typical=0.001, bytes=100)
+
+
+GROWS = Memory(late_as_it_is=90.0, late_collected=88.0, late_returned=91.0, samples=40)
+
+
+def ill(run: Run = RUN, **found: Any) -> Evidence:
+    return Evidence(PARTS, run, **{"alone": RUN, "samples": PLAIN} | found)
+
+
+def promises(evidence: Evidence) -> list[str]:
+    return [each.promise for each in broken(evidence, ())]
+
+
+def drew(*samples: str, **others: Any) -> Run:
+    return replace(RUN, drawn=(samples,), counted=(len(samples),), **others)
+
+
+@pytest.mark.parametrize(
+    ("run", "promise"),
+    [
+        (drew("1", "2"), "complete"),
+        (drew("1", "2", "3", "3"), "complete"),
+        (drew("1", "2", "4"), "same"),
+        (drew("3", "2", "1"), None),
+        (drew("1", "2", finished=(False,)), None),
+    ],
+)
+def test_which_promise_a_difference_breaks(run: Run, promise: str | None) -> None:
+    assert promises(ill(run)) == ([promise] if promise else [])
+
+
+def test_what_is_random_without_workers_is_not_compared() -> None:
+    differs = ill(drew("1", "2", "4"), samples=replace(PLAIN, random=3))
+    assert promises(differs) == []
+    assert promises(replace(differs, reseeded=RUN)) == ["same"]
+    assert promises(replace(differs, reseeded=drew("5", "6", "7"))) == []
+
+
+def test_batches_are_compared_where_they_cannot_be_taken_apart() -> None:
+    whole = replace(RUN, drawn=((),))
+    assert (found := between(whole, replace(whole, passes=(("a", "c"),)))) is not None
+    assert (found.unit, found.more, found.missing) == ("batches", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("found", "near"),
+    [
+        (
+            {"samples": replace(PLAIN, read=30 * 2**20, of_files=2**20)},
+            {"samples": replace(PLAIN, read=2 * 2**20, of_files=2**20)},
+        ),
+        (
+            {"memory": GROWS},
+            {"memory": replace(GROWS, late_collected=3.0)},
+        ),
+        (
+            {"workerless": Paces((0.2, 0.2, 0.2), (0.1, 0.1, 0.1))},
+            {"workerless": Paces((0.2, 0.1, 0.2), (0.1, 0.1, 0.1))},
+        ),
+    ],
+)
+def test_a_figure_and_one_that_is_near(found: dict[str, Any], near: dict[str, Any]) -> None:
+    assert len(promises(ill(**found))) == 1
+    assert promises(ill(**near)) == []
+
+
+def test_a_large_pickle_is_told_where_workers_get_one() -> None:
+    heavy = ill(travel=Travel(bytes=10**7, seconds=3.0))
+    assert promises(heavy) == []
+    assert promises(replace(heavy, parts=replace(PARTS, method="spawn"))) == ["quick"]
+
+
+def test_words_that_are_known_are_used() -> None:
+    words = "Terminating: fork() called from a process already using GNU OpenMP, this is unsafe."
+    died = ill(Run("worker died", said=words, codes=(-6, None)), alone=RUN)
+    [finding] = findings(died)
+    assert (finding.name, finding.certainty) == ("openmp_after_fork", "likely")
+
+
+def test_what_was_not_tested_is_never_kept() -> None:
+    nothing = verdicts(Evidence(PARTS, Run("not run")), (), ("no time was left",))
+    assert {each.state for each in nothing} == {"not tested"}
+    assert [each.said for each in nothing if each.promise == "ends"] == ["no time was left"]
