@@ -95,7 +95,7 @@ def examine(
         parts=evidence.parts,
         promises=verdicts(
             evidence,
-            [(each.promise, each.name) for each in found],
+            [each.promise for each in found],
             [each.why for each in visit.untried],
         ),
         ran=not silent(evidence),

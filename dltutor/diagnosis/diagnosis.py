@@ -7,7 +7,7 @@ from html import escape
 from textwrap import fill
 from typing import Any, Final
 
-from dltutor.diagnosis.promises import Verdict
+from dltutor.diagnosis.promises import State, Verdict
 from dltutor.diagnosis.visit import Untried
 from dltutor.failures import PROMISES, Promise
 from dltutor.failures.kit.evidence import Certainty, Parts
@@ -47,11 +47,9 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """Its name, or which promise is broken, and how sure that is."""
-        name = self.name
-        if name == self.promise:
-            name = f"The promise `{name}` is broken: {PROMISES[self.promise]}"
-        return f"{name} ({self.certainty})"
+        """Its name, or what is wrong if it has none, and how sure that is."""
+        named = self.name != self.promise
+        return f"{self.name if named else PROMISES[self.promise]} ({self.certainty})"
 
     def rows(self) -> tuple[tuple[str, str], ...]:
         """What is said of it: how it is known, where, why, and what to do."""
@@ -95,11 +93,14 @@ class Diagnosis:
 
     @property
     def title(self) -> str:
-        """The loader, and how many things are wrong with it."""
+        """The loader, and what is wrong with it."""
         workers = f"{self.parts.workers} worker{'' if self.parts.workers == 1 else 's'}"
         method = f" by {self.parts.method}" if self.parts.method else ""
         count = len(self.findings)
-        found = "nothing found" if not count else f"{count} finding{'' if count == 1 else 's'}"
+        found = "nothing found"
+        if count:
+            found = PROMISES[self.findings[0].promise].replace("`", "")
+            found += f" ({count} finding{'' if count == 1 else 's'})"
         if not count and not self.ran:
             found = f"not diagnosed: {self.untried[0].why}" if self.untried else "not diagnosed"
         elif not count and self.untried:
@@ -125,6 +126,7 @@ class Diagnosis:
         for number, each in enumerate(self.findings, start=1):
             lines += ["", f"{number}. {each.title}"]
             lines += [_row(label, text) for label, text in each.rows()]
+        lines += ["", _PROMISES, *map(_verdict, self.promises)]
         for label, texts in self._rest():
             lines += ["", label, *(_item(text) for text in texts)]
         return "\n".join(lines)
@@ -147,6 +149,18 @@ class Diagnosis:
                 f'<table style="margin:0;border-collapse:collapse;background:transparent">'
                 f"<tbody>{rows}</tbody></table>"
             )
+        verdicts = "".join(
+            f'<tr style="background:transparent"><td style="{cell}">{_STATES[each.state]}</td>'
+            f'<td style="{cell}">{each.promise}</td>'
+            f'<td style="{cell};opacity:0.75">{each.state}</td>'
+            f'<td style="{cell}">{with_code(each.said)}</td></tr>'
+            for each in self.promises
+        )
+        parts.append(
+            f'<details open style="padding-top:6px"><summary>{_PROMISES}</summary><table '
+            f'style="margin:0;border-collapse:collapse;background:transparent"><tbody>{verdicts}'
+            "</tbody></table></details>"
+        )
         for label, texts in self._rest():
             items = "".join(f"<li>{with_code(text)}</li>" for text in texts)
             parts.append(
@@ -157,9 +171,7 @@ class Diagnosis:
         return framed("".join(parts), tone, wrap=False)
 
     def _rest(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        marks = (f"{_MARKS[each.state]} {each.promise:12} {each.said}" for each in self.promises)
         rest = (
-            ("Promises: + kept, x broken, ? not tested", tuple(marks)),
             ("Will fail elsewhere", self.elsewhere),
             (_ASKED, self.healthy),
             ("Not tried", (*(f"{each.question} {each.why}." for each in self.untried),)),
@@ -169,7 +181,14 @@ class Diagnosis:
 
 
 _ASKED: Final = "Tried"
-_MARKS: Final = {"kept": "+", "broken": "x", "not tested": "?"}
+_PROMISES: Final = "Promises of a healthy loader"
+_STATES: Final[dict[State, str]] = {"kept": "✓", "broken": "✗", "not tested": "?"}
+
+
+def _verdict(each: Verdict) -> str:
+    label = f"   {_STATES[each.state]} {each.promise:{_INDENT}}"
+    said = each.said if each.state != "not tested" else f"not tested: {each.said}"
+    return fill(label + said, _WIDTH, subsequent_indent=" " * len(label))
 
 
 def _row(label: str, text: str) -> str:

@@ -43,11 +43,12 @@ def between(run: Run, other: Run) -> Difference | None:
     """
     if not (run.finished[:1] == other.finished[:1] == (True,)):
         return None
+    apart = all(len(each.drawn[0]) == each.counted[0] for each in (run, other))
     for unit, one, two in (
         ("samples", run.drawn[0], other.drawn[0]),
         ("batches", run.passes[0], other.passes[0]),
     ):
-        if one and two:
+        if one and two and (apart or unit == "batches"):
             ours, theirs = Counter(one), Counter(two)
             return Difference(
                 came=len(one),

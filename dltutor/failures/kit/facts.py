@@ -14,15 +14,15 @@ from typing import Any, Final, Literal, get_args
 
 Promise = Literal["ends", "complete", "same", "independent", "bounded", "clean", "quick"]
 
-#: What a healthy loader keeps, in the order of what breaks worst.
+#: What a healthy loader keeps, in the order of what breaks worst, and what is wrong if it doesn't.
 PROMISES: Final[dict[Promise, str]] = {
-    "ends": "every epoch comes to its end, and what goes wrong reaches the loop as the error it is",
-    "complete": "every sample comes once per epoch",
-    "same": "what arrives is what `dataset[i]` gives, whatever the number of workers",
-    "independent": "no random number comes twice, in workers, epochs, or ranks",
-    "bounded": "memory, shared memory, and open files level off",
-    "clean": "nothing is left behind",
-    "quick": "workers make it faster, and the loop waits no longer than it must",
+    "ends": "an epoch doesn't come to its end",
+    "complete": "samples are missing, or come more than once",
+    "same": "samples arrive that `dataset[i]` doesn't give",
+    "independent": "what should be new each time comes again",
+    "bounded": "memory or open files pile up",
+    "clean": "something is left behind",
+    "quick": "it takes longer than it must",
 }
 
 _FOLDER: Final = Path(__file__).resolve().parent.parent
