@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltutor.failures.kit.evidence import Parts
+from dltutor.diagnosis.evidence import Parts
 
 PARTS = Parts(
     loader="DataLoader",

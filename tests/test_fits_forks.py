@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.diagnosis.other_machines import elsewhere
-from dltutor.failures import CATALOGUE
-from dltutor.failures.kit.evidence import (
+from dltutor.diagnosis.evidence import (
     Evidence,
     Imported,
     Parts,
@@ -20,6 +18,9 @@ from dltutor.failures.kit.evidence import (
     TwoRanks,
     Waits,
 )
+from dltutor.diagnosis.other_machines import elsewhere
+from dltutor.diagnosis.rules import RULES
+from dltutor.failures import CATALOGUE
 
 LINE = "tiles.py, line 12, in __getitem__: with self.lock:"
 PARTS = replace(
@@ -103,7 +104,7 @@ MISSES = {
 
 def fitting(evidence: Evidence) -> list[str]:
     """The failure modes of this group that fit."""
-    return [each.name for each in CATALOGUE if each.name in FITS and each.fits(evidence)]
+    return [each.name for each in CATALOGUE if each.name in FITS and RULES[each.name](evidence)]
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -117,7 +118,7 @@ def test_what_only_looks_like_it_fits_none(what: str) -> None:
 
 
 def test_a_fit_names_the_path_and_what_was_done() -> None:
-    fit = next(each for each in CATALOGUE if each.name == "held_lock").fits(FITS["held_lock"])
+    fit = RULES["held_lock"](FITS["held_lock"])
     assert fit is not None
     assert "`dataset.lock`" in fit.where
     assert "W0 went on" in fit.evidence

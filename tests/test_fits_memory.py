@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.failures import CATALOGUE
-from dltutor.failures.kit.evidence import (
+from dltutor.diagnosis.evidence import (
     Ahead,
     Evidence,
     Limits,
@@ -18,6 +17,8 @@ from dltutor.failures.kit.evidence import (
     Segments,
     Views,
 )
+from dltutor.diagnosis.rules import RULES
+from dltutor.failures import CATALOGUE
 from dltutor.tables import MB
 
 PARTS = replace(PARTS, dataset="Images", where="train.py, line 12", length=800, batches=100)
@@ -91,14 +92,14 @@ FITS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
 def test_it_is_told_from_what_looks_like_it(
     name: str, why: str, ill: dict[str, Any], near: dict[str, Any]
 ) -> None:
-    found = [each.name for each in CATALOGUE if each.fits(replace(ALL, **ill))]
+    found = [each.name for each in CATALOGUE if RULES[each.name](replace(ALL, **ill))]
     assert found == [name], why
     assert not [each.name for each in CATALOGUE if each.name == name and near_fits(each, near)]
 
 
 def near_fits(failure: Any, near: dict[str, Any]) -> bool:
-    return failure.fits(replace(ALL, **near)) is not None
+    return RULES[failure.name](replace(ALL, **near)) is not None
 
 
 def test_nothing_fits_a_loader_of_which_nothing_was_found() -> None:
-    assert [each.name for each in CATALOGUE if each.fits(ALL)] == []
+    assert [each.name for each in CATALOGUE if RULES[each.name](ALL)] == []

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.diagnosis.kit.uncollatable import blame
-from dltutor.diagnosis.reading import findings
-from dltutor.failures import CATALOGUE
-from dltutor.failures.kit.evidence import (
+from dltutor.diagnosis.evidence import (
     Culprit,
     Evidence,
     Fit,
@@ -21,6 +18,10 @@ from dltutor.failures.kit.evidence import (
     Run,
     Samples,
 )
+from dltutor.diagnosis.kit.uncollatable import blame
+from dltutor.diagnosis.reading import findings
+from dltutor.diagnosis.rules import RULES
+from dltutor.failures import CATALOGUE
 
 PARTS = replace(
     PARTS,
@@ -43,8 +44,7 @@ QUICK = Samples(40)
 
 
 def fit(name: str, run: Run, parts: Parts = PARTS, **further: Any) -> Fit | None:
-    failure = next(each for each in CATALOGUE if each.name == name)
-    return failure.fits(Evidence(parts, run, **further))
+    return RULES[name](Evidence(parts, run, **further))
 
 
 @pytest.mark.parametrize(

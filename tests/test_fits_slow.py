@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
+from dltutor.diagnosis.evidence import Evidence, Paces, Run, Samples, Threads
+from dltutor.diagnosis.rules import RULES
 from dltutor.failures import CATALOGUE
-from dltutor.failures.kit.evidence import Evidence, Paces, Run, Samples, Threads
 
 PARTS = replace(
     PARTS,
@@ -67,7 +68,7 @@ HEALTHY = {
 
 @pytest.mark.parametrize("name", ILL)
 def test_a_slow_loader_fits_its_failure_and_no_other_of_them(name: str) -> None:
-    fitting = [each.name for each in CATALOGUE if each.name in ILL and each.fits(ILL[name])]
+    fitting = [each.name for each in CATALOGUE if each.name in ILL and RULES[each.name](ILL[name])]
     assert fitting == [name]
 
 
@@ -103,4 +104,4 @@ def test_a_fit_names_the_loader_in_its_own_words() -> None:
 
 
 def fit(name: str, evidence: Evidence) -> Any:
-    return next(each.fits for each in CATALOGUE if each.name == name)(evidence)
+    return RULES[name](evidence)

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.failures import CATALOGUE
-from dltutor.failures.kit.evidence import (
+from dltutor.diagnosis.evidence import (
     Copies,
     Ending,
     Epochs,
@@ -26,6 +25,8 @@ from dltutor.failures.kit.evidence import (
     State,
     Twice,
 )
+from dltutor.diagnosis.rules import RULES
+from dltutor.failures import CATALOGUE
 
 FINISHED = Run("finished", counted=(64,), finished=(True,))
 FEWER = replace(FINISHED, counted=(48,))
@@ -99,7 +100,7 @@ NEAR_MISSES = [
 
 def fits(evidence: Evidence) -> dict[str, Fit]:
     """What fits, by name."""
-    found = {each.name: each.fits(evidence) for each in CATALOGUE}
+    found = {each.name: RULES[each.name](evidence) for each in CATALOGUE}
     return {name: fit for name, fit in found.items() if fit}
 
 

@@ -30,6 +30,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 
 from dltutor import check, diagnose, explain, how_many_workers, observe
 from dltutor.diagnosis.diagnosis import Diagnosis
+from dltutor.diagnosis.evidence import TwoRanks, read
 from dltutor.diagnosis.experiments import two_ranks as experiment
 from dltutor.diagnosis.kit import (
     awaited,
@@ -44,7 +45,6 @@ from dltutor.diagnosis.kit import (
 )
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.walking import Found, walk
-from dltutor.failures.kit.evidence import TwoRanks, read
 from dltutor.lessons.kit.outcomes import Outcome
 from dltutor.observation import errors, foreign, sandbox
 from dltutor.observation.budget.own_loader import tensor_bytes

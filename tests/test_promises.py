@@ -20,10 +20,10 @@ from recorded import PARTS
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 
 from dltutor import diagnose
+from dltutor.diagnosis.evidence import Evidence, Memory, Paces, Run, Samples, Travel
 from dltutor.diagnosis.kit.difference import between
 from dltutor.diagnosis.promises import broken, verdicts
 from dltutor.diagnosis.reading import findings
-from dltutor.failures.kit.evidence import Evidence, Memory, Paces, Run, Samples, Travel
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(170)]
 

@@ -7,10 +7,10 @@ from html import escape
 from textwrap import fill
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Certainty, Parts
 from dltutor.diagnosis.promises import State, Verdict
 from dltutor.diagnosis.visit import Untried
 from dltutor.failures import PROMISES, Promise
-from dltutor.failures.kit.evidence import Certainty, Parts
 from dltutor.tables import Tone, framed, with_code
 
 _WIDTH: Final = 96

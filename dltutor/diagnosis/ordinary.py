@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from dltutor.diagnosis.diagnosis import Finding
-from dltutor.failures.kit.culprits import how_many, raising
-from dltutor.failures.kit.evidence import Evidence, Fit
+from dltutor.diagnosis.evidence import Evidence, Fit
+from dltutor.diagnosis.rules.culprits import how_many, raising
 
 _WITH_WORKERS: Final = "An exception in your code, which comes with workers only."
 _ANYHOW: Final = "An exception in your code. It comes without workers too."

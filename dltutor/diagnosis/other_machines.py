@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.failures.kit.evidence import Evidence
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.tables import MB
 
 CONTAINER: Final = 64 * MB  # bytes of /dev/shm that docker gives

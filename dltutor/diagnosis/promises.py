@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from dltutor.diagnosis.evidence import Certainty, Evidence
 from dltutor.diagnosis.kit.difference import Difference, between
 from dltutor.failures import PROMISES, Promise
-from dltutor.failures.kit.evidence import Certainty, Evidence
 from dltutor.tables import size
 
 State = Literal["kept", "broken", "not tested"]

@@ -6,10 +6,11 @@ from typing import Final
 
 from dltutor.diagnosis import promises
 from dltutor.diagnosis.diagnosis import Finding
+from dltutor.diagnosis.evidence import Evidence, Fit, Harm
 from dltutor.diagnosis.messages import explain
 from dltutor.diagnosis.ordinary import raises
-from dltutor.failures import CATALOGUE, Promise
-from dltutor.failures.kit.evidence import Evidence, Fit, Harm
+from dltutor.diagnosis.rules import RULES
+from dltutor.failures import FACTS, Promise
 
 _ORDER: Final[tuple[Harm, ...]] = ("ends", "wrong", "memory", "slow")
 _HARM: Final[dict[Promise, Harm]] = {
@@ -44,8 +45,8 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
 
 def _named(evidence: Evidence) -> list[tuple[Fit, Finding]]:
     found = []
-    for mode in CATALOGUE:
-        if (fit := mode.fits(evidence)) is not None:
+    for mode in FACTS:
+        if (fit := RULES[mode.name](evidence)) is not None:
             fix = fit.fix or mode.remedy
             finding = _finding(mode.name, mode.promise, fit, mode.cause, fix, mode.lesson)
             found.append((fit, finding))

@@ -15,12 +15,12 @@ from types import ModuleType
 from typing import Any, Final
 
 from dltutor.diagnosis import fresh, in_a_fork
+from dltutor.diagnosis.evidence import Evidence, Parts, Run, read
 from dltutor.diagnosis.experiments import experiments
 from dltutor.diagnosis.kit import awaited, moment, names
 from dltutor.diagnosis.kit.bench import Bench, Loop, Mark, TooSlow
 from dltutor.diagnosis.kit.descriptors import holders, short_paths
 from dltutor.diagnosis.trouble import CannotRun, CannotSend
-from dltutor.failures.kit.evidence import Evidence, Parts, Run, read
 from dltutor.observation import sandbox
 from dltutor.observation.foreign import said
 from dltutor.observation.sandbox import Ended

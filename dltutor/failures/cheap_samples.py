@@ -19,13 +19,12 @@ in memory).
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Costs, Finding
 
 LENGTH = 10_000
@@ -68,32 +67,6 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(DataLoader(dataset, sampler=batches, batch_size=None), consume=time_an_epoch)
 
 
-_CHEAP: Final = 0.003  # seconds: sending a sample takes a tenth of that
-
-
-def fits(evidence: Evidence) -> Fit | None:
-    """No workers deliver faster than the workers, which had started long before."""
-    parts, samples, workerless = evidence.parts, evidence.samples, evidence.workerless
-    if workerless is None or samples is None or workerless.times < 1.6:
-        return None
-    if samples.typical > _CHEAP:
-        return None
-    for other in (evidence.sending, evidence.one_iterator):
-        if other is not None and other.times > 2:
-            return None  # what makes the workers slow is known
-    with_workers, without = workerless.both
-    return Fit(
-        "slow",
-        "shown",
-        f"A sample costs {1e6 * samples.typical:.2g} µs. A batch takes {1000 * with_workers:.3g} "
-        f"ms from {parts.workers} worker{'s' * (parts.workers > 1)}, after they have started, and "
-        f"{1000 * without:.3g} ms without any.",
-        f"num_workers={parts.workers}",
-        f"Set num_workers=0. For more, let {parts.dataset} make a whole batch at once: a "
-        "BatchSampler as sampler and batch_size=None, or a method __getitems__.",
-    )
-
-
 FAILURE = Failure(
     name="cheap_samples",
     lesson="13",
@@ -110,5 +83,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(4),
-    fits=fits,
 )

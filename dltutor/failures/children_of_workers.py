@@ -24,10 +24,8 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 
-REFUSED: Final = "daemonic processes are not allowed to have children"
 DOCUMENTS: Final = [
     [f"page {page} of document {number}" for page in range(4)] for number in range(8)
 ]
@@ -69,19 +67,6 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(PageByPage(DOCUMENTS), workers, start_method))
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A worker was refused a process, in code that runs where there are no workers."""
-    run, alone = evidence.run, evidence.alone
-    if run.end != "raised" or not run.raised or REFUSED not in run.said:
-        return None
-    without = alone is not None and alone.well
-    said = f"A worker raised {run.raised}: {REFUSED}."
-    if without and alone is not None:
-        said += f" Without workers the same loader delivered {alone.batches} batches."
-    where = run.at[0] if run.at else ""
-    return Fit("ends", "shown" if without else "likely", said, where)
-
-
 FAILURE: Final = Failure(
     name="children_of_workers",
     lesson="06",
@@ -94,5 +79,4 @@ FAILURE: Final = Failure(
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("AssertionError: daemonic processes are not allowed to have children",)),
-    fits=fits,
 )

@@ -36,7 +36,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.gauge import Gauge
 from dltutor.failures.kit.sign import Costs, Finding
 from dltutor.failures.material.captions import LISTED, STORED, shared_captions
@@ -80,30 +79,6 @@ def _loader(dataset: Dataset[str], workers: int, start_method: str) -> DataLoade
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Pages with a container's objects were copied, and the collector had no part in it."""
-    memory = evidence.memory
-    if memory is None or not memory.read or evidence.parts.method != "fork":
-        return None
-    path, kind, length, started, ended = memory.read[0]
-    copied, share = memory.copied_frozen, ended - started
-    # What it will be when all is read, as far as the part that has been copied tells.
-    whole = copied / max(share, 0.01)
-    if share < 0.04 or copied < 3 or (copied < 8 and whole < 40):
-        return None
-    return Fit(
-        "memory",
-        "shown",
-        f"With the collector off, each worker still copied {copied:.0f} MB of main's memory while "
-        f"it drew {evidence.parts.dataset}'s samples. At its start {started:.0%} of the pages with "
-        f"the elements of `{path}` were its own, at the end {ended:.0%}: a {kind} of {length:,} "
-        "Python objects that the workers read.",
-        where=f"{path} ({evidence.parts.where})",
-        fix=f"Keep what is in `{path}` without Python objects: texts as packed bytes with an array "
-        "of offsets, numbers as a tensor or a numpy array, tables as Arrow.",
-    )
-
-
 FAILURE = Failure(
     name="copy_on_read",
     lesson="09",
@@ -120,5 +95,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Costs(2.5),
     start_methods=("fork",),
-    fits=fits,
 )

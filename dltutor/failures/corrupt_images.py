@@ -35,8 +35,6 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.culprits import how_many, raising
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 from dltutor.failures.material.images import SIDE, make_images
 
@@ -119,30 +117,6 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(VerifiedImages(shared_images()), workers, start_method, batch_size=8))
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A decoder of images raises, or the file of the sample that raises cannot be decoded."""
-    culprit = raising(evidence)
-    if culprit is None:
-        found = evidence.culprit
-        if found is None or found.stage or not found.decoder or evidence.run.end != "raised":
-            return None
-        said = f"{found.decoder} raised in a worker: {evidence.run.error}."
-        return Fit("ends", "shown", said, next(iter(evidence.run.at), ""))
-    broken = culprit.decoder or (culprit.image and culprit.readable)
-    if not (broken or (culprit.mode and culprit.stage == "sample")):
-        return None
-    said = f"{culprit.which} raises {culprit.said} in a main process too."
-    if culprit.image:
-        said += f" Pillow cannot read {culprit.image}; it reads the images of other samples."
-    elif not broken:
-        said += f" Its image has mode {culprit.mode}: opened as these, it can be drawn."
-    said += how_many(evidence)
-    fix = ""
-    if not broken:
-        fix = "Convert every image to one mode where it is loaded: image.convert('RGB')."
-    return Fit("ends", "shown", said, culprit.at, fix)
-
-
 FAILURE = Failure(
     name="corrupt_images",
     lesson="01",
@@ -161,5 +135,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("OSError: image file is truncated",)),
-    fits=fits,
 )

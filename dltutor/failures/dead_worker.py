@@ -48,8 +48,6 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.culprits import dead, fate
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Says
 
@@ -149,51 +147,6 @@ def _loader(dataset: Frames, workers: int, start_method: str) -> DataLoader[np.n
     return load(dataset, workers, start_method, batch_size=2, collate_fn=np.stack)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A worker died; a sample that ends the process that draws it is named."""
-    run, samples, parts = evidence.run, evidence.samples, evidence.parts
-    gone = dead(evidence)
-    kills = samples is not None and samples.ended == "died" and samples.at >= 0
-    if run.end not in ("worker died", "main died") and not (gone and run.well):
-        return None
-    if samples is not None and kills:
-        item = f"sample {samples.at} of the stream" if parts.stream else f"dataset[{samples.at}]"
-        said = f"Drawing {item} ends its process in a main process too: {fate(samples.code)}."
-        if gone:
-            said += f" In the run W{gone[0][0]} died of {fate(gone[0][1])}."
-        fix = f"Look at what {parts.dataset} reads for index {samples.at}. Decode each in a "
-        fix += "process of its own once, and set aside what ends it."
-        return Fit("ends", "shown", said, parts.where, fix)
-    culprit = evidence.culprit
-    if culprit is not None and culprit.stage == "died" and culprit.which:
-        said = f"Making {culprit.which} ends its process in a main process too: "
-        return Fit("ends", "shown", f"{said}{fate(culprit.code)}.", parts.where)
-    if not gone or run.end == "main died" or (run.well and parts.method == "forkserver"):
-        return None
-    if (culprit is not None and culprit.stage) or _said_why(evidence):
-        return None
-    number, code = gone[0]
-    said = f"W{number} died of {fate(code)}. In a main process no sample that was tried fails."
-    seen = evidence.in_workers
-    died = [each for each in seen.died if each[1] == code and each[2] >= 0] if seen else []
-    if died:
-        said += f" In another run the last sample that it began was dataset[{died[0][2]}]."
-    elif seen is not None and seen.end == "finished":
-        said += " With forked workers none died in another run."
-    # Without a sample something else may have ended it: a full /dev/shm, say, that raises SIGBUS.
-    # Under forkserver that nobody says of what is shown: see lost_cause.
-    shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
-    return Fit("ends", "shown" if shown else "likely", said, parts.where)
-
-
-def _said_why(evidence: Evidence) -> bool:
-    # It ended by an exception that reached its top, or exited: there is more to say than its code.
-    exits = evidence.in_workers is not None and any(
-        kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
-    )
-    return exits or (dead(evidence)[0][1] == 1 and "Traceback (most recent" in evidence.run.said)
-
-
 FAILURE = Failure(
     name="dead_worker",
     lesson="03",
@@ -212,5 +165,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Says("worker died", ("killed by SIGKILL",)),
-    fits=fits,
 )

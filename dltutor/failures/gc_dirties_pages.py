@@ -30,7 +30,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.gauge import Gauge
 from dltutor.failures.kit.sign import Costs, Finding
 
@@ -96,31 +95,6 @@ def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
     return load(Boxes(), workers, start_method, batch_size=2)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Main's pages are copied, and are not where the collector does not know its objects."""
-    memory = evidence.memory
-    if memory is None or memory.copied_frozen < 0 or evidence.parts.method != "fork":
-        return None
-    copied, frozen = memory.copied, memory.copied_frozen
-    if memory.copied_in_loop >= 0:  # a loop may freeze them itself
-        copied = min(copied, memory.copied_in_loop)
-    # One collection that comes by itself is a matter of luck.
-    least = 10 if memory.collections > 1 else 32
-    if not memory.collections or copied - frozen < least or frozen > copied / 2:
-        return None
-    times = "once" if memory.collections == 1 else f"{memory.collections} times"
-    return Fit(
-        "memory",
-        "shown",
-        f"Each worker made {copied:.0f} MB of main's memory its own; {frozen:.0f} MB in a run in "
-        "which main called gc.freeze() before the workers were forked. The collector went through "
-        f"all objects {times} in one worker.",
-        where=memory.collected_at,
-        fix=f"Take the collection out of {memory.collected_at}"
-        ", or call gc.freeze() before the workers start and gc.unfreeze() after it.",
-    )
-
-
 FAILURE = Failure(
     name="gc_dirties_pages",
     lesson="09",
@@ -137,5 +111,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Costs(2.5),
     start_methods=("fork",),
-    fits=fits,
 )

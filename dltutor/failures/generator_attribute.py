@@ -25,7 +25,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 
 
@@ -73,29 +72,6 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(SeededNoisy(torch.zeros(MEASURED), seed=14), workers, start_method))
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Workers died unpickling a tensor that was freed when its pickle was written."""
-    run, travel = evidence.run, evidence.travel
-    if evidence.parts.method not in ("spawn", "forkserver") or run.batches or travel is None:
-        return None
-    named_by_another = "Can't get attribute" in run.said or "bootstrapping phase" in run.said
-    if run.end != "worker died" or named_by_another or not travel.gone:
-        return None
-    path, kind = travel.gone[0]
-    said = (
-        f"Workers ended with exit code 1 before the first batch. Pickled as for a worker, `{path}` "
-        f"({kind}) becomes a tensor of its state, and that tensor is gone once the pickle is "
-        "written."
-    )
-    fix = (
-        f"Keep the seed instead of `{path}`, and make a generator for each sample."
-        if kind == "Generator"
-        else f"Leave tensors that are made for the pickle out of the state of `{path}`."
-    )
-    paths = ", ".join(f"`{each}`" for each, _ in travel.gone)
-    return Fit("ends", "shown", said, paths, fix)
-
-
 FAILURE: Final = Failure(
     name="generator_attribute",
     lesson="06",
@@ -116,5 +92,4 @@ FAILURE: Final = Failure(
         "worker died", ("unable to resize file <filename not specified>", "ended with exit code 1")
     ),
     start_methods=("spawn", "forkserver"),
-    fits=fits,
 )

@@ -27,7 +27,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Says
 
@@ -91,29 +90,6 @@ def embeddings_file() -> Path:
     return path
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """New interpreters fare as main does once they are given what main has in its globals."""
-    run, imported = evidence.run, evidence.imported
-    if imported is None or imported.forked_unlike:
-        return None
-    if imported.forked not in ("finished", "enough"):
-        return None
-    raised = run.end == "raised"
-    what = f"raised {run.error}" if raised else "delivered other samples than main"
-    cured = imported.new in ("finished", "enough") and imported.new_batches
-    if not cured or imported.new_unlike or not imported.names:
-        return None
-    names = ", ".join(f"`{each}`" for each in imported.names[:3])
-    said = (
-        f"Workers by {evidence.parts.method} {what}; forked ones did not. In a new interpreter "
-        f"{names} had another value than in main, or none. Given main's, workers by "
-        f"{evidence.parts.method} delivered what main does."
-    )
-    where = f"{names}, read in {run.at[0].partition(': ')[0]}" if raised and run.at else names
-    fix = f"Pass {names} to the dataset as an attribute; large arrays as tensors."
-    return Fit("ends" if raised else "wrong", "shown", said, where, fix)
-
-
 FAILURE: Final = Failure(
     name="global_only_in_parent",
     lesson="06",
@@ -128,5 +104,4 @@ FAILURE: Final = Failure(
     fixed=fixed,
     sign=Says("raised", ("TypeError: 'NoneType' object is not subscriptable",)),
     start_methods=("spawn", "forkserver"),
-    fits=fits,
 )

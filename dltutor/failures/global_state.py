@@ -27,7 +27,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor.failures.kit.contract import Case, Consume, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 
 LENGTH, MISSING = 64, 8
@@ -132,46 +131,6 @@ def _finding(counted: int) -> Finding:
     return Finding(abs(MISSING - counted), f"of {MISSING} replaced readings not counted")
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """The loop comes to another end without workers, and so does what it finds changed."""
-    state, twice = evidence.state, evidence.twice
-    if twice is not None and twice.counter and evidence.parts.workers:
-        return _decides(evidence, twice.counter)
-    if state is None or not (state.steady and state.content and state.paths) or state.same:
-        return None
-    path, along, without = state.paths[0]
-    return Fit(
-        "wrong" if evidence.run.well else "ends",
-        "shown",
-        f"After the same batches `{path}` is {along} in main with workers, as before the loop, and "
-        f"{without} without workers. The loop comes to `{_short(state.with_workers)}` with "
-        f"workers, and to `{_short(state.without)}` without; twice the same each time.",
-        where=path,
-        fix=f"Return what `{path}` counts with each sample and add it up in the loop, or keep it "
-        "in shared memory: a `multiprocessing.Value` under its lock.",
-    )
-
-
-def _decides(evidence: Evidence, path: str) -> Fit | None:
-    run, alone = evidence.run, evidence.alone
-    if alone is None or not (run.well and alone.well) or run.passes == alone.passes:
-        return None
-    return Fit(
-        "wrong",
-        "shown",
-        f"Drawing samples changes `{path}`, and `{path}` decides what a sample is: put back, it "
-        "gives the same sample again. Each worker counts for itself, and the batches are others "
-        "than without workers.",
-        where=path,
-        fix=f"Keep `{path}` in shared memory, or set it in main: by epoch, or by the index.",
-    )
-
-
-def _short(outcome: str) -> str:
-    line = " ".join(outcome.split()) or "nothing"
-    return line if len(line) <= 70 else f"{line[:67]}..."
-
-
 FAILURE = Failure(
     name="global_state",
     lesson="04",
@@ -182,5 +141,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(MISSING),
-    fits=fits,
 )

@@ -28,7 +28,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.gauge import growth
 from dltutor.failures.kit.sign import Costs, Finding
 from dltutor.failures.material.readings import shared_recordings
@@ -120,49 +119,6 @@ def _loader(dataset: Recordings, workers: int, start_method: str) -> DataLoader[
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Workers grow with each sample that is new to them, and with nothing else."""
-    memory, parts = evidence.memory, evidence.parts
-    if memory is None or memory.late_as_it_is < 3:
-        return None
-    late = memory.late_as_it_is
-    each = late / memory.late_samples
-    kept = [path for path in memory.grown if path[3] is None]
-    bounded = [path for path in memory.grown if path[3] is not None]
-    # Cycles would go with a collection, and a heap with its holes.
-    if min(memory.late_collected, memory.late_returned) < 0.6 * late:
-        return None
-    renewed = 0 <= memory.late_repeated < 0.4 * late
-    if bounded or not (kept or renewed):
-        return None
-    samples = parts.length or 0
-    if not parts.persistent:
-        samples //= max(parts.workers, 1)
-    whole = max(each * samples, late)
-    if whole < 12:
-        return None
-    growth = (
-        f"Each worker grew by {late:.0f} MB in {memory.late_samples} samples, after it had settled"
-    )
-    less = (
-        f"; by {memory.late_repeated:.0f} MB where it drew the same samples again and again"
-        if renewed
-        else ""
-    )
-    path, kind = (kept[0][0], kept[0][1]) if kept else ("", "")
-    what = f" `{path}`, a {kind}, had more elements with each new sample." if kept else ""
-    end = f" At the end of an epoch that is {whole:,.0f} MB in each." if samples else ""
-    return Fit(
-        "memory",
-        "shown" if renewed and kept else "likely",
-        f"{growth}{less}. A collection frees none of it.{what}{end}",
-        where=path or parts.where,
-        fix=(f"Take `{path}` out of the workers, or give it a bound" if path else "Keep no samples")
-        + ": the kernel caches files for all of them. Decode once, into a file that is mapped, or "
-        "into one tensor before the loader starts.",
-    )
-
-
 FAILURE = Failure(
     name="growing_cache",
     lesson="10",
@@ -179,5 +135,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(3),
-    fits=fits,
 )

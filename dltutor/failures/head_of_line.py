@@ -31,7 +31,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Costs, Finding
 
@@ -103,31 +102,6 @@ def _loader(workers: int, start_method: str, in_order: bool) -> DataLoader[torch
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Half of the batches come far sooner where none waits for a slow one before it."""
-    parts, samples, order = evidence.parts, evidence.samples, evidence.any_order
-    if order is None or samples is None or order.times < 2:
-        return None
-    in_order, in_any = order.both
-    if in_order - in_any < 0.15:
-        return None
-    which = f"sample {samples.slowest_at}" if parts.stream else f"dataset[{samples.slowest_at}]"
-    return Fit(
-        "slow",
-        "shown",
-        f"{which} takes {samples.slowest:.2g} s, a typical one {_short(samples.typical)}. Half of "
-        f"the batches around it had come after {in_order:.2g} s; with in_order=False after "
-        f"{in_any:.2g} s.",
-        parts.where,
-        f"in_order=False, if the order of the batches does not matter. Otherwise make {which} cost "
-        "about what the others cost: cut what is long into pieces beforehand.",
-    )
-
-
-def _short(seconds: float) -> str:
-    return f"{1000 * seconds:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
-
-
 FAILURE = Failure(
     name="head_of_line",
     lesson="13",
@@ -145,5 +119,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Costs(3),
     ordered=False,
-    fits=fits,
 )

@@ -50,15 +50,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.gauge import growth
 from dltutor.failures.kit.sign import Costs, Finding
 from dltutor.failures.material.readings import shared_recordings
 
 _LENGTH: Final = 200_000  # numbers in a recording: 400 kB, see the note
 _FRAME: Final = 256
-_ENOUGH: Final = 16  # samples of one worker in which growth can be told from a start
-_LEVEL: Final = 128  # tensors sent, after which it levels off
 
 
 class Recordings(Dataset[torch.Tensor]):
@@ -162,32 +159,6 @@ def c_library() -> str:
         return "of another kind"
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Workers grow, and do not where freed blocks go back to the system."""
-    memory = evidence.memory
-    if memory is None or memory.peak_returned < 0:
-        return None
-    peak, returned = memory.peak_as_it_is, memory.peak_returned
-    late = memory.late_as_it_is
-    if peak - returned < 24 or returned > 0.4 * peak or late < 10:
-        return None
-    if memory.samples < _ENOUGH or late / memory.late_samples * _LEVEL < 200:
-        return None  # what a sample needs, not growth; or it levels off before it matters
-    if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
-        return None
-    return Fit(
-        "memory",
-        "shown",
-        f"Each worker grew by {peak:.0f} MB in {memory.samples} samples, {late:.0f} MB of it after "
-        f"a third of them, and by {returned:.0f} MB with mallopt(M_MMAP_THRESHOLD, 65536). A "
-        "collection frees none of it: nothing is kept, freed memory is not used again.",
-        where=evidence.parts.where,
-        fix="Call mallopt(M_MMAP_THRESHOLD, 65536) in worker_init_fn, or set "
-        "MALLOC_MMAP_THRESHOLD_=65536 in the environment; or write into buffers that each worker "
-        "makes once.",
-    )
-
-
 FAILURE = Failure(
     name="heap_growth",
     lesson="10",
@@ -202,5 +173,4 @@ FAILURE = Failure(
     sign=Costs(3),
     isolated=True,  # a fork of a busy process uses up that one's free memory first
     absent=reuses_memory,
-    fits=fits,
 )

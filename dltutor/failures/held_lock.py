@@ -38,7 +38,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 
 
@@ -132,46 +131,6 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(loader, train)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A worker waits for a lock that was held when it was forked, and goes on once it has it."""
-    return lock_not_given_back(evidence, in_matplotlib=False)
-
-
-def lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Fit | None:
-    """The same, for the locks of matplotlib or for all others.
-
-    Args:
-        evidence: Of one visit.
-        in_matplotlib: Whose locks.
-    """
-    for waits in (evidence.waits, evidence.while_held):
-        found = waits.freed("lock") if waits is not None else None
-        if waits is None or found is None or ("/matplotlib/" in found[4]) != in_matplotlib:
-            continue
-        worker, line, _, path, _, _ = found
-        inherited = path in waits.held
-        if not inherited and (evidence.alone is None or not evidence.alone.well):
-            continue  # a lock that the same thread takes twice stops main as well
-        when = "was held already when the workers were forked" if inherited else "was held"
-        said = f"W{worker} stood at {line}. `{path}` {when}, and no thread of theirs held it."
-        if waits is evidence.while_held:
-            said = (
-                f"Forked while one of your threads held `{path}`, W{worker} stood at {line}. "
-                "Forked at a moment when nobody held it, it ran."
-            )
-        said += f" Given back from outside, W{worker} went on."
-        fix = (
-            ""
-            if in_matplotlib
-            else (
-                f"Make `{path}` and what it guards anew in each worker (worker_init_fn, "
-                "os.register_at_fork), start the workers while no thread holds it, or do not fork."
-            )
-        )
-        return Fit("ends", "shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
-    return None
-
-
 FAILURE: Final = Failure(
     name="held_lock",
     lesson="07",
@@ -189,5 +148,4 @@ FAILURE: Final = Failure(
     sign=Says("hung", ("in get: with self.lock:",)),
     start_methods=("fork",),
     deadline=3,
-    fits=fits,
 )

@@ -22,10 +22,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.gauge import Gauge, no_proc
 from dltutor.failures.kit.sign import Costs, Finding
-from dltutor.tables import MB
 
 Sample = tuple[torch.Tensor, int]
 
@@ -77,36 +75,6 @@ def _loader(workers: int, start_method: str) -> DataLoader[Sample]:
     return load(Images(), workers, start_method, batch_size=16)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """The memory of earlier batches is still in use, of more and more of them."""
-    run, parts = evidence.run, evidence.parts
-    if not (parts.loop and parts.workers) or run.kept < 6 or not _goes_on(evidence):
-        return None
-    # Where a batch comes with more memory than it shows, that is another failure.
-    kept = min(run.kept_bytes, run.kept * run.batch_bytes or run.kept_bytes) / MB
-    whole = kept / run.batches * max(parts.batches or 0, run.batches)
-    if kept < 4 or whole < 8:
-        return None
-    return Fit(
-        "memory",
-        "shown",
-        f"When the loop had taken {run.batches} batches, it still held memory of {run.kept} that "
-        f"it had taken three or more batches before: {kept:.0f} MB. In an epoch that is "
-        f"{whole:,.0f} MB. A loop that lets go of them holds none.",
-        where="your training loop",
-        fix="Keep numbers, with .item(), and copies, with .clone(), of what the loop collects; "
-        "detach() what has a graph, and validate under torch.no_grad().",
-    )
-
-
-def _goes_on(evidence: Evidence) -> bool:
-    # A few that are kept, and no more after that, are a buffer.
-    counts = [*evidence.run.kept_then, (evidence.run.batches, evidence.run.kept)]
-    batches, kept = counts[-1]
-    earlier = [count for at, count in counts if at <= 0.7 * batches]
-    return bool(earlier) and kept > 1.25 * earlier[-1]
-
-
 FAILURE = Failure(
     name="kept_batches",
     lesson="10",
@@ -118,5 +86,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Costs(5),
     absent=no_proc,
-    fits=fits,
 )

@@ -28,7 +28,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts
 from dltutor.failures.material.records import (
     LENGTH,
@@ -90,22 +89,6 @@ def _case(dataset: LazyRecords, workers: int, start_method: str, touched: bool) 
     return Case(loader, count_wrong)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A file that opens by itself when needed was open before the workers started."""
-    handles = evidence.disturbed_by("file")
-    if handles is None or not handles.lazy:
-        return None
-    return Fit(
-        "wrong" if evidence.run.well else "ends",
-        "shown",
-        f"{handles.seen} `{handles.lazy}` is opened again by itself where it is missing, but it "
-        "was open when the workers started: main had taken a sample before.",
-        where=handles.lazy,
-        fix=f"Remember `os.getpid()` with `{handles.lazy}`, and open it again in another process; "
-        "leave it out in `__getstate__`.",
-    )
-
-
 FAILURE = Failure(
     name="lazy_but_touched",
     lesson="05",
@@ -119,5 +102,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Counts(LENGTH // 16),
     start_methods=("fork",),
-    fits=fits,
 )

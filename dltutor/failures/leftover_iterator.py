@@ -39,7 +39,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 from dltutor.failures.material.readings import make_readings
 from dltutor.failures.material.tolerant import Tolerant, collate_tolerant
@@ -103,30 +102,6 @@ def _paths() -> Sequence[Path]:
     return make_readings('{"values": ["2.25", "n/a", "9.0"], "label": 0}')
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Workers are alive when the loop has returned, of an iterator that nothing wants."""
-    left = evidence.leftover
-    if left is None or not left.alive or not (left.freed or left.held):
-        return None
-    said = f"{left.alive} workers are alive after the loop has returned. "
-    if left.held:
-        said += f"The traceback of a {left.kind} that is kept holds their iterator."
-    elif left.kind:
-        said += f"A {left.kind} that the loop caught and their iterator hold each other: the "
-        said += "garbage collector frees them, and nothing else does."
-    else:
-        said += (
-            "Their iterator is garbage in a reference cycle: only the garbage collector frees it."
-        )
-    samples = evidence.samples
-    where = (
-        next((line for _, kind, _, line in samples.failed if kind == left.kind), "")
-        if (samples)
-        else ""
-    )
-    return Fit("memory", "shown", said, where)
-
-
 FAILURE = Failure(
     name="leftover_iterator",
     lesson="03",
@@ -146,5 +121,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(2),
-    fits=fits,
 )

@@ -28,7 +28,6 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Costs, Finding
 
 STEPS = 3
@@ -92,30 +91,6 @@ def _loader(workers: int, start_method: str, shuffle: bool) -> DataLoader[Any]:
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """The loop leaves each iterator after a batch or two, and from one they come far sooner."""
-    run, steps = evidence.run, evidence.one_iterator
-    if evidence.alone is not None and len(evidence.alone.passes) > len(run.passes):
-        run = evidence.alone  # more of the loop was seen there
-    if steps is None or steps.times < 3:
-        return None
-    anew, kept = steps.both
-    if anew - kept < 0.01:
-        return None
-    method = evidence.parts.method
-    more = "" if method == "fork" else f", and by {method} more"
-    return Fit(
-        "slow",
-        "shown",
-        f"The loop took {run.batches} batches and began {len(run.passes)} iterations of the "
-        f"loader for them. A step with a new iterator takes {1000 * anew:.3g} ms with forked "
-        f"workers{more}; with one iterator for all steps, {1000 * kept:.3g} ms.",
-        "in the training loop: next(iter(loader)), or a `for` that is left at once",
-        "Make one iterator before the loop and take every batch from it; "
-        "`while True: yield from loader` begins the next epoch when one ends.",
-    )
-
-
 FAILURE = Failure(
     name="loader_per_step",
     lesson="13",
@@ -127,5 +102,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(4),
-    fits=fits,
 )

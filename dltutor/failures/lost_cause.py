@@ -30,8 +30,6 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.culprits import dead, fate
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 
 
@@ -97,27 +95,6 @@ def _loader(workers: int, start_method: str) -> DataLoader[Any]:
     return load(Waves(), workers, start_method, batch_size=4, collate_fn=np.stack)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A worker died under forkserver, and what the loop got does not say of what."""
-    run, samples = evidence.run, evidence.samples
-    gone = dead(evidence)
-    if evidence.parts.method != "forkserver" or not gone or run.asked:
-        return None
-    number, code = gone[0]
-    told = "killed by signal" in run.said or "exit code" in run.said
-    if told or (code > 0 and run.said.strip() != run.error.strip()):
-        return None  # its last words stand on stderr
-    if run.well:
-        said = f"W{number} died of {fate(code)}, and the loop went on without a word of it."
-    elif run.end == "worker died":
-        said = f"W{number} died of {fate(code)}. All that the loop was told is: {run.error}"
-    else:
-        return None
-    if samples is not None and not samples.ended and not samples.failed:
-        said += " In a main process no sample that was tried fails."
-    return Fit("ends", "shown", said, next(iter(run.at), ""))
-
-
 FAILURE = Failure(
     name="lost_cause",
     lesson="03",
@@ -135,5 +112,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Counts(1),
     start_methods=("forkserver",),
-    fits=fits,
 )

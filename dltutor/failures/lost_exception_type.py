@@ -37,8 +37,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.culprits import how_many
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 from dltutor.failures.material.readings import make_readings
 from dltutor.failures.material.tolerant import Tolerant, collate_tolerant
@@ -122,32 +120,6 @@ def _paths() -> Sequence[Path]:
     return make_readings('{"values": [2.25, 4.5, 9.0]}')
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Another type arrives than the one that a worker raised."""
-    run, culprit = evidence.run, evidence.culprit
-    if run.end != "raised" or run.waited or not evidence.parts.workers:
-        return None
-    # Where torch cannot even make its own exception, nothing says that a worker raised.
-    found = culprit if culprit is not None and culprit.stage in ("sample", "collate") else None
-    changed = found is not None and found.arrives not in ("", found.kind)
-    lost = run.raised or (found.kind if found is not None and changed else "")
-    if not lost or lost == run.kind:
-        return None
-    said = f"A worker raised {lost}, and {run.kind} arrived in main."
-    where = next(iter(run.at), "")
-    if found is not None and found.kind == lost:
-        said += f" {found.which} raises {found.said} in a main process."
-        where = found.at or where
-    if evidence.alone is not None and evidence.alone.well:
-        said += " Without workers your loop goes on: it catches it."
-    said += how_many(evidence)
-    fix = (
-        f"Give {lost} an __init__ that takes one text; or catch it in the dataset, where it "
-        "still has its type, and raise one that does, or return the reason with the batch."
-    )
-    return Fit("ends", "shown", said, where, fix)
-
-
 FAILURE = Failure(
     name="lost_exception_type",
     lesson="02",
@@ -168,5 +140,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("RuntimeError: Caught BadReading in DataLoader worker process",)),
-    fits=fits,
 )

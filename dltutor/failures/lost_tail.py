@@ -22,13 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 
 LENGTH, BATCH = 48, 16
@@ -89,50 +87,6 @@ def _case(
     return Case(loader, train)
 
 
-_TAIL: Final = 4  # times as many samples as belong to no worker: of fewer it is no tail
-
-
-def fits(evidence: Evidence) -> Fit | None:
-    """A stream has fewer samples with workers than without, and they were there to be drawn."""
-    run, alone, shares = evidence.run, evidence.alone, evidence.shares
-    if alone is None or shares is None or not (run.well and alone.well and shares.complete):
-        return None
-    if evidence.handles is not None and evidence.handles.disturbed:
-        return None
-    if not (run.finished[:1] == alone.finished[:1] == (True,)):
-        return None
-    came, there = run.counted[0], alone.counted[0]
-    if not shares.ended and not len(set(run.counted)) == len(set(alone.counted)) == 1:
-        return None  # how many there are has to be certain
-    whole = shares.whole if shares.ended else there
-    drawn = sum(shares.shares)
-    counts = " and ".join(map(str, shares.shares[:4]))
-    if evidence.parts.drop_last and came < there and drawn >= whole:
-        return Fit(
-            "wrong",
-            "shown",
-            f"{came} samples come with {evidence.parts.workers} workers and {there} without. The "
-            f"workers draw {counts} of {whole}; `drop_last` drops the rest of each.",
-            where="drop_last=True",
-            fix="Use `drop_last=False` if the loop takes short batches; or build whole batches in "
-            f"`{evidence.parts.dataset}`, deal those out, and give the loader `batch_size=None`.",
-        )
-    each = run.drawn[0] if run.drawn else ()
-    some_twice = len(set(each)) < len(each)  # that is another failure
-    tail = 0 < whole - drawn <= whole / _TAIL
-    if tail and came < there and not some_twice:
-        return Fit(
-            "wrong",
-            "shown",
-            f"The workers draw {counts} samples, {drawn} of the {whole} that there are "
-            "without workers: the rest belongs to none of them.",
-            where=evidence.parts.where,
-            fix="Deal out so that nothing is left over: every `num_workers`-th sample from `id` "
-            "on, as `itertools.islice(samples, id, None, num_workers)` does.",
-        )
-    return None
-
-
 FAILURE = Failure(
     name="lost_tail",
     lesson="12",
@@ -146,5 +100,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(BATCH),
-    fits=fits,
 )

@@ -22,7 +22,6 @@ Seen in: s3fs#369, gcsfs#379, Samudra#660.
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -37,7 +36,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from dltutor.failures.kit.contract import Case, Consume, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import PerProcess, own_folder
 from dltutor.failures.kit.sign import Says
 
@@ -175,33 +173,6 @@ def pairs_folder() -> Path:
     return folder
 
 
-#: Where a pool keeps its threads.
-_INSIDE: Final = re.compile(r"\._(pool|threads|worker_handler|task_handler|result_handler)\b.*$")
-
-
-def fits(evidence: Evidence) -> Fit | None:
-    """A worker waits for a thread that main has, and goes on once it has one of its own."""
-    for waits in (evidence.waits, evidence.while_held):
-        found = waits.freed("executor", "thread", "answer") if waits is not None else None
-        if found is not None:
-            worker, line, kind, path, _, _ = found
-            path = _INSIDE.sub("", path)
-            what = "the executor" if kind == "executor" else "the thread"
-            threads = "no threads" if kind == "executor" else "no such thread"
-            brought = kind == "answer"
-            once = "an answer was brought to" if brought else "it was started in"
-            said = (
-                f"W{worker} stood at {line}. It waits for {what} `{path}` of main, and has "
-                f"{threads}: a fork copies none. Once {once} W{worker}, the worker went on."
-            )
-            fix = (
-                f"Start `{path}` in each process that uses it (on first use, or in "
-                "worker_init_fn), and leave it out of the pickle."
-            )
-            return Fit("ends", "shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
-    return None
-
-
 FAILURE: Final = Failure(
     name="lost_thread",
     lesson="07",
@@ -217,5 +188,4 @@ FAILURE: Final = Failure(
     sign=Says("hung", ("mask.result()",)),
     start_methods=("fork",),
     deadline=3,
-    fits=fits,
 )

@@ -20,7 +20,6 @@ Seen in: pytorch#87016, deep-person-reid#341, LibAUC#60.
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from typing import Any, Final
 
@@ -28,7 +27,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 
 
@@ -69,29 +67,6 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(Squares(16), workers, start_method))
 
 
-_MISSING: Final = re.compile(r"Can't get attribute '([\w.]+)' on <module '([\w.]+)'")
-
-
-def fits(evidence: Evidence) -> Fit | None:
-    """A new interpreter has not found by name what the pickle names."""
-    run, travel = evidence.run, evidence.travel
-    if evidence.parts.method not in ("spawn", "forkserver") or run.batches:
-        return None
-    missing = _MISSING.search(run.said)
-    if run.end != "worker died" or missing is None:
-        return None
-    name, module = missing.group(1), missing.group(2).replace("__mp_main__", "__main__")
-    here = "a file that does not have it when it is imported"
-    if travel is not None and not travel.script and module == "__main__":
-        here = "a `__main__` without a file"
-    said = (
-        f"Each worker is a new interpreter, and its `{module}` has no `{name}`: AttributeError "
-        f"while it unpickled what it was sent, exit code 1, no batch. Here it stands in {here}."
-    )
-    fix = f"Put `{name}` into a file and import it from there."
-    return Fit("ends", "shown", said, f"`{module}.{name}`", fix)
-
-
 FAILURE: Final = Failure(
     name="main_only_class",
     lesson="06",
@@ -113,5 +88,4 @@ FAILURE: Final = Failure(
         ("AttributeError: Can't get attribute 'Squares' on <module '__m", "ended with exit code 1"),
     ),
     start_methods=("spawn", "forkserver"),
-    fits=fits,
 )

@@ -38,8 +38,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.culprits import how_many
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 from dltutor.failures.material.readings import make_readings
 from dltutor.failures.material.tolerant import Tolerant, collate_tolerant
@@ -109,36 +107,6 @@ def _paths() -> Sequence[Path]:
     return make_readings('{"values": [2.25, 4.5')
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A sample exits: the worker ends, and the loop is told of something else."""
-    run, culprit = evidence.run, evidence.culprit
-    if run.end not in ("worker died", "raised") or not evidence.parts.workers:
-        return None
-    if run.raised is not None:
-        return None
-    which, said, where = "", "", ""
-    if culprit is not None and culprit.stage in ("sample", "collate"):
-        which, said, where = culprit.which, culprit.said, culprit.at
-        if culprit.kind not in _EXITS:
-            return None
-    elif evidence.in_workers is not None:
-        exits = [each for each in evidence.in_workers.failed if each[1] in _EXITS]
-        if not exits:
-            return None
-        index, kind, text, where = exits[0]
-        which, said = f"dataset[{index}], in a worker,", f"{kind}: {text}" if text else kind
-    if not which:
-        return None
-    evidenced = f"{which} raises {said}, which ends a worker without an error. What the loop got "
-    evidenced += f"is {run.error or run.kind}.{how_many(evidence)}"
-    fix = "Raise an ordinary exception there, with the sample's name in its text; where the code "
-    fix += "is not yours, catch SystemExit around it and raise one."
-    return Fit("ends", "shown", evidenced, where, fix)
-
-
-_EXITS = ("SystemExit", "KeyboardInterrupt")  # no worker catches these as it catches an Exception
-
-
 FAILURE = Failure(
     name="misleading_exit",
     lesson="03",
@@ -166,5 +134,4 @@ FAILURE = Failure(
             "exited unexpectedly",
         ),
     ),
-    fits=fits,
 )

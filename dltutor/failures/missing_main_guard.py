@@ -36,7 +36,6 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Says
 
@@ -119,30 +118,6 @@ def _run(path: Path, loader: DataLoader[Any]) -> None:
             pass
 
 
-_REFUSED: Final = "An attempt has been made to start a new process before"
-_AGAIN: Final = "_fixup_main_from_path"  # what multiprocessing runs the script with
-
-
-def fits(evidence: Evidence) -> Fit | None:
-    """A worker died while it ran the script again."""
-    run, travel = evidence.run, evidence.travel
-    if evidence.parts.method not in ("spawn", "forkserver") or run.batches:
-        return None
-    if run.end != "worker died" or not (_REFUSED in run.said or _AGAIN in run.said):
-        return None
-    reason = (
-        "where it came to the loop, and was refused workers of its own"
-        if _REFUSED in run.said
-        else "and did not come to its end"
-    )
-    said = f"Each worker ran the script again, {reason}: exit code 1, before the first batch"
-    alone = evidence.alone
-    if alone is not None and alone.well:
-        said += f". Without workers it delivered {alone.batches} batches"
-    where = "" if travel is None else travel.script.rpartition("/")[2]
-    return Fit("ends", "shown", f"{said}.", where)
-
-
 FAILURE: Final = Failure(
     name="missing_main_guard",
     lesson="06",
@@ -165,5 +140,4 @@ FAILURE: Final = Failure(
         ),
     ),
     start_methods=("spawn", "forkserver"),
-    fits=fits,
 )

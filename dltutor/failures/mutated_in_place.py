@@ -30,7 +30,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 
 LENGTH, WIDTH, EPOCHS = 32, 8, 2
@@ -100,23 +99,6 @@ def _case(dataset: Spectra, workers: int, start_method: str, persistent: bool) -
     return Case(loader, train)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A sample is another when it is drawn again, and what the dataset stores has changed."""
-    twice = evidence.twice
-    if twice is None or not twice.own or not twice.paths:
-        return None
-    return Fit(
-        "wrong",
-        "shown",
-        f"`dataset[{twice.index}]`, drawn twice with all random numbers held, comes out "
-        f"differently, and `{twice.paths[0]}` has changed: so do {twice.own} of the {twice.looked} "
-        "samples that were tried. Drawing other samples in between changes nothing.",
-        where=f"{evidence.parts.where}: {twice.paths[0]}".lstrip(": "),
-        fix=f"Copy what comes from `{twice.paths[0]}` before you change it: `.copy()` of an array, "
-        "`.clone()` of a tensor, `copy.deepcopy` of anything else.",
-    )
-
-
 FAILURE = Failure(
     name="mutated_in_place",
     lesson="04",
@@ -130,5 +112,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH),
-    fits=fits,
 )

@@ -23,7 +23,6 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from dltutor.failures.kit.contract import Case, Failure
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 
 BATCHES = 4
@@ -68,25 +67,6 @@ def _loader(workers: int, context: Any) -> DataLoader[Any]:
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """An iteration goes on after another has begun, and gets other batches than by itself."""
-    run, own = evidence.run, evidence.not_kept
-    if own is None or not run.resumed or not own.well:
-        return None
-    if (run.counted, run.finished) == (own.counted, own.finished):
-        return None
-    return Fit(
-        "wrong",
-        "shown",
-        f"An iteration of the loader began while another one was under way, and both went on with "
-        f"one iterator: the loop got {run.batches} batches in {len(run.passes)} iterations. With "
-        f"persistent_workers=False it got {own.batches} in {len(own.passes)}.",
-        "in the training loop: the loader is iterated inside a loop over the same loader",
-        "Give the inner loop a loader of its own, over the same dataset; or set "
-        "persistent_workers=False.",
-    )
-
-
 FAILURE = Failure(
     name="nested_persistent",
     lesson="13",
@@ -98,5 +78,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(BATCHES * (BATCHES - 1)),
-    fits=fits,
 )

@@ -26,7 +26,6 @@ from torch.utils.data import default_collate
 
 from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Certainty, Evidence, Fit
 from dltutor.failures.kit.sign import Says
 
 
@@ -75,33 +74,6 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(dataset, workers, start_method, batch_size=8, collate_fn=collate_present))
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A batch can be made without what is None, and not with it."""
-    run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
-    if culprit is None or run.end != "raised":
-        return None
-    if culprit.stage == "collate" and culprit.blame == "none":
-        said = (
-            f"The loop ended with {run.error.rstrip('.')}. {culprit.told}: {culprit.which} cannot "
-            "be made, and without None it can."
-        )
-        fix = f"Find out why {parts.dataset} returns None, and set these samples aside before the "
-        fix += "epoch; or drop them in collate_fn, and count them."
-        return Fit("ends", "shown", said, parts.where, fix)
-    if culprit.empty and "NoneType" in run.error and run.raised is None:
-        said = (
-            f"{culprit.empty} of {culprit.made} batches are None: {parts.collate} was left without "
-            f"a sample. The loop ended with {run.error.rstrip('.')}."
-        )
-        fix = "Expect a batch that is None in the loop, or set aside the samples that are None in "
-        fix += f"{parts.dataset}, before the epoch."
-        if culprit.skipped:
-            said += " Spared these, it comes to its end."
-        certainty: Certainty = "shown" if culprit.skipped else "likely"
-        return Fit("ends", certainty, said, next(iter(run.at), ""), fix)
-    return None
-
-
 FAILURE = Failure(
     name="none_in_batch",
     lesson="01",
@@ -123,5 +95,4 @@ FAILURE = Failure(
             "found <class 'NoneType'>",
         ),
     ),
-    fits=fits,
 )

@@ -29,7 +29,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 
 THREADS: Final = 2
@@ -98,28 +97,6 @@ def openmp_libraries(maps: str) -> list[str]:
     return sorted(set(re.findall(r"/(lib(?:gomp|iomp5|omp)\b[^/\s]*)$", maps, re.MULTILINE)))
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Workers stand in an operation that several threads compute, and run with one thread."""
-    waits = evidence.waits
-    if waits is None or not waits.stuck or waits.threads < 2:
-        return None
-    if any(freed for *_, freed in waits.stuck) or waits.alone not in ("finished", "enough"):
-        return None
-    worker, line, *_ = waits.stuck[0]
-    said = (
-        f"W{worker} stood at {line}, in an operation that {waits.threads} threads of OpenMP share, "
-        f"and held up by no lock of Python's. With each worker kept to one thread, the same "
-        f"loader delivered all it was asked for ({waits.alone_batches} batches)."
-    )
-    setter = f"`{evidence.parts.init}`" if evidence.parts.init else "the dataset"
-    fix = (
-        f"Leave each worker at the one thread that torch gives it: look for set_num_threads (or "
-        f"cv2.setNumThreads) in {setter} and in what it calls. If workers need threads, do not "
-        "fork."
-    )
-    return Fit("ends", "shown", said, line.partition(": ")[0], fix)
-
-
 FAILURE: Final = Failure(
     name="openmp_after_fork",
     lesson="07",
@@ -136,5 +113,4 @@ FAILURE: Final = Failure(
     start_methods=("fork",),
     deadline=3,
     absent=absent,
-    fits=fits,
 )

@@ -41,7 +41,6 @@ import torch.multiprocessing
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
@@ -153,29 +152,6 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(loader, consume=partial(kill_a_run, strategy="file_descriptor"))
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A run that was killed with all its processes left batches behind."""
-    segments = evidence.segments
-    if segments is None or not segments.left:
-        return None
-    # Under the other strategy one is left now and then: killed before its name was taken away.
-    if "file_system" not in (segments.in_workers, segments.in_main):
-        return None
-    who = "The workers share" if segments.in_workers == "file_system" else "Main shares"
-    init = evidence.parts.init
-    return Fit(
-        "memory",
-        "shown",
-        f"{who} batches by the strategy file_system. A run with {segments.batches} batches in hand "
-        f"was killed with all its processes, and left {segments.left} segments in /dev/shm that "
-        "belong to nobody. They have been removed.",
-        where=f"worker_init_fn={init}" if init and segments.in_main != "file_system" else "",
-        fix="Leave the sharing strategy at file_descriptor"
-        + (f": take set_sharing_strategy out of {init}. " if init else ". ")
-        + "Against too many open files keep fewer tensors, or raise the limit.",
-    )
-
-
 FAILURE = Failure(
     name="orphaned_segments",
     lesson="11",
@@ -191,5 +167,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Counts(BATCHES),
     limits={"shm": "64M"},
-    fits=fits,
 )

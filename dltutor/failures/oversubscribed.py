@@ -36,7 +36,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Costs, Finding
 
 BATCHES = 4
@@ -123,32 +122,6 @@ def one_core() -> str | None:
     return "this machine has one core" if (os.cpu_count() or 1) < 2 else None
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """More threads compute than there are cores, and with one for each worker it is as fast."""
-    parts, threads = evidence.parts, evidence.threads
-    if threads is None or not threads.too_many or not threads.paces:
-        return None
-    fewer = sum(threads.alone) < sum(threads.computing)
-    times = [as_is / kept for as_is, kept in threads.paces]
-    # As fast with one is enough, if it was so twice, and its threads could be counted.
-    least = 1.3 if not sum(threads.alone) else 0.9 if len(times) > 1 else 1.1
-    if not fewer or min(times) < least:
-        return None
-    as_is, kept = sorted(threads.paces)[0]
-    told = " and ".join(str(count) for count in threads.computing)
-    return Fit(
-        "slow",
-        "shown",
-        f"The workers compute with {told} threads, on {threads.cores} "
-        f"core{'s' * (threads.cores > 1)}. A batch takes {as_is:.2g} s; with one thread for each "
-        f"worker it takes {kept:.2g} s.",
-        f"worker_init_fn={parts.init}" if parts.init else parts.where,
-        f"Leave each worker at one thread{f', also in {parts.init}' if parts.init else ''}: no "
-        "torch.set_num_threads there; OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 before Python "
-        "starts; cv2.setNumThreads(0).",
-    )
-
-
 FAILURE = Failure(
     name="oversubscribed",
     lesson="13",
@@ -165,5 +138,4 @@ FAILURE = Failure(
     sign=Costs(2),
     isolated=True,  # a main process that has computed with OpenMP before would make the forked hang
     absent=one_core,
-    fits=fits,
 )

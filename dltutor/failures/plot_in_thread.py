@@ -24,9 +24,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.held_lock import lock_not_given_back
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 
 
@@ -138,11 +136,6 @@ def absent() -> str | None:
     return None
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A worker that draws waits for matplotlib's lock, and goes on once it has it."""
-    return lock_not_given_back(evidence, in_matplotlib=True)
-
-
 FAILURE: Final = Failure(
     name="plot_in_thread",
     lesson="07",
@@ -158,5 +151,4 @@ FAILURE: Final = Failure(
     start_methods=("fork",),
     deadline=3,
     absent=absent,
-    fits=fits,
 )

@@ -33,7 +33,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.gauge import Gauge, no_proc
 from dltutor.failures.kit.sign import Costs, Finding
 from dltutor.failures.material.readings import shared_recordings
@@ -99,26 +98,6 @@ def _loader(workers: int, start_method: str, prefetch_factor: int) -> DataLoader
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Much lies ahead of the loop, and two batches for each worker come as fast."""
-    ahead, parts = evidence.ahead, evidence.parts
-    if ahead is None or ahead.held < 16 or ahead.held < 3 * ahead.held_by_two:
-        return None
-    if ahead.seconds_by_two > 1.35 * ahead.seconds or ahead.steady_by_two > 1.35 * ahead.steady:
-        return None  # it is good for something
-    return Fit(
-        "memory",
-        "shown",
-        f"With prefetch_factor={parts.prefetch} and {parts.workers} workers, {ahead.held:.0f} MB "
-        f"of batches lay in shared memory when the loop had taken one; with 2, "
-        f"{ahead.held_by_two:.0f} MB. A batch took {ahead.seconds * 1000:.1f} ms, and "
-        f"{ahead.seconds_by_two * 1000:.1f} ms with 2.",
-        where=f"{parts.loader}(prefetch_factor={parts.prefetch})",
-        fix=f"Take prefetch_factor=2 instead of {parts.prefetch}: the batches come as fast. If a "
-        "float tensor holds what were bytes, send the bytes.",
-    )
-
-
 FAILURE = Failure(
     name="prefetch_budget",
     lesson="08",
@@ -132,5 +111,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Costs(4),
     absent=no_proc,
-    fits=fits,
 )

@@ -31,8 +31,6 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.culprits import raising
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Says
 
@@ -100,18 +98,6 @@ def _loader(
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """A batch of copies of each sample can be made, and not one of two that differ in shape."""
-    run, culprit, parts = evidence.run, raising(evidence, "collate"), evidence.parts
-    if culprit is None or culprit.blame != "ragged":
-        return None
-    said = (
-        f"The loop ended with {run.error.rstrip('.')}. {culprit.told}: {culprit.which} cannot be "
-        "made of both, and can be made of copies of either."
-    )
-    return Fit("ends", "shown", said, parts.where)
-
-
 FAILURE = Failure(
     name="ragged_batch",
     lesson="02",
@@ -132,5 +118,4 @@ FAILURE = Failure(
             "RuntimeError: stack expects each tensor to be equal size",
         ),
     ),
-    fits=fits,
 )

@@ -41,7 +41,6 @@ from torch import distributed
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 
 Kind = Literal["order", "padding"]
@@ -216,34 +215,6 @@ def _case(
     return Case(loader, partial(on_two_ranks, loop=loop, judge=judge, other=samplers[1]))
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Epochs repeat the order of a sampler that would change it; or ranks share samples."""
-    order = evidence.order
-    if order is None:
-        return None
-    if order.moves and order.epochs > 1 and order.repeated and not order.told:
-        return Fit(
-            "wrong",
-            "shown",
-            f"{order.repeated + 1} of {order.epochs} epochs had the same order: the loop never "
-            "calls `set_epoch` of the sampler. Called here, it changes the order.",
-            where="loader.sampler",
-            fix="Call `loader.sampler.set_epoch(epoch)` before each epoch.",
-        )
-    if order.twice and not order.shuffles and not evidence.parts.drop_last:
-        return Fit(
-            "wrong",
-            "likely",
-            f"The {order.ranks} ranks together get {order.twice} of the "
-            f"{evidence.parts.length} samples twice: the sampler pads their shares. An evaluation "
-            "counts them twice.",
-            where="loader.sampler",
-            fix="For evaluation, deal out `range(rank, len(dataset), ranks)` without padding, or "
-            "drop what comes twice when you gather.",
-        )
-    return None
-
-
 FAILURE = Failure(
     name="ranks",
     lesson="12",
@@ -261,5 +232,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Counts(EPOCHS - 1),
     deadline=60,  # up to five processes import torch
-    fits=fits,
 )

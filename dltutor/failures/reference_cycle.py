@@ -25,7 +25,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.gauge import growth
 from dltutor.failures.kit.sign import Costs, Finding
 from dltutor.failures.material.readings import shared_recordings
@@ -112,28 +111,6 @@ def _paths() -> tuple[str, ...]:
     return shared_recordings(120, 200_000)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Workers hold much that a collection after each batch frees."""
-    memory = evidence.memory
-    if memory is None or memory.peak_collected < 0:
-        return None
-    peak, collected = memory.peak_as_it_is, memory.peak_collected
-    if peak - collected < 10 or collected > 0.5 * peak:
-        return None
-    if memory.peak_returned >= 0 and memory.peak_returned < 0.5 * peak:
-        return None  # the C library's own
-    return Fit(
-        "memory",
-        "shown",
-        f"Each worker grew by {peak:.0f} MB in {memory.samples} samples, and by {collected:.0f} MB "
-        "with a gc.collect() after each batch: what it had done with referred to itself.",
-        where=evidence.parts.where,
-        fix=f"Find the cycle in what {evidence.parts.where} makes: a part that holds the whole, a "
-        "caught exception, a bound method kept by its owner. Give the part what it needs, or a "
-        "weakref.ref.",
-    )
-
-
 FAILURE = Failure(
     name="reference_cycle",
     lesson="10",
@@ -147,5 +124,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(3),
-    fits=fits,
 )

@@ -34,7 +34,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 
 LENGTH, EPOCHS = 32, 2
@@ -100,56 +99,6 @@ def _case(dataset: NoisySignals, workers: int, start_method: str, persistent: bo
     return Case(loader, train)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Samples vary within a worker, and just so in the other one or in the next epoch."""
-    repeats, twice = evidence.repeats, evidence.twice
-    if repeats is None or (twice and (twice.own or twice.counter)) or evidence.same_stream:
-        return None
-    natural = evidence.shares is not None and evidence.shares.natural
-    named = sorted(repeats.sources, key=lambda each: each[0] == "all")
-    for source, varied, same, compared, again, later in named:
-        if varied < 3:
-            continue
-        across = same == compared > 2 and (not repeats.order or natural)
-        over = again == later > 2
-        if across or over:
-            said = [f"W0 and W1 drew the same {same} of {compared} random samples"] * across
-            said += [f"fresh workers repeated {again} of {later} in the next epoch"] * over
-            path = ", ".join(repeats.own[:2])
-            own = source == "own" or (source == "all" and bool(path))
-            generator = f"`{path}`" if own and path else source if source != "all" else ""
-            return Fit(
-                "wrong",
-                "shown" if across or not evidence.parts.stream else "likely",
-                f"{'; '.join(said)}, though each varies within a worker."
-                + (f" They come from {generator}." if generator not in ("", "own") else ""),
-                where=path if own and path else _seeded(evidence),
-                fix=_fix(evidence, path if own else "", source),
-            )
-    return None
-
-
-def _seeded(evidence: Evidence) -> str:
-    parts, samples = evidence.parts, evidence.samples
-    if samples is not None and samples.joined and not samples.random:
-        return f"collate_fn={parts.collate}"
-    return f"worker_init_fn ({parts.init})" if parts.init else parts.where
-
-
-def _fix(evidence: Evidence, path: str, source: str) -> str:
-    if path:
-        return (
-            f"Seed `{path}` anew in each worker, from `torch.initial_seed()` in `worker_init_fn`; "
-            "or make the generator in the dataset from seed, epoch and index."
-        )
-    if evidence.parts.init and source not in ("all", "own"):
-        return (
-            f"Torch seeds {source} in each worker and each epoch. Leave that out of "
-            f"`{evidence.parts.init}`, or seed it from `torch.initial_seed()`."
-        )
-    return ""
-
-
 FAILURE = Failure(
     name="repeated_randomness",
     lesson="12",
@@ -161,5 +110,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(EPOCHS * LENGTH * 3 // 4),
-    fits=fits,
 )

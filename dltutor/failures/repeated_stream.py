@@ -19,7 +19,6 @@ Seen in: pytorch#30599, finetrainers#394, MatchZoo-py#169 (30 workers: 30 times)
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -29,7 +28,6 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Counts, Finding
 
@@ -89,55 +87,6 @@ def _case(dataset: Events, workers: int, start_method: str) -> Case:
     return Case(loader, train)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Each worker delivers what the other ones do."""
-    shares = evidence.shares
-    if overlap := _overlap(evidence):
-        return overlap
-    if shares is None or not evidence.same_stream:
-        return None
-    counts = " and ".join(map(str, shares.shares[:4]))
-    said = (
-        f"One pass has {shares.whole} samples, and the workers draw {counts}."
-        if shares.complete
-        else f"The first {shares.compared} samples of W0 and W1 are the same."
-    )
-    if shares.complete and shares.same:
-        said += f" The first {shares.same} samples of W0 and W1 are the same."
-    return Fit(
-        "wrong",
-        "shown",
-        said,
-        where=evidence.parts.where,
-        fix=f"In `{evidence.parts.dataset}.__iter__`, ask `get_worker_info()` and take every "
-        "`num_workers`-th sample or file, from `id` on.",
-    )
-
-
-def _overlap(evidence: Evidence) -> Fit | None:
-    # Workers that share a part only: each shuffles anew before it takes its own.
-    run, alone = evidence.run, evidence.alone
-    if not evidence.parts.stream or alone is None:
-        return None
-    if not (run.finished[:1] == alone.finished[:1] == (True,)) or not (run.drawn and alone.drawn):
-        return None
-    came, there = Counter(run.drawn[0]), Counter(alone.drawn[0])
-    if not there or max(there.values()) > 1 or not came.keys() <= there.keys():
-        return None
-    twice, never = sum(count > 1 for count in came.values()), len(there.keys() - came.keys())
-    if twice < 2 or never < 2:
-        return None
-    return Fit(
-        "wrong",
-        "shown",
-        f"Of {len(there)} samples {twice} come more than once and {never} never with "
-        f"{evidence.parts.workers} workers; without workers each comes once.",
-        where=evidence.parts.where,
-        fix=f"In `{evidence.parts.dataset}.__iter__`, have all workers agree on one order, from a "
-        "seed that is the same in each, before each takes its share of it.",
-    )
-
-
 FAILURE = Failure(
     name="repeated_stream",
     lesson="12",
@@ -152,5 +101,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Counts(LENGTH),
     ordered=False,
-    fits=fits,
 )

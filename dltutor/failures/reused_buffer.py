@@ -34,7 +34,6 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 from dltutor.failures.material.records import LENGTH, PAUSE, SIZE, open_slowly, shared_records
 
@@ -88,23 +87,6 @@ def _case(dataset: Frames, workers: int, start_method: str) -> Case:
     return Case(loader, train)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Batches are others where each sample is copied as it is drawn."""
-    copies = evidence.copies
-    if copies is None or not copies.steady or not copies.differ:
-        return None
-    what = f"`{copies.path}`" if copies.path else "The memory of a sample"
-    return Fit(
-        "wrong",
-        "shown",
-        f"{copies.differ} of {copies.looked} batches change if each sample is copied as it is "
-        f"drawn. {what} is filled again for the next sample while the last one is on its way.",
-        where=f"{evidence.parts.where}: {copies.path}".rstrip(": "),
-        fix=f"Return a copy: `.clone()` of a tensor, `.copy()` of an array"
-        f"{f', instead of {what} itself' if copies.path else ''}.",
-    )
-
-
 FAILURE = Failure(
     name="reused_buffer",
     lesson="04",
@@ -118,5 +100,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH // 8),
-    fits=fits,
 )

@@ -28,7 +28,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import PerProcess
 from dltutor.failures.kit.sign import Counts
 from dltutor.failures.material.records import count_wrong
@@ -75,28 +74,6 @@ def _case(dataset: Embeddings, workers: int, start_method: str) -> Case:
     return Case(loader, count_wrong)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Two workers at once get each other's answers from one connection."""
-    handles = evidence.disturbed_by("socket")
-    if handles is None:
-        return None
-    path = handles.paths[0] if handles.paths else ""
-    what = f"`{path}`" if path else "the connection"
-    again = (
-        f" `{handles.lazy}` connects again where it is missing; main had used it before."
-        if handles.lazy
-        else ""
-    )
-    return Fit(
-        "wrong" if evidence.run.well else "ends",
-        "shown",
-        f"{handles.seen} The connection was made before the workers started.{again}",
-        where=path or evidence.parts.where,
-        fix=f"Keep the address, and make {what} in the process that asks: on first use for each "
-        "`os.getpid()`, or in `worker_init_fn`.",
-    )
-
-
 FAILURE = Failure(
     name="shared_connection",
     lesson="05",
@@ -107,5 +84,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH // 16),
-    fits=fits,
 )

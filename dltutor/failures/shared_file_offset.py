@@ -44,7 +44,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import PerProcess
 from dltutor.failures.kit.sign import Counts
 from dltutor.failures.material.records import (
@@ -162,23 +161,6 @@ def _case(dataset: Dataset[torch.Tensor], workers: int, start_method: str) -> Ca
     return Case(loader, count_wrong)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Two workers at once get wrong samples from a file that was open before they started."""
-    handles = evidence.disturbed_by("file")
-    if handles is None or handles.lazy:  # see lazy_but_touched
-        return None
-    path = handles.paths[0] if handles.paths else ""
-    what = f"`{path}`" if path else "the file"
-    return Fit(
-        "wrong" if evidence.run.well else "ends",
-        "shown",
-        f"{handles.seen} The file was open before the workers started.",
-        where=path or evidence.parts.where,
-        fix=f"Open {what} in the process that reads it: in `__getitem__` if there is none yet for "
-        "`os.getpid()`, or in `worker_init_fn`. For a plain file, `os.pread` needs no position.",
-    )
-
-
 FAILURE = Failure(
     name="shared_file_offset",
     lesson="05",
@@ -193,5 +175,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Counts(LENGTH // 16),
     start_methods=("fork",),
-    fits=fits,
 )

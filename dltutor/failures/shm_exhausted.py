@@ -44,10 +44,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Says
-from dltutor.tables import MB
 
 SIDE = 512
 LENGTH = 48
@@ -138,35 +136,6 @@ def _loader(
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """It said that shared memory was exhausted, and gets through where it needs less."""
-    run, limits, parts = evidence.run, evidence.limits, evidence.parts
-    if limits is None or run.well or "shm_exhausted" not in run.named:
-        return None
-    well = ("finished", "enough")
-    ways = (
-        ("one worker and one batch ahead", limits.lighter, limits.lighter_batches),
-        ("numpy arrays instead of tensors", limits.arrays, limits.arrays_batches),
-    )
-    through = [(way, count) for way, end, count in ways if end in well and count]
-    if not through:
-        return None
-    ahead = parts.workers * parts.prefetch
-    size = limits.batch_bytes / MB
-    weighs = f" A batch is of {size:.1f} MB, and {ahead} are loaded ahead." if size else ""
-    got = " and ".join(f"with {way} it got through {count} batches" for way, count in through)
-    ended = run.error or f"it {run.end}, and a worker wrote that there was no space left"
-    return Fit(
-        "ends",
-        "shown",
-        f"/dev/shm has {limits.room:,.0f} MB in all.{weighs} The run ended after {run.batches} "
-        f"batches: {ended[:160]}; {got}.",
-        where=parts.where,
-        fix=f"Give the container a larger /dev/shm (`docker run --shm-size`), or need less: "
-        f"prefetch_factor=1 instead of {parts.prefetch}, bytes instead of floats, smaller batches.",
-    )
-
-
 FAILURE = Failure(
     name="shm_exhausted",
     lesson="11",
@@ -184,5 +153,4 @@ FAILURE = Failure(
     sign=Says("raised", ("unable to allocate shared memory(shm) for file",)),
     limits={"shm": "24M"},
     deadline=10,
-    fits=fits,
 )

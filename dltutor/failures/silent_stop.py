@@ -30,8 +30,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.culprits import how_many
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 from dltutor.failures.material.readings import SPOILT, make_readings
 
@@ -101,32 +99,6 @@ def _paths() -> Sequence[Path]:
     return paths
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """An epoch ends early, and drawing a sample or making a batch raises StopIteration."""
-    run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
-    if culprit is None or culprit.kind != "StopIteration":
-        return None
-    if culprit.stage not in ("sample", "collate"):
-        return None
-    early = [
-        len(seen)
-        for done, seen in zip(run.finished, run.passes, strict=False)
-        if done and (parts.batches is None or len(seen) < parts.batches)
-    ]
-    if not early:
-        return None
-    of = f" of {parts.batches}" if parts.batches is not None else ""
-    said = (
-        f"The epoch ended after {early[0]}{of} batches, without an error. In a main process "
-        f"{culprit.which} raises StopIteration.{how_many(evidence)}"
-    )
-    fix = (
-        "Give that next() a default and handle it, or look up in a dict, which raises KeyError. "
-        f"Samples of {parts.dataset} that cannot be made belong set aside before the epoch."
-    )
-    return Fit("ends", "shown", said, culprit.at, fix)
-
-
 FAILURE = Failure(
     name="silent_stop",
     lesson="02",
@@ -138,5 +110,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(8),
-    fits=fits,
 )

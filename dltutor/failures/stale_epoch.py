@@ -24,7 +24,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 
 CLIPS, EPOCHS, CROP = 16, 4, 32
@@ -88,26 +87,6 @@ def _case(dataset: Clips, workers: int, start_method: str, persistent: bool) -> 
     return Case(loader, train)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Fresh workers see what main sets between epochs, and those that stay do not."""
-    epochs = evidence.epochs
-    if epochs is None or not epochs.first or not epochs.looked:
-        return None
-    if not (epochs.stale and epochs.moved and epochs.arrived == epochs.looked):
-        return None
-    what = f"`{epochs.paths[0]}`" if epochs.paths else f"what {epochs.by} sets"
-    like = "" if evidence.parts.stream else " and no workers at all"
-    return Fit(
-        "wrong",
-        "shown",
-        f"After the first epoch, {epochs.stale} of {epochs.looked} samples from persistent workers "
-        f"are not those that fresh workers{like} give: {what} does not arrive.",
-        where=epochs.paths[0] if epochs.paths else evidence.parts.where,
-        fix=f"Keep {what} in a shared tensor (`torch.tensor(0).share_memory_()`, set with `fill_` "
-        "before the loader is iterated), or use `persistent_workers=False`.",
-    )
-
-
 FAILURE = Failure(
     name="stale_epoch",
     lesson="04",
@@ -118,5 +97,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts((EPOCHS - 1) * CLIPS),
-    fits=fits,
 )

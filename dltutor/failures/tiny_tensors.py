@@ -28,7 +28,6 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Costs, Finding
 from dltutor.failures.material.sentences import Sentences, as_list, packed
 
@@ -68,25 +67,6 @@ def _loader(workers: int, start_method: str, collate_fn: Any) -> DataLoader[Any]
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """The same batches come far sooner when each is sent in one message."""
-    parts, run, sending = evidence.parts, evidence.run, evidence.sending
-    if sending is None or sending.times < 2:
-        return None
-    by_tensor, in_one = sending.both
-    maker = parts.collate or f"{parts.dataset}'s samples"
-    return Fit(
-        "slow",
-        "shown",
-        f"A batch has {run.tensors:.0f} tensors, which are sent one by one: "
-        f"{1000 * by_tensor:.3g} ms for a batch. The same batches, each in one message, took "
-        f"{1000 * in_one:.3g} ms.",
-        f"collate_fn={parts.collate}" if parts.collate else parts.where,
-        f"Pack what {maker} puts into many tensors into one tensor with offsets for each kind of "
-        "thing. torch.tensor_split gives the pieces back in the loop.",
-    )
-
-
 FAILURE = Failure(
     name="tiny_tensors",
     lesson="13",
@@ -98,5 +78,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(4),
-    fits=fits,
 )

@@ -33,7 +33,6 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 from dltutor.failures.material.sentences import CLASSES, Sentences, as_list, packed
 
@@ -80,46 +79,6 @@ def _loader(workers: int, start_method: str, batch_size: int, collate_fn: Any) -
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """It ran out of descriptors and does not with fewer or with more, or it will before the end."""
-    run, limits, parts = evidence.run, evidence.limits, evidence.parts
-    if limits is None or "shm_exhausted" in run.named:
-        return None
-    well = ("finished", "enough")
-    let_go = limits.nothing_kept in well
-    if run.well:
-        by_the_end = run.files / max(run.batches, 1) * (parts.batches or run.batches)
-        if not let_go or by_the_end < 0.9 * limits.files:
-            return None
-        return Fit(
-            "memory",
-            "shown",
-            f"After {run.batches} batches main had {run.files} more descriptors than at the first, "
-            f"of {run.kept} batches that the loop still held. At the end of the epoch that is "
-            f"{by_the_end:,.0f}, and a process may have {limits.files:,}.",
-            where="your training loop",
-            fix=_FIX,
-        )
-    if "too_many_open_files" not in run.named or not (let_go or limits.with_more in well):
-        return None
-    said = f"A process may have {limits.files:,} descriptors here, and the run ended after "
-    said += f"{run.batches} batches: {run.error[:160] or run.end}. "
-    if let_go:
-        said += f"A loop that keeps nothing got through {limits.nothing_kept_batches} batches"
-    else:
-        said += f"A batch has {run.tensors:.0f} tensors" if run.tensors else "It keeps no batches"
-    if limits.with_more in well:
-        said += f"; with {limits.more:,} descriptors it got through {limits.with_more_batches}"
-    at = run.at[0] if run.at else ""
-    return Fit("ends", "shown", f"{said}.", "your training loop" if let_go else at, _FIX)
-
-
-_FIX = (
-    "Keep copies, `labels.clone()`, or `labels.tolist()`, of what the loop collects; pack many "
-    "tensors of a batch into one; close the files that you open. Then raise the limit: `ulimit -n`."
-)
-
-
 FAILURE = Failure(
     name="too_many_open_files",
     lesson="11",
@@ -137,5 +96,4 @@ FAILURE = Failure(
     sign=Says("raised", ("Too many open files. Communication with the workers",)),
     limits={"open_files": 128},
     deadline=15,
-    fits=fits,
 )

@@ -31,7 +31,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Says
 
@@ -100,30 +99,6 @@ def _loader(
     )
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Main waits in vain, and a batch that is made in a main process cannot be pickled."""
-    run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
-    if not run.waited or culprit is None or not parts.workers:
-        return None
-    where = parts.where
-    if culprit.stage == "transport":
-        said = (
-            f"The loop got {run.batches} batches and waited in vain. In a main process "
-            f"{culprit.which} is made and cannot be pickled: {culprit.unsent}. It is "
-            f"{culprit.part}."
-        )
-        fix = (
-            f"Turn {culprit.part} into tensors, numbers, strings, lists or dicts before the batch "
-            "leaves the worker. Give the loader a timeout=."
-        )
-        return Fit("ends", "shown", said, where, fix)
-    if culprit.stage == "" and "in _feed" in run.said:
-        last = run.said.strip().splitlines()[-1]
-        said = f"The loop waited in vain. The thread of a worker's queue wrote: {last}."
-        return Fit("ends", "shown", said, where)
-    return None
-
-
 FAILURE = Failure(
     name="unpicklable_batch",
     lesson="02",
@@ -143,5 +118,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Says("hung", ("TypeError: cannot pickle 'sqlite3.Row' object",)),
     deadline=3,
-    fits=fits,
 )

@@ -27,8 +27,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.culprits import how_many
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Says
 from dltutor.failures.material.readings import make_readings
 from dltutor.failures.material.tolerant import Tolerant, collate_tolerant
@@ -94,25 +92,6 @@ def _paths() -> Sequence[Path]:
     return make_readings("<html>404 Not Found</html>\n")
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Main waits in vain, and the class of what is raised in a main process cannot be pickled."""
-    run, culprit = evidence.run, evidence.culprit
-    if not run.waited or culprit is None or not evidence.parts.workers:
-        return None
-    if culprit.stage not in ("sample", "collate") or not culprit.unsent:
-        return None
-    said = (
-        f"The loop got {run.batches} batches and waited in vain for the next. In a main process "
-        f"{culprit.which} raises {culprit.said}, and pickling {culprit.kind} fails: "
-        f"{culprit.unsent}.{how_many(evidence)}"
-    )
-    fix = (
-        f"Define {culprit.kind} at the top of a module, or catch it in the dataset and raise one "
-        "that is. Give the loader a timeout=."
-    )
-    return Fit("ends", "shown", said, culprit.at, fix)
-
-
 FAILURE = Failure(
     name="unpicklable_exception",
     lesson="02",
@@ -129,5 +108,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Says("hung", ("Can't pickle local object", "Can't get local object")),
     deadline=3,
-    fits=fits,
 )

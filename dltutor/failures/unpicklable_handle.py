@@ -41,7 +41,6 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.kit.sign import Says
 
@@ -220,41 +219,6 @@ def records_folder() -> Path:
     return folder
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Main could not pickle a part of what travels to a worker, and needs no pickle itself."""
-    run, travel = evidence.run, evidence.travel
-    if evidence.parts.method not in ("spawn", "forkserver") or travel is None:
-        return None
-    if run.end != "raised" or run.raised or run.batches or not travel.cannot:
-        return None
-    path, kind, error = travel.cannot[0]
-    said = f"Pickled as for a worker, `{path}` ({kind}) raises {error}. "
-    said += f"The loop ended with {run.error}, before the first batch"
-    alone = evidence.alone
-    if alone is not None and alone.well:
-        said += f"; without workers it delivered {alone.batches} batches"
-    paths = ", ".join(f"`{each}`" for each, _, _ in travel.cannot)
-    return Fit("ends", "shown", f"{said}.", paths, remedy_for(path, kind, error))
-
-
-def remedy_for(path: str, kind: str, error: str) -> str:
-    """What to do about a part that cannot be pickled.
-
-    Args:
-        path: The way there.
-        kind: Its class, or "lambda", or "function NAME".
-        error: What pickling it raises.
-    """
-    if kind == "lambda" or kind.startswith("function"):
-        return f"Put a function that a module defines by name in the place of `{path}`."
-    if "local object" in error:
-        return f"Define `{kind}`, the class of `{path}`, at the top level of a module."
-    return (
-        f"Open `{path}` once in each process that uses it, and leave it out of the pickle "
-        "(__getstate__)."
-    )
-
-
 FAILURE: Final = Failure(
     name="unpicklable_handle",
     lesson="06",
@@ -278,5 +242,4 @@ FAILURE: Final = Failure(
         ),
     ),
     start_methods=("spawn", "forkserver"),
-    fits=fits,
 )

@@ -24,11 +24,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.gauge import Gauge, no_proc
 from dltutor.failures.kit.sign import Costs, Finding
 from dltutor.failures.material.readings import shared_recordings
-from dltutor.tables import MB
 
 WINDOW = 4_000  # numbers
 
@@ -80,31 +78,6 @@ def _paths() -> tuple[str, ...]:
     return shared_recordings(24, 500_000)
 
 
-def fits(evidence: Evidence) -> Fit | None:
-    """Batches take much less shared memory when their tensors are copied before they are sent."""
-    views, parts = evidence.views, evidence.parts
-    if views is None or views.as_they_come - views.as_copies < 2:
-        return None
-    if views.as_they_come < 3 * views.as_copies:
-        return None
-    run = evidence.run
-    return Fit(
-        "memory",
-        "shown",
-        f"A batch shows {_size(run.batch_bytes)} and came with storages of "
-        f"{_size(run.storage_bytes)}. With {views.batches} batches kept, "
-        f"{views.as_they_come:.1f} MB lay in shared memory; {views.as_copies:.1f} MB when each "
-        "tensor was cloned before it was sent.",
-        where=parts.where,
-        fix=f"Return a clone() of what is cut out in {parts.where}: the slice shares the storage "
-        "of the whole.",
-    )
-
-
-def _size(count: int) -> str:
-    return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
-
-
 FAILURE = Failure(
     name="view_of_a_giant",
     lesson="08",
@@ -117,5 +90,4 @@ FAILURE = Failure(
     fixed=fixed,
     sign=Costs(10),
     absent=no_proc,
-    fits=fits,
 )

@@ -21,13 +21,12 @@ Seen in: minGPT#31 (one too few), torchvision#211 (a length written down by hand
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.sign import Counts, Finding
 
 Kind = Literal["short", "long"]
@@ -91,38 +90,6 @@ def _case(dataset: Dataset[torch.Tensor], workers: int, start_method: str) -> Ca
     return Case(loader, train)
 
 
-_WANTED: Final = 20  # times as many samples as are counted: nobody forgets that many
-
-
-def fits(evidence: Evidence) -> Fit | None:
-    """`__getitem__` ends elsewhere than `__len__` says."""
-    ending = evidence.ending
-    if ending is None or ending.end < 0 or ending.end == ending.length:
-        return None
-    length, end = ending.length, ending.end
-    where = f"{evidence.parts.dataset}.__len__"
-    if end < length:
-        return Fit(
-            "wrong" if evidence.run.well else "ends",
-            "shown",
-            f"`len(dataset)` is {length}, and every index from {end} on raises {ending.said}. All "
-            "before it are there.",
-            where=where + (f"; raised at {ending.line}" if ending.line else ""),
-            fix=f"Have `{where}` count what `__getitem__` can give: {end} here.",
-        )
-    if ending.limits or end > _WANTED * length:
-        return None
-    return Fit(
-        "wrong",
-        "likely",
-        f"`len(dataset)` is {length}, and `dataset[{length}]` to `dataset[{end - 1}]` are there "
-        f"too: {end - length} of {end} samples are never drawn.",
-        where=where,
-        fix=f"Have `{where}` count what `__getitem__` can give: {end} here. If the limit is "
-        "wanted, nothing is wrong.",
-    )
-
-
 FAILURE = Failure(
     name="wrong_length",
     lesson="12",
@@ -136,5 +103,4 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(WINDOWS // 2),
-    fits=fits,
 )

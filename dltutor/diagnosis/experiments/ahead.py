@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Ahead, Evidence
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Ahead, Evidence
 from dltutor.failures.kit.gauge import Gauge
 from dltutor.tables import MB
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence, Run
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Run
 
 FIELD: Final = "alone"
 SECONDS: Final = 12.0

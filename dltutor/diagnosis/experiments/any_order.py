@@ -14,9 +14,9 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.evidence import Evidence, Paces, Samples
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Paces, Samples
 
 FIELD: Final = "any_order"
 SECONDS: Final = 14.0

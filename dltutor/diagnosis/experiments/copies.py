@@ -17,13 +17,13 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from dltutor.diagnosis.evidence import Copies, Evidence
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest, leaves
 from dltutor.diagnosis.kit.pins import Pins, wrap_draws
 from dltutor.diagnosis.kit.small_loaders import Prepared
 from dltutor.diagnosis.kit.walking import walk
-from dltutor.failures.kit.evidence import Copies, Evidence
 from dltutor.observation.foreign import is_a
 
 FIELD: Final = "copies"

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from torch.utils.data import Dataset
 
+from dltutor.diagnosis.evidence import Culprit, Evidence
 from dltutor.diagnosis.kit import uncollatable, unreadable, unsendable
 from dltutor.diagnosis.kit.bench import Bench, described
-from dltutor.failures.kit.evidence import Culprit, Evidence
 
 FIELD: Final = "culprit"
 SECONDS: Final = 9.0

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Ending, Evidence
 from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.kit.digests import shape
 from dltutor.diagnosis.kit.walking import walk
-from dltutor.failures.kit.evidence import Ending, Evidence
 from dltutor.observation.foreign import attribute, attributes_of, is_a, number
 
 FIELD: Final = "ending"

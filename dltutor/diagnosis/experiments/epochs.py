@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import torch
 
+from dltutor.diagnosis.evidence import Epochs, Evidence
 from dltutor.diagnosis.kit import forks, trial
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import hold_draws
 from dltutor.diagnosis.kit.small_loaders import Prepared
 from dltutor.diagnosis.kit.walking import walk
-from dltutor.failures.kit.evidence import Epochs, Evidence
 from dltutor.observation.foreign import is_a
 
 FIELD: Final = "epochs"

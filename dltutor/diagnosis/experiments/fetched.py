@@ -14,10 +14,10 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.evidence import Evidence, Fetched
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest, rows
 from dltutor.diagnosis.kit.pins import Pins
-from dltutor.failures.kit.evidence import Evidence, Fetched
 from dltutor.observation.foreign import attribute, elements, is_a, kind_of
 
 FIELD: Final = "fetched"

@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence, Handles
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.descriptors import (
@@ -23,7 +24,6 @@ from dltutor.diagnosis.kit.descriptors import (
 )
 from dltutor.diagnosis.kit.lazily_opened import lazily_opened
 from dltutor.diagnosis.kit.rivals import samples, shares
-from dltutor.failures.kit.evidence import Evidence, Handles
 
 FIELD: Final = "handles"
 SECONDS: Final = 20.0

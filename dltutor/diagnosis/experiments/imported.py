@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence, Imported, Run
 from dltutor.diagnosis.kit import globals_of_main, trial
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Imported, Run
 
 FIELD: Final = "imported"
 SECONDS: Final = 14.0

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from torch.utils.data import get_worker_info
 
+from dltutor.diagnosis.evidence import Evidence, InWorkers
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench, described
-from dltutor.failures.kit.culprits import dead
-from dltutor.failures.kit.evidence import Evidence, InWorkers
+from dltutor.diagnosis.rules.culprits import dead
 
 FIELD: Final = "in_workers"
 SECONDS: Final = 10.0

@@ -14,8 +14,8 @@ from contextlib import suppress
 from multiprocessing import active_children
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence, Leftover
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Leftover
 from dltutor.observation import errors, torch_internals
 from dltutor.observation.foreign import is_a
 from dltutor.observation.loaders import inner_loaders

@@ -11,10 +11,10 @@ import resource
 from contextlib import suppress
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence, Limits, Run
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.changed_batches import with_tensors
-from dltutor.failures.kit.evidence import Evidence, Limits, Run
 from dltutor.tables import MB
 
 FIELD: Final = "limits"

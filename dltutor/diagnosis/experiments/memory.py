@@ -13,11 +13,11 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence, Memory
 from dltutor.diagnosis.kit import containers, trial
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.walking import Found
 from dltutor.diagnosis.kit.worker_memory import Change, Probe, fill_holes
-from dltutor.failures.kit.evidence import Evidence, Memory
 
 FIELD: Final = "memory"
 SECONDS: Final = 16.0

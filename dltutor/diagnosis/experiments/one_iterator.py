@@ -11,9 +11,9 @@ from contextlib import nullcontext
 from itertools import islice
 from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence, Paces, Run
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Paces, Run
 
 FIELD: Final = "one_iterator"
 SECONDS: Final = 9.0

@@ -11,9 +11,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence, Order
 from dltutor.diagnosis.kit import forks, trial
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Order
 
 FIELD: Final = "order"
 SECONDS: Final = 12.0

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from torch.utils.data import BatchSampler, DataLoader, default_collate
 
+from dltutor.diagnosis.evidence import Evidence, Parts
 from dltutor.diagnosis.kit.bench import Bench, own_line
-from dltutor.failures.kit.evidence import Evidence, Parts
 from dltutor.observation.foreign import attribute
 
 FIELD: Final = "parts"

@@ -12,11 +12,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence, Repeats
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.pins import SAID, SOURCES, Pins, used_generators, wrap_draws
 from dltutor.diagnosis.kit.small_loaders import answers, small_loader, tagged
-from dltutor.failures.kit.evidence import Evidence, Repeats
 
 FIELD: Final = "repeats"
 SECONDS: Final = 12.0

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from torch.utils.data import get_worker_info
 
+from dltutor.diagnosis.evidence import Evidence, Repeats
 from dltutor.diagnosis.experiments.shares import LOOKED, PASS, in_main
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import used_generators
 from dltutor.diagnosis.kit.small_loaders import answers, small_loader
-from dltutor.failures.kit.evidence import Evidence, Repeats
 
 FIELD: Final = "repeats"
 SECONDS: Final = 12.0

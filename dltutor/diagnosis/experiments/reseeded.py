@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence, Run
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.difference import between
-from dltutor.failures.kit.evidence import Evidence, Run
 
 FIELD: Final = "reseeded"
 SECONDS: Final = 10.0

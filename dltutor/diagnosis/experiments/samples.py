@@ -15,11 +15,11 @@ from functools import partial
 from statistics import median
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence, Samples
 from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.kit.digests import digest, size
 from dltutor.diagnosis.kit.pins import Pins
 from dltutor.diagnosis.kit.reading import Reading, caught_while
-from dltutor.failures.kit.evidence import Evidence, Samples
 from dltutor.observation.foreign import is_a
 
 FIELD: Final = "samples"

@@ -16,9 +16,9 @@ from typing import Any, Final, NoReturn
 
 import torch.multiprocessing
 
+from dltutor.diagnosis.evidence import Evidence, Segments
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.changed_batches import at_start
-from dltutor.failures.kit.evidence import Evidence, Segments
 from dltutor.system import processes
 
 FIELD: Final = "segments"

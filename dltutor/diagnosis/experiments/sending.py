@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import torch
 
+from dltutor.diagnosis.evidence import Evidence, Paces
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Paces
 
 FIELD: Final = "sending"
 SECONDS: Final = 8.0

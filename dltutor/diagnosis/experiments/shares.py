@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from torch.utils.data import get_worker_info
 
+from dltutor.diagnosis.evidence import Evidence, Shares
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import hold_draws
 from dltutor.diagnosis.kit.small_loaders import answers, small_loader
-from dltutor.failures.kit.evidence import Evidence, Shares
 
 FIELD: Final = "shares"
 SECONDS: Final = 14.0

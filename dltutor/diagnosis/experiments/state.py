@@ -15,13 +15,13 @@ from typing import Final
 
 import torch
 
+from dltutor.diagnosis.evidence import Evidence, Run, State
 from dltutor.diagnosis.kit import forks, trial
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import hold_draws
 from dltutor.diagnosis.kit.small_loaders import Prepared
 from dltutor.diagnosis.kit.walking import walk
-from dltutor.failures.kit.evidence import Evidence, Run, State
 from dltutor.observation.foreign import attributes_of, is_a
 
 FIELD: Final = "state"

@@ -13,10 +13,10 @@ from typing import Any, Final
 import psutil
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.evidence import Evidence, Threads
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.one_thread import OneThread
-from dltutor.failures.kit.evidence import Evidence, Threads
 from dltutor.observation import torch_internals
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.observation.time_limits import deadline as time_limit

@@ -13,11 +13,11 @@ from contextlib import suppress
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence, Travel
 from dltutor.diagnosis.kit import packing
 from dltutor.diagnosis.kit.bench import Bench, TooSlow
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import seed_all
-from dltutor.failures.kit.evidence import Evidence, Travel
 from dltutor.failures.kit.gauge import as_for_spawned
 from dltutor.observation.foreign import said
 from dltutor.tables import MB

@@ -13,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from dltutor.diagnosis.evidence import Evidence, Twice
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import Pins
 from dltutor.diagnosis.kit.walking import Found, put, walk
-from dltutor.failures.kit.evidence import Evidence, Twice
 from dltutor.observation.foreign import is_a, number
 
 FIELD: Final = "twice"

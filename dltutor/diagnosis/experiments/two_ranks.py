@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from torch import distributed
 
+from dltutor.diagnosis.evidence import Evidence, TwoRanks
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench, TooSlow
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.diagnosis.kit.walking import walk
-from dltutor.failures.kit.evidence import Evidence, TwoRanks
 from dltutor.observation.foreign import is_a, said
 
 FIELD: Final = "two_ranks"

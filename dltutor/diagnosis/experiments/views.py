@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import torch
 
+from dltutor.diagnosis.evidence import Evidence, Views
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.changed_batches import with_tensors
-from dltutor.failures.kit.evidence import Evidence, Views
 from dltutor.failures.kit.gauge import Gauge
 
 FIELD: Final = "views"

@@ -13,9 +13,9 @@ import threading
 import time
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Evidence, Run, Waits
 from dltutor.diagnosis.kit import names, trial, witness
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Run, Waits
 
 FIELD: Final = "waits"
 SECONDS: Final = 14.0

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence, Waits
 from dltutor.diagnosis.experiments.waits import witnessed
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Waits
 
 FIELD: Final = "while_held"
 SECONDS: Final = 9.0

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from dltutor.diagnosis.evidence import Evidence, Paces
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Evidence, Paces
 
 FIELD: Final = "workerless"
 SECONDS: Final = 7.0

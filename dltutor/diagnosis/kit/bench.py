@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.kit.pins import seed_all
-from dltutor.failures.kit.evidence import Evidence
 from dltutor.observation import errors
 from dltutor.observation.foreign import attribute, has, is_a, message_of
 from dltutor.observation.loaders import inner_loaders

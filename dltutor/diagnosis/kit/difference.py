@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from dltutor.failures.kit.evidence import Run
+from dltutor.diagnosis.evidence import Run
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
+from dltutor.diagnosis.evidence import Paces, Run
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.evidence import Paces, Run
 from dltutor.observation import torch_internals
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.observation.time_limits import deadline as time_limit

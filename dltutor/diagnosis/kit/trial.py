@@ -10,11 +10,11 @@ from multiprocessing.process import BaseProcess
 from statistics import fmean
 from typing import Any, Final
 
+from dltutor.diagnosis.evidence import Run
 from dltutor.diagnosis.kit.bench import Bench, TooSlow
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.watch import Enough, Watch
 from dltutor.diagnosis.messages import explain
-from dltutor.failures.kit.evidence import Run
 from dltutor.observation.counting import counting
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import attribute, has, module_of

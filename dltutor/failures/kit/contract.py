@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from dltutor.failures.kit.evidence import Evidence, Fit
 from dltutor.failures.kit.facts import Facts
 from dltutor.failures.kit.sign import Sign
 
@@ -42,11 +41,6 @@ class MakeCase(Protocol):
     def __call__(self, *, workers: int = 2, start_method: str = "fork") -> Case: ...
 
 
-def unseen(evidence: Evidence) -> Fit | None:
-    """The `fits` of a failure that no run of a foreign loader shows."""
-    return None
-
-
 def never() -> str | None:
     """The `absent` of a failure that every machine shows."""
     return None
@@ -70,8 +64,6 @@ class Failure(Facts):
             of workers. If not, its batches are tensors of one dimension, and their values are the
             same.
         absent: Says why this machine does not show the failure, or returns None.
-        fits: Given what the doctor found out about a foreign loader, says why it is this failure,
-            or returns None.
     """
 
     broken: MakeCase
@@ -83,7 +75,6 @@ class Failure(Facts):
     deadline: float = 30
     ordered: bool = True
     absent: Callable[[], str | None] = never
-    fits: Callable[[Evidence], Fit | None] = unseen
 
 
 def load(dataset: Dataset[Any], workers: int, start_method: str, **options: Any) -> DataLoader[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from dltutor.failures.kit.evidence import Culprit, Evidence
+from dltutor.diagnosis.evidence import Culprit, Evidence
 
 
 def raising(evidence: Evidence, *stages: str) -> Culprit | None:

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from dltutor.failures.kit.evidence.loader import Parts, Run
-from dltutor.failures.kit.evidence.memory import Ahead, Limits, Memory, Segments, Views
-from dltutor.failures.kit.evidence.processes import (
+from dltutor.diagnosis.evidence.loader import Parts, Run
+from dltutor.diagnosis.evidence.memory import Ahead, Limits, Memory, Segments, Views
+from dltutor.diagnosis.evidence.processes import (
     Epochs,
     Handles,
     Imported,
@@ -17,7 +17,7 @@ from dltutor.failures.kit.evidence.processes import (
     Travel,
     Waits,
 )
-from dltutor.failures.kit.evidence.samples import (
+from dltutor.diagnosis.evidence.samples import (
     Copies,
     Culprit,
     Ending,
@@ -26,8 +26,8 @@ from dltutor.failures.kit.evidence.samples import (
     Samples,
     Twice,
 )
-from dltutor.failures.kit.evidence.sequences import Order, Repeats, Shares, TwoRanks
-from dltutor.failures.kit.evidence.speed import Paces, Threads
+from dltutor.diagnosis.evidence.sequences import Order, Repeats, Shares, TwoRanks
+from dltutor.diagnosis.evidence.speed import Paces, Threads
 
 _Record = TypeVar("_Record")
 

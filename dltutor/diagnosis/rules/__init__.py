@@ -1,0 +1,48 @@
+"""The rules: what the evidence of a failure mode is. One module for each promise.
+
+A rule is a function with the name of its failure mode. It reads the Evidence of one visit, and
+returns a Fit, or None. It has no other access to the loader. Whoever adds a failure mode writes its
+rule into the module of the promise that the mode breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import FunctionType
+from typing import Final
+
+from dltutor.diagnosis.evidence import Evidence, Fit
+from dltutor.failures import FACTS, PROMISES, Facts
+
+Rule = Callable[[Evidence], Fit | None]
+
+
+def collect(facts: tuple[Facts, ...]) -> dict[str, Rule]:
+    """The rule of each failure mode, by its name, in the order of the catalogue.
+
+    Args:
+        facts: Of all failure modes.
+
+    Raises:
+        TypeError: A mode has no rule, or a rule no mode.
+    """
+    found: dict[str, Rule] = {}
+    for promise in PROMISES:
+        module = import_module(f"{__name__}.{promise}")
+        modes = {each.name for each in facts if each.promise == promise}
+        rules = {
+            name: each
+            for name, each in vars(module).items()
+            if isinstance(each, FunctionType)
+            and each.__module__ == module.__name__
+            and not name.startswith("_")
+        }
+        for name in modes ^ rules.keys():
+            what = "a failure mode without a rule" if name in modes else "a rule of no failure mode"
+            raise TypeError(f"{module.__name__}: {name} is {what} that breaks `{promise}`")
+        found |= rules
+    return {each.name: found[each.name] for each in facts}
+
+
+RULES: Final[Mapping[str, Rule]] = collect(FACTS)
