@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
+from functools import partial
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dltutor", description=__doc__, epilog=_EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"dltutor {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser.set_defaults(run=partial(_help, parser))
+    commands = parser.add_subparsers(metavar="COMMAND")
     # Each adds a command, and sets the function of the chosen words that runs it as `run`.
     for add in (add_diagnose, _add_list, _add_show, _add_explain, add_workers, add_lab):
         add(commands)
     return parser
+
+
+def _help(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
+    parser.print_help()
+    return 0
 
 
 def _add_list(commands: Commands) -> None:

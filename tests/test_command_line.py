@@ -77,7 +77,7 @@ def test_show_names_the_nearest_for_a_name_that_is_none(capsys: pytest.CaptureFi
     assert "dltutor list" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [[], ["shw"], ["show"], ["show", "x", "--start-method", "no"]])
+@pytest.mark.parametrize("words", [["shw"], ["show"], ["show", "x", "--start-method", "no"]])
 def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         main(words)
@@ -138,6 +138,11 @@ def test_a_lesson_without_failure_modes_is_refused(
     assert main(["list", "--lesson", lesson]) == 2
     told = capsys.readouterr()
     assert told.out == "" and f"(01 to 13), got {lesson!r}" in told.err
+
+
+def test_without_a_command_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "diagnose" in capsys.readouterr().out
 
 
 def test_the_catalogue_as_json(capsys: pytest.CaptureFixture[str]) -> None:

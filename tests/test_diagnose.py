@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 import torch
@@ -18,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor import diagnose
 from dltutor.__main__ import main
+from dltutor.diagnosis import diagnosis as diagnosis_module
 from dltutor.diagnosis.diagnosis import UNSEEN, page
 from dltutor.diagnosis.trouble import CannotRun
 
@@ -84,7 +86,12 @@ def test_text_and_html_and_json_tell_the_same_story() -> None:
         assert " ".join(text.split()) in told
     html = page(diagnosis)
     assert html.count("raises") >= 1 and "dataset[29]" in html and "<script" not in html
-    assert json.loads(json.dumps(diagnosis.to_dict()))["findings"][0]["name"] == "raises"
+    found = json.loads(json.dumps(diagnosis.to_dict()))
+    assert found["findings"][0]["name"] == "raises"
+    schema = json.loads(Path(diagnosis_module.__file__).with_suffix(".schema.json").read_text())
+    jsonschema.validate(found, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**found, "ok": "yes"}, schema)
 
 
 def test_nothing_of_yours_is_changed() -> None:

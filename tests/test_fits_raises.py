@@ -21,7 +21,6 @@ from dltutor.diagnosis.evidence import (
 from dltutor.diagnosis.kit.uncollatable import blame
 from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.rules import RULES
-from dltutor.failures import CATALOGUE
 
 PARTS = replace(
     PARTS,

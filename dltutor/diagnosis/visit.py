@@ -6,16 +6,15 @@ import os
 import tempfile
 import time
 import traceback
-import typing
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from types import ModuleType
 from typing import Any, Final
 
 from dltutor.diagnosis import fresh, in_a_fork
 from dltutor.diagnosis.evidence import Evidence, Parts, Run, read
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.experiments import experiments
 from dltutor.diagnosis.kit import awaited, moment, names
 from dltutor.diagnosis.kit.bench import Bench, Loop, Mark, TooSlow
@@ -126,7 +125,7 @@ class Visit:
         for experiment in experiments():
             if not experiment.needed(evidence):
                 continue
-            held = getattr(experiment, "MOMENT", "") == "held"
+            held = experiment.held
             if held and not (locks and moment.ever_held(locks)):
                 continue
             answer = self._ask(experiment, evidence, partial(moment.wait, locks, held=held))
@@ -135,7 +134,7 @@ class Visit:
                 others = tuple(each.name for each in moment.others())
                 evidence = Evidence(replace(answer, threads=others), Run(_NOT_RUN))
             elif answer is not None:
-                evidence = replace(evidence, **{experiment.FIELD: answer})
+                evidence = replace(evidence, **{experiment.field: answer})
         assert evidence is not None
         self._own_up(evidence)
         return evidence
@@ -143,7 +142,7 @@ class Visit:
     def _own_up(self, evidence: Evidence) -> None:
         # A run that tells nothing is no answer.
         why = silent(evidence)
-        asked = question_of(next(each for each in experiments() if each.FIELD == "run"))
+        asked = next(each.question for each in experiments() if each.field == "run")
         if why and evidence.run.end != _NOT_RUN:
             self.tried = [each for each in self.tried if each != asked]
             others = [each for each in self.untried if each.question != asked]
@@ -158,9 +157,9 @@ class Visit:
         return awaited.locks_in(names.roots_of(bench))
 
     def _ask(
-        self, experiment: ModuleType, evidence: Evidence | None, before_fork: Callable[[], object]
+        self, experiment: Experiment, evidence: Evidence | None, before_fork: Callable[[], object]
     ) -> Any:
-        question = question_of(experiment)
+        question = experiment.question
         seconds = self._seconds(experiment, evidence)
         if self.in_vain:
             self.untried.append(Untried(question, _SAME))
@@ -201,11 +200,11 @@ class Visit:
         )
         return self._answer(experiment, question, ended, mark, seconds, first=evidence is None)
 
-    def _seconds(self, experiment: ModuleType, evidence: Evidence | None) -> float:
+    def _seconds(self, experiment: Experiment, evidence: Evidence | None) -> float:
         # Who gives the visit more time than an ordinary one takes has a loader that needs it.
         method = evidence.parts.method if evidence is not None else ""
         ordinary = ORDINARY.get(method, 30.0)
-        seconds: float = experiment.SECONDS * max(1.0, self.seconds / ordinary)
+        seconds: float = experiment.seconds * max(1.0, self.seconds / ordinary)
         if method in ORDINARY:
             seconds += STARTING
         if evidence is None:
@@ -214,7 +213,7 @@ class Visit:
 
     def _answer(
         self,
-        experiment: ModuleType,
+        experiment: Experiment,
         question: str,
         ended: Ended,
         mark: Mark,
@@ -245,12 +244,12 @@ class Visit:
             self.tried.append(question)
             if first:
                 self.making = ended.result["making"]
-            return read(_record(experiment), ended.result["answer"])
+            return read(experiment.record, ended.result["answer"])
         if first:
             raise CannotRun(_why(ended, "making the loader", seconds))
         # What had less than its time, since the visit is over, says nothing of the loader.
         over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
-        if ended.stopped in ("", "limit") and not over and hasattr(experiment, "cut_short"):
+        if ended.stopped in ("", "limit") and not over and experiment.cut_short:
             if ended.stopped:
                 self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
             else:
@@ -259,7 +258,7 @@ class Visit:
         self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
         return None
 
-    def _proves_nothing(self, experiment: ModuleType, ended: Ended) -> str:
+    def _proves_nothing(self, experiment: Experiment, ended: Ended) -> str:
         # Why what came of a run may not come of the loader, and what to do instead.
         if ended.used:
             at_hand = self.at_hand is not None
@@ -270,10 +269,10 @@ class Visit:
                 "process, where an experiment would take the answers of your own questions: give "
                 "diagnose() a function that makes the loader and the connection"
             )
-        if self.fresh or (ended.result is None and not hasattr(experiment, "cut_short")):
+        if self.fresh or (ended.result is None and experiment.cut_short is None):
             return ""
         why = in_a_fork.doubt(ended, self.loop is not None)
-        none_came = experiment.FIELD == "samples" and in_a_fork.no_sample(ended)
+        none_came = experiment.field == "samples" and in_a_fork.no_sample(ended)
         if self.function is not None and (why or none_came):
             raise _InAFork
         self.in_vain = bool(why)
@@ -291,15 +290,6 @@ def silent(evidence: Evidence) -> str:
             "was waited for, which a longer deadline would tell"
         )
     return ""
-
-
-def question_of(experiment: ModuleType) -> str:
-    """The first line of its docstring."""
-    return (experiment.__doc__ or "").partition("\n")[0]
-
-
-def _record(experiment: ModuleType) -> Any:
-    return typing.get_type_hints(experiment.ask)["return"]
 
 
 def _why(ended: Ended, what: str, seconds: float) -> str:

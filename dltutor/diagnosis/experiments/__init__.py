@@ -1,21 +1,16 @@
 """The doctor's experiments: one module for each question, in the order in which they are asked.
 
-A module has
-
-- a docstring whose first line is the question;
-- FIELD, the field of Evidence that its answer fills;
-- SECONDS, the most that it may take with workers that are forked (others get STARTING more);
-- `needed(evidence)`: whether the answer would tell anything, after what is known;
-- `ask(bench)`: called in the sandbox, in a fork of the process, with a loader that it may change;
-  returns the record, or raises `bench.TooSlow`, which says why there is no time for it;
-- perhaps `cut_short(ended, mark)`: the record, if the process died or was stopped.
+A module has a docstring whose first line is the question, and EXPERIMENT, which says how it is
+answered.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
-from types import ModuleType
 from typing import Final
+
+from dltutor.diagnosis.experiment import Experiment
 
 NAMES: Final[tuple[str, ...]] = (
     "parts",
@@ -56,6 +51,7 @@ NAMES: Final[tuple[str, ...]] = (
 )
 
 
-def experiments() -> list[ModuleType]:
+@cache
+def experiments() -> tuple[Experiment, ...]:
     """All of them, in order."""
-    return [import_module(f"{__name__}.{name}") for name in NAMES]
+    return tuple(import_module(f"{__name__}.{name}").EXPERIMENT for name in NAMES)

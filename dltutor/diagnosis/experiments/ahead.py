@@ -10,12 +10,10 @@ import time
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Ahead, Evidence
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.failures.kit.gauge import Gauge
 from dltutor.tables import MB
-
-FIELD: Final = "ahead"
-SECONDS: Final = 14.0
 
 _DEFAULT: Final = 2
 _MUCH: Final = 16 * MB
@@ -83,3 +81,6 @@ def _pace(bench: Bench, prefetch: int, rest: float) -> float:
         if taken == before:
             break
     return (time.monotonic() - began) / max(taken, 1)
+
+
+EXPERIMENT: Final = Experiment("ahead", 14.0, needed, ask)

@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Run
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
-
-FIELD: Final = "alone"
-SECONDS: Final = 12.0
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -33,3 +31,6 @@ def cut_short(stopped: str, code: int | None, mark: int) -> Run:
     if stopped:
         return Run(end="hung", error="could not be interrupted")
     return Run(end="main died", error=f"ended with exit code {code}", codes=(code,))
+
+
+EXPERIMENT: Final = Experiment("alone", 12.0, needed, ask, cut_short)

@@ -15,11 +15,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.evidence import Evidence, Paces, Samples
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
-
-FIELD: Final = "any_order"
-SECONDS: Final = 14.0
 
 SLOW: Final = 0.25  # seconds that a slow sample takes at least
 TIMES: Final = 8  # times as long as the others
@@ -96,3 +94,6 @@ def _begin_near(loader: DataLoader[Any], index: int) -> int:
 
 def _holds(batch: Any, index: int) -> bool:
     return isinstance(batch, (list, tuple)) and index in batch
+
+
+EXPERIMENT: Final = Experiment("any_order", 14.0, needed, ask)

@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Run
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
-
-FIELD: Final = "run"
-SECONDS: Final = 16.0
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -32,3 +30,6 @@ def cut_short(stopped: str, code: int | None, mark: int) -> Run:
     if stopped:
         return Run(end="hung", error=f"main could not be interrupted ({stopped})")
     return Run(end="main died", error=f"main ended with exit code {code}")
+
+
+EXPERIMENT: Final = Experiment("run", 16.0, needed, ask, cut_short)

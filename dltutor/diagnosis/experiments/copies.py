@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from dltutor.diagnosis.evidence import Copies, Evidence
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest, leaves
@@ -25,9 +26,6 @@ from dltutor.diagnosis.kit.pins import Pins, wrap_draws
 from dltutor.diagnosis.kit.small_loaders import Prepared
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.observation.foreign import is_a
-
-FIELD: Final = "copies"
-SECONDS: Final = 12.0
 
 _LOOKED: Final = 16  # batches
 _LATE: Final = 0.03  # seconds
@@ -120,3 +118,6 @@ def _memory(thing: Any) -> int:
         if is_a(thing, np.ndarray):
             return int(thing.__array_interface__["data"][0])
     return 0
+
+
+EXPERIMENT: Final = Experiment("copies", 12.0, needed, ask)

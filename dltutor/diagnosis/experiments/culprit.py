@@ -16,11 +16,9 @@ from typing import Any, Final
 from torch.utils.data import Dataset
 
 from dltutor.diagnosis.evidence import Culprit, Evidence
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import uncollatable, unreadable, unsendable
 from dltutor.diagnosis.kit.bench import Bench, described
-
-FIELD: Final = "culprit"
-SECONDS: Final = 9.0
 
 _SEARCH: Final = 5.0  # seconds
 _BATCHES: Final = 2000
@@ -234,3 +232,6 @@ def _batches(bench: Bench) -> Iterator[list[Any]]:
         yield from map(list, islice(inner.batch_sampler, _BATCHES))
     else:
         yield from ([each] for each in islice(inner.sampler, _BATCHES))
+
+
+EXPERIMENT: Final = Experiment("culprit", 9.0, needed, ask, cut_short)

@@ -13,13 +13,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Ending, Evidence
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.kit.digests import shape
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.observation.foreign import attribute, attributes_of, is_a, number
-
-FIELD: Final = "ending"
-SECONDS: Final = 8.0
 
 _ENDS: Final = ("IndexError", "KeyError")
 _FEW: Final = 2  # samples, or a fiftieth of them, that somebody forgets
@@ -134,3 +132,6 @@ def _written(dataset: Any) -> set[Any]:
         return set()
     written = [names.get(*code.co_names)] if code.co_names else code.co_consts
     return {number(each) for each in written if is_a(each, int)}
+
+
+EXPERIMENT: Final = Experiment("ending", 8.0, needed, ask)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 
 from dltutor.diagnosis.evidence import Epochs, Evidence
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import forks, trial
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
@@ -21,9 +22,6 @@ from dltutor.diagnosis.kit.pins import hold_draws
 from dltutor.diagnosis.kit.small_loaders import Prepared
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.observation.foreign import is_a
-
-FIELD: Final = "epochs"
-SECONDS: Final = 16.0
 
 _RUN: Final = 2.5  # seconds
 
@@ -107,3 +105,6 @@ def _unlike(one: list[str], other: list[str]) -> int:
 
 def _out_of_place(one: list[str], other: list[str]) -> int:
     return sum(a != b for a, b in zip(one, other, strict=False)) + abs(len(one) - len(other))
+
+
+EXPERIMENT: Final = Experiment("epochs", 16.0, needed, ask)

@@ -15,13 +15,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.evidence import Evidence, Fetched
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest, rows
 from dltutor.diagnosis.kit.pins import Pins
 from dltutor.observation.foreign import attribute, elements, is_a, kind_of
-
-FIELD: Final = "fetched"
-SECONDS: Final = 8.0
 
 _BATCHES: Final = 4
 _FOR: Final = 4.0  # seconds
@@ -122,3 +120,6 @@ def _fields(
             dropped.setdefault(name, (count, len(samples)))
         elif rows(came[name]) == count:
             ragged.setdefault(name, (count, len(samples)))
+
+
+EXPERIMENT: Final = Experiment("fetched", 8.0, needed, ask)

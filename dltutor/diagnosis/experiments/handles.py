@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Handles
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.descriptors import (
@@ -24,9 +25,6 @@ from dltutor.diagnosis.kit.descriptors import (
 )
 from dltutor.diagnosis.kit.lazily_opened import lazily_opened
 from dltutor.diagnosis.kit.rivals import samples, shares
-
-FIELD: Final = "handles"
-SECONDS: Final = 20.0
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -77,3 +75,6 @@ def _used(bench: Bench, inherited: dict[int, str]) -> dict[int, str]:
     with suppress(forks.NoAnswer):
         return {each: inherited[each] for each in forks.in_fork(look, 3.0)}
     return {}
+
+
+EXPERIMENT: Final = Experiment("handles", 20.0, needed, ask)

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Imported, Run
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import globals_of_main, trial
 from dltutor.diagnosis.kit.bench import Bench
-
-FIELD: Final = "imported"
-SECONDS: Final = 14.0
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -65,3 +63,6 @@ def ask(bench: Bench) -> Imported:
         new_batches=given.batches,
         names=tuple(names),
     )
+
+
+EXPERIMENT: Final = Experiment("imported", 14.0, needed, ask)

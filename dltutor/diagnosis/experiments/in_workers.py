@@ -18,12 +18,10 @@ from typing import Any, Final
 from torch.utils.data import get_worker_info
 
 from dltutor.diagnosis.evidence import Evidence, InWorkers
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.rules.culprits import dead
-
-FIELD: Final = "in_workers"
-SECONDS: Final = 10.0
 
 _WORKERS: Final = 256
 
@@ -106,3 +104,6 @@ def _written_down(bench: Bench, heard: Any) -> Iterator[Callable[[int], int]]:
         delattr(cls, "__getitems__")
     setattr(cls, name, __iter__ if bench.stream else __getitem__)
     yield lambda worker: struct.unpack_from("q", memory, 8 * worker)[0] if worker < _WORKERS else -1
+
+
+EXPERIMENT: Final = Experiment("in_workers", 10.0, needed, ask)

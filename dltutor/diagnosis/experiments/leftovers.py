@@ -15,14 +15,12 @@ from multiprocessing import active_children
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence, Leftover
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.observation import errors, torch_internals
 from dltutor.observation.foreign import is_a
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.time_limits import deadline
-
-FIELD: Final = "leftover"
-SECONDS: Final = 12.0
 
 _SETTLED: Final = 1.0  # seconds in which workers that were told to leave have left
 
@@ -107,3 +105,6 @@ def _holding(left: list[weakref.ref[Any]]) -> dict[int, str]:
                 if iterator is not None and any(ref() is iterator for ref in left):
                     found[id(iterator)] = type(each).__name__
     return found
+
+
+EXPERIMENT: Final = Experiment("leftover", 12.0, needed, ask)

@@ -12,13 +12,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence, Limits, Run
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.changed_batches import with_tensors
 from dltutor.tables import MB
-
-FIELD: Final = "limits"
-SECONDS: Final = 12.0
 
 _RUN: Final = 2.0  # seconds
 _PATIENCE: Final = 3.0
@@ -86,3 +84,6 @@ def _raise(files: int) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
             return soft
     return files
+
+
+EXPERIMENT: Final = Experiment("limits", 12.0, needed, ask)

@@ -14,13 +14,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence, Memory
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import containers, trial
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.walking import Found
 from dltutor.diagnosis.kit.worker_memory import Change, Probe, fill_holes
-
-FIELD: Final = "memory"
-SECONDS: Final = 16.0
 
 _LONG: Final = 2.0  # seconds of a run
 _SOME: Final = 6.0  # MB of growth from which on another run is worth its time
@@ -240,3 +238,6 @@ def _bounds(curves: list[Curve]) -> dict[str, int]:
         for path, before, now in curve[-1].get("filled", ()):
             found.setdefault(path, []).append(now is not None and now <= before)
     return {path: 0 for path, each in found.items() if all(each)}
+
+
+EXPERIMENT: Final = Experiment("memory", 16.0, needed, ask)

@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Run
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
-
-FIELD: Final = "not_kept"
-SECONDS: Final = 14.0
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -30,3 +28,6 @@ def ask(bench: Bench) -> Run:
     """Run it with `persistent_workers=False`."""
     bench.change(persistent_workers=False)
     return trial.run(bench, seconds=min(6.0, bench.seconds / 2))
+
+
+EXPERIMENT: Final = Experiment("not_kept", 14.0, needed, ask)

@@ -12,11 +12,9 @@ from itertools import islice
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Paces, Run
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
-
-FIELD: Final = "one_iterator"
-SECONDS: Final = 9.0
 
 FEW: Final = 2  # batches that are taken from one iterator
 TIMES: Final = 3  # iterators that are left so early
@@ -81,3 +79,6 @@ def ask(bench: Bench) -> Paces:
         return took / taken if taken else None
 
     return pace.in_turns(anew, kept, seconds=bench.seconds, turns=2)
+
+
+EXPERIMENT: Final = Experiment("one_iterator", 9.0, needed, ask)

@@ -12,11 +12,9 @@ from functools import partial
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence, Order
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import forks, trial
 from dltutor.diagnosis.kit.bench import Bench
-
-FIELD: Final = "order"
-SECONDS: Final = 12.0
 
 _MOST: Final = 100_000  # indices
 
@@ -98,3 +96,6 @@ def _loop(bench: Bench) -> tuple[list[list[Any]], int]:
         found: tuple[list[list[Any]], int] = forks.in_fork(work, 8.0)
         return found
     return [], 0
+
+
+EXPERIMENT: Final = Experiment("order", 12.0, needed, ask)

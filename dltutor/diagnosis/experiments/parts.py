@@ -11,11 +11,9 @@ from typing import Any, Final
 from torch.utils.data import BatchSampler, DataLoader, default_collate
 
 from dltutor.diagnosis.evidence import Evidence, Parts
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench, own_line
 from dltutor.observation.foreign import attribute
-
-FIELD: Final = "parts"
-SECONDS: Final = 5.0
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -68,3 +66,6 @@ def _length(thing: Any) -> int | None:
 
 def _name(function: Any) -> str:
     return str(attribute(function, "__qualname__", type(function).__name__)).rpartition(".")[2]
+
+
+EXPERIMENT: Final = Experiment("parts", 5.0, needed, ask)

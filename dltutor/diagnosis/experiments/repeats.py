@@ -13,13 +13,11 @@ from functools import partial
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence, Repeats
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.pins import SAID, SOURCES, Pins, used_generators, wrap_draws
 from dltutor.diagnosis.kit.small_loaders import answers, small_loader, tagged
-
-FIELD: Final = "repeats"
-SECONDS: Final = 12.0
 
 _INDICES: Final = 12
 _EPOCH: Final = 3.5  # seconds
@@ -126,3 +124,6 @@ def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:
 def _same(one: list[str], other: list[str], at: list[int]) -> tuple[int, int]:
     both = [each for each in at if each < min(len(one), len(other))]
     return sum(one[each] == other[each] for each in both), len(both)
+
+
+EXPERIMENT: Final = Experiment("repeats", 12.0, needed, ask)

@@ -14,15 +14,13 @@ from typing import Any, Final
 from torch.utils.data import get_worker_info
 
 from dltutor.diagnosis.evidence import Evidence, Repeats
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.experiments.shares import LOOKED, PASS, in_main
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import used_generators
 from dltutor.diagnosis.kit.small_loaders import answers, small_loader
-
-FIELD: Final = "repeats"
-SECONDS: Final = 12.0
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -88,3 +86,6 @@ def _epochs(bench: Bench, *, forced: bool) -> tuple[list[str], list[str]]:
 
 def _by_process(samples: Any) -> tuple[int, str]:
     return os.getpid(), digest(samples)
+
+
+EXPERIMENT: Final = Experiment("repeats", 12.0, needed, ask)

@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Run
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.difference import between
-
-FIELD: Final = "reseeded"
-SECONDS: Final = 10.0
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -29,3 +27,6 @@ def ask(bench: Bench) -> Run:
     """Run it with `num_workers=0` and another seed."""
     bench.change(num_workers=0)
     return trial.run(bench, seconds=min(4.0, bench.seconds / 2), patience=4.0, epochs=1, seed=1)
+
+
+EXPERIMENT: Final = Experiment("reseeded", 10.0, needed, ask)

@@ -16,14 +16,12 @@ from statistics import median
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence, Samples
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.kit.digests import digest, size
 from dltutor.diagnosis.kit.pins import Pins
 from dltutor.diagnosis.kit.reading import Reading, caught_while
 from dltutor.observation.foreign import is_a
-
-FIELD: Final = "samples"
-SECONDS: Final = 8.0
 
 _DRAWN: Final = 256  # samples at most
 _LOOKED: Final = 3.0  # seconds for them
@@ -210,3 +208,6 @@ def _beyond(dataset: Any, record: _Record) -> int:
         length = len(dataset)
         return length if digest(dataset[length]) not in record.contents else -1
     return -1
+
+
+EXPERIMENT: Final = Experiment("samples", 8.0, needed, ask, cut_short)

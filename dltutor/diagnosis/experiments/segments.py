@@ -17,12 +17,10 @@ from typing import Any, Final, NoReturn
 import torch.multiprocessing
 
 from dltutor.diagnosis.evidence import Evidence, Segments
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.changed_batches import at_start
 from dltutor.system import processes
-
-FIELD: Final = "segments"
-SECONDS: Final = 8.0
 
 _BATCHES: Final = 4
 _READY: Final = 5.0  # seconds until it has them
@@ -86,3 +84,6 @@ def _kill(family: set[int]) -> None:
         with suppress(OSError):
             os.waitpid(-1, os.WNOHANG)
         time.sleep(0.02)
+
+
+EXPERIMENT: Final = Experiment("segments", 8.0, needed, ask)

@@ -14,11 +14,9 @@ from typing import Any, Final
 import torch
 
 from dltutor.diagnosis.evidence import Evidence, Paces
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
-
-FIELD: Final = "sending"
-SECONDS: Final = 8.0
 
 MANY: Final = 24  # tensors in a batch
 _BATCHES: Final = 6  # of an epoch, at least
@@ -75,3 +73,6 @@ def ask(bench: Bench) -> Paces:
         return pace.of_a_batch(loader, seconds=0.8, take=pickle.loads)
 
     return pace.in_turns(as_is, changed, seconds=bench.seconds)
+
+
+EXPERIMENT: Final = Experiment("sending", 8.0, needed, ask)

@@ -14,14 +14,12 @@ from typing import Any, Final
 from torch.utils.data import get_worker_info
 
 from dltutor.diagnosis.evidence import Evidence, Shares
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import hold_draws
 from dltutor.diagnosis.kit.small_loaders import answers, small_loader
-
-FIELD: Final = "shares"
-SECONDS: Final = 14.0
 
 LOOKED: Final = 48  # samples of each worker whose content is compared
 PASS: Final = 1.5  # for a pass
@@ -149,3 +147,6 @@ def _same(found: list[list[str]]) -> tuple[int, int, int]:
 def _all_same(found: list[list[str]]) -> bool:
     same, compared, _ = _same(found)
     return compared > 0 and same == compared
+
+
+EXPERIMENT: Final = Experiment("shares", 14.0, needed, ask)

@@ -16,6 +16,7 @@ from typing import Final
 import torch
 
 from dltutor.diagnosis.evidence import Evidence, Run, State
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import forks, trial
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
@@ -23,9 +24,6 @@ from dltutor.diagnosis.kit.pins import hold_draws
 from dltutor.diagnosis.kit.small_loaders import Prepared
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.observation.foreign import attributes_of, is_a
-
-FIELD: Final = "state"
-SECONDS: Final = 16.0
 
 _RUN: Final = 2.5
 
@@ -136,3 +134,6 @@ def _values(bench: Bench) -> dict[str, tuple[str, str]]:
             path = f"{type(bench.dataset).__name__}.{name}"
             found[path] = (digest(value), repr(value)[:40])
     return found
+
+
+EXPERIMENT: Final = Experiment("state", 16.0, needed, ask)

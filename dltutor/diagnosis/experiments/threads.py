@@ -14,6 +14,7 @@ import psutil
 from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.evidence import Evidence, Threads
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.one_thread import OneThread
@@ -21,9 +22,6 @@ from dltutor.observation import torch_internals
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.observation.time_limits import deadline as time_limit
 from dltutor.system.this_machine import machine
-
-FIELD: Final = "threads"
-SECONDS: Final = 14.0
 
 COSTLY: Final = 0.001  # seconds for a sample: less is not divided among threads
 _LOOKED: Final = 1.2  # seconds
@@ -97,3 +95,6 @@ def _computing(spent: dict[int, float]) -> int:
     most = max(spent.values(), default=0.0)
     # A worker also has a thread that sends its batches: it needs next to nothing.
     return sum(each >= _SHARE * most for each in spent.values()) if most >= _BUSY else 0
+
+
+EXPERIMENT: Final = Experiment("threads", 14.0, needed, ask)

@@ -14,6 +14,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence, Travel
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import packing
 from dltutor.diagnosis.kit.bench import Bench, TooSlow
 from dltutor.diagnosis.kit.digests import digest
@@ -21,9 +22,6 @@ from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.failures.kit.gauge import as_for_spawned
 from dltutor.observation.foreign import said
 from dltutor.tables import MB
-
-FIELD: Final = "travel"
-SECONDS: Final = 5.0
 
 _DRAWN: Final = 16
 _HEAVY: Final = 64 * MB  # bytes of a pickle from which on no copy is made
@@ -115,3 +113,6 @@ def _pickled(dataset: Any) -> Any:
 def _drawn(dataset: Any, index: int) -> str:
     seed_all()
     return digest(dataset[index])
+
+
+EXPERIMENT: Final = Experiment("travel", 5.0, needed, ask)

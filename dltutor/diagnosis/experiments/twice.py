@@ -14,15 +14,13 @@ import numpy as np
 import torch
 
 from dltutor.diagnosis.evidence import Evidence, Twice
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import Pins
 from dltutor.diagnosis.kit.walking import Found, put, walk
 from dltutor.observation.foreign import is_a, number
-
-FIELD: Final = "twice"
-SECONDS: Final = 8.0
 
 _TRIED: Final = 4
 
@@ -115,3 +113,6 @@ def _content(dataset: Any, index: Any) -> dict[str, str]:
             elif is_a(each.thing, (list, tuple, dict)):
                 found[each.path] = digest(each.thing[index])
     return found
+
+
+EXPERIMENT: Final = Experiment("twice", 8.0, needed, ask)

@@ -19,15 +19,13 @@ from typing import Any, Final
 from torch import distributed
 
 from dltutor.diagnosis.evidence import Evidence, TwoRanks
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.kit.bench import Bench, TooSlow
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.diagnosis.kit.walking import walk
 from dltutor.observation.foreign import is_a, said
-
-FIELD: Final = "two_ranks"
-SECONDS: Final = 5.0
 
 _RANKS: Final = 2
 _DRAWN: Final = 32
@@ -109,3 +107,6 @@ def _first(dataset: Any) -> list[str]:
         if time.monotonic() > until:
             break
     return found
+
+
+EXPERIMENT: Final = Experiment("two_ranks", 5.0, needed, ask)

@@ -11,12 +11,10 @@ from typing import Any, Final
 import torch
 
 from dltutor.diagnosis.evidence import Evidence, Views
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.changed_batches import with_tensors
 from dltutor.failures.kit.gauge import Gauge
-
-FIELD: Final = "views"
-SECONDS: Final = 6.0
 
 _KEPT: Final = 6  # batches
 _TIMES: Final = 3
@@ -46,3 +44,6 @@ def _kept(bench: Bench) -> tuple[int, float]:
     iterator: Any = iter(bench.loader)
     batches = list(islice(iterator, _KEPT))
     return len(batches), gauge.shared()
+
+
+EXPERIMENT: Final = Experiment("views", 6.0, needed, ask)

@@ -14,11 +14,9 @@ import time
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Evidence, Run, Waits
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import names, trial, witness
 from dltutor.diagnosis.kit.bench import Bench
-
-FIELD: Final = "waits"
-SECONDS: Final = 14.0
 
 _LOOKED: Final = 1.5  # seconds of batches that come
 _PATIENCE: Final = 3.0  # seconds without a batch
@@ -88,3 +86,6 @@ def _run(
     )
     bench.change(worker_init_fn=own)
     return run, witness.read(folder)
+
+
+EXPERIMENT: Final = Experiment("waits", 14.0, needed, ask)

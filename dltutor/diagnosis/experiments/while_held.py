@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Waits
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.experiments.waits import witnessed
 from dltutor.diagnosis.kit.bench import Bench
 
-FIELD: Final = "while_held"
-SECONDS: Final = 9.0
 #: The visit makes its fork while one of the locks is held, or does not ask.
-MOMENT: Final = "held"
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -28,3 +26,6 @@ def needed(evidence: Evidence | None) -> bool:
 def ask(bench: Bench) -> Waits:
     """Run it plainly: main itself must not meet the lock."""
     return witnessed(bench, own_loop=True)
+
+
+EXPERIMENT: Final = Experiment("while_held", 9.0, needed, ask, held=True)

@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Paces
+from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
-
-FIELD: Final = "workerless"
-SECONDS: Final = 7.0
 
 CHEAP: Final = 0.0003  # seconds for a sample
 LONG: Final = 3000  # samples in an epoch
@@ -55,3 +53,6 @@ def ask(bench: Bench) -> Paces:
         return pace.of_a_batch(loader, seconds=0.5)
 
     return pace.in_turns(as_is, changed, seconds=bench.seconds)
+
+
+EXPERIMENT: Final = Experiment("workerless", 7.0, needed, ask)
