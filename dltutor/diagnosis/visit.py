@@ -88,15 +88,6 @@ class Visit:
         self.seconds = self.until - time.monotonic()
 
     def examine(self) -> Evidence:
-        """As `_examined`, with one folder for the temporary files of all experiments.
-
-        What a function prepares there the first time, it finds again.
-        """
-        with tempfile.TemporaryDirectory(prefix="dlt-", ignore_cleanup_errors=True) as folder:
-            self.temporary = folder
-            return self._examined()
-
-    def _examined(self) -> Evidence:
         """Make all experiments that tell anything and that there is time for.
 
         Where forks of this process prove nothing, they are made in a new interpreter.
@@ -120,6 +111,12 @@ class Visit:
         return self._examine()
 
     def _examine(self) -> Evidence:
+        # What a function prepares among temporary files the first time, it finds again.
+        with tempfile.TemporaryDirectory(prefix="dlt-", ignore_cleanup_errors=True) as folder:
+            self.temporary = folder
+            return self._asked()
+
+    def _asked(self) -> Evidence:
         evidence: Evidence | None = None
         locks = self._locks()
         for experiment in experiments():
