@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from dltutor.diagnosis.evidence import Certainty, Evidence
-from dltutor.diagnosis.kit.difference import Difference, between
+from dltutor.diagnosis.kit.difference import Difference, between, with_workers
 from dltutor.failures import PROMISES, Promise
 from dltutor.tables import size
 
@@ -80,7 +80,7 @@ def broken(evidence: Evidence, explained: Sequence[Promise]) -> tuple[Broken, ..
         found += [] if found else _differs(evidence)
     if not set(explained) & {"bounded"}:
         found += [*_opened(evidence), *_grows(evidence)]
-    found += [*_reread(evidence), *_pickled(evidence)]
+    found += [*_reread(evidence), *_pickled(evidence), *_dealing(evidence), *_idle(evidence)]
     if "quick" not in (*explained, *(each.promise for each in found)):
         found += _slower(evidence)
     return tuple(found)
@@ -143,8 +143,8 @@ def _hangs(evidence: Evidence) -> Iterator[Broken]:
 
 
 def _differs(evidence: Evidence) -> Iterator[Broken]:
-    difference = _difference(evidence)
-    if difference is None or not difference.any or not _steady(evidence):
+    difference = with_workers(evidence)
+    if difference is None or not difference.any or not _steady(evidence, difference):
         return
     parts, fetched = evidence.parts, evidence.fetched
     workers = f"{parts.workers} worker{'' if parts.workers == 1 else 's'}"
@@ -152,21 +152,35 @@ def _differs(evidence: Evidence) -> Iterator[Broken]:
     promise: Promise = "same" if difference.more and difference.missing else "complete"
     if promise == "same":
         said = (
-            f"Of {expected} {unit} that come without workers, {difference.missing} don't come with "
-            f"{workers}. {difference.more} others do."
+            f"Of {expected} {unit} that come without workers{_which(difference)}, "
+            f"{difference.missing} don't come with {workers}. {difference.more} others do."
         )
     elif difference.missing:
         said = (
-            f"An epoch has {expected} {unit} without workers, and {came} with {workers}: "
+            f"Epoch {difference.epoch} has {expected} {unit} without workers, and {came} with "
+            f"{workers}: "
             f"{difference.missing} never come."
         )
     else:
         again = f", {difference.twice} of them more than once" if difference.twice else ""
-        said = f"An epoch has {expected} {unit} without workers, and {came} with {workers}{again}."
-    said += " With another seed, and no workers, the same ones come: they aren't random."
+        said = (
+            f"Epoch {difference.epoch} has {expected} {unit} without workers, and {came} with "
+            f"{workers}{again}."
+        )
+    said += " They aren't random: drawn again without workers, they are the same."
     cause = "What a worker delivers depends on its being a worker."
     where, fix = parts.where, f"Print what `{parts.dataset}` does at this line, in each worker."
-    if fetched is not None and fetched.dealt_once:
+    if difference.epoch:
+        cause = (
+            "The first epoch is the same. What main changes in the dataset after the workers have "
+            "started doesn't reach them, and it was changed too late, or in main only."
+        )
+        fix = (
+            f"Find who changes {parts.dataset} between epochs. Let each worker learn of it: with "
+            "`persistent_workers=False` and before `iter(loader)`, in a tensor in shared memory, "
+            "or as part of the index that the sampler deals."
+        )
+    elif fetched is not None and fetched.dealt_once:
         where = f"{parts.sampler}.__iter__"
         cause = (
             "The sampler deals other batches when it's asked a second time, and torch calls "
@@ -182,18 +196,18 @@ def _differs(evidence: Evidence) -> Iterator[Broken]:
     yield Broken(promise, "shown", said, where, cause, fix)
 
 
-def _difference(evidence: Evidence) -> Difference | None:
-    run, alone = evidence.run, evidence.alone
-    if alone is None or not (run.well and alone.well):
-        return None
-    return between(run, alone)
+def _which(difference: Difference) -> str:
+    if difference.epoch:
+        return f" in epoch {difference.epoch}"
+    return "" if difference.whole else " first"
 
 
-def _steady(evidence: Evidence) -> bool:
+def _steady(evidence: Evidence, found: Difference) -> bool:
     # Whether the same samples come without workers, whatever the random numbers.
     alone, reseeded, samples = evidence.alone, evidence.reseeded, evidence.samples
-    if alone is not None and reseeded is not None:
-        difference = between(alone, reseeded)
+    if alone is not None and reseeded is not None and not found.epoch:
+        # A stream that is the same in the same order has no random numbers in it.
+        difference = between(alone, reseeded, in_order=evidence.parts.stream)
         if difference is not None and difference.unit == "samples":
             return not difference.any
     plain = samples is not None and not (samples.random or samples.again or samples.joined)
@@ -369,6 +383,39 @@ def _pickled(evidence: Evidence) -> Iterator[Broken]:
     )
 
 
+def _dealing(evidence: Evidence) -> Iterator[Broken]:
+    parts, samples = evidence.parts, evidence.samples
+    if samples is None or samples.dealing < max(_START, _AS_MUCH * samples.typical):
+        return
+    yield Broken(
+        "quick",
+        "shown",
+        f"Before the first batch the sampler works for {_time(samples.dealing)}, in main, while "
+        f"the workers wait. A sample takes {_time(samples.typical)}.",
+        f"{parts.sampler}.__iter__",
+        "What a sampler computes, every worker waits for, in each epoch.",
+        "Compute it once, in `__init__`, from what is known without drawing samples: a table of "
+        "labels or lengths.",
+    )
+
+
+def _idle(evidence: Evidence) -> Iterator[Broken]:
+    shares, parts = evidence.shares, evidence.parts
+    if shares is None or min(shares.shares, default=1) or sum(shares.shares) < _ENOUGH:
+        return
+    idle = [f"W{number}" for number, count in enumerate(shares.shares) if not count]
+    yield Broken(
+        "quick",
+        "shown",
+        f"{' and '.join(idle)} delivered nothing, while the {parts.workers} workers together "
+        f"delivered {sum(shares.shares)} samples.",
+        parts.where,
+        "There are fewer shares than workers, so that some have none.",
+        "Cut the data into at least as many files or shards as there are workers, or deal out "
+        "smaller pieces: every `num_workers`-th sample from `id` on.",
+    )
+
+
 def _slower(evidence: Evidence) -> Iterator[Broken]:
     parts, paces = evidence.parts, evidence.workerless
     if paces is None or paces.times < _SLOWER:
@@ -440,15 +487,15 @@ def _complete(evidence: Evidence) -> Answer:
     if not evidence.parts.workers:
         return True, f"{run.counted[0]} samples came"
     if alone is None or alone.finished[:1] != (True,):
-        return False, "no epoch without workers came to its end"
-    difference = _difference(evidence)
-    if difference is not None and difference.came == difference.expected:
+        return False, "no epoch without workers came to its end in the time there was"
+    difference = with_workers(evidence)
+    if difference is not None and difference.whole and difference.came == difference.expected:
         return True, f"{difference.came} {difference.unit} came, with workers and without"
     return False, "samples of the two epochs can't be counted alike"
 
 
 def _same(evidence: Evidence) -> Answer:
-    difference, fetched = _difference(evidence), evidence.fetched
+    difference, fetched = with_workers(evidence), evidence.fetched
     if difference is not None and not difference.any:
         return True, f"{difference.came} {difference.unit} are those that come without workers"
     if fetched is not None and fetched.looked and not fetched.differ:

@@ -27,6 +27,7 @@ class Samples:
         read: Bytes that were read from files while they were drawn.
         of_files: Bytes of all these files together; 0 where they aren't known.
         opened: Descriptors that had been opened, and not closed, by the time that they were drawn.
+        dealing: Seconds that the sampler took for their indices.
         replaced: Samples that are those of another index, and drew an exception that your code
             caught: [index, that other index, type, text, line that raised it].
     """
@@ -48,6 +49,7 @@ class Samples:
     read: int = 0
     of_files: int = 0
     opened: int = 0
+    dealing: float = 0.0
     replaced: tuple[tuple[int, int, str, str, str], ...] = ()
 
 

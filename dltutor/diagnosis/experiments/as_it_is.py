@@ -22,7 +22,7 @@ def needed(evidence: Evidence | None) -> bool:
 def ask(bench: Bench) -> Run:
     """Run it once, unchanged."""
     epochs = max(bench.epochs, 2) if bench.loop is None else bench.epochs
-    return trial.run(bench, seconds=min(6.0, bench.seconds / 2), epochs=epochs)
+    return trial.run(bench, seconds=min(8.0, bench.seconds / 2), epochs=epochs)
 
 
 def cut_short(stopped: str, code: int | None, mark: int) -> Run:

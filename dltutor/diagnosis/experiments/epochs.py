@@ -78,7 +78,7 @@ def _run(bench: Bench, settings: dict[str, Any]) -> tuple[Passes, list[str]]:
         bench.change(worker_init_fn=init)
     before = _state(bench.dataset)
     epochs = max(bench.epochs, 2) if bench.loop is None else bench.epochs
-    ran = trial.run(bench, seconds=_RUN, epochs=epochs)
+    ran = trial.run(bench, seconds=_RUN, epochs=epochs, told=True)
     after = _state(bench.dataset)
     changed = [path for path, content in after.items() if before.get(path, content) != content]
     found = [

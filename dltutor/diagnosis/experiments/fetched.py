@@ -33,15 +33,15 @@ def needed(evidence: Evidence | None) -> bool:
     samples = evidence.samples
     if samples is None or not samples.looked:
         return False
-    return samples.typical * (evidence.parts.batch_size or 1) < _LONG
+    return max(samples.typical * (evidence.parts.batch_size or 1), samples.dealing) < _LONG
 
 
 def ask(bench: Bench) -> Fetched:
     """Make some batches both ways."""
-    pins, until = Pins(bench.dataset), time.monotonic() + _FOR
+    pins = Pins(bench.dataset)
     batches = _dealt(bench)
     once = batches != _dealt(bench)
-    looked = differ = 0
+    looked, differ, until = 0, 0, time.monotonic() + _FOR
     ragged: dict[str, tuple[int, int]] = {}
     dropped: dict[str, tuple[int, int]] = {}
     for keys in batches:
@@ -122,4 +122,4 @@ def _fields(
             ragged.setdefault(name, (count, len(samples)))
 
 
-EXPERIMENT: Final = Experiment("fetched", 8.0, needed, ask)
+EXPERIMENT: Final = Experiment("fetched", 9.0, needed, ask)

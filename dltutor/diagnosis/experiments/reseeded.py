@@ -12,15 +12,15 @@ from dltutor.diagnosis.evidence import Evidence, Run
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.diagnosis.kit.difference import between
+from dltutor.diagnosis.kit.difference import with_workers
 
 
 def needed(evidence: Evidence | None) -> bool:
     """Where an epoch with workers brings other samples than one without."""
-    if evidence is None or evidence.alone is None:
+    if evidence is None:
         return False
-    found = between(evidence.run, evidence.alone)
-    return found is not None and found.any
+    found = with_workers(evidence)
+    return found is not None and found.any and found.whole
 
 
 def ask(bench: Bench) -> Run:

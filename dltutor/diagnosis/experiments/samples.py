@@ -47,9 +47,11 @@ def ask(bench: Bench) -> Samples:
     record = _Record()
     previous: tuple[Any, str] | None = None
     joined: list[Any] = []
-    reading = Reading()
+    began = time.monotonic()
+    indices = bench.indices()[:_DRAWN]
+    dealing, reading = time.monotonic() - began, Reading()
     until = time.monotonic() + _LOOKED
-    for place, key in enumerate(bench.indices()[:_DRAWN]):
+    for place, key in enumerate(indices):
         if time.monotonic() > until:
             break
         # A dataset may be asked by something else than a number; its place in the order then.
@@ -66,6 +68,7 @@ def ask(bench: Bench) -> Samples:
     again, unlike = _again(dataset, record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN])
     return record.told(
         **read,
+        dealing=dealing,
         replaced=_replaced(dataset, record),
         again=again,
         random=unlike,
@@ -210,4 +213,4 @@ def _beyond(dataset: Any, record: _Record) -> int:
     return -1
 
 
-EXPERIMENT: Final = Experiment("samples", 8.0, needed, ask, cut_short)
+EXPERIMENT: Final = Experiment("samples", 13.0, needed, ask, cut_short)

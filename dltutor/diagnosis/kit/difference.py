@@ -1,18 +1,20 @@
-"""By which samples two runs of a loader differ, whatever the order."""
+"""By which samples two runs of a loader differ."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 
-from dltutor.diagnosis.evidence import Run
+from dltutor.diagnosis.evidence import Evidence, Run
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first epoch of one run, beside that of another.
+    """An epoch of one run, beside that of another.
 
     Args:
+        epoch: Which, from 0.
+        whole: Whether both came to its end; else their beginnings were compared.
         came: How many samples the one has.
         expected: How many the other has.
         more: How many of the one's the other doesn't have, or not as often.
@@ -21,6 +23,8 @@ class Difference:
         unit: What was counted: "samples", or "batches" where those can't be taken apart.
     """
 
+    epoch: int
+    whole: bool
     came: int
     expected: int
     more: int
@@ -34,28 +38,57 @@ class Difference:
         return bool(self.more or self.missing)
 
 
-def between(run: Run, other: Run) -> Difference | None:
-    """The difference, or None if the two can't be compared: an epoch has to come to its end.
+def with_workers(evidence: Evidence) -> Difference | None:
+    """The first epoch that is another one with workers than without; else the first of all.
+
+    None if nothing can be compared. Epochs that came to their end are compared whatever the order.
+    Of others the beginning is, if the sampler deals the same order each time.
+
+    Args:
+        evidence: Of one visit.
+    """
+    run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
+    if alone is None or not (run.well and alone.well):
+        return None
+    in_order = evidence.parts.in_order and fetched is not None and not fetched.dealt_once
+    found = [
+        each
+        for epoch in range(min(len(run.passes), len(alone.passes)))
+        if (each := between(run, alone, epoch, in_order=in_order)) is not None
+    ]
+    return next((each for each in found if each.any), found[0] if found else None)
+
+
+def between(run: Run, other: Run, epoch: int = 0, *, in_order: bool = False) -> Difference | None:
+    """The difference of an epoch, or None if it can't be compared.
 
     Args:
         run: One run.
         other: The other.
+        epoch: Which, from 0.
+        in_order: Whether samples come in the same order in both, so that beginnings tell.
     """
-    if not (run.finished[:1] == other.finished[:1] == (True,)):
+    both = (run, other)
+    if any(len(each.passes) <= epoch for each in both):
         return None
-    apart = all(len(each.drawn[0]) == each.counted[0] for each in (run, other))
-    for unit, one, two in (
-        ("samples", run.drawn[0], other.drawn[0]),
-        ("batches", run.passes[0], other.passes[0]),
-    ):
-        if one and two and (apart or unit == "batches"):
-            ours, theirs = Counter(one), Counter(two)
-            return Difference(
-                came=len(one),
-                expected=len(two),
-                more=(ours - theirs).total(),
-                missing=(theirs - ours).total(),
-                twice=sum(count > max(theirs[each], 1) for each, count in ours.items()),
-                unit=unit,
-            )
-    return None
+    whole = all(each.finished[epoch] for each in both)
+    if not whole and not in_order:
+        return None
+    apart = all(len(each.drawn[epoch]) == each.counted[epoch] for each in both)
+    one, two = ((each.drawn if apart else each.passes)[epoch] for each in both)
+    if not whole:
+        most = min(len(one), len(two))
+        one, two = one[:most], two[:most]
+    if not (one and two):
+        return None
+    ours, theirs = Counter(one), Counter(two)
+    return Difference(
+        epoch=epoch,
+        whole=whole,
+        came=len(one),
+        expected=len(two),
+        more=(ours - theirs).total(),
+        missing=(theirs - ours).total(),
+        twice=sum(count > max(theirs[each], 1) for each, count in ours.items()),
+        unit="samples" if apart else "batches",
+    )

@@ -37,6 +37,7 @@ def run(
     epochs: int | None = None,
     own_loop: bool = False,
     seed: int | None = None,
+    told: bool = False,
 ) -> Run:
     """Run the loader of a bench.
 
@@ -48,6 +49,7 @@ def run(
         content: Whether to take digests of what comes.
         epochs: How many times; default: as the bench has it.
         own_loop: Whether to iterate plainly, although there is a training loop.
+        told: Whether the dataset and the sampler are told the epoch, as a training loop does.
         seed: For all random numbers that somebody else's seed can reach; None to leave them.
     """
     if seed is not None:
@@ -61,7 +63,8 @@ def run(
     state: dict[str, Any] = {"result": None, "enough": False, "told": 0, "asked": False}
 
     def plainly(loader: Any, epoch: int) -> None:
-        _tell(bench, epoch)
+        if told:
+            _tell(bench, epoch)
         for _ in loader:
             pass
 
