@@ -6,11 +6,12 @@ that is the finding, since it says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dltutor.diagnosis.evidence import Certainty, Evidence
+from dltutor.diagnosis.evidence import Certainty, Evidence, Run
 from dltutor.diagnosis.kit.difference import Difference, between, with_workers
 from dltutor.failures import PROMISES, Promise
 from dltutor.tables import size
@@ -21,6 +22,8 @@ _KB: Final = 1024
 _OPENED: Final = 16  # descriptors that stay open after some samples: a dataset opens a few for good
 _REREAD: Final = 3  # times that the files were read, all of them, for a part of the samples
 _AS_MUCH: Final = 16  # times the bytes of a sample
+_KEPT: Final = 64  # descriptors that main has more: those of the batches on their way are fewer
+_FEW: Final = 4  # times as many samples come again as don't, if they aren't random
 _LATE: Final = 24.0  # MB that an ordinary worker doesn't take after a third of its samples
 _ENOUGH: Final = 24  # samples of a worker: the first few need what the others use again
 _SLOWER: Final = 1.5  # times as long with workers as without, in every turn
@@ -65,7 +68,7 @@ class Broken:
     fix: str
 
 
-def broken(evidence: Evidence, explained: Sequence[Promise]) -> tuple[Broken, ...]:
+def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, ...]:
     """The promises that are broken, as far as nothing else has been found that explains it.
 
     Args:
@@ -77,9 +80,10 @@ def broken(evidence: Evidence, explained: Sequence[Promise]) -> tuple[Broken, ..
         found += [*_no_batch(evidence), *_hangs(evidence)]
     if not set(explained) & _SAME_DATA:
         found += [*_fetched(evidence), *_fields(evidence), *_replaced(evidence), *_order(evidence)]
+        found += [*_dealt(evidence), *_epochs(evidence), *_told(evidence)]
         found += [] if found else _differs(evidence)
     if not set(explained) & {"bounded"}:
-        found += [*_opened(evidence), *_grows(evidence)]
+        found += [*_opened(evidence), *_held(evidence), *_grows(evidence)]
     found += [*_reread(evidence), *_pickled(evidence), *_dealing(evidence), *_idle(evidence)]
     if "quick" not in (*explained, *(each.promise for each in found)):
         found += _slower(evidence)
@@ -298,7 +302,93 @@ def _order(evidence: Evidence) -> Iterator[Broken]:
     )
 
 
+def _dealt(evidence: Evidence) -> Iterator[Broken]:
+    samples, parts = evidence.samples, evidence.parts
+    if samples is None or min(samples.dealt) < 0 or parts.batches is None or parts.stream:
+        return
+    first, second = samples.dealt
+    if first == second == parts.batches:
+        return
+    yield Broken(
+        "complete",
+        "likely",
+        f"`len(loader)` is {parts.batches}. In one epoch the sampler deals {first} batches, in the "
+        f"next {second}.",
+        f"{parts.sampler}.__len__" if first == second else f"{parts.sampler}.__iter__",
+        "The sampler's `__len__` and its `__iter__` count differently."
+        if first == second
+        else "The sampler keeps something from one epoch to the next: what an epoch leaves out "
+        "comes in a later one, or comes twice.",
+        "Begin each `__iter__` with nothing left over from before, deal what is left at its end, "
+        "and let `__len__` count the same.",
+    )
+
+
+def _epochs(evidence: Evidence) -> Iterator[Broken]:
+    # Of random samples all are others in the next epoch, of those that are left out some.
+    run, parts = evidence.run, evidence.parts
+    if not parts.stream or not (run.well and run.finished[:2] == (True, True)):
+        return
+    first, second = (Counter(each) for each in run.drawn[:2])
+    missing, more = (first - second).total(), (second - first).total()
+    if not 0 < max(missing, more) <= first.total() / _FEW:
+        return
+    yield Broken(
+        "complete",
+        "likely",
+        f"Epochs 0 and 1 have {first.total()} and {second.total()} samples. {missing} of the first "
+        f"don't come in the second, and {more} others do; the rest are the same.",
+        parts.where,
+        "Each epoch leaves some samples out: often what is left in a buffer when the data ends.",
+        "At the end of `__iter__`, deliver what is still in the buffer: `yield from`, and not "
+        "`return`.",
+    )
+
+
+def _told(evidence: Evidence) -> Iterator[Broken]:
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if alone is None or not parts.loop or not parts.persistent:
+        return
+    if not (_again(run) and len(alone.passes) > 1) or _again(alone):
+        return
+    yield Broken(
+        "same",
+        "shown",
+        "Epochs 0 and 1 have the same samples in the same order with workers that stay, and others "
+        "without workers.",
+        parts.where,
+        "A worker that stays has the copy of the dataset that it started with. What the loop sets "
+        "between epochs doesn't reach it.",
+        "Keep what changes between epochs in a tensor in shared memory "
+        "(`torch.zeros(1, dtype=torch.int64).share_memory_()`), or take "
+        "`persistent_workers=False`.",
+    )
+
+
+def _again(run: Run) -> bool:
+    # Whether an epoch begins as the one before.
+    first, second = (*run.passes, (), ())[:2]
+    most = min(len(first), len(second))
+    return most > 1 and first[:most] == second[:most]
+
+
 # Bounded
+
+
+def _held(evidence: Evidence) -> Iterator[Broken]:
+    run, parts = evidence.run, evidence.parts
+    if run.files < max(_KEPT, run.batches / 2):
+        return
+    yield Broken(
+        "bounded",
+        "shown",
+        f"After {run.batches} batches main had {run.files} more open descriptors than at the "
+        "first.",
+        "your training loop" if parts.loop else parts.where,
+        "Each tensor that came from a worker is a descriptor for as long as anything refers to it, "
+        "a small view too.",
+        "Keep copies or numbers of what you collect: `labels.clone()`, `loss.item()`.",
+    )
 
 
 def _opened(evidence: Evidence) -> Iterator[Broken]:

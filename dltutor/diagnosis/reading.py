@@ -34,9 +34,13 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     if own := raises(evidence, [fit for fit, _ in fits]):
         fits.append(own)
     fits = _said(evidence, fits)
-    explained: list[Promise] = [finding.promise for _, finding in fits]
-    explained += ["ends" for fit, _ in fits if fit.harm == "ends"]
+    # What is only likely explains no more than its own promise.
+    explained = {finding.promise for _, finding in fits if finding.certainty == "shown"}
+    explained |= {"ends" for fit, _ in fits if fit.harm == "ends"}
+    likely = {finding.promise for _, finding in fits} - explained
     for each in promises.broken(evidence, explained):
+        if each.promise in likely:
+            continue
         fit = Fit(_HARM[each.promise], each.certainty, each.evidence, each.where, each.fix)
         fits.append((fit, _finding(each.promise, each.promise, fit, each.cause, each.fix, "")))
     fits.sort(key=lambda each: (_ORDER.index(each[0].harm), each[0].certainty != "shown"))

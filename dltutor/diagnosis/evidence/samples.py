@@ -28,6 +28,7 @@ class Samples:
         of_files: Bytes of all these files together; 0 where they aren't known.
         opened: Descriptors that had been opened, and not closed, by the time that they were drawn.
         dealing: Seconds that the sampler took for their indices.
+        dealt: Batches that it deals in an epoch, and in the next one; -1 if they weren't counted.
         replaced: Samples that are those of another index, and drew an exception that your code
             caught: [index, that other index, type, text, line that raised it].
     """
@@ -50,6 +51,7 @@ class Samples:
     of_files: int = 0
     opened: int = 0
     dealing: float = 0.0
+    dealt: tuple[int, int] = (-1, -1)
     replaced: tuple[tuple[int, int, str, str, str], ...] = ()
 
 

@@ -29,6 +29,7 @@ _AGAIN: Final = 24  # of these are drawn again
 _AGAIN_FOR: Final = 2.0  # seconds at most
 _TIMES: Final = 4  # that each of them is drawn again
 _BEYOND: Final = 0.3  # seconds that a sample may take, for the index past the end to be tried
+_QUICKLY: Final = 0.3  # seconds for a sampler
 _FAILED: Final = 40  # failures that are kept
 _ALIKE: Final = 3  # samples that may be the same: of more, being the same is their nature
 _TRACED: Final = 8  # groups of them
@@ -69,6 +70,7 @@ def ask(bench: Bench) -> Samples:
     return record.told(
         **read,
         dealing=dealing,
+        dealt=_dealt(bench) if dealing < _QUICKLY else (-1, -1),
         replaced=_replaced(dataset, record),
         again=again,
         random=unlike,
@@ -183,6 +185,18 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int]:
                 differ += digest(dataset[key]) != first
                 unlike += digest(dataset[key]) != digest(dataset[key])
     return differ, unlike
+
+
+def _dealt(bench: Bench) -> tuple[int, int]:
+    # How many batches the sampler deals, twice: without drawing them, that costs little.
+    counts, until = [], time.monotonic() + 2 * _QUICKLY
+    for _ in range(2):
+        counts.append(0)
+        for _ in bench.inner.batch_sampler or ():
+            counts[-1] += 1
+            if time.monotonic() > until:
+                return -1, -1
+    return counts[0], counts[1]
 
 
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:
