@@ -53,6 +53,9 @@ def _size(count: int) -> str:
     return f"{count / MB:.1f} MB" if count >= MB else f"{count / 1024:.1f} kB"
 
 
+_MATTERS: Final = 20.0  # MB; the course's case has 28, and lists of some thousand texts 15
+
+
 def copy_on_read(evidence: Evidence) -> Fit | None:
     """Pages with a container's objects were copied, and the collector had no part in it."""
     memory = evidence.memory
@@ -62,7 +65,7 @@ def copy_on_read(evidence: Evidence) -> Fit | None:
     copied, share = memory.copied_frozen, ended - started
     # What it will be when all is read, as far as the part that has been copied tells.
     whole = copied / max(share, 0.01)
-    if share < 0.04 or copied < 3 or (copied < 8 and whole < 40):
+    if share < 0.04 or copied < 3 or whole < _MATTERS:
         return None
     return Fit(
         "memory",
