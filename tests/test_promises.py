@@ -20,9 +20,11 @@ from recorded import PARTS
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 
 from dltutor import diagnose
-from dltutor.diagnosis.evidence import Evidence, Memory, Paces, Run, Samples, Travel
+from dltutor.diagnosis.evidence import Evidence, Fetched, Memory, Paces, Run, Samples, Travel
+from dltutor.diagnosis.evidence import Shares as Shared
 from dltutor.diagnosis.kit.difference import between
-from dltutor.diagnosis.promises import broken, verdicts
+from dltutor.diagnosis.promises import broken
+from dltutor.diagnosis.promises.verdicts import verdicts
 from dltutor.diagnosis.reading import findings
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(170)]
@@ -457,6 +459,82 @@ def test_batches_are_compared_where_they_cannot_be_taken_apart() -> None:
 def test_a_figure_and_one_that_is_near(found: dict[str, Any], near: dict[str, Any]) -> None:
     assert len(promises(ill(**found))) == 1
     assert promises(ill(**near)) == []
+
+
+STREAM = replace(PARTS, stream=True, batches=None, length=None)
+STAYS = replace(PARTS, persistent=True, loop=True)
+
+
+def epochs(*passes: str) -> Run:
+    """A run of several epochs; each letter is a sample, and a batch."""
+    each = tuple(map(tuple, passes))
+    return replace(
+        RUN, passes=each, drawn=each, counted=tuple(map(len, each)), finished=(True,) * len(each)
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "near", "promise"),
+    [
+        (
+            Evidence(PARTS, RUN, samples=replace(PLAIN, dealt=(8, 9))),
+            Evidence(PARTS, RUN, samples=replace(PLAIN, dealt=(8, 8))),
+            "complete",
+        ),
+        (
+            Evidence(STREAM, epochs("abcdefgh", "abcdefgi")),
+            Evidence(STREAM, epochs("abcdefgh", "ijklmnop")),
+            "complete",
+        ),
+        (
+            Evidence(STAYS, epochs("abcd", "abcd"), alone=epochs("abcd", "dcba")),
+            Evidence(STAYS, epochs("abcd", "abcd"), alone=epochs("abcd", "abcd")),
+            "same",
+        ),
+        (
+            Evidence(PARTS, replace(RUN, batches=100, files=99)),
+            Evidence(PARTS, replace(RUN, batches=1000, files=99)),
+            "bounded",
+        ),
+        (
+            Evidence(STREAM, RUN, shares=Shared(shares=(40, 0))),
+            Evidence(STREAM, RUN, shares=Shared(shares=(40, 2))),
+            "quick",
+        ),
+        (
+            Evidence(PARTS, RUN, samples=replace(PLAIN, dealing=4.0)),
+            Evidence(PARTS, RUN, samples=replace(PLAIN, dealing=4.0, typical=1.0)),
+            "quick",
+        ),
+        (
+            Evidence(PARTS, epochs("abcd", "efgh"), alone=epochs("abcd", "ijkl"), samples=PLAIN),
+            Evidence(PARTS, epochs("abcd", "efgh"), alone=epochs("abcd", "hgfe"), samples=PLAIN),
+            "same",
+        ),
+    ],
+    ids=[
+        "the sampler counts differently",
+        "an epoch leaves some out",
+        "workers that stay learn nothing",
+        "main keeps descriptors",
+        "a worker is idle",
+        "the sampler works long",
+        "the second epoch differs",
+    ],
+)
+def test_what_breaks_a_promise_and_what_is_near(
+    found: Evidence, near: Evidence, promise: str
+) -> None:
+    assert promises(found) == [promise]
+    assert promises(near) == []
+
+
+def test_beginnings_are_compared_only_where_the_order_is_the_same() -> None:
+    begun = replace(RUN, end="enough", finished=(False,))
+    differs = ill(begun, alone=replace(begun, drawn=(("1", "2", "4"),)))
+    assert promises(differs) == []
+    assert promises(replace(differs, fetched=Fetched())) == ["same"]
+    assert promises(replace(differs, fetched=Fetched(dealt_once=True))) == []
 
 
 def test_a_large_pickle_is_told_where_workers_get_one() -> None:

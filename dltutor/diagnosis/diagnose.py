@@ -11,7 +11,7 @@ from typing import Any, Final
 from dltutor.diagnosis.diagnosis import Diagnosis
 from dltutor.diagnosis.kit.bench import Loop
 from dltutor.diagnosis.other_machines import elsewhere
-from dltutor.diagnosis.promises import verdicts
+from dltutor.diagnosis.promises.verdicts import verdicts
 from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.target import makes_loaders
 from dltutor.diagnosis.trouble import CannotRun

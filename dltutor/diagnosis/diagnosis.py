@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Certainty, Parts
-from dltutor.diagnosis.promises import State, Verdict
+from dltutor.diagnosis.promises.verdicts import State, Verdict
 from dltutor.diagnosis.visit import Untried
 from dltutor.failures import PROMISES, Promise
 from dltutor.tables import Tone, framed, with_code

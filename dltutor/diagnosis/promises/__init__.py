@@ -1,0 +1,45 @@
+"""The seven promises: which of them a loader keeps, breaks, or could not be tested for.
+
+A broken promise is a finding by itself: it needs no failure mode that explains it. Where one does,
+that is the finding, since it says why. Each function of `ends`, `data` and `resources` looks for
+one way to break a promise that can be seen from what was measured, whatever the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.promises import data, ends, resources
+from dltutor.diagnosis.promises.broken import Broken
+from dltutor.failures import Promise
+
+_SAME_DATA: Final[frozenset[Promise]] = frozenset(("ends", "complete", "same", "independent"))
+
+
+def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, ...]:
+    """The promises that are broken, as far as nothing else has been found that explains it.
+
+    Args:
+        evidence: Of one visit.
+        explained: The promises that what was found breaks.
+    """
+    explained = set(explained)
+    found: list[Broken] = []
+    if "ends" not in explained:
+        found += _each(evidence, ends.no_batch, ends.hangs)
+    if not explained & _SAME_DATA:
+        found += _each(evidence, data.fetched, data.fields, data.replaced, data.order)
+        found += _each(evidence, data.dealt, data.epochs, data.told)
+        found += [] if found else data.differs(evidence)
+    if "bounded" not in explained:
+        found += _each(evidence, resources.opened, resources.held, resources.grows)
+    found += _each(evidence, resources.reread, resources.pickled, resources.dealing, resources.idle)
+    if "quick" not in (*explained, *(each.promise for each in found)):
+        found += resources.slower(evidence)
+    return tuple(found)
+
+
+def _each(evidence: Evidence, *looks: Callable[[Evidence], Iterable[Broken]]) -> list[Broken]:
+    return [broken for look in looks for broken in look(evidence)]

@@ -1,0 +1,36 @@
+"""What is said of a promise that is broken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dltutor.diagnosis.evidence import Certainty
+from dltutor.failures import Promise
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A promise that a loader breaks, whatever the reason.
+
+    Args:
+        promise: Its name.
+        certainty: As in a Fit.
+        evidence: What was measured.
+        where: As far as it could be narrowed down; "" where it couldn't.
+        cause: Why, or how it is known that something is wrong.
+        fix: What to do, or to try next.
+    """
+
+    promise: Promise
+    certainty: Certainty
+    evidence: str
+    where: str
+    cause: str
+    fix: str
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people write them: "4.1 s", "36 ms"."""
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{1000 * seconds:.2g} ms" if seconds >= 0.001 else f"{1e6 * seconds:.2g} µs"

@@ -1,0 +1,173 @@
+"""Memory and descriptors that pile up, and what takes longer than it must."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.promises.broken import Broken, duration
+from dltutor.tables import size
+
+_KB: Final = 1024
+_OPENED: Final = 16  # descriptors that stay open after some samples: a dataset opens a few for good
+_REREAD: Final = 3  # times that the files were read, all of them, for a part of the samples
+_AS_MUCH: Final = 16  # times the bytes of a sample
+_KEPT: Final = 64  # descriptors that main has more: those of the batches on their way are fewer
+_LATE: Final = 24.0  # MB that an ordinary worker doesn't take after a third of its samples
+_ENOUGH: Final = 24  # samples of a worker: the first few need what the others use again
+_SLOWER: Final = 1.5  # times as long with workers as without, in every turn
+_START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
+
+
+def held(evidence: Evidence) -> Iterator[Broken]:
+    """Descriptors that main keeps."""
+    run, parts = evidence.run, evidence.parts
+    if run.files < max(_KEPT, run.batches / 2):
+        return
+    yield Broken(
+        "bounded",
+        "shown",
+        f"After {run.batches} batches main had {run.files} more open descriptors than at the "
+        "first.",
+        "your training loop" if parts.loop else parts.where,
+        "Each tensor that came from a worker is a descriptor for as long as anything refers to it, "
+        "a small view too.",
+        "Keep copies or numbers of what you collect: `labels.clone()`, `loss.item()`.",
+    )
+
+
+def opened(evidence: Evidence) -> Iterator[Broken]:
+    """Descriptors that samples leave open."""
+    samples, parts = evidence.samples, evidence.parts
+    if samples is None or samples.opened < max(_OPENED, samples.looked // 2):
+        return
+    yield Broken(
+        "bounded",
+        "shown",
+        f"{samples.looked} samples, drawn in a main process, left {samples.opened} descriptors "
+        "open.",
+        parts.where,
+        "What a sample opens stays open. A process may have about 1000 open at once.",
+        "Close it: `with open(...) as file:`. Or open it once for each process, and keep it.",
+    )
+
+
+def grows(evidence: Evidence) -> Iterator[Broken]:
+    """Memory of a worker that rises, whatever is changed."""
+    memory = evidence.memory
+    if memory is None or memory.samples < _ENOUGH:
+        return
+    late = (memory.late_as_it_is, memory.late_collected, memory.late_returned)
+    if min(late) < _LATE:
+        return  # what goes away like that has a name
+    # What new samples bring, or what any sample does again.
+    again = memory.late_repeated >= memory.late_as_it_is / 2
+    by = "also with the same samples again and again" if again else "with new samples only"
+    yield Broken(
+        "bounded",
+        "likely",
+        f"A worker's own memory grew by {memory.peak_as_it_is:.0f} MB in {memory.samples} samples, "
+        f"{memory.late_as_it_is:.0f} MB of that after the first third; {by}.",
+        evidence.parts.where,
+        "Something keeps what each sample brings.",
+        "Count what your dataset holds before and after some samples (`tracemalloc` names the "
+        "lines), and watch a longer run: `dltutor.observe(loader, live=True)`.",
+    )
+
+
+def reread(evidence: Evidence) -> Iterator[Broken]:
+    """Files that are read many times over."""
+    samples, parts = evidence.samples, evidence.parts
+    if samples is None or not samples.looked or not samples.of_files:
+        return
+    each, times = samples.read / samples.looked, samples.read / samples.of_files
+    if each < max(_AS_MUCH * samples.bytes, 256 * _KB) or times < _REREAD:
+        return
+    yield Broken(
+        "quick",
+        "shown",
+        f"A sample of {size(samples.bytes)} reads {size(each)}. For {samples.looked} samples "
+        f"{size(samples.read)} were read, of files that have {size(samples.of_files)} "
+        f"together: all of them {times:.0f} times. A sample takes {duration(samples.typical)}.",
+        parts.where,
+        "The files are laid out for another order of reading: to get one sample, a whole file or "
+        "a whole chunk is read and decoded, and thrown away.",
+        "Store what is drawn together in one chunk (one row, if rows are drawn one by one), or "
+        "draw in the order of the file, or read the file once into an array.",
+    )
+
+
+def pickled(evidence: Evidence) -> Iterator[Broken]:
+    """A dataset that takes long to send to its workers."""
+    parts, run, travel = evidence.parts, evidence.run, evidence.travel
+    if travel is None or parts.method not in ("spawn", "forkserver"):
+        return
+    if travel.seconds * parts.workers < _START or not run.batches:
+        return
+    when = "once, since the workers stay" if parts.persistent else "at the start of every epoch"
+    yield Broken(
+        "quick",
+        "shown",
+        f"The first batch came after {duration(run.first)}. The dataset is pickled for each "
+        f"worker, {when}: {size(travel.bytes)}, and {duration(travel.seconds)} to write and to "
+        f"read it, for each of {parts.workers} workers.",
+        f"{parts.dataset}, which workers by {parts.method} get as a pickle",
+        "A worker that isn't forked gets the dataset as a pickle, object by object.",
+        "Keep few large arrays instead of many objects, or only the path of a file that the worker "
+        "opens"
+        + ("." if parts.persistent else "; and `persistent_workers=True` pays for it once."),
+    )
+
+
+def dealing(evidence: Evidence) -> Iterator[Broken]:
+    """A sampler that works long before the first batch."""
+    parts, samples = evidence.parts, evidence.samples
+    if samples is None or samples.dealing < max(_START, _AS_MUCH * samples.typical):
+        return
+    yield Broken(
+        "quick",
+        "shown",
+        f"Before the first batch the sampler works for {duration(samples.dealing)}, in main, while "
+        f"the workers wait. A sample takes {duration(samples.typical)}.",
+        f"{parts.sampler}.__iter__",
+        "What a sampler computes, every worker waits for, in each epoch.",
+        "Compute it once, in `__init__`, from what is known without drawing samples: a table of "
+        "labels or lengths.",
+    )
+
+
+def idle(evidence: Evidence) -> Iterator[Broken]:
+    """Workers that deliver nothing."""
+    shares, parts = evidence.shares, evidence.parts
+    if shares is None or min(shares.shares, default=1) or sum(shares.shares) < _ENOUGH:
+        return
+    idle = [f"W{number}" for number, count in enumerate(shares.shares) if not count]
+    yield Broken(
+        "quick",
+        "shown",
+        f"{' and '.join(idle)} delivered nothing, while the {parts.workers} workers together "
+        f"delivered {sum(shares.shares)} samples.",
+        parts.where,
+        "There are fewer shares than workers, so that some have none.",
+        "Cut the data into at least as many files or shards as there are workers, or deal out "
+        "smaller pieces: every `num_workers`-th sample from `id` on.",
+    )
+
+
+def slower(evidence: Evidence) -> Iterator[Broken]:
+    """Workers that make it slower."""
+    parts, paces = evidence.parts, evidence.workerless
+    if paces is None or paces.times < _SLOWER:
+        return
+    ours, alone = paces.both
+    yield Broken(
+        "quick",
+        "shown",
+        f"A batch takes {duration(ours)} from {parts.workers} workers, after they have started, "
+        f"and {duration(alone)} without any.",
+        f"num_workers={parts.workers}",
+        "What the workers save is less than what it costs to send their batches, or they stand in "
+        "each other's way.",
+        "Take `num_workers=0`, or let `dltutor workers` find out how many pay.",
+    )
