@@ -20,7 +20,7 @@ from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.kit.digests import digest, size
 from dltutor.diagnosis.kit.pins import Pins
-from dltutor.diagnosis.kit.reading import Reading, caught_while
+from dltutor.diagnosis.kit.side_effects import Reading, caught_while
 from dltutor.observation.foreign import is_a
 
 _DRAWN: Final = 256  # samples at most
