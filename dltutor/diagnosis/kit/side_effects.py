@@ -45,8 +45,9 @@ class Reading:
         return found
 
     def _note(self, event: str, given: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(given[0], str | bytes | os.PathLike):
-            with suppress(OSError, ValueError):
+        # What a hook raises, `open` raises; and a path may be anybody's object.
+        if event == "open":
+            with suppress(Exception):
                 self._take(os.stat(given[0]))
 
     def _take(self, status: os.stat_result) -> None:
