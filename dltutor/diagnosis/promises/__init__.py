@@ -30,9 +30,10 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
     if "ends" not in explained:
         found += _each(evidence, ends.no_batch, ends.hangs)
     if not explained & _SAME_DATA:
-        found += _each(evidence, data.fetched, data.fields, data.replaced, data.order)
-        found += _each(evidence, data.dealt, data.epochs, data.told)
-        found += [] if found else data.differs(evidence)
+        found += _each(evidence, data.fetched, data.fields, data.replaced, data.order, data.told)
+        # The first of these says most; the others may come of the same.
+        for look in (data.differs, data.dealt, data.epochs):
+            found = found or [*look(evidence)]
     if "bounded" not in explained:
         found += _each(evidence, resources.opened, resources.held, resources.grows)
     found += _each(evidence, resources.reread, resources.pickled, resources.dealing, resources.idle)
