@@ -374,8 +374,9 @@ def test_a_loader_that_waits_for_what_never_comes_is_no_nothing() -> None:
     assert "in waits" in diagnosis.findings[0].where and not diagnosis.ok
 
 
+@pytest.mark.thorough  # it is timed; the default tier has its figures, below
 def test_workers_that_make_it_slower_are_told(tmp_path: Path) -> None:
-    diagnosis = diagnose(load(InLine(tmp_path, 0.05), batch_size=2))
+    diagnosis = diagnose(load(InLine(tmp_path, 0.15), batch_size=2))
     assert named(diagnosis) == ["quick"], diagnosis
     assert named(diagnose(load(InLine(tmp_path, 0.0), batch_size=2))) == []
 

@@ -15,7 +15,7 @@ from dltutor.diagnosis.kit.bench import Bench
 CHEAP: Final = 0.0003  # seconds for a sample
 LONG: Final = 3000  # samples in an epoch
 _SLOWER: Final = 1.5  # times
-_LOST: Final = 0.5  # seconds of an epoch that workers cost: less is not worth a word
+_LOST: Final = 2.0  # seconds of an epoch that workers cost: less is not worth a word
 _BATCHES: Final = 20  # of an epoch, at least
 
 
