@@ -51,7 +51,9 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     folder = Path(os.environ[OWN])
     made = (folder / "made").read_text() if (folder / "made").exists() else ""
     makers = dict(line.split(" ", 1) for line in made.splitlines())
-    if left := sorted(folder.glob("*/*")):
+    # The folder of sockets of a worker stays wherever it's killed, by torch too, which waits for it
+    # for 5 s: what `observe` does about these is tested by itself.
+    if left := sorted(set(folder.glob("*/*")) - set(folder.glob("*/pymp-*"))):
         lines = [f"  {path.name}, since {makers.get(path.name, 'no test')}" for path in left]
         print("\nleft among temporary files:", *lines, sep="\n")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -109,10 +109,9 @@ def run(
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
-    mark = marks.new()
     with interrupts_held() as interrupts, CutConnections(cut) as connections:
-        watch = None
+        folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
+        mark, watch = marks.new(), None
         try:
             watch = _start(
                 work,
