@@ -101,9 +101,9 @@ class Diagnosis:
         if count:
             found = PROMISES[self.findings[0].promise].replace("`", "")
             found += f" ({count} finding{'' if count == 1 else 's'})"
-        if not count and not self.ran:
+        elif not self.ran:
             found = f"not diagnosed: {self.untried[0].why}" if self.untried else "not diagnosed"
-        elif not count and self.untried:
+        elif self.untried:
             found += f", {len(self.untried)} of the questions not answered"
         return f"{self.parts.dataset}, {workers}{method}: {found}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Final
 
 from dltutor.diagnosis import promises
@@ -10,7 +11,7 @@ from dltutor.diagnosis.evidence import Evidence, Fit, Harm
 from dltutor.diagnosis.messages import explain
 from dltutor.diagnosis.ordinary import raises
 from dltutor.diagnosis.rules import RULES
-from dltutor.failures import FACTS, Promise
+from dltutor.failures import FACTS, Facts, Promise
 
 _ORDER: Final[tuple[Harm, ...]] = ("ends", "wrong", "memory", "slow")
 _HARM: Final[dict[Promise, Harm]] = {
@@ -30,7 +31,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     Args:
         evidence: Of one visit.
     """
-    fits = [*_named(evidence)]
+    fits = _named(evidence)
     if own := raises(evidence, [fit for fit, _ in fits]):
         fits.append(own)
     fits = _said(evidence, fits)
@@ -42,19 +43,15 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
         if each.promise in likely:
             continue
         fit = Fit(_HARM[each.promise], each.certainty, each.evidence, each.where, each.fix)
-        fits.append((fit, _finding(each.promise, each.promise, fit, each.cause, each.fix, "")))
+        finding = Finding(name=each.promise, lesson="", **asdict(each))
+        fits.append((fit, finding))
     fits.sort(key=lambda each: (_ORDER.index(each[0].harm), each[0].certainty != "shown"))
     return tuple(finding for _, finding in fits)
 
 
 def _named(evidence: Evidence) -> list[tuple[Fit, Finding]]:
-    found = []
-    for mode in FACTS:
-        if (fit := RULES[mode.name](evidence)) is not None:
-            fix = fit.fix or mode.remedy
-            finding = _finding(mode.name, mode.promise, fit, mode.cause, fix, mode.lesson)
-            found.append((fit, finding))
-    return found
+    fits = ((mode, RULES[mode.name](evidence)) for mode in FACTS)
+    return [(fit, _finding(mode, fit)) for mode, fit in fits if fit is not None]
 
 
 def _said(evidence: Evidence, fits: list[tuple[Fit, Finding]]) -> list[tuple[Fit, Finding]]:
@@ -69,9 +66,8 @@ def _said(evidence: Evidence, fits: list[tuple[Fit, Finding]]) -> list[tuple[Fit
         if mode.name == _SYMPTOM:
             continue
         said = f"The run {_ENDED.get(run.end, run.end)}, and said {words!r} ({match.source})."
-        fit = Fit("ends", "likely", said, next(iter(run.at), run.stood), mode.remedy)
-        found = _finding(mode.name, mode.promise, fit, mode.cause, mode.remedy, mode.lesson)
-        return [*others, (fit, found)]
+        fit = Fit("ends", "likely", said, next(iter(run.at), run.stood))
+        return [*others, (fit, _finding(mode, fit))]
     return fits
 
 
@@ -79,5 +75,15 @@ _SYMPTOM: Final = "dead_worker"
 _ENDED: Final = {"hung": "stood still", "raised": "raised", "worker died": "lost a worker"}
 
 
-def _finding(name: str, promise: Promise, fit: Fit, cause: str, fix: str, lesson: str) -> Finding:
-    return Finding(name, promise, fit.certainty, fit.evidence, fit.where, cause, fix, lesson)
+def _finding(mode: Facts, fit: Fit) -> Finding:
+    fix = fit.fix or mode.remedy
+    return Finding(
+        mode.name,
+        mode.promise,
+        fit.certainty,
+        fit.evidence,
+        fit.where,
+        mode.cause,
+        fix,
+        mode.lesson,
+    )

@@ -122,10 +122,11 @@ class Visit:
         for experiment in experiments():
             if not experiment.needed(evidence):
                 continue
-            held = experiment.held
-            if held and not (locks and moment.ever_held(locks)):
+            if experiment.held and not (locks and moment.ever_held(locks)):
                 continue
-            answer = self._ask(experiment, evidence, partial(moment.wait, locks, held=held))
+            answer = self._ask(
+                experiment, evidence, partial(moment.wait, locks, held=experiment.held)
+            )
             if evidence is None:
                 assert isinstance(answer, Parts)
                 others = tuple(each.name for each in moment.others())

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+from dltutor.diagnosis.evidence.fit import Harm
 from dltutor.diagnosis.evidence.loader import Parts, Run
 from dltutor.diagnosis.evidence.memory import Ahead, Limits, Memory, Segments, Views
 from dltutor.diagnosis.evidence.processes import (
@@ -107,6 +108,11 @@ class Evidence:
     ahead: Ahead | None = None
     limits: Limits | None = None
     segments: Segments | None = None
+
+    @property
+    def harm(self) -> Harm:
+        """How serious wrong data is: nobody notices, or the run ends of it."""
+        return "wrong" if self.run.well else "ends"
 
     def disturbed_by(self, kind: str) -> Handles | None:
         """What workers do to each other through a "file" or a "socket"; None if they do not."""

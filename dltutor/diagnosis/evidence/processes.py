@@ -141,7 +141,7 @@ class Travel:
         script: The file of `__main__`; "" where it has none, as in a notebook.
         raised: What drawing samples from a copy, pickled and unpickled here, raised.
         unlike: How many of its samples differed, under the same seeds.
-        bytes: Of the pickle.
+        bytes: Of the pickle, where workers get one.
         seconds: That it takes to make it, and to read it again.
     """
 

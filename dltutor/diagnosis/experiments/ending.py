@@ -102,7 +102,7 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
     class_level = {
         f"{type(dataset).__name__}.{n}": v for n, v in attributes_of(type(dataset)).items()
     }
-    numbers = {each.path: each.thing for each in walk(dataset) if each.path[:7] == "dataset"}
+    numbers = {each.path: each.thing for each in walk(dataset, with_globals=False)}
     few = end - length <= max(_FEW, length // 50)
     if length in _written(dataset):
         found.append(f"{type(dataset).__name__}.__len__")

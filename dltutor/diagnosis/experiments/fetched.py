@@ -48,14 +48,12 @@ def ask(bench: Bench) -> Fetched:
         if time.monotonic() > until:
             break
         with suppress(Exception):  # a sample that fails is looked for elsewhere
-            by_hand = [_by_hand(bench, pins, keys) for _ in range(2)]
-            fetched = _fetched(bench, pins, keys)
-            if by_hand[0] == by_hand[1]:
+            first = digest(_by_hand(bench, pins, keys)[1])
+            samples, batch = _by_hand(bench, pins, keys)
+            _fields(samples, batch, ragged, dropped)
+            if digest(batch) == first:
                 looked += len(keys)
-                differ += len(keys) * (fetched != by_hand[0])
-            with pins.held():
-                samples = [bench.dataset[key] for key in keys]
-                _fields(samples, bench.inner.collate_fn(list(samples)), ragged, dropped)
+                differ += len(keys) * (_fetched(bench, pins, keys) != first)
     return Fetched(
         looked=looked,
         differ=differ,
@@ -76,9 +74,10 @@ def _dealt(bench: Bench) -> list[list[Any]]:
     return found
 
 
-def _by_hand(bench: Bench, pins: Pins, keys: list[Any]) -> str:
+def _by_hand(bench: Bench, pins: Pins, keys: list[Any]) -> tuple[list[Any], Any]:
     with pins.held():
-        return digest(bench.inner.collate_fn([bench.dataset[key] for key in keys]))
+        samples = [bench.dataset[key] for key in keys]
+        return samples, bench.inner.collate_fn(list(samples))
 
 
 def _fetched(bench: Bench, pins: Pins, keys: list[Any]) -> str:

@@ -54,7 +54,8 @@ def ask(bench: Bench) -> Travel:
             names |= dict.fromkeys(packing.names_of_main(packed))
             gone += packing.fleeting(path, thing) if count else []
     main: Any = sys.modules.get("__main__")
-    size, took = (0, 0.0) if cannot or gone else _timed(bench.dataset)
+    sent = bench.method != "fork" and not (cannot or gone)  # a forked worker needs no pickle
+    size, took = _timed(bench.dataset) if sent else (0, 0.0)
     raised, unlike = ("", 0) if cannot or gone else _copied(bench)
     return Travel(
         cannot=tuple(cannot[:4]),

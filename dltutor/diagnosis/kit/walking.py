@@ -102,11 +102,12 @@ def search(
 # What a dataset holds
 
 
-def walk(dataset: Any) -> Iterator[Found]:
+def walk(dataset: Any, *, with_globals: bool = True) -> Iterator[Found]:
     """Everything that a dataset holds, then the globals of the modules that its code comes from.
 
     Args:
         dataset: Any object.
+        with_globals: Whether to go on to these.
     """
     names: set[str] = set()
     seen: set[int] = set()
@@ -116,7 +117,8 @@ def walk(dataset: Any) -> Iterator[Found]:
         most -= 1
         yield found
         names |= _modules(found.thing)
-    yield from search(_globals(names), held, deep=3, most=most, **limits)
+    if with_globals:
+        yield from search(_globals(names), held, deep=3, most=most, **limits)
 
 
 def held(found: Found) -> list[Found]:

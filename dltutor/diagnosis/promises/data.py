@@ -19,54 +19,59 @@ def differs(evidence: Evidence) -> Iterator[Broken]:
     difference = with_workers(evidence)
     if difference is None or not difference.any or not _steady(evidence, difference):
         return
-    parts, fetched = evidence.parts, evidence.fetched
-    workers = f"{parts.workers} worker{'' if parts.workers == 1 else 's'}"
-    unit, came, expected = difference.unit, difference.came, difference.expected
+    count, unit, expected = evidence.parts.workers, difference.unit, difference.expected
+    workers = f"{count} worker{'' if count == 1 else 's'}"
     promise: Promise = "same" if difference.more and difference.missing else "complete"
     if promise == "same":
         said = (
             f"Of {expected} {unit} that come without workers{_which(difference)}, "
             f"{difference.missing} don't come with {workers}. {difference.more} others do."
         )
-    elif difference.missing:
-        said = (
-            f"Epoch {difference.epoch} has {expected} {unit} without workers, and {came} with "
-            f"{workers}: "
-            f"{difference.missing} never come."
-        )
     else:
-        again = f", {difference.twice} of them more than once" if difference.twice else ""
         said = (
-            f"Epoch {difference.epoch} has {expected} {unit} without workers, and {came} with "
-            f"{workers}{again}."
+            f"Epoch {difference.epoch} has {expected} {unit} without workers, and "
+            f"{difference.came} with {workers}"
         )
+        if difference.missing:
+            said += f": {difference.missing} never come"
+        elif difference.twice:
+            said += f", {difference.twice} of them more than once"
+        said += "."
     said += " They aren't random: drawn again without workers, they are the same."
-    cause = "What a worker delivers depends on its being a worker."
-    where, fix = parts.where, f"Print what `{parts.dataset}` does at this line, in each worker."
+    yield Broken(promise, "shown", said, *_narrowed(evidence, difference))
+
+
+def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str]:
+    # Where a difference comes from as far as is known, why, and what to do or to try.
+    parts, fetched = evidence.parts, evidence.fetched
     if difference.epoch:
-        cause = (
+        return (
+            parts.where,
             "The first epoch is the same. What main changes in the dataset after the workers have "
-            "started doesn't reach them, and it was changed too late, or in main only."
-        )
-        fix = (
+            "started doesn't reach them, and it was changed too late, or in main only.",
             f"Find who changes {parts.dataset} between epochs. Let each worker learn of it: with "
             "`persistent_workers=False` and before `iter(loader)`, in a tensor in shared memory, "
-            "or as part of the index that the sampler deals."
+            "or as part of the index that the sampler deals.",
         )
-    elif fetched is not None and fetched.dealt_once:
-        where = f"{parts.sampler}.__iter__"
-        cause = (
+    if fetched is not None and fetched.dealt_once:
+        return (
+            f"{parts.sampler}.__iter__",
             "The sampler deals other batches when it's asked a second time, and torch calls "
-            "`iter()` of it twice where there are workers."
+            "`iter()` of it twice where there are workers.",
+            "Make `__iter__` a generator that changes nothing before its first `next()`.",
         )
-        fix = "Make `__iter__` a generator that changes nothing before its first `next()`."
-    elif parts.stream:
-        cause = "Each worker iterates a copy of its own, and who takes which share is up to you."
-        fix = (
+    if parts.stream:
+        return (
+            parts.where,
+            "Each worker iterates a copy of its own, and who takes which share is up to you.",
             "Let exactly one of the datasets that wrap each other look at `get_worker_info()`, and "
-            "take every `num_workers`-th sample from `id` on."
+            "take every `num_workers`-th sample from `id` on.",
         )
-    yield Broken(promise, "shown", said, where, cause, fix)
+    return (
+        parts.where,
+        "What a worker delivers depends on its being a worker.",
+        f"Print what `{parts.dataset}` does at this line, in each worker.",
+    )
 
 
 def _which(difference: Difference) -> str:
@@ -92,16 +97,17 @@ def fetched(evidence: Evidence) -> Iterator[Broken]:
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.differ or not fetched.by:
         return
-    own = fetched.by == parts.dataset
+    whose = f"Here it is that of {fetched.by}, inside {parts.dataset}."
+    if fetched.by == parts.dataset:
+        whose = "They give different samples."
     yield Broken(
         "same",
         "shown",
         f"{fetched.differ} of the first {fetched.looked} samples are not what "
         f"`{parts.dataset}.__getitem__` gives for their indices.",
         f"{fetched.by}.__getitems__",
-        f"A loader that finds `__getitems__` asks it for whole batches, and never asks "
-        f"`__getitem__`. {'They give different samples.' if own else ''}".strip()
-        + ("" if own else f" Here it is that of {fetched.by}, inside {parts.dataset}."),
+        "A loader that finds `__getitems__` asks it for whole batches, and never asks "
+        f"`__getitem__`. {whose}",
         f"Define it in {parts.dataset}: "
         "`def __getitems__(self, indices): return [self[i] for i in indices]`.",
     )

@@ -32,26 +32,25 @@ def no_batch(evidence: Evidence) -> Iterator[Broken]:
 
 def hangs(evidence: Evidence) -> Iterator[Broken]:
     """A loop that waits for what never comes."""
-    run, samples, parts = evidence.run, evidence.samples, evidence.parts
+    run, alone, samples = evidence.run, evidence.alone, evidence.samples
     if not run.waited:
         return
-    drawn = samples is not None and samples.looked > 0
-    if not run.batches and not drawn:
+    drawn = samples if samples is not None and samples.looked else None
+    if not run.batches and drawn is None:
         return  # a sample that takes long is no hang
     came = f"{run.batches} batches came, and then no more" if run.batches else "No batch came"
     said = f"{came}."
-    if samples is not None and drawn:
-        said += f" In a main process a sample takes {duration(samples.typical)}."
-    if evidence.alone is not None:
-        how = "comes to its end" if evidence.alone.well else f"{evidence.alone.end}, too"
+    if drawn is not None:
+        said += f" In a main process a sample takes {duration(drawn.typical)}."
+    if alone is not None:
+        how = "comes to its end" if alone.well else f"{alone.end}, too"
         said += f" Without workers the loop {how}."
     if words := run.said.strip().splitlines():
         said += f" The last words on stderr: {words[-1][:160]!r}."
     waits = evidence.waits.stuck if evidence.waits is not None else ()
     where = waits[0][1] if waits else run.stood
-    alone = evidence.alone is not None and evidence.alone.well
     cause = "Something that workers wait for never comes."
-    if alone and parts.method == "fork":
+    if alone is not None and alone.well and evidence.parts.method == "fork":
         cause += " It comes without workers: what main had running isn't there."
     fix = (
         "Look at the line above: what does it wait for, and who should bring it? "

@@ -14,7 +14,7 @@ _OPENED: Final = 16  # descriptors that stay open after some samples: a dataset 
 _REREAD: Final = 3  # times that the files were read, all of them, for a part of the samples
 _AS_MUCH: Final = 16  # times the bytes of a sample
 _KEPT: Final = 64  # descriptors that main has more: those of the batches on their way are fewer
-_LATE: Final = 24.0  # MB that an ordinary worker doesn't take after a third of its samples
+LATE: Final = 24.0  # MB that an ordinary worker doesn't take after a third of its samples
 _ENOUGH: Final = 24  # samples of a worker: the first few need what the others use again
 _SLOWER: Final = 1.5  # times as long with workers as without, in every turn
 _START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
@@ -59,7 +59,7 @@ def grows(evidence: Evidence) -> Iterator[Broken]:
     if memory is None or memory.samples < _ENOUGH:
         return
     late = (memory.late_as_it_is, memory.late_collected, memory.late_returned)
-    if min(late) < _LATE:
+    if min(late) < LATE:
         return  # what goes away like that has a name
     # What new samples bring, or what any sample does again.
     again = memory.late_repeated >= memory.late_as_it_is / 2

@@ -8,11 +8,11 @@ from typing import Final, Literal
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.kit.difference import with_workers
+from dltutor.diagnosis.promises.resources import LATE
 from dltutor.failures import PROMISES, Promise
 
 State = Literal["kept", "broken", "not tested"]
 
-_LATE: Final = 24.0  # MB that an ordinary worker doesn't take after a third of its samples
 _FASTER: Final = 0.9  # times as long with workers as without: less is faster
 
 
@@ -94,8 +94,7 @@ def _same(evidence: Evidence) -> Answer:
     if difference is not None and not difference.any:
         return True, f"{difference.came} {difference.unit} are those that come without workers"
     if fetched is not None and fetched.looked and not fetched.differ:
-        held = f"{fetched.looked} samples are those of `dataset[i]`, random numbers held"
-        return True, held
+        return True, f"{fetched.looked} samples are those of `dataset[i]`, random numbers held"
     if difference is not None:
         return False, "samples are random: another run has others"
     return False, "no epoch came to its end"
@@ -105,13 +104,11 @@ def _independent(evidence: Evidence) -> Answer:
     samples, repeats = evidence.samples, evidence.repeats
     if repeats is not None and repeats.sources:
         return True, "random numbers were others in each worker and epoch"
-    if samples is not None and samples.looked and not (samples.random or samples.joined):
-        return (not evidence.parts.stream), (
-            "a stream's random numbers weren't told apart"
-            if evidence.parts.stream
-            else "no sample is random"
-        )
-    return False, ""
+    if samples is None or not samples.looked or samples.random or samples.joined:
+        return False, ""
+    if evidence.parts.stream:
+        return False, "a stream's random numbers weren't told apart"
+    return True, "no sample is random"
 
 
 def _bounded(evidence: Evidence) -> Answer:
@@ -122,9 +119,9 @@ def _bounded(evidence: Evidence) -> Answer:
         return True, "what workers took after their first samples went away again, or has a bound"
     if not run.private or not run.well:
         return False, ""
-    if max(most - first for first, most in run.private) > _LATE:
+    if max(most - first for first, most in run.private) > LATE:
         return False, "a worker's own memory rose, and the run was too short to say whether it ends"
-    return True, f"no worker's own memory rose by more than {_LATE:.0f} MB in the run"
+    return True, f"no worker's own memory rose by more than {LATE:.0f} MB in the run"
 
 
 def _clean(evidence: Evidence) -> Answer:

@@ -140,7 +140,7 @@ def wrong_length(evidence: Evidence) -> Fit | None:
     where = f"{evidence.parts.dataset}.__len__"
     if end < length:
         return Fit(
-            "wrong" if evidence.run.well else "ends",
+            evidence.harm,
             "shown",
             f"`len(dataset)` is {length}, and every index from {end} on raises {ending.said}. All "
             "before it are there.",

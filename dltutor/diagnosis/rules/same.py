@@ -14,7 +14,7 @@ def global_state(evidence: Evidence) -> Fit | None:
         return None
     path, along, without = state.paths[0]
     return Fit(
-        "wrong" if evidence.run.well else "ends",
+        evidence.harm,
         "shown",
         f"After the same batches `{path}` is {along} in main with workers, as before the loop, and "
         f"{without} without workers. The loop comes to `{_short(state.with_workers)}` with "
@@ -107,7 +107,7 @@ def shared_file_offset(evidence: Evidence) -> Fit | None:
     path = handles.paths[0] if handles.paths else ""
     what = f"`{path}`" if path else "the file"
     return Fit(
-        "wrong" if evidence.run.well else "ends",
+        evidence.harm,
         "shown",
         f"{handles.seen} The file was open before the workers started.",
         where=path or evidence.parts.where,
@@ -129,7 +129,7 @@ def shared_connection(evidence: Evidence) -> Fit | None:
         else ""
     )
     return Fit(
-        "wrong" if evidence.run.well else "ends",
+        evidence.harm,
         "shown",
         f"{handles.seen} The connection was made before the workers started.{again}",
         where=path or evidence.parts.where,
@@ -144,7 +144,7 @@ def lazy_but_touched(evidence: Evidence) -> Fit | None:
     if handles is None or not handles.lazy:
         return None
     return Fit(
-        "wrong" if evidence.run.well else "ends",
+        evidence.harm,
         "shown",
         f"{handles.seen} `{handles.lazy}` is opened again by itself where it is missing, but it "
         "was open when the workers started: main had taken a sample before.",
