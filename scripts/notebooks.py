@@ -99,6 +99,8 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
         environment = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         environment |= {"DLTUTOR_HOME": str(home), "TMPDIR": str(temporary)}
         environment["DLTUTOR_INCIDENTS"] = str(temporary / "incidents")
+        # Two workers are too many for a machine of one core, says torch.
+        environment["PYTHONWARNINGS"] = "ignore:This DataLoader will create:UserWarning"
         environment["IPYTHONDIR"] = str(Path(root, "ipython"))
         if strict:
             environment["DLTUTOR_STRICT"] = "1"

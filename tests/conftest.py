@@ -44,6 +44,9 @@ MARK = secrets.token_hex(2)
 
 
 def pytest_configure() -> None:
+    # Two workers are too many for a machine of one core, says torch: in kernels, scripts and
+    # workers, too, whose output is compared.
+    os.environ["PYTHONWARNINGS"] = "ignore:This DataLoader will create:UserWarning"
     # Once for all tests: a fork server that has torch starts workers as quickly as fork does.
     forkserver.set_forkserver_preload([f"dltutor.failures.{name}" for name in NAMES])
     # /dev/shm is everybody's, of the tests that run beside these among others. What a process left

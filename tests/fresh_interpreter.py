@@ -16,11 +16,9 @@ def run_fresh(
     script: str, *, seconds: float = 60, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a script that may import from tests/ and scripts/; it must end in time, without error."""
-    # As pytest has it: two workers are too many for a machine of one core, says torch.
-    quiet = "-Wignore:This DataLoader will create:UserWarning"
     script = f"import sys; sys.path[:0] = {PATHS}\n" + dedent(script)
     done = subprocess.run(
-        [sys.executable, quiet, "-c", script],
+        [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         timeout=seconds,

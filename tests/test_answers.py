@@ -69,7 +69,8 @@ def test_a_wrong_fix_is_not_correct_and_is_answered_by_name(exercise: str, name:
     make, fragment = WRONG_FIXES[exercise][name]
     result = check(exercise, make())
     assert result.outcome.value in ("Not yet", "Error in your code"), result.text
-    assert fragment in result.text
+    either = (fragment,) if isinstance(fragment, str) else fragment  # on a slow machine another one
+    assert any(each in result.text for each in either), result.text
 
 
 @every(OTHER_OUTCOMES)

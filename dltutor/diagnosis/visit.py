@@ -181,6 +181,7 @@ class Visit:
                 took = time.monotonic() - began
                 rest = max(seconds - took, _LEAST)
                 bench = Bench(loader, self.loop, self.epochs, rest, mark, evidence, threads)
+                bench.take_over()
                 return {"answer": asdict(experiment.ask(bench)), "making": took}
             except TooSlow as error:
                 return {"untried": str(error)}

@@ -5,7 +5,8 @@ that makes the answer:
 
     WRONG_FIXES: WrongFixes = {
         "01.fix": {
-            "zero workers": (lambda: ..., "keeps its workers"),  # a fragment of what it is told
+            "zero workers": (lambda: ..., "keeps its workers"),  # a fragment of what it is told;
+            # or several, one of which it is told: which, may depend on how fast the machine is
         },
     }
     RIGHT_ANSWERS: RightAnswers = {"01.fix": {"looked at once, in __init__": lambda: ...}}
@@ -19,6 +20,6 @@ told the same.
 
 from collections.abc import Callable
 
-WrongFixes = dict[str, dict[str, tuple[Callable[[], object], str]]]
+WrongFixes = dict[str, dict[str, tuple[Callable[[], object], str | tuple[str, ...]]]]
 RightAnswers = dict[str, dict[str, Callable[[], object]]]
 OtherOutcomes = dict[str, dict[str, tuple[Callable[[], object], str, str]]]

@@ -25,6 +25,7 @@ from dltutor.diagnosis.evidence.samples import (
     Ending,
     Fetched,
     InWorkers,
+    Reordered,
     Samples,
     Twice,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "Order",
     "Paces",
     "Parts",
+    "Reordered",
     "Repeats",
     "Run",
     "Samples",

@@ -24,6 +24,7 @@ from dltutor.diagnosis.evidence.samples import (
     Ending,
     Fetched,
     InWorkers,
+    Reordered,
     Samples,
     Twice,
 )
@@ -42,6 +43,7 @@ class Evidence:
         run: The loader as it is.
         samples: Its samples, drawn without workers.
         fetched: Whether its batches are made of what `dataset[i]` gives.
+        reordered: Whether a sample depends on what was drawn before it.
         alone: The loader without workers.
         reseeded: The same with other random numbers.
         culprit: What fails in a main process.
@@ -78,6 +80,7 @@ class Evidence:
     run: Run
     samples: Samples | None = None
     fetched: Fetched | None = None
+    reordered: Reordered | None = None
     alone: Run | None = None
     reseeded: Run | None = None
     culprit: Culprit | None = None

@@ -27,6 +27,8 @@ class Samples:
         read: Bytes that were read from files while they were drawn.
         of_files: Bytes of all these files together; 0 where they aren't known.
         opened: Descriptors that had been opened, and not closed, by the time that they were drawn.
+        left: What drawing some of them again left behind: [what, how many, after how many draws].
+        seeded: The global generators that each sample sets to the same state: their names.
         dealing: Seconds that the sampler took for their indices.
         dealt: Batches that it deals in an epoch, and in the next one; -1 if they weren't counted.
         replaced: Samples that are those of another index, and drew an exception that your code
@@ -50,6 +52,8 @@ class Samples:
     read: int = 0
     of_files: int = 0
     opened: int = 0
+    left: tuple[tuple[str, int, int], ...] = ()
+    seeded: tuple[str, ...] = ()
     dealing: float = 0.0
     dealt: tuple[int, int] = (-1, -1)
     replaced: tuple[tuple[int, int, str, str, str], ...] = ()
@@ -67,8 +71,12 @@ class Fetched:
             [field, rows, samples].
         dropped: Fields that some samples of a batch have, and the batch doesn't: [field, how many
             have it, samples].
+        crossed: Fields of a batch whose rows are in another order than those of the first field:
+            [field, that field].
         dealt_once: Whether the sampler deals other batches when it is asked a second time, with
             the same random numbers.
+        stuck: What the sampler calls for random numbers, though it deals the same batches whatever
+            the seed, and again in the next epoch; "" if it doesn't.
     """
 
     looked: int = 0
@@ -76,7 +84,29 @@ class Fetched:
     by: str = ""
     ragged: tuple[tuple[str, int, int], ...] = ()
     dropped: tuple[tuple[str, int, int], ...] = ()
+    crossed: tuple[tuple[str, str], ...] = ()
     dealt_once: bool = False
+    stuck: str = ""
+
+
+@dataclass(frozen=True)
+class Reordered:
+    """Samples drawn in the order of the sampler, and from the last to the first.
+
+    Args:
+        looked: Samples that were compared, each drawn once in each order; 0 if they are not the
+            same in two runs of one order either.
+        differ: How many of them differ.
+        index: One of them, as its repr.
+        other: The index whose sample it is in one of the orders; "" if it is none's.
+        paths: Numbers and containers of the dataset that drawing them changed.
+    """
+
+    looked: int = 0
+    differ: int = 0
+    index: str = ""
+    other: str = ""
+    paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

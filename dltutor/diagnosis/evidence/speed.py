@@ -12,10 +12,17 @@ class Paces:
     Args:
         as_is: Seconds, in each turn.
         changed: Seconds of the changed one, in each turn.
+        blocked: The part of their time in which the workers wanted no processor, as it is: in the
+            turn with least.
+        line: Where the workers were most of the time, as it is; "" where that isn't known.
+        share: How much of the time.
     """
 
     as_is: tuple[float, ...] = ()
     changed: tuple[float, ...] = ()
+    blocked: float = 0.0
+    line: str = ""
+    share: float = 0.0
 
     @property
     def times(self) -> float:

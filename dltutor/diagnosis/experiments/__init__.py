@@ -20,6 +20,7 @@ NAMES: Final[tuple[str, ...]] = (
     "waits",
     "alone",
     "fetched",
+    "reordered",
     "reseeded",
     "limits",
     "culprit",

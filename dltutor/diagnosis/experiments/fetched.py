@@ -1,29 +1,40 @@
 """Are the loader's batches made of what `dataset[i]` gives?
 
 The first batches are fetched as the loader does it, and made by hand of the dataset's own samples,
-in one process and under the same random numbers.
+in one process and under the same random numbers; and of single samples, to see which row of a batch
+is whose. The sampler is asked for them several times.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import islice
+from types import FrameType
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.evidence import Evidence, Fetched
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.diagnosis.kit.digests import digest, rows
+from dltutor.diagnosis.kit.digests import digest, leaves, rows
 from dltutor.diagnosis.kit.pins import Pins
 from dltutor.observation.foreign import attribute, elements, is_a, kind_of
 
 _BATCHES: Final = 4
 _FOR: Final = 4.0  # seconds
 _LONG: Final = 1.0  # seconds for a batch, drawn three times
+_MOST: Final = 10_000  # batches of an epoch
+_ROWS: Final = 128  # samples of a batch that are told apart
+_SHUFFLES: Final = (
+    *("randperm", "shuffle", "permutation", "permuted", "multinomial", "sample", "choices"),
+    *("choice", "randint", "integers", "randrange", "rand", "random"),
+)
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -44,6 +55,7 @@ def ask(bench: Bench) -> Fetched:
     looked, differ, until = 0, 0, time.monotonic() + _FOR
     ragged: dict[str, tuple[int, int]] = {}
     dropped: dict[str, tuple[int, int]] = {}
+    crossed: dict[str, str] = {}
     for keys in batches:
         if time.monotonic() > until:
             break
@@ -51,6 +63,9 @@ def ask(bench: Bench) -> Fetched:
             first = digest(_by_hand(bench, pins, keys)[1])
             samples, batch = _by_hand(bench, pins, keys)
             _fields(samples, batch, ragged, dropped)
+            with suppress(Exception):  # a batch of one may be none
+                if len(keys) <= _ROWS:
+                    crossed |= _crossed(bench, samples, batch)
             if digest(batch) == first:
                 looked += len(keys)
                 differ += len(keys) * (_fetched(bench, pins, keys) != first)
@@ -60,18 +75,46 @@ def ask(bench: Bench) -> Fetched:
         by=_maker(bench.dataset),
         ragged=tuple((name, *found) for name, found in ragged.items()),
         dropped=tuple((name, *found) for name, found in dropped.items()),
+        crossed=tuple(crossed.items()),
         dealt_once=once,
+        stuck=_stuck(bench) if bench.inner.batch_sampler is not None and not once else "",
     )
 
 
-def _dealt(bench: Bench) -> list[list[Any]]:
-    bench.seed(0)
+def _dealt(bench: Bench, seed: int = 0) -> list[list[Any]]:
+    bench.seed(seed)
     found: list[list[Any]] = []
     for keys in bench.inner.batch_sampler or ():
         found.append(list(keys))
         if len(found) == _BATCHES:
             break
     return found
+
+
+def _stuck(bench: Bench) -> str:
+    # The random numbers that the sampler asks for, if they are the same ones each time.
+    called: set[str] = set()
+
+    def note(frame: FrameType, event: str, given: Any) -> None:
+        name = attribute(given, "__name__", "") if event == "c_call" else frame.f_code.co_name
+        if name in _SHUFFLES:
+            called.add(name)
+
+    sys.setprofile(note)
+    try:
+        first = _dealt(bench, seed=1)
+    finally:
+        sys.setprofile(None)
+    again = called and len(first) > 1 and first == _dealt(bench, seed=2)
+    # Nor does an epoch go on where the last one ended.
+    whole = again and _next_epoch(bench) == first
+    return min(called) if whole else ""
+
+
+def _next_epoch(bench: Bench) -> list[list[Any]]:
+    for _ in islice(bench.inner.batch_sampler or (), _MOST):
+        pass
+    return _dealt(bench, seed=3)
 
 
 def _by_hand(bench: Bench, pins: Pins, keys: list[Any]) -> tuple[list[Any], Any]:
@@ -119,6 +162,38 @@ def _fields(
             dropped.setdefault(name, (count, len(samples)))
         elif rows(came[name]) == count:
             ragged.setdefault(name, (count, len(samples)))
+
+
+def _crossed(bench: Bench, samples: list[Any], batch: Any) -> dict[str, str]:
+    # A collate function may sort the samples; but then all that is theirs.
+    alone = [dict(leaves(bench.inner.collate_fn([each]))) for each in samples]
+    order: list[int] = []
+    named, crossed = "", {}
+    for name, leaf in leaves(batch):
+        if rows(leaf) != len(samples) or any(rows(each.get(name)) != 1 for each in alone):
+            continue
+        given = [each[name][0] for each in alone]
+        whose = [
+            [at for at, one in enumerate(given) if _begins(leaf[row], one)]
+            for row in range(len(samples))
+        ]
+        if not named and all(len(each) == 1 for each in whose):
+            named, order = name, [each[0] for each in whose]
+        elif (
+            named
+            and all(whose)
+            and any(at not in each for at, each in zip(order, whose, strict=True))
+        ):
+            crossed[name] = named
+    return crossed
+
+
+def _begins(row: Any, alone: Any) -> bool:
+    # A row of a batch may have been padded.
+    one, other = (np.asarray(each) for each in (row, alone))
+    if one.ndim != other.ndim or any(a < b for a, b in zip(one.shape, other.shape, strict=True)):
+        return False
+    return bool(np.array_equal(one[tuple(slice(each) for each in other.shape)], other))
 
 
 EXPERIMENT: Final = Experiment("fetched", 9.0, needed, ask)

@@ -47,10 +47,16 @@ def ask(bench: Bench) -> Parts:
         loop=bench.loop is not None,
         hooks=tuple(
             name
-            for name, each in (("dataset", dataset), ("sampler", inner.sampler))
-            if callable(attribute(each, "set_epoch"))
+            for name, owners in (("dataset", (dataset,)), ("sampler", _samplers(inner)))
+            if any(callable(attribute(each, "set_epoch")) for each in owners)
         ),
     )
+
+
+def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:
+    # The loader's own, and what a batch sampler of somebody's has in its hands.
+    batches = inner.batch_sampler
+    return inner.sampler, batches, attribute(batches, "sampler")
 
 
 def _sampler(inner: DataLoader[Any]) -> Any:

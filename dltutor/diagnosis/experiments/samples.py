@@ -19,8 +19,8 @@ from dltutor.diagnosis.evidence import Evidence, Samples
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench, described
 from dltutor.diagnosis.kit.digests import digest, size
-from dltutor.diagnosis.kit.pins import Pins
-from dltutor.diagnosis.kit.side_effects import Reading, caught_while
+from dltutor.diagnosis.kit.pins import Pins, global_states, seed_all
+from dltutor.diagnosis.kit.side_effects import Reading, caught_while, things_left
 from dltutor.observation.foreign import is_a
 
 _DRAWN: Final = 256  # samples at most
@@ -28,6 +28,8 @@ _LOOKED: Final = 3.0  # seconds for them
 _AGAIN: Final = 24  # of these are drawn again
 _AGAIN_FOR: Final = 2.0  # seconds at most
 _TIMES: Final = 4  # that each of them is drawn again
+_FEW: Final = 5  # things that are left may be a pool, or a cache
+_SEEDED: Final = 4  # samples, each after another seed
 _BEYOND: Final = 0.3  # seconds that a sample may take, for the index past the end to be tried
 _QUICKLY: Final = 0.3  # seconds for a sampler
 _FAILED: Final = 40  # failures that are kept
@@ -66,7 +68,14 @@ def ask(bench: Bench) -> Samples:
             joined.append(sample)
     bench.mark.set(-1)
     read = reading.told()
-    again, unlike = _again(dataset, record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN])
+    keys = record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN]
+    before = things_left()
+    again, unlike, draws = _again(dataset, keys)
+    left = tuple(
+        (what, count - before[what], draws)
+        for what, count in things_left().items()
+        if count - before[what] >= draws // 2 > _FEW
+    )
     return record.told(
         **read,
         dealing=dealing,
@@ -74,6 +83,8 @@ def ask(bench: Bench) -> Samples:
         replaced=_replaced(dataset, record),
         again=again,
         random=unlike,
+        left=left,
+        seeded=_seeded(dataset, keys[:_SEEDED]),
         joined=_joined(bench, joined),
         beyond=_beyond(dataset, record) if record.typical() < _BEYOND else -1,
     )
@@ -170,21 +181,40 @@ def _stream(bench: Bench) -> Samples:
     return record.told(**reading.told())
 
 
-def _again(dataset: Any, keys: list[Any]) -> tuple[int, int]:
+def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
     # Random generators are held: then only what else the dataset holds can differ.
     pins = Pins(dataset)
-    differ = unlike = 0
+    differ = unlike = draws = 0
     until = time.monotonic() + _AGAIN_FOR
     for key in keys:
         if time.monotonic() > until:
             break
+        draws += _TIMES
         with suppress(Exception):
             with pins.held():
                 first = digest(dataset[key])
             with pins.held():
                 differ += digest(dataset[key]) != first
                 unlike += digest(dataset[key]) != digest(dataset[key])
-    return differ, unlike
+    return differ, unlike, draws
+
+
+def _seeded(dataset: Any, keys: list[Any]) -> tuple[str, ...]:
+    # Global generators whose state after a sample is the same, whatever it was, and whichever
+    # sample it was.
+    states = []
+    with suppress(Exception):
+        for seed, key in enumerate(keys, start=1):
+            seed_all(seed)
+            before = global_states()
+            dataset[key]
+            states.append((before, global_states()))
+    return tuple(
+        name
+        for name in (states[0][0] if len(states) == _SEEDED else ())
+        if len({after[name] for _, after in states}) == 1
+        and len({before[name] for before, _ in states}) == len(states)
+    )
 
 
 def _dealt(bench: Bench) -> tuple[int, int]:

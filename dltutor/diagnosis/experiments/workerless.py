@@ -1,38 +1,58 @@
 """Do the workers deliver faster than no workers?
 
-The loader as it is, in turns with `num_workers=0`; what starting costs is left out.
+The loader as it is, in turns with `num_workers=0`; what starting costs is left out. Where they
+don't, the workers are looked at once more: which line are they at?
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
+
+import psutil
 
 from dltutor.diagnosis.evidence import Evidence, Paces
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.busiest import Busiest
+from dltutor.diagnosis.kit.changed_batches import at_start
 
 CHEAP: Final = 0.0003  # seconds for a sample
 LONG: Final = 3000  # samples in an epoch
+NO_GAIN: Final = 0.85  # times as long with several workers as without: they should halve it
+_SUSPECT: Final = 0.6  # times as long, in the runs that were made
 _SLOWER: Final = 1.5  # times
 _LOST: Final = 2.0  # seconds of an epoch that workers cost: less is not worth a word
+_COSTLY: Final = 0.0015  # seconds for a sample: then it is not the sending that counts
 _BATCHES: Final = 20  # of an epoch, at least
+_FEW: Final = 8  # batches of costly samples
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where many samples cost next to nothing each, or workers have been slower already."""
+    """Where many samples cost next to nothing each, or workers have been no faster already."""
     if evidence is None or not evidence.run.well or not evidence.parts.workers:
         return False
-    parts, samples, alone = evidence.parts, evidence.samples, evidence.alone
-    seen = alone is not None and min(alone.batches, evidence.run.batches) >= _BATCHES
-    if alone is not None and seen and evidence.run.pace > _SLOWER * alone.pace > 0:
-        lost = (evidence.run.pace - alone.pace) * (parts.batches or evidence.run.batches)
-        if lost > _LOST:
+    parts, samples, alone, run = evidence.parts, evidence.samples, evidence.alone, evidence.run
+    if samples is None or not samples.looked:
+        return False
+    if alone is not None and run.pace > 0 < alone.pace:
+        seen, times = min(alone.batches, run.batches), run.pace / alone.pace
+        lost = (run.pace - alone.pace) * (parts.batches or run.batches)
+        if times > _SLOWER and lost > _LOST and seen >= _BATCHES:
+            return True
+        # Main looks at each batch in these runs, while the workers go on: their gain looks larger.
+        costly = samples.typical > _COSTLY and parts.workers > 1
+        if costly and times > _SUSPECT and seen >= _FEW:
             return True
     return (
-        samples is not None
-        and samples.looked > 0
-        and samples.typical < CHEAP
+        samples.typical < CHEAP
         and (parts.length or 0) >= LONG
         and (parts.batches or _BATCHES) >= _BATCHES
     )
@@ -42,17 +62,47 @@ def ask(bench: Bench) -> Paces:
     """Time both."""
     loader = pace.forked(bench)
     workers, prefetch = loader.num_workers, loader.prefetch_factor
+    blocked: list[float] = []
 
     def as_is() -> float | None:
         vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
         bench.change(method="fork")
-        return pace.of_a_batch(loader, seconds=0.5)
+        shares: list[float] = []
+        took = pace.of_a_batch(loader, seconds=0.5, take=lambda _: shares.append(_blocked()))
+        blocked.extend(shares[-1:])
+        return took
 
     def changed() -> float | None:
         bench.change(num_workers=0)
         return pace.of_a_batch(loader, seconds=0.5)
 
-    return pace.in_turns(as_is, changed, seconds=bench.seconds)
+    found = pace.in_turns(as_is, changed, seconds=bench.seconds - 1.5)
+    found = replace(found, blocked=min(blocked, default=0.0))
+    if found.times < NO_GAIN:
+        return found
+    with tempfile.TemporaryDirectory() as folder:
+        vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
+        at_start(bench, lambda: _looked_at(folder))
+        pace.of_a_batch(loader, seconds=0.7)
+        line, share = Busiest.read(folder)
+    return replace(found, line=line, share=share)
 
 
-EXPERIMENT: Final = Experiment("workerless", 7.0, needed, ask)
+def _blocked() -> float:
+    # The part of their lives in which the workers neither computed nor waited for a processor.
+    shares = []
+    for each in multiprocessing.active_children():
+        with suppress(OSError, psutil.Error):
+            computed, waited, _ = Path(f"/proc/{each.pid}/schedstat").read_text().split()
+            lived = time.time() - psutil.Process(each.pid).create_time()
+            shares.append(1 - (int(computed) + int(waited)) / 1e9 / lived)
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def _looked_at(folder: str) -> None:
+    descriptor, path = tempfile.mkstemp(dir=folder)
+    os.close(descriptor)
+    Busiest(Path(path)).start()
+
+
+EXPERIMENT: Final = Experiment("workerless", 9.0, needed, ask)

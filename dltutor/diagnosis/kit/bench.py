@@ -20,6 +20,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.kit.own_locks import OwnLocks
 from dltutor.diagnosis.kit.pins import seed_all
 from dltutor.observation import errors
 from dltutor.observation.foreign import attribute, has, is_a, message_of
@@ -62,6 +63,7 @@ class Bench:
         mark: Numbers that outlive this process.
         known: What earlier experiments found out, or None.
         threads: The other threads of the process that this one was forked from.
+        own_locks: The locks that its workers share, if they may be replaced.
     """
 
     loader: Any
@@ -71,6 +73,14 @@ class Bench:
     mark: Mark = field(default_factory=Mark)
     known: Evidence | None = None
     threads: tuple[threading.Thread, ...] = ()
+    own_locks: OwnLocks | None = None
+
+    def take_over(self) -> None:
+        """Share no lock with the process that this one was forked from."""
+        inner = self.inner
+        around = (inner.sampler, inner.batch_sampler, inner.collate_fn, inner.worker_init_fn)
+        self.own_locks = OwnLocks((self.dataset, self.loop, *around))
+        self.own_locks.renew()
 
     @property
     def inner(self) -> DataLoader[Any]:
@@ -98,6 +108,8 @@ class Bench:
         Args:
             settings: Of a DataLoader's `__init__`, by name.
         """
+        if self.own_locks is not None:
+            self.own_locks.renew()  # one that the last run's workers had is gone with them
         for each in inner_loaders(self.loader).values():
             held = vars(each)
             with suppress(KeyError):

@@ -150,6 +150,16 @@ def seed_all(seed: int = 0) -> None:
     torch.manual_seed(seed)
 
 
+def global_states() -> dict[str, str]:
+    """The states of the global generators, by the names of these sources."""
+    states = {
+        "torch": torch.get_rng_state(),
+        "numpy": np.random.get_state(),
+        "random": random.getstate(),
+    }
+    return {name: digest(state) for name, state in states.items()}
+
+
 def _state(generator: Any) -> Any:
     if is_a(generator, np.random.Generator):
         return generator.bit_generator.state

@@ -1,15 +1,19 @@
-"""What drawing samples reads and opens, and which exceptions your code catches meanwhile."""
+"""What drawing samples reads, opens and leaves, and which exceptions your code catches."""
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 from types import FrameType
 from typing import Any
+
+import psutil
 
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import message_of
@@ -61,6 +65,16 @@ def _read() -> int:
             if line.startswith("rchar:"):
                 return int(line.split()[1])
     return 0
+
+
+def things_left() -> dict[str, int]:
+    """How many of the things there are that code may start or make, and forget."""
+    children = psutil.Process().children(recursive=True)
+    return {
+        "threads": threading.active_count(),
+        "child processes": len(children),
+        "temporary files": sum(1 for _ in Path(tempfile.gettempdir()).rglob("*")),
+    }
 
 
 def caught_while(draw: Callable[[], Any]) -> tuple[str, str, str] | None:

@@ -31,12 +31,17 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
         found += _each(evidence, ends.no_batch, ends.hangs)
     if not explained & _SAME_DATA:
         found += _each(evidence, data.fetched, data.fields, data.replaced, data.order, data.told)
+        found += _each(evidence, data.seeded, data.stuck, data.crossed)
         # The first of these says most; the others may come of the same.
-        for look in (data.differs, data.dealt, data.epochs):
+        for look in (data.reordered, data.differs, data.dealt, data.epochs):
             found = found or [*look(evidence)]
     if "bounded" not in explained:
         found += _each(evidence, resources.opened, resources.held, resources.grows)
+    if "clean" not in explained:
+        found += _each(evidence, resources.left)
     found += _each(evidence, resources.reread, resources.pickled, resources.dealing, resources.idle)
+    if "quick" not in (*explained, *(each.promise for each in found)):
+        found += _each(evidence, resources.starts)
     if "quick" not in (*explained, *(each.promise for each in found)):
         found += resources.slower(evidence)
     return tuple(found)

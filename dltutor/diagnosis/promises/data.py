@@ -8,6 +8,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Run
 from dltutor.diagnosis.kit.difference import Difference, between, with_workers
+from dltutor.diagnosis.kit.pins import SAID
 from dltutor.diagnosis.promises.broken import Broken
 from dltutor.failures import Promise
 
@@ -137,6 +138,92 @@ def fields(evidence: Evidence) -> Iterator[Broken]:
     )
 
 
+def crossed(evidence: Evidence) -> Iterator[Broken]:
+    """Fields of a batch whose rows belong to different samples."""
+    fetched, parts = evidence.fetched, evidence.parts
+    if fetched is None or not fetched.crossed:
+        return
+    name, other = (each or "the batch" for each in fetched.crossed[0])
+    yield Broken(
+        "same",
+        "shown",
+        f"Row k of `{name}` and row k of `{other}` don't belong to the same sample: alone, each "
+        "sample has other ones.",
+        parts.collate or "default_collate",
+        "The collate function brings one field into another order than the other.",
+        "Sort or shuffle the samples, before their fields are taken apart.",
+    )
+
+
+def reordered(evidence: Evidence) -> Iterator[Broken]:
+    """Samples that depend on which were drawn before."""
+    found, parts = evidence.reordered, evidence.parts
+    if found is None or not found.differ:
+        return
+    said = (
+        f"{found.differ} of {found.looked} samples are others if they are drawn from the last to "
+        "the first, with all random numbers held."
+    )
+    if found.other:
+        said += (
+            f" `dataset[{found.index}]` is then, or otherwise, that of `dataset[{found.other}]`."
+        )
+    if found.paths:
+        said += f" Drawing them changes {', '.join(f'`{each}`' for each in found.paths)}."
+    yield Broken(
+        "same",
+        "shown",
+        said,
+        found.paths[0] if found.paths else parts.where,
+        "A sample depends on which samples this process has drawn before. Each worker draws "
+        "others, so that what arrives depends on the number of workers and on the order."
+        + (" A cache whose key doesn't tell two samples apart does that." if found.other else ""),
+        "Make a sample from its index and from what stands before the first draw. "
+        + (
+            "Let the key hold all that the sample depends on."
+            if found.other
+            else "Work out in `__init__` what all samples need."
+        ),
+    )
+
+
+def seeded(evidence: Evidence) -> Iterator[Broken]:
+    """Samples that set a global random generator, all to the same state."""
+    samples, parts = evidence.samples, evidence.parts
+    if samples is None or not samples.seeded:
+        return
+    names = " and ".join(SAID[each] for each in samples.seeded)
+    yield Broken(
+        "independent",
+        "shown",
+        f"After each sample {names} is in the same state, whatever it was before.",
+        parts.where,
+        "A sample seeds it with a constant. All samples then draw the same random numbers, in "
+        "each epoch, and so does whoever draws next in the same process.",
+        "Leave the seeding out: torch seeds each worker anew in each epoch. For samples that are "
+        "always the same, make a generator from the index: `np.random.default_rng(index)`.",
+    )
+
+
+def stuck(evidence: Evidence) -> Iterator[Broken]:
+    """A sampler that shuffles alike in every epoch."""
+    fetched, parts, run = evidence.fetched, evidence.parts, evidence.run
+    if fetched is None or not fetched.stuck or "sampler" in parts.hooks:
+        return
+    if len(run.passes) > 1 and not _again(run):
+        return  # the loop tells it the epoch in another way
+    yield Broken(
+        "independent",
+        "likely",
+        f"`{parts.sampler}` asks for random numbers (`{fetched.stuck}`), and deals the same "
+        "batches in each epoch, whatever the seed.",
+        f"{parts.sampler}.__iter__",
+        "It makes its generator anew each time, from a constant seed.",
+        "Make the generator once, in `__init__`, or seed it from the epoch: with a `set_epoch` "
+        "that the loop calls.",
+    )
+
+
 def replaced(evidence: Evidence) -> Iterator[Broken]:
     """Samples that stand in for others."""
     samples, parts = evidence.samples, evidence.parts
@@ -205,12 +292,17 @@ def dealt(evidence: Evidence) -> Iterator[Broken]:
 
 
 def epochs(evidence: Evidence) -> Iterator[Broken]:
-    """Epochs of a stream that leave some samples out."""
+    """Epochs that have fewer samples than the first, or, of a stream, other ones."""
     # Of random samples all are others in the next epoch, of those that are left out some.
     run, parts = evidence.run, evidence.parts
-    if not parts.stream or not (run.well and run.finished[:2] == (True, True)):
+    if not (run.well and run.finished[:2] == (True, True)):
+        return
+    if min(run.counted[:2]) < run.counted[0] / 2:
+        yield _used_up(evidence)
         return
     first, second = (Counter(each) for each in run.drawn[:2])
+    if not parts.stream:
+        return
     missing, more = (first - second).total(), (second - first).total()
     if not 0 < max(missing, more) <= first.total() / _FEW:
         return
@@ -223,6 +315,19 @@ def epochs(evidence: Evidence) -> Iterator[Broken]:
         "Each epoch leaves some samples out: often what is left in a buffer when the data ends.",
         "At the end of `__iter__`, deliver what is still in the buffer: `yield from`, and not "
         "`return`.",
+    )
+
+
+def _used_up(evidence: Evidence) -> Broken:
+    run, parts = evidence.run, evidence.parts
+    return Broken(
+        "complete",
+        "shown",
+        f"The first epoch has {run.counted[0]} samples, the next one {run.counted[1]}.",
+        parts.where if parts.stream else f"{parts.sampler}.__iter__",
+        "Something that can be iterated only once is kept from one epoch to the next: a generator, "
+        "an iterator, an open file that has come to its end.",
+        "Make it anew in `__iter__`.",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.experiments.workerless import NO_GAIN
 from dltutor.diagnosis.promises.broken import Broken, duration
 from dltutor.tables import size
 
@@ -17,6 +18,11 @@ _KEPT: Final = 64  # descriptors that main has more: those of the batches on the
 LATE: Final = 24.0  # MB that an ordinary worker doesn't take after a third of its samples
 _ENOUGH: Final = 24  # samples of a worker: the first few need what the others use again
 _SLOWER: Final = 1.5  # times as long with workers as without, in every turn
+_BLOCKED: Final = 0.3  # of a worker's time
+_COSTLY: Final = 0.001  # seconds for a sample
+_MOSTLY: Final = 0.35  # of the time
+_FIRST: Final = 4  # batches of a run that tells anything
+_TIMES: Final = 2  # as long as without workers, before anything is late
 _START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
 
 
@@ -156,18 +162,69 @@ def idle(evidence: Evidence) -> Iterator[Broken]:
 
 
 def slower(evidence: Evidence) -> Iterator[Broken]:
-    """Workers that make it slower."""
-    parts, paces = evidence.parts, evidence.workerless
-    if paces is None or paces.times < _SLOWER:
+    """Workers that make it slower, or no faster, and that not for want of a processor."""
+    parts, paces, samples = evidence.parts, evidence.workerless, evidence.samples
+    if paces is None or samples is None:
+        return
+    in_vain = paces.times >= NO_GAIN and paces.blocked > _BLOCKED and samples.typical > _COSTLY
+    if paces.times < _SLOWER and not (in_vain and parts.workers > 1):
         return
     ours, alone = paces.both
+    cause = (
+        "What the workers save is less than what it costs to send their batches, or they stand in "
+        "each other's way."
+    )
+    fix = "Take `num_workers=0`, or let `dltutor workers` find out how many pay."
+    said = (
+        f"A batch takes {duration(ours)} from {parts.workers} workers, after they have started, "
+        f"and {duration(alone)} without any."
+    )
+    if in_vain:
+        said += f" The workers waited {100 * paces.blocked:.0f} % of their time."
+    if stands := paces.line and paces.share > _MOSTLY:
+        said += f" A worker is at {paces.line} {100 * paces.share:.0f} % of the time."
+        cause = (
+            "One worker at a time gets past this line: a lock, a server, or something else that "
+            "all of them share."
+        )
+        fix = "Hold the lock only while something shared changes, or give each worker its own."
+    where = paces.line if stands else f"num_workers={parts.workers}"
+    yield Broken("quick", "shown" if stands else "likely", said, where, cause, fix)
+
+
+def starts(evidence: Evidence) -> Iterator[Broken]:
+    """Workers that take long before each epoch."""
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if alone is None or not (run.well and alone.well and alone.batches) or parts.method != "fork":
+        return
+    if parts.persistent or run.batches < _FIRST:
+        return
+    late = run.first - _TIMES * max(alone.first, run.pace)
+    if late < _START:
+        return
     yield Broken(
         "quick",
         "shown",
-        f"A batch takes {duration(ours)} from {parts.workers} workers, after they have started, "
-        f"and {duration(alone)} without any.",
-        f"num_workers={parts.workers}",
-        "What the workers save is less than what it costs to send their batches, or they stand in "
-        "each other's way.",
-        "Take `num_workers=0`, or let `dltutor workers` find out how many pay.",
+        f"The first batch came {duration(run.first)} after the loop had begun; without workers "
+        f"it comes after {duration(alone.first)}. Each epoch starts new workers, and waits so.",
+        f"worker_init_fn={parts.init}" if parts.init else parts.where,
+        "Each worker prepares something before its first sample, and forgets it with the epoch.",
+        "Prepare it once: in main, before the workers are forked, if it may be shared; or with "
+        "`persistent_workers=True`.",
     )
+
+
+def left(evidence: Evidence) -> Iterator[Broken]:
+    """What samples start or make, and leave behind."""
+    samples, parts = evidence.samples, evidence.parts
+    for what, count, draws in samples.left if samples is not None else ():
+        yield Broken(
+            "clean",
+            "shown",
+            f"{draws} draws of samples, in a main process, left {count} {what} behind, though the "
+            "same samples had been drawn before.",
+            parts.where,
+            f"Each sample leaves {what}, in every worker, for as long as it runs or longer.",
+            "End what a sample starts and remove what it makes, in a `with` block or `finally`; or "
+            "make it once for each worker.",
+        )

@@ -1,0 +1,74 @@
+"""The line of yours where a thread spends its time: it is looked at 250 times a second."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from dltutor.observation.errors import frame, is_yours
+
+_EVERY: Final = 0.004  # seconds
+_LEAST: Final = 20  # looks that tell anything
+
+
+class Busiest:
+    """Counts the lines at which the calling thread is seen, in a thread of its own.
+
+    Args:
+        file: Where it also writes what it has found, now and then: a worker may be killed.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._seen: Counter[tuple[str, int, str]] = Counter()
+        self._looks = 0
+        self._main = threading.get_ident()
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        """Begin to look, until the process ends or `counting` does."""
+        threading.Thread(target=self._look, name="dltutor-busiest", daemon=True).start()
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Look in the block."""
+        self.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+
+    def told(self) -> tuple[str, float]:
+        """The line at which it was most, and the share of all looks; "" where that isn't known."""
+        if self._looks < _LEAST or not self._seen:
+            return "", 0.0
+        (file, line, name), count = self._seen.most_common(1)[0]
+        return str(frame(file, line, name, "")).partition(", in ")[0], count / self._looks
+
+    @staticmethod
+    def read(folder: str) -> tuple[str, float]:
+        """The line at which most of the threads were that wrote to this folder, and its share."""
+        found: list[tuple[str, float]] = []
+        for each in Path(folder).iterdir():
+            with suppress(ValueError):  # it was just being written
+                line, share = json.loads(each.read_text())
+                found.append((line, share))
+        return max(found, key=lambda each: each[1], default=("", 0.0))
+
+    def _look(self) -> None:
+        while not self._over.wait(_EVERY):
+            self._looks += 1
+            top: Any = sys._current_frames().get(self._main)
+            for each, line in traceback.walk_stack(top):
+                if is_yours(each.f_code.co_filename):
+                    self._seen[each.f_code.co_filename, line, each.f_code.co_name] += 1
+                    break
+            if self._file is not None and self._looks % _LEAST == 0:
+                self._file.write_text(json.dumps(self.told()))

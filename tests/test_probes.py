@@ -1,0 +1,263 @@
+"""What the doctor's own probes see: each on a loader that has it, and on a twin that hasn't.
+
+The probes change the process that they run in, so each is asked in a fork.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from recorded import PARTS
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from dltutor import diagnose
+from dltutor.diagnosis.evidence import Evidence, Fetched, Paces, Reordered, Run, Samples
+from dltutor.diagnosis.experiments import fetched, reordered, samples
+from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.kit.forks import in_fork
+from dltutor.diagnosis.promises import broken
+
+pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(120)]
+
+PATIENCE = 60.0  # seconds for a probe, on however busy a machine
+
+
+class Rows(Dataset[Any]):
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.full((8,), float(index))
+
+
+class Cached(Rows):
+    """Keeps each row under a key."""
+
+    def __init__(self, key: Callable[[int], int]) -> None:
+        self.key = key
+        self.kept: dict[int, Any] = {}
+
+    def __getitem__(self, index: int) -> Any:
+        return self.kept.setdefault(self.key(index), super().__getitem__(index))
+
+
+class Words(Rows):
+    """Numbers words as they come, or as a table has it."""
+
+    def __init__(self, table: dict[str, int]) -> None:
+        self.table = table
+
+    def __getitem__(self, index: int) -> Any:
+        return self.table.setdefault(f"word {index % 5}", len(self.table))
+
+
+class Lines(Rows):
+    """A row, its label, and as many letters as the label has it."""
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index), torch.tensor(index), torch.arange(1 + -index % 5)
+
+
+def sorted_apart(drawn: list[Any]) -> Any:
+    rows, labels, letters = zip(*drawn, strict=True)
+    return torch.stack(rows), torch.stack(labels), _padded(sorted(letters, key=len))
+
+
+def sorted_together(drawn: list[Any]) -> Any:
+    rows, labels, letters = zip(*sorted(drawn, key=lambda each: len(each[2])), strict=True)
+    return torch.stack(rows), torch.stack(labels), _padded(letters)
+
+
+def _padded(letters: Any) -> torch.Tensor:
+    return torch.nn.utils.rnn.pad_sequence(list(letters), batch_first=True)
+
+
+class Shuffles(Sampler[int]):
+    """With a generator that is made anew for each epoch, or once."""
+
+    def __init__(self, anew: bool) -> None:
+        self.anew = anew
+        self.once = random.Random(0)
+
+    def __len__(self) -> int:
+        return 32
+
+    def __iter__(self) -> Iterator[int]:
+        order = [*range(32)]
+        (random.Random(0) if self.anew else self.once).shuffle(order)
+        return iter(order)
+
+
+class Noisy(Rows):
+    """Adds noise, perhaps after a seed of its own."""
+
+    def __init__(self, seed: Callable[[int], int] | None) -> None:
+        self.seed = seed
+
+    def __getitem__(self, index: int) -> Any:
+        if self.seed is not None:
+            random.seed(self.seed(index))
+        return super().__getitem__(index) + random.random()
+
+
+class Leaves(Rows):
+    """Makes something for each row."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self.make = make
+
+    def __getitem__(self, index: int) -> Any:
+        self.make()
+        return super().__getitem__(index)
+
+
+def wait_in_a_thread() -> None:
+    threading.Thread(target=time.sleep, args=(PATIENCE,), daemon=True).start()
+
+
+def ask(probe: Any, dataset: Any, **options: Any) -> Any:
+    def asked() -> Any:
+        return probe.ask(Bench(DataLoader(dataset, batch_size=4, **options), None, 1, 9.0))
+
+    return in_fork(asked, PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("ill", "healthy", "other"),
+    [
+        (lambda: Cached(lambda index: index % 20), lambda: Cached(lambda index: index), True),
+        (lambda: Words({}), lambda: Words({f"word {at}": at for at in range(5)}), True),
+    ],
+    ids=["a key for two rows", "numbers as they come"],
+)
+def test_a_sample_that_depends_on_those_before_it(
+    ill: Callable[[], Any], healthy: Callable[[], Any], other: bool
+) -> None:
+    found = ask(reordered, ill())
+    assert found.looked == 32 and found.differ > 10
+    assert bool(found.other) == other and found.paths
+    assert ask(reordered, healthy()) == Reordered(looked=32)
+
+
+def test_rows_of_a_batch_that_belong_to_different_samples() -> None:
+    assert ask(fetched, Lines(), collate_fn=sorted_apart).crossed == (("[2]", "[0]"),)
+    assert ask(fetched, Lines(), collate_fn=sorted_together).crossed == ()
+
+
+def test_a_sampler_that_shuffles_alike_each_time() -> None:
+    assert ask(fetched, Rows(), sampler=Shuffles(anew=True)).stuck == "shuffle"
+    assert ask(fetched, Rows(), sampler=Shuffles(anew=False)).stuck == ""
+    assert ask(fetched, Rows(), shuffle=True).stuck == ""
+
+
+def test_samples_that_seed_a_global_generator() -> None:
+    assert ask(samples, Noisy(lambda index: 7)).seeded == ("random",)
+    assert ask(samples, Noisy(lambda index: index)).seeded == ()
+    assert ask(samples, Noisy(None)).seeded == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [(wait_in_a_thread, "threads"), (tempfile.mkdtemp, "temporary files")],
+    ids=["threads", "folders"],
+)
+def test_what_samples_leave_behind(make: Callable[[], object], what: str) -> None:
+    [(left, count, draws)] = ask(samples, Leaves(make)).left
+    assert left == what and count == draws > 20
+    assert ask(samples, Leaves(lambda: None)).left == ()
+
+
+# What is said of it
+
+RUN = Run("finished", batches=8, passes=(("a", "b"),), drawn=(("1", "2"),), counted=(2,), pace=0.01)
+RUN = replace(RUN, finished=(True,), first=0.1)
+PLAIN = Samples(looked=32, typical=0.004, bytes=100)
+SERVED = Paces((0.016, 0.016), (0.016, 0.016), blocked=0.8, line="a.py, line 7", share=0.6)
+
+
+def ill(run: Run = RUN, **found: Any) -> Evidence:
+    return Evidence(PARTS, run, **{"alone": RUN, "samples": PLAIN} | found)
+
+
+@pytest.mark.parametrize(
+    ("found", "near", "promise"),
+    [
+        (
+            ill(reordered=Reordered(32, 4, "3", "23")),
+            ill(reordered=Reordered(32)),
+            "same",
+        ),
+        (ill(fetched=Fetched(crossed=(("[1]", "[0]"),))), ill(fetched=Fetched()), "same"),
+        (
+            ill(fetched=Fetched(stuck="randperm")),
+            replace(
+                ill(fetched=Fetched(stuck="randperm")), parts=replace(PARTS, hooks=("sampler",))
+            ),
+            "independent",
+        ),
+        (ill(samples=replace(PLAIN, seeded=("numpy",))), ill(), "independent"),
+        (ill(samples=replace(PLAIN, left=(("threads", 90, 90),))), ill(), "clean"),
+        (ill(workerless=SERVED), ill(workerless=replace(SERVED, blocked=0.1)), "quick"),
+        (
+            ill(workerless=SERVED),
+            ill(workerless=replace(SERVED, as_is=(0.009, 0.009))),
+            "quick",
+        ),
+        (ill(replace(RUN, first=2.0)), ill(replace(RUN, first=0.9)), "quick"),
+        (
+            ill(replace(RUN, first=2.0)),
+            ill(replace(RUN, first=2.0), alone=replace(RUN, first=2.0)),
+            "quick",
+        ),
+        (
+            Evidence(PARTS, replace(RUN, counted=(8, 0), finished=(True, True))),
+            Evidence(PARTS, replace(RUN, counted=(8, 8), finished=(True, True))),
+            "complete",
+        ),
+    ],
+    ids=[
+        "another order",
+        "rows of different samples",
+        "shuffled alike",
+        "seeded alike",
+        "left behind",
+        "one at a time",
+        "no faster",
+        "a late start",
+        "late without workers, too",
+        "used up",
+    ],
+)
+def test_the_promise_that_is_broken(found: Evidence, near: Evidence, promise: str) -> None:
+    assert [each.promise for each in broken(found, ())] == [promise]
+    assert broken(near, ()) == ()
+
+
+class Locked(Rows):
+    """One worker at a time makes a row."""
+
+    def __init__(self) -> None:
+        self.lock = multiprocessing.get_context("fork").Lock()
+
+    def __getitem__(self, index: int) -> Any:
+        with self.lock:
+            time.sleep(0.003)
+            return super().__getitem__(index)
+
+
+def test_a_lock_that_workers_share_is_free_afterwards() -> None:
+    dataset = Locked()
+    loader = DataLoader(dataset, batch_size=2, num_workers=2, multiprocessing_context="fork")
+    found = diagnose(loader)
+    assert not [each.name for each in found.findings if each.promise == "ends"], found
+    assert dataset.lock.acquire(timeout=5)
+    dataset.lock.release()
