@@ -5,13 +5,16 @@ The probes change the process that they run in, so each is asked in a fork.
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import random
 import tempfile
 import threading
 import time
+import typing
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +23,10 @@ from recorded import PARTS
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from dltutor import diagnose
+from dltutor.diagnosis import progress
+from dltutor.diagnosis.answers import answer
 from dltutor.diagnosis.evidence import Evidence, Fetched, Paces, Reordered, Run, Samples
-from dltutor.diagnosis.experiments import fetched, reordered, samples
+from dltutor.diagnosis.experiments import experiments, fetched, reordered, samples
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.forks import in_fork
 from dltutor.diagnosis.promises import broken
@@ -170,7 +175,10 @@ def test_samples_that_seed_a_global_generator() -> None:
     [(wait_in_a_thread, "threads"), (tempfile.mkdtemp, "temporary files")],
     ids=["threads", "folders"],
 )
-def test_what_samples_leave_behind(make: Callable[[], object], what: str) -> None:
+def test_what_samples_leave_behind(
+    make: Callable[[], object], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     [(left, count, draws)] = ask(samples, Leaves(make)).left
     assert left == what and count == draws > 20
     assert ask(samples, Leaves(lambda: None)).left == ()
@@ -180,6 +188,7 @@ def test_what_samples_leave_behind(make: Callable[[], object], what: str) -> Non
 
 RUN = Run("finished", batches=8, passes=(("a", "b"),), drawn=(("1", "2"),), counted=(2,), pace=0.01)
 RUN = replace(RUN, finished=(True,), first=0.1)
+TWO = replace(RUN, passes=2 * RUN.passes, drawn=2 * RUN.drawn, finished=(True, True))
 PLAIN = Samples(looked=32, typical=0.004, bytes=100)
 SERVED = Paces((0.016, 0.016), (0.016, 0.016), blocked=0.8, line="a.py, line 7", share=0.6)
 
@@ -219,8 +228,8 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
             "quick",
         ),
         (
-            Evidence(PARTS, replace(RUN, counted=(8, 0), finished=(True, True))),
-            Evidence(PARTS, replace(RUN, counted=(8, 8), finished=(True, True))),
+            Evidence(PARTS, replace(TWO, counted=(8, 0))),
+            Evidence(PARTS, replace(TWO, counted=(8, 8))),
             "complete",
         ),
     ],
@@ -240,6 +249,40 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
 def test_the_promise_that_is_broken(found: Evidence, near: Evidence, promise: str) -> None:
     assert [each.promise for each in broken(found, ())] == [promise]
     assert broken(near, ()) == ()
+
+
+# What is said while it runs, and of what was asked
+
+
+def test_every_answer_is_a_sentence() -> None:
+    types = [typing.get_type_hints(each.ask)["return"] for each in experiments()]
+    for record in {*types}:
+        needed = {
+            each.name: _SOME[str(each.type)]
+            for each in fields(record)
+            if each.default is MISSING and each.default_factory is MISSING
+        }
+        said = answer(record(**needed))
+        assert said[0].isupper() or said[0] in "`0123456789/[", said
+        assert said.endswith("."), said
+
+
+_SOME: dict[str, Any] = {"str": "raised", "int": 2, "float": 1.5, "bool": True}
+_SOME |= {"int | None": 2}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_the_question_of_the_moment_and_a_file_nothing() -> None:
+    for stream, count in ((Terminal(), 2), (io.StringIO(), 0)):
+        with progress.shown(stream) as asked:
+            asked("Where does it end?", 4.0)
+        assert stream.getvalue().count("\r") == count
+        assert ("Where does it end? (4 s at most)" in stream.getvalue()) == bool(count)
+        assert not stream.getvalue() or stream.getvalue().endswith("\x1b[K")
 
 
 class Locked(Rows):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from dltutor.diagnosis import progress
 from dltutor.diagnosis.diagnosis import Diagnosis
 from dltutor.diagnosis.kit.bench import Loop
 from dltutor.diagnosis.other_machines import elsewhere
@@ -85,11 +86,12 @@ def examine(
         "file, to shared memory, a database, or a server, it writes each time, and what it takes "
         "from a pipe or a queue is gone."
     )
-    evidence = visit.examine()
+    with progress.shown() as visit.asked:
+        evidence = visit.examine()
     found = findings(evidence)
     return Diagnosis(
         findings=found,
-        healthy=tuple(visit.tried),
+        tried=tuple(visit.tried),
         untried=tuple(visit.untried),
         elsewhere=elsewhere(evidence),
         parts=evidence.parts,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dltutor.diagnosis.evidence import Certainty, Parts
 from dltutor.diagnosis.promises.verdicts import State, Verdict
-from dltutor.diagnosis.visit import Untried
+from dltutor.diagnosis.visit import Tried, Untried
 from dltutor.failures import PROMISES, Promise
 from dltutor.tables import Tone, framed, with_code
 
@@ -70,7 +70,7 @@ class Diagnosis:
 
     Args:
         findings: What is wrong, the most serious first.
-        healthy: The questions that were asked and have an answer.
+        tried: The questions that were asked, with their answers.
         untried: Those that have none, and why.
         elsewhere: What will fail on another machine or with another start method, as sentences.
         parts: What the loader is made of.
@@ -79,7 +79,7 @@ class Diagnosis:
     """
 
     findings: tuple[Finding, ...]
-    healthy: tuple[str, ...]
+    tried: tuple[Tried, ...]
     untried: tuple[Untried, ...]
     elsewhere: tuple[str, ...]
     parts: Parts
@@ -110,12 +110,12 @@ class Diagnosis:
     def to_dict(self) -> dict[str, Any]:
         """All of it in lists, texts and numbers that JSON can hold."""
         return {
-            "version": 2,
+            "version": 3,
             "ok": self.ok,
             "title": self.title,
             "findings": [asdict(each) for each in self.findings],
             "promises": [asdict(each) for each in self.promises],
-            "healthy": list(self.healthy),
+            "tried": [asdict(each) for each in self.tried],
             "untried": [asdict(each) for each in self.untried],
             "elsewhere": list(self.elsewhere),
             "loader": asdict(self.parts),
@@ -173,7 +173,7 @@ class Diagnosis:
     def _rest(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         rest = (
             ("Will fail elsewhere", self.elsewhere),
-            (_ASKED, self.healthy),
+            (_ASKED, (*(f"{each.question} {each.answer}" for each in self.tried),)),
             ("Not tried", (*(f"{each.question} {each.why}." for each in self.untried),)),
         )
         named = tuple((label, texts) for label, texts in rest if texts)

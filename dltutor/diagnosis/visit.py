@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from dltutor.diagnosis import fresh, in_a_fork
+from dltutor.diagnosis.answers import answer
 from dltutor.diagnosis.evidence import Evidence, Parts, Run, read
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.experiments import experiments
@@ -42,6 +43,19 @@ class _InAFork(Exception):
 
 
 @dataclass(frozen=True)
+class Tried:
+    """An experiment that was made.
+
+    Args:
+        question: What it asks.
+        answer: What it came to.
+    """
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
 class Untried:
     """An experiment that was not made, or not to its end.
 
@@ -67,6 +81,7 @@ class Visit:
         at_hand: The loader, if it is not made anew.
         function: What makes it, as it was given, if that can be called in a new interpreter.
         fresh: Whether this is a new interpreter, which nothing but the visit uses.
+        asked: Told each question before it is asked, and how many seconds it may take.
     """
 
     make: Callable[[], Any]
@@ -77,8 +92,9 @@ class Visit:
     at_hand: Any = None
     function: Callable[[], Any] | None = None
     fresh: bool = False
+    asked: Callable[[str, float], object] = lambda question, seconds: None
     untried: list[Untried] = field(default_factory=list)
-    tried: list[str] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
     making: float = 0.0  # seconds that it took
     instead: str = "give diagnose() a function that makes the loader, which a new interpreter calls"
     temporary: str = ""
@@ -105,6 +121,10 @@ class Visit:
             except CannotSend as error:
                 self.function, self.instead = None, str(error)
             else:
+                self.asked(
+                    "In a new interpreter, since forks of this one prove nothing",
+                    self.until - time.monotonic(),
+                )
                 evidence, self.tried, self.untried = fresh.visited(sent, self.until)
                 assert isinstance(evidence, Evidence)
                 return evidence
@@ -142,7 +162,7 @@ class Visit:
         why = silent(evidence)
         asked = next(each.question for each in experiments() if each.field == "run")
         if why and evidence.run.end != _NOT_RUN:
-            self.tried = [each for each in self.tried if each != asked]
+            self.tried = [each for each in self.tried if each.question != asked]
             others = [each for each in self.untried if each.question != asked]
             self.untried[:] = [Untried(asked, why), *others]
 
@@ -165,6 +185,7 @@ class Visit:
         if seconds < _LEAST and evidence is not None:
             self.untried.append(Untried(question, "no time was left"))
             return None
+        self.asked(question, max(seconds, _LEAST))
         mark = Mark()
         threads = moment.others()
 
@@ -240,22 +261,25 @@ class Visit:
                 last = ended.result["failed"].splitlines()[-1]
                 self.untried.append(Untried(question, f"the experiment failed: {last}"))
                 return None
-            self.tried.append(question)
             if first:
                 self.making = ended.result["making"]
-            return read(experiment.record, ended.result["answer"])
+            return self._told(question, read(experiment.record, ended.result["answer"]))
         if first:
             raise CannotRun(_why(ended, "making the loader", seconds))
         # What had less than its time, since the visit is over, says nothing of the loader.
         over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
         if ended.stopped in ("", "limit") and not over and experiment.cut_short:
-            if ended.stopped:
-                self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
-            else:
-                self.tried.append(question)
-            return experiment.cut_short(ended.stopped, ended.status, mark.get())
+            found = experiment.cut_short(ended.stopped, ended.status, mark.get())
+            if not ended.stopped:
+                return self._told(question, found)
+            self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
+            return found
         self.untried.append(Untried(question, _why(ended, "the experiment", seconds)))
         return None
+
+    def _told(self, question: str, found: Any) -> Any:
+        self.tried.append(Tried(question, answer(found)))
+        return found
 
     def _proves_nothing(self, experiment: Experiment, ended: Ended) -> str:
         # Why what came of a run may not come of the loader, and what to do instead.

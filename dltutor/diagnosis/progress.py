@@ -1,0 +1,56 @@
+"""What is being asked at the moment, where somebody may be watching: a terminal, a notebook."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import Any, Final, TextIO
+
+from dltutor.display.screen import on_a_page
+
+Asked = Callable[[str, float], object]
+
+_CLEAR: Final = "\r\x1b[K"
+_WIDTH: Final = 100
+
+
+@contextmanager
+def shown(stream: TextIO | None = None) -> Iterator[Asked]:
+    """Show which question is asked in the block, and nothing of it afterwards.
+
+    Args:
+        stream: Where to write if no notebook's cell is running; default: standard error. What is
+            no terminal gets nothing.
+
+    Yields:
+        A function that is given each question, and how many seconds it may take.
+    """
+    stream = stream or sys.stderr
+    if on_a_page():
+        write = _on_a_page()
+    elif stream.isatty():
+        write = _in_a_terminal(stream)
+    else:
+        yield lambda question, seconds: None
+        return
+    try:
+        yield lambda question, seconds: write(f"{question} ({seconds:.0f} s at most)")
+    finally:
+        write("")
+
+
+def _in_a_terminal(stream: TextIO) -> Callable[[str], object]:
+    def write(text: str) -> None:
+        stream.write(f"{_CLEAR}{text[:_WIDTH]}")
+        stream.flush()
+
+    return write
+
+
+def _on_a_page() -> Callable[[str], object]:
+    from IPython.display import HTML, display
+
+    handle: Any = display(HTML(""), display_id=True)
+    return lambda text: handle.update(HTML(f"<em>{escape(text)}</em>" if text else ""))
