@@ -73,7 +73,8 @@ def _reordered(found: told.Reordered) -> str:
 
 
 def _culprit(found: told.Culprit) -> str:
-    return f"{found.which or found.stage}: {found.said}." if found.stage else "None fails there."
+    blamed = f"`{found.which}`" if found.which else f"The {found.stage}"
+    return f"{blamed}: {found.said}." if found.stage else "None fails there."
 
 
 def _in_workers(found: told.InWorkers) -> str:
