@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,17 +17,30 @@ class Counted:
     Args:
         iterator: The loader's own.
         deliver: Called with each batch.
+
+    Attributes:
+        waited: Seconds that the loop has waited for batches.
+        finished: Whether it came to its end by itself.
     """
 
     def __init__(self, iterator: Any, deliver: Callable[[Any], None]) -> None:
         self._iterator = iterator
         self._deliver = deliver
+        self.waited = 0.0
+        self.finished = False
 
     def __iter__(self) -> Counted:
         return self
 
     def __next__(self) -> Any:
-        batch = next(self._iterator)
+        began = time.perf_counter()
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            self.finished = True
+            raise
+        finally:
+            self.waited += time.perf_counter() - began
         self._deliver(batch)
         return batch
 

@@ -7,7 +7,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, Final
 
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset
 
 from dltutor.observation.foreign import (
     attribute,
@@ -48,6 +48,26 @@ def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
         name = "" if len(found) == 1 else key or f"loader {number}"
         names[name if name not in names else f"loader {number}"] = loader
     return names
+
+
+def length(loader: DataLoader[Any]) -> int | None:
+    """How many samples an epoch must have: `len(dataset)`.
+
+    Args:
+        loader: Of a stream, or of any other dataset.
+
+    Returns:
+        The number; None where the dataset has no length or the sampler another one, and with
+        `drop_last`, which leaves some out.
+    """
+    if loader.drop_last or type(loader.batch_sampler) not in (BatchSampler, type(None)):
+        return None
+    try:
+        whole = len(loader.dataset)  # type: ignore[arg-type]  # some have none
+        stream = is_a(loader.dataset, IterableDataset)
+        return whole if stream or len(loader.sampler) == whole else None  # type: ignore[arg-type]
+    except Exception:  # what is anybody's may raise anything
+        return None
 
 
 def title_of(loader: Any) -> str:

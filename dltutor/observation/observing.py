@@ -61,7 +61,9 @@ def observe(
         try:
             if is_a(error, KeyboardInterrupt):
                 raise KeyboardInterrupt from None
-            return replace(_write_down(run, error, seconds, deadline, recorder.stop), result=result)
+            seen = _write_down(run, error, seconds, deadline, recorder.stop)
+            waited = run.waited / seconds if consume is not None else None
+            return replace(seen, result=result, expected=run.expected, waited=waited)
         finally:
             run.end(kindly=error is None)
             if error is not None:

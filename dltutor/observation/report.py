@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from dltutor.observation import story, texts
+from dltutor.observation.signs import signs
 from dltutor.tables import Table
 
 if TYPE_CHECKING:
@@ -103,6 +104,11 @@ class Observation:
         confinement: The limits it was under in `confine`, or None.
         failed_loader: The name of the loader of that worker, as in Worker; empty if there is one
             loader.
+        expected: How many samples `len(dataset)` promises for the whole epochs. None
+            where that isn't known: for an epoch that was left early, for `drop_last`, for a sampler
+            that deals others.
+        waited: The part of its time that a loop of yours waited for batches; None for the plain
+            loop, which does nothing else.
         notes: What was added to these exceptions with `add_note`. From Python 3.14 on pickle adds
             where it was: the attribute, the class, the process, innermost first.
     """
@@ -126,6 +132,13 @@ class Observation:
     confinement: Confinement | None = None
     failed_loader: str = ""
     notes: tuple[str, ...] = ()
+    expected: int | None = None
+    waited: float | None = None
+
+    @property
+    def signs(self) -> tuple[tuple[str, str], ...]:
+        """The promises that the run shows to be broken, although it finished, and what was seen."""
+        return tuple(signs(self)) if self.end == "finished" else ()
 
     @property
     def ok(self) -> bool:
@@ -150,6 +163,7 @@ class Observation:
         return {
             "ok": self.ok,
             "title": self.story().title,
+            "signs": dict(self.signs),
             **plain,
             "chain": [
                 {"type": kind, "message": texts.tidy(message)} for kind, message in self.chain

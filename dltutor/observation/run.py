@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from dltutor.observation import torch_internals
+from dltutor.observation import loaders, torch_internals
 from dltutor.observation.counting import Counted, counting
 from dltutor.observation.interrupts import Interrupts, delay_in_plumbing
 from dltutor.observation.leftovers import Started
@@ -93,6 +93,23 @@ class Run:
         self._recorder.batches = self.batches
         # A wrapper may fetch ahead, or make other batches: then nothing is known of what it gives.
         self.samples = self._samples if self._arrived == self.batches else None
+
+    @property
+    def waited(self) -> float:
+        """Seconds that the loop waited for batches."""
+        return sum(each.waited for each in self._counted)
+
+    @property
+    def expected(self) -> int | None:
+        """How many samples its whole epochs have by `len(dataset)`; None where that isn't known.
+
+        Known for a loader of a dataset with a length, each of whose samples its sampler deals out.
+        """
+        if len(self._inner) != 1 or not all(each.finished for each in self._counted):
+            return None
+        loader = next(iter(self._inner.values()))
+        length = loaders.length(loader)
+        return None if length is None else length * len(self._counted)
 
     def stderr(self) -> str:
         """The end of what the workers wrote to descriptor 2."""

@@ -22,7 +22,8 @@ _TONES: Final[dict[End, Tone]] = {
 
 def story(seen: Observation) -> Table:
     """The observation in a few rows that are the same on every run: no pids, no times."""
-    return Table(_title(seen), tuple(_rows(seen)), tone=_TONES[seen.end])
+    tone = "warn" if seen.signs else _TONES[seen.end]
+    return Table(_title(seen), tuple(_rows(seen)), tone=tone)
 
 
 def _rows(seen: Observation) -> Iterator[tuple[str, str]]:
@@ -32,6 +33,7 @@ def _rows(seen: Observation) -> Iterator[tuple[str, str]]:
     by_chance = seen.end == "worker died"
     if not by_chance and not from_outside:
         yield "got", _count(seen)
+    yield from seen.signs
     if seen.chain and not by_chance:
         yield "error", "\n".join(tidy(said(kind, message)) for kind, message in seen.chain)
     if seen.notes and not by_chance:
@@ -66,6 +68,8 @@ def _title(seen: Observation) -> str:
         return f"Worker died: {', '.join(map(str, died)) or 'which one is not known'}"
     if seen.end == "hung":
         return f"Hung: stopped at its deadline of {seen.deadline:g} s"
+    if seen.signs:
+        return f"Finished, but something is wrong: {', '.join(dict(seen.signs))}"
     return "Finished"
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiments.workerless import NO_GAIN
 from dltutor.diagnosis.promises.broken import Broken, duration
+from dltutor.observation.signs import LATE
 from dltutor.tables import size
 
 _KB: Final = 1024
@@ -15,7 +16,6 @@ _OPENED: Final = 16  # descriptors that stay open after some samples: a dataset 
 _REREAD: Final = 3  # times that the files were read, all of them, for a part of the samples
 _AS_MUCH: Final = 16  # times the bytes of a sample
 _KEPT: Final = 64  # descriptors that main has more: those of the batches on their way are fewer
-LATE: Final = 24.0  # MB that an ordinary worker doesn't take after a third of its samples
 _ENOUGH: Final = 24  # samples of a worker: the first few need what the others use again
 _SLOWER: Final = 1.5  # times as long with workers as without, in every turn
 _BLOCKED: Final = 0.3  # of a worker's time

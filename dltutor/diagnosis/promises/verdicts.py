@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.kit.difference import with_workers
-from dltutor.diagnosis.promises.resources import LATE
 from dltutor.failures import PROMISES, Promise
+from dltutor.observation.signs import LATE
 
 State = Literal["kept", "broken", "not tested"]
 

@@ -1,0 +1,63 @@
+"""What one run shows of a promise that is broken, though it came to its end without an error.
+
+One run can't show why, and `diagnose` can't be spared: these are signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from dltutor.tables import MB
+
+if TYPE_CHECKING:
+    from dltutor.observation.memory.process_curves import Floats
+    from dltutor.observation.report import Observation
+
+#: MB that an ordinary worker doesn't take once it has made a third of its batches.
+LATE: Final = 24.0
+_STILL: Final = 0.15  # of all growth, in the last third: then it hasn't leveled off
+_ENOUGH: Final = 4  # samples of a curve
+_FILES: Final = 64  # descriptors more than at first: those of batches on their way are fewer
+_MOST: Final = 0.5  # of the loop's time
+
+
+def signs(seen: Observation) -> Iterator[tuple[str, str]]:
+    """The promises that a run shows to be broken, each with what was seen.
+
+    Args:
+        seen: A run that came to its end.
+    """
+    if seen.expected is not None and seen.samples not in (None, seen.expected):
+        yield "complete", f"{seen.samples} samples came, where the dataset has {seen.expected}"
+    grew = [
+        (role, growth)
+        for role in seen.timeline.workers
+        if (growth := _growth(seen, seen.timeline.private_curve(role) / MB)) > LATE
+    ]
+    if grew:
+        names = " and ".join(role for role, _ in grew)
+        most = max(growth for _, growth in grew)
+        each = "each " if len(grew) > 1 else ""
+        yield "bounded", f"{names} {each}grew by {most:.0f} MB, and hadn't leveled off"
+    for role in ("main", *seen.timeline.workers):
+        opened = _growth(seen, seen.timeline.series(role, "fds"))
+        if opened > max(_FILES, seen.batches / 4):
+            yield "bounded", f"{role} has {opened:.0f} more open files than at its first batch"
+    if seen.waited is not None and seen.waited > _MOST:
+        yield "quick", f"the loop waited for batches {100 * seen.waited:.0f} % of its time"
+
+
+def _growth(seen: Observation, curve: Floats) -> float:
+    # From the first batch on, if it goes on in the last third of the batches; else 0.
+    batches = seen.timeline.batches
+    usable = (batches > 0) & ~np.isnan(curve)
+    values, along = curve[usable], batches[usable]
+    if len(values) < _ENOUGH:
+        return 0.0
+    whole = float(values[-1] - values[0])
+    first, last = (float(np.interp(along[-1] * part / 3, along, values)) for part in (1, 2))
+    late, still = float(values[-1]) - first, float(values[-1]) - last
+    return whole if min(late, whole) > 0 and still > _STILL * whole and late > whole / 4 else 0.0

@@ -1,0 +1,104 @@
+"""What one run shows of a broken promise, and what is near it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from test_report import observation
+from test_timeline import curves, timeline
+from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
+
+from dltutor.observation.loaders import length
+from dltutor.observation.observing import observe
+from dltutor.tables import MB
+
+BATCHES = [0, 10, 20, 30, 40, 50, 60]
+
+
+def run(uss: list[float] | None = None, fds: list[float] | None = None, **fields: Any) -> Any:
+    values: dict[str, list[float]] = {"uss": [each * MB for each in uss or [10] * 7]}
+    values |= {"fds": fds or [20] * 7, "rss": [1] * 7}
+    seen = timeline(curves("W0", **values), batches=BATCHES, length=len(BATCHES))
+    return observation(batches=60, samples=240, timeline=seen, **fields)
+
+
+@pytest.mark.parametrize(
+    ("seen", "promises"),
+    [
+        (run(), []),
+        (run([10, 12, 30, 48, 66, 84, 102]), ["bounded"]),
+        (run([10, 12, 60, 88, 90, 90, 90]), []),  # it has leveled off
+        (run([10, 12, 14, 16, 18, 20, 22]), []),  # any worker may take that
+        (run(fds=[20, 20, 60, 90, 120, 150, 180]), ["bounded"]),
+        (run(fds=[20, 20, 60, 70, 70, 70, 70]), []),
+        (run(expected=240), []),
+        (run(expected=480), ["complete"]),
+        (run(expected=120), ["complete"]),
+        (run(waited=0.9), ["quick"]),
+        (run(waited=0.2), []),
+        (run([10, 12, 30, 48, 66, 84, 102], end="hung"), []),
+    ],
+)
+def test_the_promises_that_a_run_shows_to_be_broken(seen: Any, promises: list[str]) -> None:
+    assert [promise for promise, _ in seen.signs] == promises
+    assert list(seen.to_dict()["signs"]) == promises
+    rows = [label for label, _ in seen.story().rows]
+    assert [each for each in rows if each in ("bounded", "complete", "quick")] == promises
+    assert seen.story().tone == ("warn" if promises or seen.end == "hung" else "good")
+
+
+class Rows(Dataset[Any]):
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.zeros(2)
+
+
+class Stream(IterableDataset[Any]):
+    def __len__(self) -> int:
+        return 8
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(torch.zeros(8, 2))
+
+
+def test_a_stream_that_is_not_dealt_out_comes_once_for_each_worker() -> None:
+    workers = {"num_workers": 2, "multiprocessing_context": "fork"}
+    seen = observe(DataLoader(Stream(), batch_size=4, **workers))  # type: ignore[arg-type]
+    assert (seen.samples, seen.expected, [each for each, _ in seen.signs]) == (16, 8, ["complete"])
+    assert observe(DataLoader(Stream(), batch_size=4), epochs=2).signs == ()
+
+
+@pytest.mark.parametrize(
+    ("loader", "expected"),
+    [
+        (DataLoader(Rows(), batch_size=3), 8),
+        (DataLoader(Rows(), batch_size=3, drop_last=True), None),
+        (DataLoader(Rows(), batch_size=3, sampler=SequentialSampler(range(4))), None),
+        (DataLoader(Rows(), batch_sampler=[[0, 1]]), None),
+        (DataLoader(Rows(), batch_size=None), 8),
+    ],
+)
+def test_how_many_samples_an_epoch_must_have(loader: DataLoader[Any], expected: Any) -> None:
+    assert length(loader) == expected
+
+
+def left_early(loader: Any) -> None:
+    next(iter(loader))
+
+
+def works_meanwhile(loader: Any) -> None:
+    for _ in loader:
+        torch.rand(200, 200) @ torch.rand(200, 200)
+
+
+@pytest.mark.parametrize("loop", [left_early, works_meanwhile])
+def test_what_a_loop_of_yours_waits_is_its_own(loop: Callable[[Any], None]) -> None:
+    seen = observe(DataLoader(Rows(), batch_size=2), consume=loop)
+    assert seen.expected == (None if loop is left_early else 8)
+    assert seen.waited is not None and 0 < seen.waited < 1
+    assert observe(DataLoader(Rows(), batch_size=2)).waited is None
