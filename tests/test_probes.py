@@ -190,7 +190,9 @@ RUN = Run("finished", batches=8, passes=(("a", "b"),), drawn=(("1", "2"),), coun
 RUN = replace(RUN, finished=(True,), first=0.1)
 TWO = replace(RUN, passes=2 * RUN.passes, drawn=2 * RUN.drawn, finished=(True, True))
 PLAIN = Samples(looked=32, typical=0.004, bytes=100)
-SERVED = Paces((0.016, 0.016), (0.016, 0.016), blocked=0.8, line="a.py, line 7", share=0.6)
+SERVED = Paces(
+    (0.016, 0.016), (0.016, 0.016), blocked=0.8, line="a.py, line 7", share=0.6, inside=0.9
+)
 
 
 def ill(run: Run = RUN, **found: Any) -> Evidence:

@@ -16,6 +16,7 @@ class Paces:
             turn with least.
         line: Where the workers were most of the time, as it is; "" where that isn't known.
         share: How much of the time.
+        inside: How much of the time they were in any line of yours.
     """
 
     as_is: tuple[float, ...] = ()
@@ -23,6 +24,7 @@ class Paces:
     blocked: float = 0.0
     line: str = ""
     share: float = 0.0
+    inside: float = 0.0
 
     @property
     def times(self) -> float:

@@ -84,8 +84,8 @@ def ask(bench: Bench) -> Paces:
         vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
         at_start(bench, lambda: _looked_at(folder))
         pace.of_a_batch(loader, seconds=0.7)
-        line, share = Busiest.read(folder)
-    return replace(found, line=line, share=share)
+        line, share, inside = Busiest.read(folder)
+    return replace(found, line=line, share=share, inside=inside)
 
 
 def _blocked() -> float:

@@ -45,22 +45,25 @@ class Busiest:
         finally:
             self._over.set()
 
-    def told(self) -> tuple[str, float]:
-        """The line at which it was most, and the share of all looks; "" where that isn't known."""
+    def told(self) -> tuple[str, float, float]:
+        """The line it was at most, the share of looks that found it there, and the share that
+        found it in any line of yours; "" where that isn't known.
+        """
         if self._looks < _LEAST or not self._seen:
-            return "", 0.0
+            return "", 0.0, 0.0
         (file, line, name), count = self._seen.most_common(1)[0]
-        return str(frame(file, line, name, "")).partition(", in ")[0], count / self._looks
+        place = str(frame(file, line, name, "")).partition(", in ")[0]
+        return place, count / self._looks, self._seen.total() / self._looks
 
     @staticmethod
-    def read(folder: str) -> tuple[str, float]:
-        """The line at which most of the threads were that wrote to this folder, and its share."""
-        found: list[tuple[str, float]] = []
+    def read(folder: str) -> tuple[str, float, float]:
+        """As `told`, of the thread that was at one line most, of all that wrote to this folder."""
+        found: list[tuple[str, float, float]] = []
         for each in Path(folder).iterdir():
             with suppress(ValueError):  # it was just being written
-                line, share = json.loads(each.read_text())
-                found.append((line, share))
-        return max(found, key=lambda each: each[1], default=("", 0.0))
+                line, share, inside = json.loads(each.read_text())
+                found.append((line, share, inside))
+        return max(found, key=lambda each: each[1], default=("", 0.0, 0.0))
 
     def _look(self) -> None:
         while not self._over.wait(_EVERY):

@@ -166,7 +166,9 @@ def slower(evidence: Evidence) -> Iterator[Broken]:
     parts, paces, samples = evidence.parts, evidence.workerless, evidence.samples
     if paces is None or samples is None:
         return
-    in_vain = paces.times >= NO_GAIN and paces.blocked > _BLOCKED and samples.typical > _COSTLY
+    # They also wait for main to ask them: what counts is waiting inside a sample.
+    waited = paces.blocked + paces.inside - 1
+    in_vain = paces.times >= NO_GAIN and waited > _BLOCKED and samples.typical > _COSTLY
     if paces.times < _SLOWER and not (in_vain and parts.workers > 1):
         return
     ours, alone = paces.both
@@ -180,7 +182,7 @@ def slower(evidence: Evidence) -> Iterator[Broken]:
         f"and {duration(alone)} without any."
     )
     if in_vain:
-        said += f" The workers waited {100 * paces.blocked:.0f} % of their time."
+        said += f" The workers waited {100 * waited:.0f} % of their time."
     if stands := paces.line and paces.share > _MOSTLY:
         said += f" A worker is at {paces.line} {100 * paces.share:.0f} % of the time."
         cause = (
