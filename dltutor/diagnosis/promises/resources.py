@@ -183,7 +183,8 @@ def slower(evidence: Evidence) -> Iterator[Broken]:
     )
     if in_vain:
         said += f" The workers waited {100 * waited:.0f} % of their time."
-    if stands := paces.line and paces.share > _MOSTLY:
+    stands = in_vain and paces.share > _MOSTLY
+    if stands:
         said += f" A worker is at {paces.line} {100 * paces.share:.0f} % of the time."
         cause = (
             "One worker at a time gets past this line: a lock, a server, or something else that "
@@ -191,7 +192,8 @@ def slower(evidence: Evidence) -> Iterator[Broken]:
         )
         fix = "Hold the lock only while something shared changes, or give each worker its own."
     where = paces.line if stands else f"num_workers={parts.workers}"
-    yield Broken("quick", "shown" if stands else "likely", said, where, cause, fix)
+    shown = stands or paces.times >= _SLOWER
+    yield Broken("quick", "shown" if shown else "likely", said, where, cause, fix)
 
 
 def starts(evidence: Evidence) -> Iterator[Broken]:
