@@ -27,7 +27,8 @@ class Samples:
         read: Bytes that were read from files while they were drawn.
         of_files: Bytes of all these files together; 0 where they aren't known.
         opened: Descriptors that had been opened, and not closed, by the time that they were drawn.
-        left: What drawing some of them again left behind: [what, how many, after how many draws].
+        left: What drawing some of them again left behind: [what, how many, after how many draws];
+            None if none was drawn again.
         seeded: The global generators that each sample sets to the same state: their names.
         dealing: Seconds that the sampler took for their indices.
         dealt: Batches that it deals in an epoch, and in the next one; -1 if they weren't counted.
@@ -52,7 +53,7 @@ class Samples:
     read: int = 0
     of_files: int = 0
     opened: int = 0
-    left: tuple[tuple[str, int, int], ...] = ()
+    left: tuple[tuple[str, int, int], ...] | None = None
     seeded: tuple[str, ...] = ()
     dealing: float = 0.0
     dealt: tuple[int, int] = (-1, -1)

@@ -83,7 +83,7 @@ def ask(bench: Bench) -> Samples:
         replaced=_replaced(dataset, record),
         again=again,
         random=unlike,
-        left=left,
+        left=left if draws else None,
         seeded=_seeded(dataset, keys[:_SEEDED]),
         joined=_joined(bench, joined),
         beyond=_beyond(dataset, record) if record.typical() < _BEYOND else -1,

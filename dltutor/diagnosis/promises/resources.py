@@ -221,7 +221,7 @@ def starts(evidence: Evidence) -> Iterator[Broken]:
 def left(evidence: Evidence) -> Iterator[Broken]:
     """What samples start or make, and leave behind."""
     samples, parts = evidence.samples, evidence.parts
-    for what, count, draws in samples.left if samples is not None else ():
+    for what, count, draws in (samples.left or ()) if samples is not None else ():
         yield Broken(
             "clean",
             "shown",

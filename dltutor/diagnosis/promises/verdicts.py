@@ -127,6 +127,9 @@ def _bounded(evidence: Evidence) -> Answer:
 def _clean(evidence: Evidence) -> Answer:
     if evidence.leftover is not None:
         return True, "no worker was left after the loop"
+    samples = evidence.samples
+    if samples is not None and samples.left is not None:
+        return True, "samples that were drawn again left no thread, process, or temporary file"
     return False, "no epoch was broken off" if evidence.run.well else ""
 
 
