@@ -57,7 +57,8 @@ def observe(
             started, about every 10 seconds, and at the end: a reading takes time from the workers.
 
     Returns:
-        The Observation.
+        The Observation. Its `signs` are the promises that this one run shows to be broken, even
+        though it finished; `diagnose` finds out why.
 
     Raises:
         TypeError: `loader` is not a loader, or `consume` cannot be called.
