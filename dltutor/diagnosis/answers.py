@@ -149,7 +149,9 @@ def _copies(found: told.Copies) -> str:
 
 
 def _ending(found: told.Ending) -> str:
-    end = "no other end was found" if found.end < 0 else f"the samples end before index {found.end}"
+    end = (
+        "no other end was found" if found.end < 0 else f"no samples exist from index {found.end} on"
+    )
     return f"`len()` says {found.length}, and {end}."
 
 
