@@ -69,7 +69,7 @@ def why_not(diagnosis: Diagnosis, question: str) -> str:
     return next(each.why for each in diagnosis.untried if each.question.startswith(question))
 
 
-AS_IT_IS = "How does the loader run, just as it is?"
+AS_IT_IS = "How does the loader run as it is?"
 
 
 @pytest.mark.parametrize(
@@ -128,15 +128,15 @@ def needs(folder: str) -> Any:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: None, "the function returned no loader: diagnose.* takes a torch DataLoader"),
-        (lambda: iter(rows()), "the function returned no loader: .* which runs once"),
+        (lambda: None, "the function didn't return a loader: diagnose.* takes a torch DataLoader"),
+        (lambda: iter(rows()), "the function didn't return a loader: .* which runs once"),
         (raises, "making the loader raised FileNotFoundError: no /data/train.csv$"),
         (dies, "making the loader ended its process by SIGKILL$"),
         (exits, "making the loader ended its process with exit code 3$"),
         (quits, "making the loader raised SystemExit: usage: train.py FOLDER$"),
         (asks, "making the loader raised EOFError: .* nobody to answer"),
         (needs, "making the loader raised TypeError: needs.* missing 1 required"),
-        (takes_all, "making the loader was stopped: it took more memory than"),
+        (takes_all, "making the loader was stopped, because it used more memory than"),
     ],
 )
 def test_a_function_that_makes_no_loader_is_told_in_one_sentence(
@@ -150,7 +150,9 @@ def test_a_function_that_hangs_is_left_at_the_deadline_and_it_is_said_where_it_w
     nothing_left_behind: Left,
 ) -> None:
     began = time.monotonic()
-    with pytest.raises(CannotRun, match=r"did not end within \d s: it was at .*in hangs: lock\.ac"):
+    with pytest.raises(
+        CannotRun, match=r"didn't finish within \d s: it was at .*in hangs: lock\.ac"
+    ):
         diagnose(hangs, deadline=4)
     assert time.monotonic() - began < 4 + SLACK
 
@@ -194,7 +196,7 @@ def test_samples_of_twenty_seconds_are_no_hang(nothing_left_behind: Left) -> Non
     assert time.monotonic() - began < 30 + SLACK
     assert diagnosis.findings == ()
     assert "a longer deadline would tell" in why_not(diagnosis, AS_IT_IS)
-    assert "in __getitem__: time.sleep" in why_not(diagnosis, "What is each sample")
+    assert "in __getitem__: time.sleep" in why_not(diagnosis, "What are the samples like")
 
 
 @pytest.mark.thorough

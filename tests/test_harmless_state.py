@@ -406,7 +406,7 @@ def test_the_server_of_an_open_connection_hears_nothing_and_nothing_is_found(
     assert diagnosis.findings == ()
     why, *others = (each.why for each in diagnosis.untried)
     assert "`dataset.connection`" in why and "function" in why
-    assert set(others) == {"for the same reason"}
+    assert set(others) == {"the same problem got in the way"}
 
 
 def test_a_loader_that_only_holds_a_connection_is_diagnosed(nothing_left_behind: Left) -> None:
@@ -502,7 +502,7 @@ def test_a_dataset_that_fails_only_in_a_fork_is_untried_with_the_way_out(
 ) -> None:
     why, *others = untried(diagnose(on_the_device()))
     assert "CUDA" in why and "function" in why
-    assert set(others) == {"for the same reason"}
+    assert set(others) == {"the same problem got in the way"}
 
 
 def test_a_loop_that_fails_only_in_a_fork_is_untried_with_the_way_out(

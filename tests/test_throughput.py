@@ -279,8 +279,8 @@ def test_the_command_measures_the_numbers_that_it_is_told(
     ("target", "code", "told"),
     [
         ("train", 2, "such as train.py:loader, got 'train'"),
-        ("nothing.py:loader", 2, "there is no file 'nothing.py'"),
-        ("no.module:loader", 2, "there is no module 'no.module' here"),
+        ("nothing.py:loader", 2, "there's no file 'nothing.py'"),
+        ("no.module:loader", 2, "there's no module 'no.module' here"),
         ("own_job.py:loadr", 2, "has no 'loadr': it has loader"),
         ("beside.py:loader", 2, "has no DataLoader in its globals"),
         ("own_job.py:number", 2, "number must be a DataLoader or a function"),

@@ -1,4 +1,4 @@
-"""diagnose(): find out by experiment what is wrong with a loader."""
+"""diagnose(): find out by experiment what's wrong with a loader."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from dltutor.observation.observing import check_run
 from dltutor.observation.time_limits import check_main_thread
 from dltutor.system.process_memory import pss
 
-#: How often a loader is run at the most, all experiments together.
+#: How often a loader runs at most, in all experiments together.
 RUNS: Final = 40
 
 
 def diagnose(
     loader: Any, *, consume: Loop | None = None, epochs: int = 1, deadline: float = 30
 ) -> Diagnosis:
-    """Find out by experiment what is wrong with a loader.
+    """Find out by experiment what's wrong with a loader.
 
-    The loader is run about ten to twenty times, each time a little differently and in a process of
-    its own. Your dataset, open files, connections, and random states stay as they are, and so does
-    everything else in this process. What your code writes to files, shared memory, databases, and
-    servers, it writes in each run. What it takes from a pipe or a queue is gone.
+    The loader runs about ten to twenty times, each time a little differently and in its own
+    process. Your dataset, open files, connections, and random states stay as they are, and so does
+    everything else in this process. But if your code writes to files, shared memory, databases, or
+    servers, it writes in each run. If it takes something from a pipe or a queue, that's gone.
 
-    A run that uses a connection of this process, or that may fail only because it is a fork (CUDA
-    is in use here, for one), counts as not tried. With a function instead of a loader, each run
-    makes its own connections, and where forks prove nothing the visit runs in a new interpreter.
+    A run doesn't count if it uses a connection of this process, or if it may fail only because it's
+    a fork (because you use CUDA here, for example). If you pass a function instead of a loader,
+    each run makes its own connections. If forks prove nothing, a new interpreter does the runs.
 
     Args:
-        loader: A DataLoader, or a wrapper of some that `observe` takes; or a function without
-            arguments that returns one, which is called in each of these processes. Where forks
-            prove nothing, it is sent to a new interpreter by cloudpickle.
-        consume: Your training loop, a function that takes the loader and iterates it; the plain
-            loop if None. What only a loop does, such as keeping batches, is seen with it.
+        loader: A DataLoader, or a wrapper around DataLoaders that `observe` takes. Or a function
+            without arguments that returns one, which each of these processes calls. If forks
+            prove nothing, cloudpickle sends the function to a new interpreter.
+        consume: Your training loop, a function that takes the loader and iterates it. The default,
+            None, is a plain loop. Only your own loop shows what it does, such as keeping batches.
         epochs: How many times `consume` runs.
-        deadline: Seconds for all of it; what was not tried by then is named.
+        deadline: Seconds for all of it. The report lists what wasn't tried by then.
 
     Returns:
-        The Diagnosis, which a notebook shows.
+        The Diagnosis, which a notebook displays.
 
     Raises:
-        CannotRun: The function raises, hangs, or returns no loader.
-        KeyboardInterrupt: You pressed Stop; nothing is left.
-        RuntimeError: It is called where processes cannot be forked, or outside the main thread.
-        TypeError: It is no loader and no function.
+        CannotRun: The function raises, hangs, or doesn't return a loader.
+        KeyboardInterrupt: You pressed Stop. Nothing is left behind.
+        RuntimeError: This process can't be forked, or this isn't the main thread.
+        TypeError: `loader` is neither a loader nor a function.
         ValueError: `epochs` or `deadline` is out of range.
     """
     return examine(loader, consume=consume, epochs=epochs, deadline=deadline, announce=print)
@@ -73,18 +73,18 @@ def examine(
     """Diagnose a loader, as `diagnose` does.
 
     Args:
-        loader: As there; so are `consume`, `epochs` and `deadline`.
+        loader: The same as for `diagnose`, like `consume`, `epochs`, and `deadline`.
         consume: The training loop.
         epochs: How many times it runs.
         deadline: In seconds.
-        announce: Told, before the first run, how often the loader will run.
+        announce: Called before the first run, with how often the loader will run.
     """
     visit = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
     announce(
-        f"Running the loader up to {RUNS} times, at most {deadline:g} s in all. Your dataset, open "
-        "files, connections, and random states stay as they are. But what your code writes to a "
-        "file, to shared memory, a database, or a server, it writes each time, and what it takes "
-        "from a pipe or a queue is gone."
+        f"Running the loader up to {RUNS} times, for at most {deadline:g} s in total. Your "
+        "dataset, open files, connections, and random states stay as they are. But if your code "
+        "writes to a file, shared memory, a database, or a server, it writes each time. If it "
+        "takes something from a pipe or a queue, that's gone."
     )
     with progress.shown() as visit.asked:
         evidence = visit.examine()
@@ -108,13 +108,13 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
     """Check the arguments of `diagnose`, and make its Visit."""
     if not hasattr(os, "fork"):
         raise RuntimeError(
-            "diagnose() runs the loader in forks of this process, and this system has no fork. On "
+            "diagnose() runs the loader in forks of this process, but this system can't fork. On "
             "Windows, run it in WSL."
         )
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(
             "An attempt has been made to start a new process before the current process has "
-            "finished its bootstrapping phase: a worker runs this script again, and came to "
+            "finished its bootstrapping phase. A worker ran this script again and reached "
             'diagnose(). Call it below `if __name__ == "__main__":`.'
         )
     check_main_thread("diagnose()", "Stop end it")
@@ -138,14 +138,14 @@ def _made(make: Callable[[], Any]) -> Callable[[], Any]:
     def made() -> Any:
         loader = make()
         if wrong := _not_a_loader(loader):
-            raise CannotRun(f"the function returned no loader: {wrong}")
+            raise CannotRun(f"the function didn't return a loader: {wrong}")
         return loader
 
     return made
 
 
 def _not_a_loader(thing: Any) -> str:
-    """Why this is no loader that can be diagnosed, as a sentence; "" if it is one."""
+    """Say why this isn't a loader we can diagnose, or "" if it is."""
     try:
         check_loader(thing)
     except TypeError as error:
@@ -153,6 +153,6 @@ def _not_a_loader(thing: Any) -> str:
     if inner_loaders(thing):
         return ""
     return (
-        f"diagnose() takes a torch DataLoader, or a wrapper of some: {type(thing).__name__} has "
-        "none in its attributes"
+        f"diagnose() takes a torch DataLoader or a wrapper around DataLoaders, but "
+        f"{type(thing).__name__} has none in its attributes"
     )

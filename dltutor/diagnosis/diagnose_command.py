@@ -1,4 +1,4 @@
-"""`dltutor diagnose FILE:LOADER`: what is wrong with a loader of your own."""
+"""`dltutor diagnose FILE:LOADER`: find out what's wrong with your own loader."""
 
 from __future__ import annotations
 
@@ -21,52 +21,54 @@ from dltutor.diagnosis.target import (
     seconds,
 )
 
-#: Seconds that an import may take to be done anew for each experiment. A slower one is done once.
+#: Seconds that an import may take if each experiment repeats it. A slower one is done once.
 _QUICK: Final = 1.5
 
 
 def add_diagnose(commands: Any) -> None:
-    """Add `diagnose` to the commands of a parser; what was chosen has its `run`."""
+    """Add `diagnose` to the commands of a parser. What it parses has `run`."""
     parser = commands.add_parser(
         "diagnose",
-        help="find out by experiment what is wrong with your own loader",
-        description="Run your loader several times, each time a little differently and in a "
-        "process of its own, and say what is wrong with it, how that is known, where, and what to "
-        "do. The module is imported: what trains must stand under `if __name__ == '__main__':`.",
-        epilog="Exit codes: 0 if it ran and nothing was found, 1 if something was found, 2 if it "
-        "could not be run.",
+        help="find out by experiment what's wrong with your own loader",
+        description="Run your loader several times, each time a little differently and in its own "
+        "process. Say what's wrong with it, how we know, where it is, and what to do. Your module "
+        "gets imported, so put the code that trains under `if __name__ == '__main__':`.",
+        epilog="Exit codes: 0 if the loader ran and nothing was found, 1 if something was found, 2 "
+        "if the loader couldn't be run.",
     )
     parser.add_argument("loader", metavar=TARGET, help=TARGET_HELP)
     parser.add_argument(
         "--consume",
         metavar="NAME",
-        help="your training loop, a function of the same module (or FILE.py:NAME) that takes the "
-        "loader; what only a loop does, such as keeping batches, is seen with it",
+        help="your training loop, a function in the same module (or FILE.py:NAME) that takes the "
+        "loader. Only your own loop shows what it does, such as keeping batches",
     )
     parser.add_argument(
         "--epochs",
         type=_epochs,
         default=1,
         metavar="N",
-        help="how often the loop runs (default: 1)",
+        help="how many times the loop runs (default: 1)",
     )
     parser.add_argument(
         "--deadline",
         type=seconds,
         metavar="S",
-        help="seconds for all of it (default: 30, or 60 if the workers are not forked); what was "
-        "not tried by then is named",
+        help="seconds for all of it (default: 30, or 60 if the workers aren't forked). The report "
+        "lists what wasn't tried by then",
     )
     parser.add_argument("--json", action="store_true", help="print the diagnosis as JSON")
-    parser.add_argument("--html", metavar="FILE", type=Path, help="write it to a page of its own")
+    parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="also write the diagnosis to an HTML page"
+    )
     parser.set_defaults(run=run)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Diagnose, and print what was found.
+    """Diagnose the loader, and print what was found.
 
     Returns:
-        0 if it ran and nothing was found, 1 if something was found, 2 if it could not be run.
+        0 if it ran and nothing was found, 1 if something was found, 2 if it couldn't be run.
     """
     from dltutor.diagnosis.diagnosis import page
     from dltutor.diagnosis.trouble import CannotRun
@@ -79,7 +81,7 @@ def run(chosen: argparse.Namespace) -> int:
         try:
             chosen.html.write_text(page(diagnosis), encoding="utf-8")
         except OSError as error:
-            return _refuse(f"{chosen.html} cannot be written: {error.strerror}")
+            return _refuse(f"can't write {chosen.html}: {error.strerror}")
     if chosen.json:
         print(json.dumps(diagnosis.to_dict(), indent=2, ensure_ascii=False))
     else:
@@ -96,7 +98,7 @@ def _diagnose(chosen: argparse.Namespace) -> Any:
         loop = partial(_loop, named if ":" in chosen.consume else named + chosen.consume)
     took, method = _tried(target, loop, chosen.deadline or 30)
     if took > _QUICK:
-        find(target)  # it has come back, in another process
+        find(target)  # this import finished in another process, so it's safe here
     deadline = chosen.deadline or (30 if method in ("", "fork") else 60)
     return examine(
         partial(_made, target),
@@ -117,7 +119,7 @@ def _loop(target: str, loader: Any) -> object:
 
 
 def _tried(target: str, loop: partial[object] | None, limit: float) -> tuple[float, str]:
-    # In a process of its own: an import may do anything, and the loader too.
+    # In its own process, because an import may do anything, and so may the loader.
     from dltutor.diagnosis.kit.bench import Bench
     from dltutor.observation import sandbox
     from dltutor.observation.loaders import check_loader
@@ -129,12 +131,12 @@ def _tried(target: str, loop: partial[object] | None, limit: float) -> tuple[flo
             found = find(target)
             took = time.perf_counter() - began
             if loop is not None and not callable(attribute(*loop.args)):
-                return {"refused": f"--consume must name a function, and {loop.args[0]} is none"}
+                return {"refused": f"--consume must name a function, but {loop.args[0]} isn't one"}
         except NoLoader as error:
             return {"refused": str(error)}
         try:
             loader = found() if makes_loaders(found) else found
-        except BaseException as error:  # also SystemExit
+        except BaseException as error:  # even SystemExit
             return {"refused": f"{target} raised {type(error).__name__}: {error}"[:400]}
         try:
             check_loader(loader)
@@ -151,11 +153,11 @@ def _tried(target: str, loop: partial[object] | None, limit: float) -> tuple[flo
     if ended.stopped == "limit":
         raise NoLoader(
             f"importing {target.rpartition(':')[0]} and making the loader took longer than "
-            f"{limit:g} s.{ended.stood} What trains must stand under "
+            f"{limit:g} s.{ended.stood} Put the code that trains under "
             "`if __name__ == '__main__':`"
         )
     if ended.stopped:
-        raise NoLoader(f"making the loader was stopped: too much {ended.stopped}")
+        raise NoLoader(f"making the loader was stopped, because it used too much {ended.stopped}")
     raise NoLoader(f"making the loader ended its process with exit code {ended.status}")
 
 

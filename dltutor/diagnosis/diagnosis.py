@@ -1,4 +1,4 @@
-"""What the doctor says: a Diagnosis and its Findings, as text, as HTML, as JSON."""
+"""The doctor's report: a Diagnosis and its Findings, as text, HTML, or JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dltutor.tables import Tone, framed, with_code
 
 _WIDTH: Final = 96
 _INDENT: Final = 12
-#: What no experiment on one machine can show; every report says so.
+#: What no experiment on one machine can show. Every report says so.
 UNSEEN: Final = "a GPU, several machines, and the network between them"
 
 
@@ -24,16 +24,16 @@ class Finding:
     """One thing that is wrong.
 
     Args:
-        name: Of the failure mode, as `dltutor list` has it; "raises" for an ordinary exception in
-            your code; the promise's, if a promise is broken and no failure mode explains it.
-        promise: Which of the seven it breaks.
-        certainty: "shown" if an experiment came out as it would not have for a healthy loader;
-            "likely" if something else could explain it too.
+        name: The failure mode's name, as in `dltutor list`; "raises" for an ordinary exception in
+            your code; or the promise's name, if no failure mode explains why it's broken.
+        promise: Which of the seven promises it breaks.
+        certainty: "shown" if an experiment came out in a way that it wouldn't for a healthy loader,
+            or "likely" if something else could explain it too.
         evidence: What was measured.
-        where: Your file and line, or the attribute path; "" where it cannot be known.
+        where: Your file and line, or the attribute path; "" if it isn't known.
         cause: Why it happens.
-        fix: What to do, in this loader's names where they are known.
-        lesson: The number of the lesson that teaches it; "" where none does.
+        fix: What to do, using this loader's own names if they're known.
+        lesson: The number of the lesson that teaches it; "" if none does.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """Its name, or what is wrong if it has none, and how sure that is."""
+        """Its name, or what's wrong if it has none, and how certain that is."""
         named = self.name != self.promise
         return f"{self.name if named else PROMISES[self.promise]} ({self.certainty})"
 
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """What is said of it: how it is known, where, why, and what to do."""
+        """The rows of the report: how we know, where, why, and what to do."""
         lesson = f"lesson {self.lesson}; `dltutor show {self.name}`" if self.lesson else ""
         said = (
             ("evidence", self.evidence),
@@ -66,16 +66,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found out about a loader.
+    """What the doctor found out about a loader.
 
     Args:
-        findings: What is wrong, the most serious first.
+        findings: What's wrong, the most serious first.
         tried: The questions that were asked, with their answers.
-        untried: Those that have none, and why.
-        elsewhere: What will fail on another machine or with another start method, as sentences.
+        untried: The questions without an answer, and why.
+        elsewhere: What will fail on another machine or with a different start method, as sentences.
         parts: What the loader is made of.
         promises: A verdict on each of the seven promises.
-        ran: Whether the loader was seen to run; if not, `untried` says why.
+        ran: Whether the loader ran. If not, `untried` says why.
     """
 
     findings: tuple[Finding, ...]
@@ -88,12 +88,12 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Whether the loader was seen to run, and nothing was found."""
+        """Whether the loader ran and nothing was found."""
         return self.ran and not self.findings
 
     @property
     def title(self) -> str:
-        """The loader, and what is wrong with it."""
+        """The loader, and what's wrong with it."""
         workers = f"{self.parts.workers} worker{'' if self.parts.workers == 1 else 's'}"
         method = f" by {self.parts.method}" if self.parts.method else ""
         count = len(self.findings)
@@ -104,11 +104,11 @@ class Diagnosis:
         elif not self.ran:
             found = f"not diagnosed: {self.untried[0].why}" if self.untried else "not diagnosed"
         elif self.untried:
-            found += f", {len(self.untried)} of the questions not answered"
+            found += f", with {len(self.untried)} of the questions unanswered"
         return f"{self.parts.dataset}, {workers}{method}: {found}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in lists, texts and numbers that JSON can hold."""
+        """Return all of it as lists, strings, and numbers that JSON can hold."""
         return {
             "version": 3,
             "ok": self.ok,
@@ -174,10 +174,13 @@ class Diagnosis:
         rest = (
             ("Will fail elsewhere", self.elsewhere),
             (_ASKED, (*(f"{each.question} {each.answer}" for each in self.tried),)),
-            ("Not tried", (*(f"{each.question} {each.why}." for each in self.untried),)),
+            (
+                "Not tried",
+                (*(f"{each.question} No answer, because {each.why}." for each in self.untried),),
+            ),
         )
         named = tuple((label, texts) for label, texts in rest if texts)
-        return (*named, ("Cannot be seen here", (UNSEEN,)))
+        return (*named, ("Can't be tested here", (UNSEEN,)))
 
 
 _ASKED: Final = "Tried"
@@ -216,5 +219,5 @@ code {{ font-family: ui-monospace, monospace; font-size: 0.92em; }}
 
 
 def page(diagnosis: Diagnosis) -> str:
-    """The diagnosis as a page of its own."""
+    """Return the diagnosis as a complete HTML page."""
     return _PAGE.format(title=escape(diagnosis.title), body=diagnosis._repr_html_())

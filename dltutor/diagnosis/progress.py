@@ -1,4 +1,4 @@
-"""What is being asked at the moment, where somebody may be watching: a terminal, a notebook."""
+"""Show the current question where someone may be watching: in a terminal or a notebook."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _WIDTH: Final = 100
 
 @contextmanager
 def shown(stream: TextIO | None = None) -> Iterator[Asked]:
-    """Show which question is asked in the block, and nothing of it afterwards.
+    """Show each question while the block runs, and clear it afterwards.
 
     Args:
-        stream: Where to write if no notebook's cell is running; default: standard error. What is
-            no terminal gets nothing.
+        stream: Where to write if no notebook cell is running; standard error by default. If it
+            isn't a terminal, nothing is written.
 
     Yields:
-        A function that is given each question, and how many seconds it may take.
+        A function that takes each question and the seconds it may take.
     """
     stream = stream or sys.stderr
     if on_a_page():

@@ -1,4 +1,4 @@
-"""A loader that is named on the command line, such as `train.py:loader`."""
+"""Find a loader that's named on the command line, such as `train.py:loader`."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any, Final
 
 TARGET: Final = "FILE:LOADER"
 TARGET_HELP: Final = (
-    "such as train.py:loader or package.module:make_loader; a DataLoader, or a function without "
-    "arguments that returns one"
+    "for example, train.py:loader or package.module:make_loader. It's a DataLoader, or a function "
+    "without arguments that returns one"
 )
 
 
 class NoLoader(Exception):
-    """There is no loader where one was said to be; the message says why, as a sentence."""
+    """There's no loader by this name. The message says why, as a sentence."""
 
 
 def find(target: str) -> Any:
-    """The loader, or the function that makes one, of a file or a module.
+    """Return the loader, or the function that makes one, from a file or a module.
 
     Args:
-        target: `FILE.py:NAME` or `package.module:NAME`; the folder of the file, or the current one,
-            is where its imports are looked for first.
+        target: `FILE.py:NAME` or `package.module:NAME`. Its imports are searched for first in the
+            file's folder, or in the current one.
 
     Raises:
-        NoLoader: There is none.
+        NoLoader: There isn't one.
     """
-    # torch takes two seconds to import, and most commands do without.
+    # torch takes two seconds to import, and most commands don't need it.
     from torch.utils.data import DataLoader
 
     from dltutor.observation.loaders import check_loader
@@ -44,7 +44,7 @@ def find(target: str) -> Any:
         check_loader(found)
     except TypeError:
         raise NoLoader(
-            f"{name} must be a DataLoader or a function that returns one, and is "
+            f"{name} must be a DataLoader or a function that returns one, got "
             f"{type(found).__name__}"
         ) from None
     return found
@@ -74,12 +74,12 @@ def _located(target: str) -> tuple[Any, str]:
 
 def _from_file(path: Path) -> Any:
     if not path.is_file():
-        raise NoLoader(f"there is no file {str(path)!r}")
+        raise NoLoader(f"there's no file {str(path)!r}")
     path = path.resolve()
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known
-    # By this name a spawned worker imports it too.
+    # A spawned worker imports it by this name too.
     name = path.stem if path.stem not in sys.modules else f"own_{path.stem}"
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(name, path)
@@ -96,7 +96,7 @@ def _by_name(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise NoLoader(
-                f"there is no module {name!r} here, and no file {name}.py was named"
+                f"there's no module {name!r} here. If you meant a file, write {name}.py"
             ) from None
         raise
 
@@ -107,24 +107,24 @@ def _said(error: BaseException) -> str:
 
 
 def makes_loaders(found: Any) -> bool:
-    """Whether this is a function that makes a loader, and not a loader itself."""
+    """Say whether this is a function that makes a loader, not a loader itself."""
     return callable(found) and not isinstance(found, type) and not hasattr(found, "__iter__")
 
 
 def attribute(target: str) -> Any:
-    """What stands behind a name in a file or a module, whatever it is.
+    """Return what a name in a file or a module refers to, whatever it is.
 
     Args:
-        target: As `find` takes it.
+        target: The same as for `find`.
 
     Raises:
-        NoLoader: There is no such thing.
+        NoLoader: There's no such name.
     """
     return getattr(*_located(target))
 
 
 def seconds(text: str) -> float:
-    """A number of seconds on the command line, for argparse."""
+    """Parse a number of seconds on the command line, for argparse."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A visit: the experiments on one loader, one after the other, each in a process of its own."""
+"""Run the experiments on one loader, one after another, each in its own process."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from dltutor.observation.texts import signal_name
 from dltutor.system.process_memory import pss
 from dltutor.tables import MB
 
-ORDINARY: Final = {"spawn": 60.0, "forkserver": 60.0}  # seconds of a visit; of all others 30
-MAKING: Final = 20.0  # seconds in which a loader is made, at most, of an ordinary visit
+ORDINARY: Final = {"spawn": 60.0, "forkserver": 60.0}  # seconds of a visit; 30 for all others
+MAKING: Final = 20.0  # seconds to make a loader, at most, in an ordinary visit
 STARTING: Final = 20.0  # seconds more for an experiment whose workers import torch first
-MEMORY: Final = 1024 * MB  # bytes that an experiment may take beside the loader's own
-_LINE: Final = 160  # characters of a place that are told
-_LEAST: Final = 1.0  # seconds that an experiment needs to be begun
-_SAME: Final = "for the same reason"
+MEMORY: Final = 1024 * MB  # bytes that an experiment may use on top of the loader's own
+_LINE: Final = 160  # characters of a location that we show
+_LEAST: Final = 1.0  # seconds that an experiment needs to start
+_SAME: Final = "the same problem got in the way"
 _NOT_RUN: Final = "not run"
 
 
 class _InAFork(Exception):
-    """What a run came to may come from its being a fork, and a new interpreter can tell."""
+    """The outcome of a run may be due to the fork, and a new interpreter can tell."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """An experiment that was made.
+    """An experiment that was run.
 
     Args:
         question: What it asks.
-        answer: What it came to.
+        answer: What it found.
     """
 
     question: str
@@ -57,11 +57,11 @@ class Tried:
 
 @dataclass(frozen=True)
 class Untried:
-    """An experiment that was not made, or not to its end.
+    """An experiment that wasn't run or didn't finish.
 
     Args:
         question: What it asks.
-        why: Why there is no answer.
+        why: Why there's no answer.
     """
 
     question: str
@@ -70,18 +70,18 @@ class Untried:
 
 @dataclass
 class Visit:
-    """What is diagnosed, and how long it may take.
+    """What to diagnose, and how long it may take.
 
     Args:
         make: Returns the loader; called in each experiment's own process.
         loop: The training loop, or None.
         epochs: How many times it runs.
         until: When the visit ends, on the clock of `time.monotonic`.
-        own_memory: Bytes that the loader has already, in this process.
-        at_hand: The loader, if it is not made anew.
-        function: What makes it, as it was given, if that can be called in a new interpreter.
-        fresh: Whether this is a new interpreter, which nothing but the visit uses.
-        asked: Told each question before it is asked, and how many seconds it may take.
+        own_memory: Bytes that the loader already uses in this process.
+        at_hand: The loader, if each experiment doesn't make a new one.
+        function: The function that makes it, if a new interpreter can call it.
+        fresh: Whether this is a new interpreter that only the visit uses.
+        asked: Called with each question before it's asked, and the seconds it may take.
     """
 
     make: Callable[[], Any]
@@ -95,8 +95,10 @@ class Visit:
     asked: Callable[[str, float], object] = lambda question, seconds: None
     untried: list[Untried] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
-    making: float = 0.0  # seconds that it took
-    instead: str = "give diagnose() a function that makes the loader, which a new interpreter calls"
+    making: float = 0.0  # seconds it took
+    instead: str = (
+        "give diagnose() a function that makes the loader, and a new interpreter will call it"
+    )
     temporary: str = ""
     in_vain: bool = False  # no run in a fork of this process would show anything
 
@@ -104,12 +106,12 @@ class Visit:
         self.seconds = self.until - time.monotonic()
 
     def examine(self) -> Evidence:
-        """Make all experiments that tell anything and that there is time for.
+        """Run all experiments that can say something and that there's time for.
 
-        Where forks of this process prove nothing, they are made in a new interpreter.
+        If forks of this process prove nothing, run them in a new interpreter.
 
         Raises:
-            CannotRun: The loader cannot be made.
+            CannotRun: The loader can't be made.
         """
         if self.function is not None and not self.fresh:
             if not in_a_fork.in_use():
@@ -122,7 +124,7 @@ class Visit:
                 self.function, self.instead = None, str(error)
             else:
                 self.asked(
-                    "In a new interpreter, since forks of this one prove nothing",
+                    "In a new interpreter, because forks of this process prove nothing",
                     self.until - time.monotonic(),
                 )
                 evidence, self.tried, self.untried = fresh.visited(sent, self.until)
@@ -131,7 +133,7 @@ class Visit:
         return self._examine()
 
     def _examine(self) -> Evidence:
-        # What a function prepares among temporary files the first time, it finds again.
+        # A function finds the temporary files that it prepared the first time again.
         with tempfile.TemporaryDirectory(prefix="dlt-", ignore_cleanup_errors=True) as folder:
             self.temporary = folder
             return self._asked()
@@ -158,7 +160,7 @@ class Visit:
         return evidence
 
     def _own_up(self, evidence: Evidence) -> None:
-        # A run that tells nothing is no answer.
+        # A run that says nothing isn't an answer.
         why = silent(evidence)
         asked = next(each.question for each in experiments() if each.field == "run")
         if why and evidence.run.end != _NOT_RUN:
@@ -167,7 +169,7 @@ class Visit:
             self.untried[:] = [Untried(asked, why), *others]
 
     def _locks(self) -> list[Any]:
-        # Those that a thread of this process may hold while an experiment is forked.
+        # Locks that a thread of this process may hold while we fork an experiment.
         if not moment.others():
             return []
         at_hand = self.at_hand is not None
@@ -196,7 +198,7 @@ class Visit:
                 loader = self.make()
             except CannotRun as error:
                 return {"cannot": str(error)}
-            except BaseException as error:  # also SystemExit
+            except BaseException as error:  # even SystemExit
                 return {"unmade": said(error)[:400]}
             try:
                 took = time.monotonic() - began
@@ -221,7 +223,7 @@ class Visit:
         return self._answer(experiment, question, ended, mark, seconds, first=evidence is None)
 
     def _seconds(self, experiment: Experiment, evidence: Evidence | None) -> float:
-        # Who gives the visit more time than an ordinary one takes has a loader that needs it.
+        # If you give the visit more time than usual, your loader needs it.
         method = evidence.parts.method if evidence is not None else ""
         ordinary = ORDINARY.get(method, 30.0)
         seconds: float = experiment.seconds * max(1.0, self.seconds / ordinary)
@@ -257,7 +259,7 @@ class Visit:
                 raise CannotRun(f"making the loader raised {ended.result['unmade']}")
             if "failed" in ended.result:
                 if first:
-                    raise CannotRun(f"the doctor failed to look at it: {ended.result['failed']}")
+                    raise CannotRun(f"the doctor itself failed: {ended.result['failed']}")
                 last = ended.result["failed"].splitlines()[-1]
                 self.untried.append(Untried(question, f"the experiment failed: {last}"))
                 return None
@@ -266,7 +268,7 @@ class Visit:
             return self._told(question, read(experiment.record, ended.result["answer"]))
         if first:
             raise CannotRun(_why(ended, "making the loader", seconds))
-        # What had less than its time, since the visit is over, says nothing of the loader.
+        # An experiment that was cut short because the visit is over says nothing about the loader.
         over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
         if ended.stopped in ("", "limit") and not over and experiment.cut_short:
             found = experiment.cut_short(ended.stopped, ended.status, mark.get())
@@ -282,14 +284,14 @@ class Visit:
         return found
 
     def _proves_nothing(self, experiment: Experiment, ended: Ended) -> str:
-        # Why what came of a run may not come of the loader, and what to do instead.
+        # Why an outcome may not be due to the loader, and what to do instead.
         if ended.used:
             at_hand = self.at_hand is not None
             dataset = Bench(self.at_hand, None, 1, 0.0).dataset if at_hand else None
             paths = short_paths(holders(dataset, ended.used))
             return (
-                f"it uses {f'`{paths[0]}`, ' if paths else ''}a connection that is open in this "
-                "process, where an experiment would take the answers of your own questions: give "
+                f"it uses {f'`{paths[0]}`, ' if paths else ''}a connection that's open in this "
+                "process, and an experiment would take answers that were meant for you. Give "
                 "diagnose() a function that makes the loader and the connection"
             )
         if self.fresh or (ended.result is None and experiment.cut_short is None):
@@ -303,14 +305,14 @@ class Visit:
 
 
 def silent(evidence: Evidence) -> str:
-    """Why the run of the loader as it is tells nothing; "" if it does."""
+    """Say why the run of the loader as it is says nothing, or "" if it does."""
     run, samples = evidence.run, evidence.samples
     if run.end == _NOT_RUN:
-        return "the loader was not run"
+        return "the loader wasn't run"
     if run.end == "hung" and not run.batches and samples and samples.ended == "hung":
         return (
-            "no batch came, and without workers no sample: it hangs, or a sample takes longer than "
-            "was waited for, which a longer deadline would tell"
+            "no batch arrived, and without workers no sample did either. Either it hangs or a "
+            "sample takes longer than the experiment waited, and a longer deadline would tell"
         )
     return ""
 
@@ -319,15 +321,15 @@ def _why(ended: Ended, what: str, seconds: float) -> str:
     if ended.stopped == "limit":
         stood = ended.stood.strip().removesuffix(".")
         where = f": {stood[0].lower()}{stood[1:_LINE]}" if stood else ""
-        return f"{what} did not end within {seconds:.0f} s{where}"
+        return f"{what} didn't finish within {seconds:.0f} s{where}"
     if ended.stopped == "memory":
-        return f"{what} was stopped: it took more memory than an experiment may"
+        return f"{what} was stopped, because it used more memory than an experiment may"
     if ended.stopped == "processes":
-        return f"{what} was stopped: it started more processes than an experiment may"
+        return f"{what} was stopped, because it started more processes than an experiment may"
     if ended.stopped:
-        return f"{what} could not begin: what your code registered for a fork did not return"
+        return f"{what} couldn't start, because a function your code registered for a fork hung"
     said = ended.printed.strip().splitlines()
-    last = f", and said {said[-1][:200]!r}" if said else ""
+    last = f", and the last thing it printed was {said[-1][:200]!r}" if said else ""
     return f"{what} ended its process {_code(ended.status)}{last}"
 
 

@@ -1,6 +1,6 @@
-"""What one run shows of a promise that is broken, though it came to its end without an error.
+"""Find signs of a broken promise in a run that ended without an error.
 
-One run can't show why, and `diagnose` can't be spared: these are signs.
+One run can't show why the promise is broken, so you still need `diagnose`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from dltutor.observation.memory.process_curves import Floats
     from dltutor.observation.report import Observation
 
-#: MB that an ordinary worker doesn't take once it has made a third of its batches.
+#: MB that an ordinary worker doesn't take anymore once it has made a third of its batches.
 LATE: Final = 24.0
-_STILL: Final = 0.15  # of all growth, in the last third: then it hasn't leveled off
+_STILL: Final = 0.15  # of all growth; more than this in the last third means it hasn't leveled off
 _ENOUGH: Final = 4  # samples of a curve
-_FILES: Final = 64  # descriptors more than at first: those of batches on their way are fewer
+_FILES: Final = 64  # more descriptors than at first; batches on their way account for fewer
 _MOST: Final = 0.5  # of the loop's time
 
 
 def signs(seen: Observation) -> Iterator[tuple[str, str]]:
-    """The promises that a run shows to be broken, each with what was seen.
+    """Yield the promises that a run shows to be broken, each with what was seen.
 
     Args:
-        seen: A run that came to its end.
+        seen: A run that reached its end.
     """
     if seen.expected is not None and seen.samples not in (None, seen.expected):
-        yield "complete", f"{seen.samples} samples came, where the dataset has {seen.expected}"
+        yield "complete", f"{seen.samples} samples arrived, but the dataset has {seen.expected}"
     grew = [
         (role, growth)
         for role in seen.timeline.workers
@@ -40,18 +40,21 @@ def signs(seen: Observation) -> Iterator[tuple[str, str]]:
     if grew:
         names = " and ".join(role for role, _ in grew)
         most = max(growth for _, growth in grew)
-        each = "each " if len(grew) > 1 else ""
-        yield "bounded", f"{names} {each}grew by {most:.0f} MB, and hadn't leveled off"
+        by = "by up to" if len(grew) > 1 else "by"
+        yield "bounded", f"{names} grew {by} {most:.0f} MB and hadn't leveled off"
     for role in ("main", *seen.timeline.workers):
         opened = _growth(seen, seen.timeline.series(role, "fds"))
         if opened > max(_FILES, seen.batches / 4):
             yield "bounded", f"{role} has {opened:.0f} more open files than at its first batch"
     if seen.waited is not None and seen.waited > _MOST:
-        yield "quick", f"the loop waited for batches {100 * seen.waited:.0f} % of its time"
+        yield (
+            "quick",
+            f"the loop spent {100 * seen.waited:.0f} percent of its time waiting for batches",
+        )
 
 
 def _growth(seen: Observation, curve: Floats) -> float:
-    # From the first batch on, if it goes on in the last third of the batches; else 0.
+    # Growth since the first batch, if it continues in the last third of the batches, else 0.
     batches = seen.timeline.batches
     usable = (batches > 0) & ~np.isnan(curve)
     values, along = curve[usable], batches[usable]

@@ -1,7 +1,6 @@
-"""The doctor's experiments: one module for each question, in the order in which they are asked.
+"""The doctor's experiments: one module per question, in the order they're asked.
 
-A module has a docstring whose first line is the question, and EXPERIMENT, which says how it is
-answered.
+The first line of a module's docstring is the question. Its EXPERIMENT says how to answer it.
 """
 
 from __future__ import annotations
@@ -54,5 +53,5 @@ NAMES: Final[tuple[str, ...]] = (
 
 @cache
 def experiments() -> tuple[Experiment, ...]:
-    """All of them, in order."""
+    """Return all of them, in order."""
     return tuple(import_module(f"{__name__}.{name}").EXPERIMENT for name in NAMES)

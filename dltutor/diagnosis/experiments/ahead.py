@@ -1,7 +1,8 @@
-"""How much lies ahead of the loop, and does it deliver batches any faster?
+"""How much memory do the batches that are loaded ahead take up?
 
-The loop stops after its first batch until nothing more is loaded; then some batches are taken, in
-turns with the prefetch that was chosen and with two batches for each worker.
+The loop takes one batch and stops until the workers load nothing more. Then it takes batches for a
+while, alternating between the prefetch you chose and two batches per worker, to see which is
+faster.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from dltutor.tables import MB
 _DEFAULT: Final = 2
 _MUCH: Final = 16 * MB
 _FILLING: Final = 3.0  # seconds for the batches ahead
-_QUIET: Final = 0.4  # seconds in which no more come
+_QUIET: Final = 0.4  # seconds without a new one
 _TURNS: Final = 2
 _TAKING: Final = 0.8  # seconds for the batches that are taken
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where the prefetch is more than the default, and makes for many megabytes."""
+    """Ask if the prefetch is above the default and adds up to many megabytes."""
     if evidence is None or not evidence.run.well:
         return False
     parts, run = evidence.parts, evidence.run
@@ -33,14 +34,14 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Ahead:
-    """Measure what lies ahead, and how long a batch takes."""
+    """Measure how much is loaded ahead, and how long a batch takes."""
     chosen = bench.inner.prefetch_factor or _DEFAULT
     bench.change(method="fork")
     held = _held(bench, chosen)
     held_by_two = _held(bench, _DEFAULT)
-    # In turns, and the quickest of each: something else may be running.
+    # Alternate and keep the fastest of each, because something else may be running.
     seconds, by_two = _paces(bench, chosen, 0.0)
-    # And for a loop that takes about as long as they do: it is what uneven samples hold up.
+    # Also time a loop that takes about as long as the batches do. Uneven samples hold it up.
     steady, steady_by_two = _paces(bench, chosen, min(seconds, by_two))
     return Ahead(held, held_by_two, seconds, by_two, steady, steady_by_two)
 
@@ -67,7 +68,7 @@ def _held(bench: Bench, prefetch: int) -> float:
 
 
 def _pace(bench: Bench, prefetch: int, rest: float) -> float:
-    # Seconds for a batch, in as many epochs as there is time for.
+    # Seconds per batch, over as many epochs as fit.
     taken = 0
     began = time.monotonic()
     while time.monotonic() - began < _TAKING:

@@ -1,7 +1,7 @@
 """How does the loader run without workers?
 
-The same loop, in the same order, with `num_workers=0`. What is different then comes from the
-workers; what is the same does not.
+This is the same loop in the same order, with `num_workers=0`. Whatever is different now comes from
+the workers, and whatever stays the same doesn't.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LONGEST: Final = 11.0  # seconds
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where there are workers that can be left out."""
+    """Ask if there are workers to leave out."""
     return evidence is not None and evidence.parts.workers > 0
 
 
@@ -30,7 +30,7 @@ def ask(bench: Bench) -> Run:
 
 
 def _expected(bench: Bench) -> float:
-    # For as many epochs as came with workers. An epoch tells more than its beginning.
+    # Time for as many epochs as finished with workers. A whole epoch says more than its start.
     run = bench.known.run if bench.known is not None else None
     if run is None or not any(run.finished):
         return 0.0
@@ -38,10 +38,10 @@ def _expected(bench: Bench) -> float:
 
 
 def cut_short(stopped: str, code: int | None, mark: int) -> Run:
-    """The process died in a sample, or could not be interrupted."""
+    """Record a process that died in a sample or couldn't be interrupted."""
     if stopped:
-        return Run(end="hung", error="could not be interrupted")
-    return Run(end="main died", error=f"ended with exit code {code}", codes=(code,))
+        return Run(end="hung", error="main couldn't be interrupted")
+    return Run(end="main died", error=f"main ended with exit code {code}", codes=(code,))
 
 
 EXPERIMENT: Final = Experiment("alone", 18.0, needed, ask, cut_short)

@@ -1,8 +1,8 @@
-"""Do batches that are ready wait for a slow one?
+"""Would batches that are ready arrive sooner with `in_order=False`?
 
-The loader as it is, in turns with `in_order=False`: when has half of the batches come? An epoch
-with samplers is given in the same order to both, and begins shortly before the slowest sample that
-is known.
+Run the loader as it is, alternating with `in_order=False`, and time how long half of the batches
+take. If the loader has samplers, both get the same order, which starts shortly before the slowest
+sample we know of.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
 
-SLOW: Final = 0.25  # seconds that a slow sample takes at least
+SLOW: Final = 0.25  # seconds that a slow sample takes, at least
 TIMES: Final = 8  # times as long as the others
 _SAMPLES: Final = 1000  # batches among which the slow one is looked for
 _BATCHES: Final = 8  # at least
@@ -27,7 +27,7 @@ _EACH: Final = 8  # batches for each worker: what it makes ahead, and more
 
 
 def slow(samples: Samples | None) -> bool:
-    """Whether one sample takes far longer than the others."""
+    """Say whether one sample takes far longer than the others."""
     return (
         samples is not None
         and samples.looked > 2
@@ -36,7 +36,7 @@ def slow(samples: Samples | None) -> bool:
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a sample takes far longer than the others, and batches come in order."""
+    """Ask if one sample takes far longer than the others and batches arrive in order."""
     if evidence is None or not evidence.run.well:
         return False
     parts = evidence.parts
@@ -49,7 +49,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Paces:
-    """Time both. Seconds until half of the batches had come."""
+    """Time both, in seconds until half of the batches have arrived."""
     loader = pace.forked(bench)
     most = loader.num_workers * max(_EACH, 2 * (loader.prefetch_factor or 0))
     samples = bench.known.samples if bench.known else None
@@ -79,7 +79,7 @@ def ask(bench: Bench) -> Paces:
 
 
 def _begin_near(loader: DataLoader[Any], index: int) -> int:
-    # The slow one comes in the second batch, as the first of the second worker.
+    # Put the slow sample in the second batch, which is the first of the second worker.
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
     source: Any = vars(loader)[name]
     batches = list(islice(source, _SAMPLES))

@@ -1,7 +1,7 @@
-"""How does the loader run, just as it is?
+"""How does the loader run as it is?
 
-With its training loop, if there is one; as many epochs as were asked for, and two at least without
-a loop, so that what repeats can be seen.
+If there's a training loop, it runs as many epochs as you asked for. Without one, the loader runs at
+least two epochs, so that repeats can show.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dltutor.diagnosis.kit.bench import Bench
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Always."""
+    """Always ask."""
     return True
 
 
@@ -26,9 +26,9 @@ def ask(bench: Bench) -> Run:
 
 
 def cut_short(stopped: str, code: int | None, mark: int) -> Run:
-    """The main process of the run died, or could not be interrupted."""
+    """Record a main process that died or couldn't be interrupted."""
     if stopped:
-        return Run(end="hung", error=f"main could not be interrupted ({stopped})")
+        return Run(end="hung", error=f"main couldn't be interrupted ({stopped})")
     return Run(end="main died", error=f"main ended with exit code {code}")
 
 

@@ -1,7 +1,7 @@
-"""Do samples arrive as they were drawn?
+"""Do batches arrive with their samples the way they were drawn?
 
-The loader as it is, against the same loader with each sample copied when it is drawn. What a worker
-sends is sent a little later than usual, and looked at a little later.
+Compare the loader as it is with the same loader when each sample is copied as soon as it's drawn.
+Workers send their batches a little later than usual, and main looks at them a little later.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _RUN: Final = 3.5
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a sample changed when the next one was drawn."""
+    """Ask if a sample changed when the next one was drawn."""
     return (
         evidence is not None and evidence.samples is not None and evidence.samples.overwritten > 0
     )
 
 
 def ask(bench: Bench) -> Copies:
-    """Compare the batches as they come with those of copied samples."""
+    """Compare the batches as they arrive with batches of copied samples."""
     order = [] if bench.stream else list(bench.indices())
     as_it_is = forks.in_fork(partial(_run, bench, copied=False), _RUN)
     copied = forks.in_fork(partial(_run, bench, copied=True), _RUN)
@@ -98,7 +98,7 @@ def _run(bench: Bench, *, copied: bool) -> list[str]:
 
 
 def _buffer(bench: Bench, order: list[Any]) -> str:
-    # Which array of the dataset has the memory of a sample?
+    # Which array of the dataset shares its memory with a sample?
     if bench.stream:
         iterator = iter(bench.dataset)
         sample = next(iterator)

@@ -1,8 +1,8 @@
-"""Which sample or which batch fails in a main process, and why?
+"""Without workers, which sample or batch fails, and why?
 
-Samples are drawn and made into batches as a worker does it, in the order of the sampler, until one
-fails. Then parts are left out or replaced until it fails no more. Where main had waited in vain,
-each batch is pickled too.
+Main draws samples and makes batches the way a worker does, in the sampler's order, until one fails.
+Then it leaves out or replaces parts until nothing fails anymore. If main had waited in vain for a
+batch, it also pickles each one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from dltutor.diagnosis.kit.bench import Bench, described
 
 _SEARCH: Final = 5.0  # seconds
 _BATCHES: Final = 2000
-_OTHERS: Final = 6  # samples that are drawn to be compared with one that failed
+_OTHERS: Final = 6  # samples drawn to compare with the one that failed
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a run did not end as it should, and no sample ends the process that draws it."""
+    """Ask if a run didn't end as it should, and no sample kills the process that draws it."""
     if evidence is None or (evidence.samples and evidence.samples.ended in ("died", "hung")):
         return False
     run, batches = evidence.run, evidence.parts.batches
@@ -63,7 +63,7 @@ def ask(bench: Bench) -> Culprit:
 
 
 def cut_short(stopped: str, code: int | None, mark: int) -> Culprit:
-    """A sample or a collate function has ended the process, or does not return."""
+    """Record a sample or collate function that ended the process or doesn't return."""
     which = f"sample {mark}" if mark >= 0 else f"batch {-mark - 2}" if mark < -1 else ""
     return Culprit("hung" if stopped else "died", which, code=None if stopped else code)
 
@@ -103,7 +103,7 @@ class _Search:
         with self.opened.listed() as paths:
             try:
                 batch = self.collate(samples[0] if self.single else samples)
-            except BaseException as error:  # also SystemExit: that is what is looked for
+            except BaseException as error:  # even SystemExit, because that's what we look for
                 return self.unmade(number, indices, samples, error, paths)
         self.made += 1
         self.empty += batch is None
@@ -118,7 +118,7 @@ class _Search:
         )
 
     def draw(self, index: Any) -> Any:
-        """One sample; raises _Failed."""
+        """Draw one sample, or raise _Failed."""
         self.bench.mark.set(index if isinstance(index, int) and index >= 0 else 0)
         with self.opened.listed() as paths:
             try:
@@ -131,7 +131,7 @@ class _Search:
         return sample
 
     def failed(self, index: Any, error: BaseException, paths: list[str]) -> Culprit:
-        """What is to be said of a sample that raises."""
+        """Describe a sample that raises."""
         empty = ", ".join(self.opened.empty)
         which = f"sample {index} of the stream" if self.bench.stream else f"dataset[{index!r}]"
         if not self.bench.stream and not self.modes:
@@ -161,7 +161,7 @@ class _Search:
         error: BaseException,
         paths: list[str],
     ) -> Culprit:
-        """What is to be said of a batch that cannot be made."""
+        """Describe a batch that can't be made."""
         blame, told = "", ""
         if not self.single:
             with suppress(BaseException):
@@ -198,7 +198,7 @@ class _Search:
             self.modes.append(unreadable.mode_of(paths))
 
     def _drawn_as(self, mode: str, index: Any) -> bool:
-        # Whether the sample can be drawn once its image has the mode of the others.
+        # Whether the sample can be drawn once its image has the same mode as the others.
         if self.bench.stream:
             return False
         with suppress(BaseException), unreadable.opened_as(mode):
@@ -214,7 +214,7 @@ class _Search:
 
 
 class _End:
-    """Stands for the end of a stream."""
+    """The end of a stream."""
 
 
 _END: Final = _End()
@@ -222,7 +222,7 @@ _NO_ITEM: Final = (Dataset.__getitem__,)
 
 
 def _batches(bench: Bench) -> Iterator[list[Any]]:
-    # The indices of each batch. Those of a stream are counted.
+    # The indices of each batch. For a stream, count them.
     inner: Any = bench.inner
     if bench.stream:
         size = inner.batch_size or 1

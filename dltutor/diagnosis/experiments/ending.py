@@ -1,7 +1,7 @@
 """Where does the dataset end?
 
-`__len__` says where, and `__getitem__` shows it: the first index from which on nothing is there is
-searched for. And whether some number that the dataset was given says that the length is wanted.
+`__len__` claims an end, and `__getitem__` shows one: search for the first index that has no sample,
+nor any index after it. Also look for a number in the dataset that says this length is intended.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dltutor.diagnosis.kit.walking import walk
 from dltutor.observation.foreign import attribute, attributes_of, is_a, number
 
 _ENDS: Final = ("IndexError", "KeyError")
-_FEW: Final = 2  # samples, or a fiftieth of them, that somebody forgets
+_FEW: Final = 2  # samples, or one in 50 of them, that someone may forget
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where there are samples past the end, or samples missing before it."""
+    """Ask if there are samples past the end or samples missing before it."""
     if evidence is None or evidence.samples is None or evidence.parts.stream:
         return False
     if not evidence.parts.length or (evidence.handles and evidence.handles.disturbed):
@@ -36,7 +36,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Ending:
-    """Search for the end, by halves."""
+    """Search for the end by bisection."""
     dataset = bench.dataset
     length = len(dataset)
     kind, said, line = _missing(dataset, length - 1)
@@ -62,7 +62,7 @@ def _missing(dataset: Any, index: int) -> tuple[str, str, str]:
 
 
 def _first(test: Callable[[int], bool], false: int, true: int) -> int:
-    """The first index for which a test is true that is false before and true from there on."""
+    """Return the first index that passes a test, if all after it pass and none before it do."""
     if test(false):
         return false
     while true - false > 1:
@@ -75,8 +75,8 @@ def _first(test: Callable[[int], bool], false: int, true: int) -> int:
 
 
 def _beyond(dataset: Any, length: int) -> int:
-    # Something is there that looks like all others; the end is where it raises. Where nothing is
-    # ever raised, a sample of another shape shows it, if there are a few more only: an offset.
+    # There's a sample past the end that looks like the others, so the end is where it raises. If
+    # it never raises, a sample with another shape a few indices on shows the end: an offset.
     usual = {shape(dataset[index]) for index in range(max(length - 8, 0), length)}
     if shape(dataset[length]) not in usual:
         return -1
@@ -110,8 +110,8 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
         value = number(thing)
         if value is None or type(thing) is bool:
             continue
-        # A number that somebody gave or wrote down says more than one that was computed: where a
-        # few samples are missing, that may be the mistake itself.
+        # A number that someone passed or wrote down says more than a computed one. If a few samples
+        # are missing, the computed number may be the mistake itself.
         name = re.split(r"[.\[]", path)[-1].strip("_]'\"")
         said = name in parameters or path in class_level
         wanted = value == length
@@ -125,7 +125,7 @@ def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
 
 
 def _written(dataset: Any) -> set[Any]:
-    # The number that `__len__` returns as it stands: somebody has written it there.
+    # The number that `__len__` returns as a constant, so someone wrote it there.
     function = type(dataset).__len__
     code, names = attribute(function, "__code__"), attribute(function, "__globals__", {})
     if code is None or len(code.co_names) > 1:

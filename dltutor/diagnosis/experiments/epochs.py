@@ -1,7 +1,7 @@
-"""Does what main sets between epochs arrive in workers that stay?
+"""Do workers that stay see what main changes between epochs?
 
-The same epochs with persistent workers, with fresh ones, and without any. The order is the same
-and random numbers are held, so that what differs is what main has set.
+Run the same epochs with persistent workers, with fresh workers, and without any. The order is the
+same and random numbers are held, so any difference comes from what main changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Passes = list[list[str]]
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where workers stay and somebody sets something between epochs."""
+    """Ask if workers stay and something is set between epochs."""
     if evidence is None or not evidence.parts.persistent or not evidence.run.well:
         return False
     return (
@@ -38,7 +38,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Epochs:
-    """Run the epochs three times: with workers that stay, with fresh ones, without any."""
+    """Run the epochs with workers that stay, with fresh workers, and without any."""
     settings: tuple[dict[str, Any], ...] = (
         {"persistent_workers": True},
         {"persistent_workers": False},
@@ -55,7 +55,7 @@ def ask(bench: Bench) -> Epochs:
         stale=sum(unlike(kept[each], fresh[each]) for each in later),
         arrived=sum(
             len(fresh[each]) - (0 if bench.stream else _unlike(fresh[each], alone[each]))
-            for each in later  # without workers, a stream has another order
+            for each in later  # without workers, a stream has a different order
         ),
         moved=sum(unlike(fresh[each], fresh[0]) for each in later),
         first=count > 0 and not unlike(kept[0], fresh[0]),
@@ -90,7 +90,7 @@ def _run(bench: Bench, settings: dict[str, Any]) -> tuple[Passes, list[str]]:
 
 
 def _state(dataset: Any) -> dict[str, str]:
-    # Plain values only: they are what a loop sets.
+    # Plain values only, because that's what a loop sets.
     found = {}
     for each in walk(dataset):
         if is_a(each.thing, (int, float, str, bool, torch.Tensor)):

@@ -1,8 +1,8 @@
-"""Are the loader's batches made of what `dataset[i]` gives?
+"""Do the samples in the loader's batches match `dataset[i]`?
 
-The first batches are fetched as the loader does it, and made by hand of the dataset's own samples,
-in one process and under the same random numbers; and of single samples, to see which row of a batch
-is whose. The sampler is asked for them several times.
+Fetch the first batches the way the loader does, then build the same batches by hand from the
+dataset's own samples, in one process and with the same random numbers. Also build batches of one
+sample, to see which row of a batch belongs to which sample. Ask the sampler for them several times.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from dltutor.observation.foreign import attribute, elements, is_a, kind_of
 
 _BATCHES: Final = 4
 _FOR: Final = 4.0  # seconds
-_LONG: Final = 1.0  # seconds for a batch, drawn three times
+_LONG: Final = 1.0  # seconds per batch, drawn three times
 _MOST: Final = 10_000  # batches of an epoch
-_ROWS: Final = 128  # samples of a batch that are told apart
+_ROWS: Final = 128  # samples of a batch, at most, to tell apart
 _SHUFFLES: Final = (
     *("randperm", "shuffle", "permutation", "permuted", "multinomial", "sample", "choices"),
     *("choice", "randint", "integers", "randrange", "rand", "random"),
@@ -38,7 +38,7 @@ _SHUFFLES: Final = (
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where the loader makes batches of samples that can be asked for one by one."""
+    """Ask if the loader makes batches of samples that can be drawn one by one."""
     if evidence is None or evidence.parts.stream:
         return False
     samples = evidence.samples
@@ -59,11 +59,11 @@ def ask(bench: Bench) -> Fetched:
     for keys in batches:
         if time.monotonic() > until:
             break
-        with suppress(Exception):  # a sample that fails is looked for elsewhere
+        with suppress(Exception):  # other experiments look for samples that fail
             first = digest(_by_hand(bench, pins, keys)[1])
             samples, batch = _by_hand(bench, pins, keys)
             _fields(samples, batch, ragged, dropped)
-            with suppress(Exception):  # a batch of one may be none
+            with suppress(Exception):  # a batch of one sample may be impossible
                 if len(keys) <= _ROWS:
                     crossed |= _crossed(bench, samples, batch)
             if digest(batch) == first:
@@ -92,7 +92,7 @@ def _dealt(bench: Bench, seed: int = 0) -> list[list[Any]]:
 
 
 def _stuck(bench: Bench) -> str:
-    # The random numbers that the sampler asks for, if they are the same ones each time.
+    # What the sampler calls for random numbers, if it gets the same ones each time.
     called: set[str] = set()
 
     def note(frame: FrameType, event: str, given: Any) -> None:
@@ -106,7 +106,7 @@ def _stuck(bench: Bench) -> str:
     finally:
         sys.setprofile(None)
     again = called and len(first) > 1 and first == _dealt(bench, seed=2)
-    # Nor does an epoch go on where the last one ended.
+    # The next epoch doesn't continue where the last one ended, either.
     whole = again and _next_epoch(bench) == first
     return min(called) if whole else ""
 
@@ -128,7 +128,7 @@ def _fetched(bench: Bench, pins: Pins, keys: list[Any]) -> str:
         bench.dataset,
         batch_sampler=[keys],
         collate_fn=bench.inner.collate_fn,
-        generator=torch.Generator(),  # the iterator's own draw is none of the dataset's
+        generator=torch.Generator(),  # keeps the iterator's own draw away from the dataset's
     )
     with pins.held():
         return digest(next(iter(loader)))
@@ -147,7 +147,7 @@ def _fields(
     ragged: dict[str, tuple[int, int]],
     dropped: dict[str, tuple[int, int]],
 ) -> None:
-    # Of samples that don't all have the same fields: what became of those that only some have.
+    # If samples don't all have the same fields, what happened to those that only some have?
     if not is_a(batch, Mapping) or not all(is_a(each, Mapping) for each in samples):
         return
     have: dict[str, int] = {}
@@ -165,7 +165,7 @@ def _fields(
 
 
 def _crossed(bench: Bench, samples: list[Any], batch: Any) -> dict[str, str]:
-    # A collate function may sort the samples; but then all that is theirs.
+    # A collate function may sort the samples, but then it has to sort all their fields.
     alone = [dict(leaves(bench.inner.collate_fn([each]))) for each in samples]
     order: list[int] = []
     named, crossed = "", {}

@@ -1,8 +1,8 @@
-"""Do workers disturb each other through a file or a connection that they share?
+"""Do workers get in each other's way through a file or connection that they share?
 
-The dataset is drawn from in main, by one worker, by two workers one after the other, and by two at
-once, whose reading and sending is slowed down so that they must meet. Only what is wrong in the
-last case alone is their doing.
+Draw from the dataset in main, with one worker, with two workers taking turns, and with two at once.
+When both run at once, their reading and sending is slowed down so that they have to collide. Only
+what goes wrong in that last case alone is the workers' doing.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from dltutor.diagnosis.kit.rivals import samples, shares
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where there are workers, and samples that can be drawn without them."""
+    """Ask if there are workers, and samples can be drawn without them."""
     if evidence is None or evidence.parts.workers == 0:
         return False
     return not (evidence.samples and evidence.samples.ended in ("died", "hung"))
 
 
 def ask(bench: Bench) -> Handles:
-    """Find what is open and used; then let two workers use it."""
+    """Find what's open and used, then let two workers use it."""
     if not bench.stream:
-        bench.indices()  # before workers start, a loader asks for the length and the order
+        bench.indices()  # a loader asks for the length and order before workers start
     inherited = descriptors()
     draw = shares if bench.stream else samples
     used = _used(bench, inherited)

@@ -1,7 +1,7 @@
-"""Does it need what main has put into modules and classes, and a new interpreter lacks?
+"""Does the dataset need something that main set up and a new interpreter doesn't have?
 
-Asked where workers that are not forked raise, or deliver other samples than main. The loader runs
-with forked workers, and then with new ones that are given main's values first.
+This is asked when workers that aren't forked raise an error or deliver samples that differ from
+main's. The loader runs with forked workers, then with new ones that get main's values first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dltutor.diagnosis.kit.bench import Bench
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where new workers fare differently from main."""
+    """Ask if new workers behave differently from main."""
     if evidence is None or evidence.parts.method not in ("spawn", "forkserver"):
         return False
     run, alone, samples = evidence.run, evidence.alone, evidence.samples
@@ -29,7 +29,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def unlike(run: Run, alone: Run) -> int:
-    """How many samples of the first pass are not those that come without workers."""
+    """Count the samples of the first pass that don't appear without workers."""
     if not run.drawn or not alone.drawn:
         return 0
     mine, own = run.drawn[0], set(alone.drawn[0])
@@ -38,7 +38,7 @@ def unlike(run: Run, alone: Run) -> int:
 
 
 def ask(bench: Bench) -> Imported:
-    """Run it twice, one pass each."""
+    """Run it twice, one pass each time."""
     known = bench.known
     alone = known.alone if known is not None else None
     method = bench.method

@@ -1,7 +1,7 @@
-"""Which sample is a worker at, when it raises or dies?
+"""Which sample was the worker drawing when it raised an error or died?
 
-A run with workers that are forked, each of which writes down the index before it draws. Asked where
-no sample fails in a main process.
+Run the loader with forked workers. Each one writes down the index before it draws the sample. This
+is asked when no sample fails without workers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORKERS: Final = 256
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where something comes with workers only."""
+    """Ask if something goes wrong only with workers."""
     if evidence is None or not evidence.parts.workers:
         return False
     run, culprit = evidence.run, evidence.culprit
@@ -58,7 +58,7 @@ def ask(bench: Bench) -> InWorkers:
 
 @contextmanager
 def _written_down(bench: Bench, heard: Any) -> Iterator[Callable[[int], int]]:
-    # The class is changed, not the object: it stays what it is for whoever looks at it.
+    # Change the class, not the object, so the object looks the same to any code that inspects it.
     memory = mmap.mmap(-1, 8 * _WORKERS)
     memory[:] = struct.pack("q", -1) * _WORKERS
     main = os.getpid()
@@ -82,7 +82,7 @@ def _written_down(bench: Bench, heard: Any) -> Iterator[Callable[[int], int]]:
         note(index)
         try:
             return own(self, index)
-        except BaseException as error:  # also SystemExit, which ends a worker
+        except BaseException as error:  # even SystemExit, which ends a worker
             tell(index, error)
             raise
 
@@ -100,7 +100,7 @@ def _written_down(bench: Bench, heard: Any) -> Iterator[Callable[[int], int]]:
             yield sample
             number += 1
 
-    with suppress(AttributeError):  # then it has only one way left, and that is watched
+    with suppress(AttributeError):  # then only one way is left, and we watch that one
         delattr(cls, "__getitems__")
     setattr(cls, name, __iter__ if bench.stream else __getitem__)
     yield lambda worker: struct.unpack_from("q", memory, 8 * worker)[0] if worker < _WORKERS else -1

@@ -1,8 +1,8 @@
-"""Are workers left when the loop has returned, and does nothing want them?
+"""After the loop returns, how many workers are left that nothing needs?
 
-The loop runs once more, in a process that keeps no iterator of its own. Workers of an iterator that
-an exception holds, or that the garbage collector frees, are left over; those of one that the loop
-keeps are not.
+Run the loop once more, in a process that keeps no iterator of its own. Workers are left over if an
+exception holds their iterator, or if the garbage collector would free it. If the loop keeps the
+iterator itself, its workers aren't left over.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from dltutor.observation.foreign import is_a
 from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.time_limits import deadline
 
-_SETTLED: Final = 1.0  # seconds in which workers that were told to leave have left
+_SETTLED: Final = 1.0  # seconds that workers get to exit once told
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a loop of yours returns, though it has not come to the end of an epoch."""
+    """Ask if your loop returns before the end of an epoch."""
     return (
         evidence is not None
         and evidence.parts.loop
@@ -37,7 +37,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Leftover:
-    """Run the loop, and see which workers are alive."""
+    """Run the loop, then see which workers are still alive."""
     assert bench.loop is not None
     bench.change(method="fork")
     iterators: list[tuple[weakref.ref[Any], set[int | None]]] = []
@@ -52,7 +52,7 @@ def ask(bench: Bench) -> Leftover:
     try:
         with torch_internals.intercepted(noted), limit:
             result = bench.loop(bench.loader)
-    except BaseException:  # also that of the limit
+    except BaseException:  # even the time limit's
         return Leftover()
     wanted = {
         pid
@@ -68,7 +68,7 @@ def ask(bench: Bench) -> Leftover:
     if not alive:
         return Leftover()
     left = [each for each, pids in iterators if pids & {process.pid for process in alive}]
-    # Without workers to wait for, their iterators are collected at once.
+    # With no workers to wait for, their iterators can be collected right away.
     for each in left:
         torch_internals.forget_workers(each())
     for process in alive:
@@ -96,7 +96,7 @@ def _alive(pids: set[int | None]) -> list[Any]:
 
 
 def _holding(left: list[weakref.ref[Any]]) -> dict[int, str]:
-    # The iterators that an exception holds by its traceback, with the exception's type.
+    # The iterators that an exception's traceback holds, with the exception's type.
     found: dict[int, str] = {}
     for error in [each for each in gc.get_objects() if is_a(each, BaseException)]:
         with suppress(Exception):

@@ -1,7 +1,8 @@
-"""Does the run get through where it needs less shared memory, or fewer descriptors?
+"""How much shared memory and how many open files does this machine allow?
 
-Shared memory: with one worker that loads one batch ahead, and with arrays instead of tensors.
-Descriptors: with a loop that keeps nothing, and with a higher limit.
+See whether the run gets through if it needs less. For shared memory, run with one worker that loads
+one batch ahead, then with arrays instead of tensors. For descriptors, run a loop that keeps
+nothing, then the same run with a higher limit.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from dltutor.tables import MB
 
 _RUN: Final = 2.0  # seconds
 _PATIENCE: Final = 3.0
-_TIMES: Final = 16  # as many descriptors
+_TIMES: Final = 16  # times as many descriptors
 _SHM: Final = "/dev/shm"
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a run said that there was none left, or would before the epoch is over."""
+    """Ask if a run said there was none left, or would run out before the epoch ends."""
     if evidence is None or not evidence.parts.workers:
         return False
     run = evidence.run
@@ -35,7 +36,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def by_the_end(evidence: Evidence) -> float:
-    """How many descriptors main will have, at the end of an epoch, of batches that it kept."""
+    """Estimate how many descriptors kept batches will cost main by the end of an epoch."""
     run = evidence.run
     if run.files < 16 or run.kept < 8:
         return 0.0
@@ -43,7 +44,7 @@ def by_the_end(evidence: Evidence) -> float:
 
 
 def ask(bench: Bench) -> Limits:
-    """Run it where it needs less."""
+    """Run it so that it needs less."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     room = 0.0
     with suppress(OSError):

@@ -1,9 +1,9 @@
-"""Does the workers' own memory grow, and what makes the growth go away?
+"""Does the workers' own memory grow?
 
-Measured inside forked workers, between two batches: once as they are; then, if they copied pages of
-main, with main's objects hidden from the collector; and if they took new memory, with a collection
-after each batch, with large blocks returned to the system, and with the same samples again and
-again. What grows is followed down to the container.
+Measure it inside forked workers, between two batches. First, run them as they are. If they copied
+main's pages, hide main's objects from the collector. If they took new memory, collect after each
+batch, return large blocks to the system, and draw the same samples again and again. Trace
+what grows down to its container.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from dltutor.diagnosis.kit.walking import Found
 from dltutor.diagnosis.kit.worker_memory import Change, Probe, fill_holes
 
 _LONG: Final = 2.0  # seconds of a run
-_SOME: Final = 6.0  # MB of growth from which on another run is worth its time
-_START: Final = 24.0  # MB of its own that the worker of an ordinary loader does not have
-_SETTLED: Final = 4  # batches after which a worker has what it needs
+_SOME: Final = 6.0  # MB of growth that make another run worth its time
+_START: Final = 24.0  # MB of its own, more than an ordinary loader's worker has
+_SETTLED: Final = 4  # batches until a worker has what it needs
 
 Curve = list[dict[str, Any]]
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a worker has grown, or has much of its own from the beginning."""
+    """Ask if a worker grew, or had a lot of memory of its own from the start."""
     if evidence is None or not evidence.parts.workers:
         return False
     run = evidence.run
@@ -42,7 +42,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Memory:
-    """Run it as it is, and changed where that would tell something."""
+    """Run it as it is, then with the changes that would say something."""
     until = time.monotonic() + bench.seconds - 1
     large = containers.large(
         [Found("dataset", bench.dataset), Found("collate_fn", bench.inner.collate_fn)]
@@ -78,7 +78,7 @@ def _growth(bench: Bench, run: _Runs, plain: list[Curve], most: int) -> dict[str
     runs = {"": plain}
     for change in ("collected", "returned", "repeated"):
         runs[change] = run.measure(change, named=True)
-    # All are compared where each of them has come.
+    # Compare all runs at a number of samples that each one reached.
     most = min(most, *(_samples(curves) for curves in runs.values() if any(curves)))
     answer: dict[str, Any] = {"samples": most}
     for change, curves in runs.items():
@@ -110,7 +110,7 @@ class _Runs:
         named: bool = False,
         batches: int = 1_000_000,
     ) -> list[Curve]:
-        """What the workers wrote down, in one run that only takes the batches."""
+        """Return what the workers wrote down in one run that only takes the batches."""
         if time.monotonic() > self.until - 0.5:
             return []
         probe = self._put(change, large, named)
@@ -130,7 +130,7 @@ class _Runs:
         return probe.read()
 
     def with_loop(self) -> list[Curve]:
-        """The same in a run of the training loop."""
+        """Do the same in a run of the training loop."""
         probe = self._put("", None, False)
         trial.run(self.bench, seconds=_LONG, content=False, epochs=1)
         return probe.read()
@@ -143,13 +143,13 @@ class _Runs:
 
 
 def _first_pass(bench: Bench) -> int:
-    # The samples of a worker in which each is new to it; a stream's end is not known.
+    # The samples of a worker that are all new to it. A stream's end isn't known.
     length = bench_length(bench)
     return max(length // bench.inner.num_workers, 1) if length else 1_000_000_000
 
 
 def bench_length(bench: Bench) -> int | None:
-    """The samples of an epoch; None where that is not known."""
+    """Return the number of samples in an epoch, or None if it isn't known."""
     with suppress(Exception):
         return len(bench.dataset)
     return None
@@ -161,7 +161,7 @@ def _samples(curves: list[Curve]) -> int:
 
 
 def _copied(curves: list[Curve], until: int = 1_000_000_000) -> float:
-    # The growth of what is private, without that of all: pages that were shared with main.
+    # Growth of private memory minus growth of anonymous memory: pages once shared with main.
     most = 0.0
     for curve in curves:
         start = curve[0]["private"] - curve[0]["anonymous"]
@@ -203,7 +203,7 @@ def _peak(curves: list[Curve], most: int) -> float:
 
 
 def _late(curves: list[Curve], most: int) -> tuple[float, int]:
-    # Growth after a third of the samples, and some batches; and in how many samples.
+    # Growth after a third of the samples and some batches, and the number of samples it took.
     found = (0.0, 1)
     for curve in curves:
         within = [each for each in curve if each["samples"] <= most]
@@ -218,7 +218,7 @@ def _late(curves: list[Curve], most: int) -> tuple[float, int]:
 
 
 def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, float, int | None]]:
-    # Containers that have more elements with each new sample, in any worker.
+    # Containers that gain elements with each new sample, in any worker.
     still = {path for curve in repeated for path, *_ in curve[-1].get("grown", ())}
     found: dict[str, tuple[str, str, float, int | None]] = {}
     for curve in new:
@@ -232,7 +232,7 @@ def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, floa
 
 
 def _bounds(curves: list[Curve]) -> dict[str, int]:
-    # A container that was filled up, and then has no more elements than before: it has a bound.
+    # A container that was filled up and then has no more elements than before has a bound.
     found: dict[str, list[bool]] = {}
     for curve in curves:
         for path, before, now in curve[-1].get("filled", ()):

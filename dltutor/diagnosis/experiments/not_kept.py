@@ -1,7 +1,6 @@
-"""Does the loop get other batches where the workers do not stay?
+"""How does the loop run with `persistent_workers=False`?
 
-The same loop with `persistent_workers=False`: then every iteration has an iterator of its own, and
-none can be begun anew by another one.
+Every iteration then has its own iterator, so no other iteration can restart it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dltutor.diagnosis.kit.bench import Bench
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where an iteration was begun anew before its end, and then asked for more."""
+    """Ask if an iteration was restarted before its end and then asked for more."""
     return (
         evidence is not None
         and evidence.run.well

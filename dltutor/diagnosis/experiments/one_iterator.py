@@ -1,7 +1,7 @@
-"""What would each step cost if the loop kept one iterator?
+"""Would each step be faster if the loop kept one iterator?
 
-As many batches as the loop takes from each of its iterators, again and again from a new one, as the
-loop does; in turns with the same number of batches from one iterator.
+Take as many batches as the loop takes from each of its iterators. Alternate between making a new
+iterator each time, as the loop does, and taking the same number of batches from one iterator.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import pace
 from dltutor.diagnosis.kit.bench import Bench
 
-FEW: Final = 2  # batches that are taken from one iterator
+FEW: Final = 2  # batches taken from one iterator
 TIMES: Final = 3  # iterators that are left so early
 _STEPS: Final = 4
 
 
 def left_early(run: Run) -> int:
-    """How many iterations a loop has left after a batch or two, if most of its batches came so."""
+    """Count the iterations a loop left after a batch or two, if most batches came that way."""
     batches = [len(each) for each in run.passes]
     early = [
         count
@@ -30,12 +30,12 @@ def left_early(run: Run) -> int:
         if 0 < count <= FEW and not finished
     ]
     if run.end == "enough" and early and batches[-1] <= FEW:
-        early.pop()  # the last one was left by the doctor
+        early.pop()  # the doctor itself stopped the last one
     return len(early) if len(early) >= TIMES and 2 * sum(early) > sum(batches) else 0
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a loop begins many iterations, and leaves each after a batch or two."""
+    """Ask if a loop starts many iterations and leaves each after a batch or two."""
     return (
         evidence is not None
         and evidence.run.well
@@ -49,17 +49,17 @@ def needed(evidence: Evidence | None) -> bool:
 def _leaves_early(evidence: Evidence) -> bool:
     if left_early(evidence.run):
         return True
-    # Workers may take so long to start that only a step or two had been seen.
+    # Workers may take so long to start that only a step or two showed up.
     alone = evidence.alone
     cut = evidence.run.end == "enough" and len(evidence.run.passes) <= TIMES
     return cut and alone is not None and alone.well and left_early(alone) > 0
 
 
 def ask(bench: Bench) -> Paces:
-    """Time both. Seconds for a step, without the first."""
-    bench.change(method="fork")  # all others take longer to start: what this shows, they show
+    """Time both, in seconds per step, not counting the first."""
+    bench.change(method="fork")  # all others start more slowly, so they would show it too
     loader = bench.inner
-    # Where workers stay, the next iteration waits for what they make.
+    # If workers stay, the next iteration waits for the batches they're still making.
     staying = loader.persistent_workers
 
     def anew() -> float | None:

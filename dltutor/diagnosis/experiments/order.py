@@ -1,7 +1,7 @@
-"""What order does the sampler of one rank deal out, epoch after epoch?
+"""Does the sampler deal out a new order in every epoch?
 
-It is asked twice, and again after `set_epoch(1)`; then the samplers of all ranks together. And the
-loop is run once more, to see whether it tells the epoch.
+Ask it twice, and again after `set_epoch(1)`. Then ask the samplers of all ranks together. Finally,
+run the loop once more, to see whether it calls `set_epoch`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST: Final = 100_000  # indices
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a loop has a sampler that wants to be told the epoch."""
+    """Ask if a loop has a sampler that needs to be told the epoch."""
     if evidence is None or not evidence.parts.loop or not evidence.run.well:
         return False
     return "sampler" in evidence.parts.hooks
@@ -68,7 +68,7 @@ def _dealt(sampler: Any) -> list[Any]:
 
 
 def _loop(bench: Bench) -> tuple[list[list[Any]], int]:
-    """The order of each epoch of the loop, and how often it told one."""
+    """Return the order of each of the loop's epochs, and how often it called `set_epoch`."""
 
     def work() -> tuple[list[list[Any]], int]:
         sampler: Any = bench.inner.sampler
@@ -87,7 +87,9 @@ def _loop(bench: Bench) -> tuple[list[list[Any]], int]:
                 yield index
 
         cls.__iter__ = __iter__
-        bench.change(method="fork")  # the sampler is main's: how workers start is all one
+        bench.change(
+            method="fork"
+        )  # the sampler is in main, so the start method makes no difference
         ran = trial.run(bench, seconds=3.0, content=False)
         whole = [each for each, done in zip(orders, ran.finished, strict=False) if done]
         return whole, ran.epochs_told

@@ -1,6 +1,7 @@
-"""What is the loader made of?
+"""What's the loader made of?
 
-Its settings and the names of its parts. Nothing of the dataset's is called but `__len__`.
+Read its settings and the names of its parts. The only method of the dataset that's called is
+`__len__`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dltutor.observation.foreign import attribute
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Always: it is the first."""
+    """Always ask this first."""
     return True
 
 
@@ -54,7 +55,7 @@ def ask(bench: Bench) -> Parts:
 
 
 def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:
-    # The loader's own, and what a batch sampler of somebody's has in its hands.
+    # The loader's own sampler, its batch sampler, and the sampler inside that one.
     batches = inner.batch_sampler
     return inner.sampler, batches, attribute(batches, "sampler")
 
@@ -65,7 +66,7 @@ def _sampler(inner: DataLoader[Any]) -> Any:
 
 
 def _length(thing: Any) -> int | None:
-    with suppress(Exception):  # a stream has none, and a user's own may do anything
+    with suppress(Exception):  # a stream has none, and a user's `__len__` may do anything
         return len(thing)
     return None
 

@@ -1,7 +1,7 @@
-"""Is a sample the same whatever was drawn before it?
+"""Does a sample stay the same no matter what was drawn before it?
 
-The first samples are drawn in the order of the sampler, twice, and once from the last to the first,
-each time in a fork of its own and with all random numbers held.
+Draw the first samples in the sampler's order, twice, and once from the last to the first. Each time
+runs in its own fork, with all random numbers held.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEAST: Final = 4
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where samples can be asked for one by one, and are the same when they are drawn again."""
+    """Ask if samples can be drawn one by one and are the same when drawn again."""
     if evidence is None or evidence.parts.stream or evidence.samples is None:
         return False
     samples = evidence.samples
@@ -35,7 +35,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Reordered:
-    """Draw them there, there again, and back."""
+    """Draw them forward, forward again, and backward."""
     samples = bench.known.samples if bench.known is not None else None
     typical = samples.typical if samples is not None else 0.0
     keys = list(dict.fromkeys(bench.indices()))[: min(_DRAWN, int(_FOR / max(typical, 1e-6)))]
@@ -47,11 +47,11 @@ def ask(bench: Bench) -> Reordered:
         return Reordered()
     both = [key for key in keys if key in there and key in back]
     if any(there[key] != again.get(key, there[key]) for key in both):
-        return Reordered()  # time or luck decides, not the order
+        return Reordered()  # time or chance makes the difference, not the order
     differ = [key for key in both if there[key] != back[key]]
     if not differ:
         return Reordered(len(both))
-    # What it is there and not back, or the other way round, may be what another one is.
+    # What a sample is in only one direction may be the content of another sample.
     owners = {content: key for each in (back, there) for key, content in each.items()}
     pairs = ((key, owners.get(each[key], key)) for key in differ for each in (there, back))
     first, other = next((pair for pair in pairs if pair[0] != pair[1]), (differ[0], None))
@@ -67,7 +67,7 @@ def ask(bench: Bench) -> Reordered:
 def _drawn(
     dataset: Any, keys: Iterable[Any], *, look: bool = False
 ) -> tuple[dict[Any, str], list[str]]:
-    # What each sample is; and, if one looks, what drawing them has changed in the dataset.
+    # What each sample is, and with `look`, what drawing them changed in the dataset.
     pins, before = Pins(dataset), _sizes(dataset) if look else {}
     found: dict[Any, str] = {}
     until = time.monotonic() + _FOR

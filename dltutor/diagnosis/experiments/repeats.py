@@ -1,8 +1,8 @@
-"""What of the random numbers comes again, in another worker or in the next epoch?
+"""How many random draws repeat in another worker or in the next epoch?
 
 Two workers draw the same indices, each of them twice in a row, in two epochs. Samples that vary
-within a worker are random; if each of them is the same in the other worker, so are the random
-numbers. All sources of random numbers but one are held in turn, to find out which it is.
+within a worker are random. If each of them is the same in the other worker, so are the random
+numbers. To find out which source they come from, hold all sources except one, alternating.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dltutor.diagnosis.kit.small_loaders import answers, small_loader, tagged
 
 _INDICES: Final = 12
 _EPOCH: Final = 3.5  # seconds
-_FEW: Final = 5  # indices, from which on there is time for one question only
+_FEW: Final = 5  # with this many indices or fewer, there's time for one source only
 
 Drawn = list[list[str]]  # of each worker, in order
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where samples are random: drawn again, they come out differently."""
+    """Ask if samples are random, so that they differ when drawn again."""
     if evidence is None or evidence.samples is None or evidence.parts.stream:
         return False
     varies = evidence.samples.random > 0 or evidence.samples.joined
@@ -70,10 +70,10 @@ def _cost(bench: Bench, index: Any) -> float:
 
 
 def _drawn(bench: Bench, indices: list[Any], modes: tuple[str, ...], workers: int) -> list[Drawn]:
-    mode = [""]  # in each worker: what is free for the sample at hand
+    mode = [""]  # in each worker: the source that's free for the current sample
 
     def joined(samples: Any) -> tuple[int, str]:
-        # The collate function draws, too; while sources are held, the dataset alone is asked.
+        # The collate function draws too. While sources are held, ask only the dataset.
         with suppress(Exception):
             if not mode[0]:
                 return tagged(bench.inner.collate_fn(samples))
@@ -110,7 +110,7 @@ def _drawn(bench: Bench, indices: list[Any], modes: tuple[str, ...], workers: in
 
 
 def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:
-    """Draws that vary; of those the same in W1, compared; the same in epoch 2, compared."""
+    """Count draws that vary, then repeats of how many in W1, and of how many in epoch 2."""
     varied = [
         at
         for at in range(0, len(first[0]) - 1, 2)

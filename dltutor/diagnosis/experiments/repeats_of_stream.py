@@ -1,7 +1,7 @@
-"""What of the stream's random numbers comes again, in another worker or in the next epoch?
+"""How many of the stream's random draws repeat in another worker or in the next epoch?
 
-W0 is asked for two epochs. Then two workers are both told that they are W0: they have the same
-share, and if it is random, it must not come out the same.
+W0 runs two epochs. Then two workers are both told that they're W0, so they have the same share. If
+that share is random, it mustn't come out the same in both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dltutor.diagnosis.kit.small_loaders import answers, small_loader
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where two passes in one process differ by random numbers."""
+    """Ask if two passes in one process differ because of random numbers."""
     return evidence is not None and evidence.shares is not None and evidence.shares.random
 
 
@@ -52,7 +52,7 @@ def ask(bench: Bench) -> Repeats:
 
 
 def _epochs(bench: Bench, *, forced: bool) -> tuple[list[str], list[str]]:
-    """What W0 delivers in two epochs; or, forced, what W0 and W1 do, both told to be W0."""
+    """Return what W0 delivers in two epochs; if forced, what W0 and W1 deliver, both as W0."""
 
     def prepare(worker: int) -> None:
         info: Any = get_worker_info()

@@ -1,7 +1,7 @@
-"""Does it deliver the same samples without workers, whatever the random numbers?
+"""How does the loader run without workers and with another seed?
 
-Where workers bring other samples than there are without them, that is the question: samples that
-are random differ anyway, and those that aren't are wrong.
+This is asked when samples with workers differ from those without. Random samples change with the
+seed anyway. If the samples don't change with the seed, the ones from the workers are wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dltutor.diagnosis.kit.difference import with_workers
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where an epoch with workers brings other samples than one without."""
+    """Ask if an epoch's samples with workers differ from those without."""
     if evidence is None:
         return False
     found = with_workers(evidence)

@@ -1,7 +1,7 @@
-"""What is each sample, drawn by itself in a main process?
+"""What are the samples like when main draws them itself?
 
-A stream is iterated; of any other dataset the samples are drawn in the order of the sampler, then
-again: under the same seeds, without seeds, and the one past the end. The collate function joins the
+Iterate a stream. Draw any other dataset's samples in the sampler's order, then some of them again
+with the same seeds and without seeds, and also the one past the end. The collate function joins the
 same samples twice, too.
 """
 
@@ -25,25 +25,25 @@ from dltutor.observation.foreign import is_a
 
 _DRAWN: Final = 256  # samples at most
 _LOOKED: Final = 3.0  # seconds for them
-_AGAIN: Final = 24  # of these are drawn again
+_AGAIN: Final = 24  # of these, drawn again
 _AGAIN_FOR: Final = 2.0  # seconds at most
 _TIMES: Final = 4  # that each of them is drawn again
-_FEW: Final = 5  # things that are left may be a pool, or a cache
+_FEW: Final = 5  # things left behind may be a pool or a cache
 _SEEDED: Final = 4  # samples, each after another seed
-_BEYOND: Final = 0.3  # seconds that a sample may take, for the index past the end to be tried
+_BEYOND: Final = 0.3  # seconds per sample, at most, to try the index past the end
 _QUICKLY: Final = 0.3  # seconds for a sampler
 _FAILED: Final = 40  # failures that are kept
-_ALIKE: Final = 3  # samples that may be the same: of more, being the same is their nature
+_ALIKE: Final = 3  # equal samples, at most; if more are equal, they're meant to be
 _TRACED: Final = 8  # groups of them
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Always: how it ends says whether a sample or a worker is to blame."""
+    """Always ask, because how this ends says whether a sample or a worker is to blame."""
     return True
 
 
 def ask(bench: Bench) -> Samples:
-    """Draw samples in main until the time is up, then some of them again."""
+    """Draw samples in main until time is up, then draw some of them again."""
     if bench.stream:
         return _stream(bench)
     dataset = bench.dataset
@@ -57,7 +57,7 @@ def ask(bench: Bench) -> Samples:
     for place, key in enumerate(indices):
         if time.monotonic() > until:
             break
-        # A dataset may be asked by something else than a number; its place in the order then.
+        # A dataset may take keys that aren't numbers. Then use the position in the order.
         index = key if isinstance(key, int) else place
         bench.mark.set(index)
         sample = record.draw(partial(dataset.__getitem__, key), index, key)
@@ -91,14 +91,14 @@ def ask(bench: Bench) -> Samples:
 
 
 def cut_short(stopped: str, code: int | None, mark: int) -> Samples:
-    """A sample has ended the process, or did not come."""
+    """Record a sample that ended the process or never arrived."""
     return Samples(
         looked=0, ended="hung" if stopped else "died", at=mark, code=None if stopped else code
     )
 
 
 class _Nothing:
-    """Stands for a sample that raised."""
+    """A sample that raised."""
 
 
 _NOTHING: Final = _Nothing()
@@ -106,10 +106,10 @@ _NOTHING: Final = _Nothing()
 
 class _Record:
     def __init__(self) -> None:
-        self.drawn: list[tuple[int, Any]] = []  # with what the dataset is asked by
+        self.drawn: list[tuple[int, Any]] = []  # with the key it was drawn by
         self.seconds: list[tuple[float, int]] = []
         self.failed: list[tuple[int, str, str, str]] = []
-        self.contents: dict[str, list[Any]] = {}  # what the dataset was asked by, by what it gave
+        self.contents: dict[str, list[Any]] = {}  # the keys that returned each content
         self.sizes: list[int] = []
         self.overwritten = 0
         self.ended = ""
@@ -118,7 +118,7 @@ class _Record:
         began = time.perf_counter()
         try:
             sample = make()
-        except BaseException as error:  # also SystemExit: that is what is looked for
+        except BaseException as error:  # even SystemExit, because that's what we look for
             if len(self.failed) < _FAILED:
                 self.failed.append((index, *described(error)))
             return _NOTHING
@@ -182,7 +182,7 @@ def _stream(bench: Bench) -> Samples:
 
 
 def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
-    # Random generators are held: then only what else the dataset holds can differ.
+    # Random generators are held, so only the rest of the dataset can make a difference.
     pins = Pins(dataset)
     differ = unlike = draws = 0
     until = time.monotonic() + _AGAIN_FOR
@@ -200,8 +200,8 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
 
 
 def _seeded(dataset: Any, keys: list[Any]) -> tuple[str, ...]:
-    # Global generators whose state after a sample is the same, whatever it was, and whichever
-    # sample it was.
+    # Global generators that are in the same state after every sample, whatever their state
+    # before.
     states = []
     with suppress(Exception):
         for seed, key in enumerate(keys, start=1):
@@ -218,7 +218,7 @@ def _seeded(dataset: Any, keys: list[Any]) -> tuple[str, ...]:
 
 
 def _dealt(bench: Bench) -> tuple[int, int]:
-    # How many batches the sampler deals, twice: without drawing them, that costs little.
+    # How many batches the sampler deals, twice. It costs little, because none is drawn.
     counts, until = [], time.monotonic() + 2 * _QUICKLY
     for _ in range(2):
         counts.append(0)
@@ -230,7 +230,7 @@ def _dealt(bench: Bench) -> tuple[int, int]:
 
 
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:
-    # Samples that are those of another index, and draw an exception that is caught on the way.
+    # Samples that equal those of another index, and whose drawing catches an exception.
     found = []
     for same in [each for each in record.contents.values() if 1 < len(each) <= _ALIKE][:_TRACED]:
         for key in same:
@@ -242,7 +242,7 @@ def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, 
 
 
 def _joined(bench: Bench, samples: list[Any]) -> bool:
-    # Each time copies: a collate function may empty what it is given.
+    # Copy each time, because a collate function may empty what it gets.
     with suppress(Exception), Pins(bench.dataset).held():
         batches = [digest(bench.inner.collate_fn(deepcopy(samples))) for _ in range(2)]
         return batches[0] != batches[1]
@@ -250,7 +250,7 @@ def _joined(bench: Bench, samples: list[Any]) -> bool:
 
 
 def _beyond(dataset: Any, record: _Record) -> int:
-    # What is past the end: an error, what was there before, or something new?
+    # What's past the end: an error, a sample we've seen, or a new one?
     with suppress(BaseException):
         length = len(dataset)
         return length if digest(dataset[length]) not in record.contents else -1

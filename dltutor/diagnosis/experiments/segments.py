@@ -1,7 +1,7 @@
-"""What is left in shared memory when the run is killed, with all its processes?
+"""If the whole run is killed, what's left in shared memory?
 
-A run takes a few batches and is killed, as a batch system kills a job; what it leaves is counted
-and removed. Only where batches are shared by name.
+Let a run take a few batches, then kill it the way a batch system kills a job. Count what it leaves
+behind and remove it. This is asked only when batches are shared by name.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from dltutor.diagnosis.kit.changed_batches import at_start
 from dltutor.system import processes
 
 _BATCHES: Final = 4
-_READY: Final = 5.0  # seconds until it has them
-_GONE: Final = 2.0  # seconds until all are gone
+_READY: Final = 5.0  # seconds to get them
+_GONE: Final = 2.0  # seconds for all of them to exit
 _MANAGER: Final = b"torch_shm_manager"
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where the sharing strategy may be another than the default."""
+    """Ask if the sharing strategy may differ from the default."""
     if evidence is None or not evidence.parts.workers:
         return False
     by_name = torch.multiprocessing.get_sharing_strategy() == "file_system"
@@ -75,7 +75,7 @@ def _hold(bench: Bench, shared: mmap.mmap) -> NoReturn:
 
 
 def _kill(family: set[int]) -> None:
-    # The managers first: nothing here kills all in one instant, as the kernel does.
+    # Kill the managers first, because we can't kill all at one instant the way the kernel does.
     for pid in sorted(family, key=lambda pid: not processes.has_name(pid, _MANAGER)):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)

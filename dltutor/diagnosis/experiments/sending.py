@@ -1,8 +1,7 @@
-"""Does it cost much to send the tensors of a batch one by one?
+"""Would a batch arrive sooner if its worker sent it as one message?
 
-The loader as it is, in turns with the same one whose workers pickle the whole batch into one
-message, and main reads it: the same content, made by the same samples and the same collate
-function.
+Run the loader as it is, alternating with the same loader whose workers pickle the whole batch into
+one message that main reads. The content, the samples, and the collate function are the same.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ class _Pickler(pickle.Pickler):
         if type(thing) is torch.Tensor and thing.layout == torch.strided:
             try:
                 return torch.from_numpy, (thing.detach().numpy(),)
-            except (RuntimeError, TypeError):  # of a kind that numpy has not
+            except (RuntimeError, TypeError):  # a kind that numpy doesn't have
                 return NotImplemented
         return NotImplemented
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where workers send many tensors in each batch."""
+    """Ask if workers send many tensors in each batch."""
     return (
         evidence is not None
         and evidence.run.well

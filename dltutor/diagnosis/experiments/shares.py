@@ -1,7 +1,7 @@
-"""Which worker delivers what of the stream?
+"""How many of the stream's samples does each worker deliver?
 
-It is iterated in main, twice, and by the loader's workers without a batch being dropped; then by
-workers whose random generators are held, so that what they read can be compared.
+Iterate the stream in main, twice, and with the loader's workers without dropping a batch. Then
+iterate it with workers whose random generators are held, so that what they read can be compared.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import hold_draws
 from dltutor.diagnosis.kit.small_loaders import answers, small_loader
 
-LOOKED: Final = 48  # samples of each worker whose content is compared
-PASS: Final = 1.5  # for a pass
+LOOKED: Final = 48  # samples per worker to compare
+PASS: Final = 1.5  # seconds for a pass
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """For a stream that workers iterate."""
+    """Ask about a stream that workers iterate."""
     if evidence is None or not evidence.parts.stream or evidence.parts.workers == 0:
         return False
     return not (evidence.samples and evidence.samples.ended in ("died", "hung"))
@@ -53,7 +53,7 @@ def ask(bench: Bench) -> Shares:
 
 
 def _most(bench: Bench) -> int:
-    """How many samples a pass may have: of one that does not end, a few tell as much."""
+    """Limit the samples of a pass. If it doesn't end, a few say just as much."""
     alone = bench.known.alone if bench.known else None
     return 200_000 if alone is None or all(alone.finished) else 4 * LOOKED
 
@@ -61,7 +61,7 @@ def _most(bench: Bench) -> int:
 def in_main(
     bench: Bench, most: int, *, held: bool = False
 ) -> tuple[tuple[list[str], list[str]], int, bool]:
-    """Two passes in main: the content of their first samples, the length of the first, its end.
+    """Run two passes in main: return their first samples, the first's length, and if it ended.
 
     Args:
         bench: Its dataset is a stream.

@@ -1,7 +1,7 @@
-"""What do workers change that main does not see?
+"""Does the loop come out the same without workers?
 
-The training loop, twice with workers and twice without, with all random numbers held: what it
-returns and prints, and which of the dataset's attributes and globals have changed after it.
+Run the training loop twice with workers and twice without, with all random numbers held. Compare
+what it returns and prints, and which of the dataset's attributes and globals it has changed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dltutor.observation.foreign import attributes_of, is_a
 
 _RUN: Final = 2.5
 
-#: What a loop came to, its batches, and the state after it, by path.
+#: The outcome of a loop, its batches, and the state after it, by path.
 Outcome = tuple[str, list[list[str]], dict[str, tuple[str, str]]]
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a loop comes to another end, or may print something else, without workers."""
+    """Ask if a loop ends differently, or may print something else, without workers."""
     if evidence is None or not evidence.parts.loop or evidence.parts.workers == 0:
         return False
     run, alone = evidence.run, evidence.alone

@@ -1,7 +1,7 @@
-"""With how many threads do the workers compute, and do they need them?
+"""How many threads do the workers compute with, and how many cores are there?
 
-The processor time of every thread of every worker, while the loader runs as it is. If more of them
-compute than there are cores, in turns with the same loader whose workers are kept to one thread.
+Measure the processor time of every thread of every worker while the loader runs as it is. If more
+threads compute than there are cores, alternate with the same loader at one thread per worker.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.observation.time_limits import deadline as time_limit
 from dltutor.system.this_machine import machine
 
-COSTLY: Final = 0.001  # seconds for a sample: less is not divided among threads
+COSTLY: Final = 0.001  # seconds per sample; shorter work isn't split among threads
 _LOOKED: Final = 1.2  # seconds
-_BUSY: Final = 0.15  # seconds that the busiest thread of a worker has computed at least
-_SHARE: Final = 0.2  # of what the busiest computed: then another computes too
+_BUSY: Final = 0.15  # seconds of computing, at least, by a worker's busiest thread
+_SHARE: Final = 0.2  # of what the busiest computed: a thread above this computes too
 _TURNS: Final = 2
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where samples take their time and workers may compute."""
+    """Ask if samples take long enough for workers to compute."""
     return (
         evidence is not None
         and evidence.run.well
@@ -42,7 +42,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Threads:
-    """Count the threads that compute; time both where there are too many."""
+    """Count the threads that compute, and time both if there are too many."""
     loader = pace.forked(bench)
     here = machine()
     cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))
@@ -68,14 +68,14 @@ def ask(bench: Bench) -> Threads:
 
 
 def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float]:
-    # The computing threads of each worker, and seconds for a batch.
+    # The computing threads of each worker, and seconds per batch.
     began = time.perf_counter()
     number = 0
     with pace.left_at_once(loader) as iterator:
         workers = torch_internals.workers_of(iterator)
         spent: list[dict[int, float]] = [{} for _ in workers]
         for number, _ in enumerate(iterator, start=1):
-            # Those that have ended have nothing to say any more.
+            # A worker that has ended keeps its last numbers.
             spent = [_seconds(each.pid) or old for each, old in zip(workers, spent, strict=True)]
             if number >= len(workers) and time.perf_counter() - began > _LOOKED:
                 break
@@ -93,7 +93,7 @@ def _seconds(pid: int | None) -> dict[int, float]:
 
 def _computing(spent: dict[int, float]) -> int:
     most = max(spent.values(), default=0.0)
-    # A worker also has a thread that sends its batches: it needs next to nothing.
+    # A worker also has a thread that sends its batches, which takes next to no time.
     return sum(each >= _SHARE * most for each in spent.values()) if most >= _BUSY else 0
 
 

@@ -1,7 +1,7 @@
-"""Can the dataset and its functions travel to a worker that is not forked?
+"""Can the dataset and its functions be pickled for a worker that isn't forked?
 
-They are pickled as for a spawned worker, part by part where that fails. What can be pickled is
-unpickled here again, and samples of the copy are drawn. No process is started.
+Pickle them the way a spawned worker gets them, and part by part if that fails. Unpickle what can be
+pickled in this process again, and draw samples from the copy. No process is started.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dltutor.observation.foreign import said
 from dltutor.tables import MB
 
 _DRAWN: Final = 16
-_HEAVY: Final = 64 * MB  # bytes of a pickle from which on no copy is made
+_HEAVY: Final = 64 * MB  # bytes of a pickle above which no copy is made
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Wherever there are workers."""
+    """Ask if there are workers."""
     return evidence is not None and evidence.parts.workers > 0
 
 
@@ -48,7 +48,7 @@ def ask(bench: Bench) -> Travel:
                 packed, count = packing.pack(thing, bench.seconds / 2)
             except TooSlow:
                 raise
-            except Exception:  # it cannot be pickled, for whatever reason
+            except Exception:  # it can't be pickled, for whatever reason
                 cannot += packing.refused(path, thing)
                 continue
             names |= dict.fromkeys(packing.names_of_main(packed))
@@ -80,13 +80,13 @@ def _timed(dataset: Any) -> tuple[int, float]:
 
 
 def _copied(bench: Bench) -> tuple[str, int]:
-    # What drawing from a copy raises that drawing from the original does not; how many differ.
+    # What drawing from a copy raises that the original doesn't, and how many samples differ.
     if bench.stream:
         return "", 0
     try:
         packed = bytes(_pickled(bench.dataset))
         copy = pickle.loads(packed) if len(packed) < _HEAVY else bench.dataset
-    except Exception:  # such as one that only means something while a worker starts
+    except Exception:  # for example, something that works only while a worker starts
         return "", 0
     unlike, until = 0, time.monotonic() + 1.0
     for index in bench.indices()[:_DRAWN]:
@@ -94,7 +94,7 @@ def _copied(bench: Bench) -> tuple[str, int]:
             break
         try:
             own = _drawn(bench.dataset, index)
-        except Exception:  # a sample that fails anyway
+        except Exception:  # a sample that fails in the original too
             continue
         try:
             unlike += _drawn(copy, index) != own
@@ -106,7 +106,7 @@ def _copied(bench: Bench) -> tuple[str, int]:
 def _pickled(dataset: Any) -> Any:
     try:
         return pickle.dumps(dataset)
-    except Exception:  # needs multiprocessing's own ways, for a lock or a queue of its own
+    except Exception:  # a lock or queue of multiprocessing needs its own pickler
         with as_for_spawned():
             return ForkingPickler.dumps(dataset)
 

@@ -1,7 +1,7 @@
-"""What becomes of a sample that is drawn twice?
+"""Does a sample stay the same when it's drawn twice in a row?
 
-Each is tried in a fork of its own: first of all, after others, and after itself, with all random
-numbers held. Only drawing the sample itself may not change it.
+Each sample is tried in its own fork: first of all, after others, and after itself, with all random
+numbers held. A sample counts only if drawing that same sample is what changes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRIED: Final = 4
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where some samples came out differently under the same seeds."""
+    """Ask if some samples came out different with the same seeds."""
     return evidence is not None and evidence.samples is not None and evidence.samples.again > 0
 
 
@@ -52,7 +52,7 @@ def ask(bench: Bench) -> Twice:
 
 
 def _counter(bench: Bench, order: list[Any]) -> str:
-    """The number that decides what a sample is, and that drawing others has changed; or ""."""
+    """Find the number that decides what a sample is and that other draws change; or ""."""
     index, others = order[0], order[1 : _TRIED + 2]
 
     def numbers() -> dict[str, Found]:
@@ -103,7 +103,7 @@ def _last(bench: Bench, order: list[Any]) -> tuple[str, list[str]]:
 
 
 def _content(dataset: Any, index: Any) -> dict[str, str]:
-    """The arrays of a dataset, and what its containers hold for an index."""
+    """Return a dataset's arrays, and what its containers hold for an index."""
     found = {}
     for each in walk(dataset):
         with suppress(Exception):

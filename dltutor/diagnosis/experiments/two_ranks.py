@@ -1,8 +1,8 @@
-"""Does a stream give two ranks the same samples?
+"""Do two ranks get the same samples from the stream?
 
-Two forks draw from it at the same time, as rank 0 and as rank 1 of two. The environment says so as
-under `torchrun`, and the forks are a process group, so each way to ask for the rank gets it. Where
-no group can be made, there is no answer.
+Two forks draw from it at the same time, as rank 0 and as rank 1 of two. The environment says so, as
+it does under `torchrun`, and the forks form a process group, so every way to ask for the rank gets
+the right one. If no group can be formed, there's no answer.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from dltutor.observation.foreign import is_a, said
 _RANKS: Final = 2
 _DRAWN: Final = 32
 _LONGEST: Final = 1.5  # seconds for the samples
-_MEETING: Final = 1.5  # seconds in which the two have found each other
+_MEETING: Final = 1.5  # seconds for the two to find each other
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where a stream ran well."""
+    """Ask if a stream ran well."""
     return evidence is not None and evidence.parts.stream and evidence.run.well
 
 
 def ask(bench: Bench) -> TwoRanks:
-    """Draw the first samples of each."""
+    """Draw the first samples on each rank."""
     told = tuple(path for path in _numbers(bench.dataset) if path.endswith(("rank", "world_size")))
     if not distributed.is_available() or distributed.is_initialized():
         return TwoRanks(made_for=told)
-    meeting = os.memfd_create("dltutor-ranks")  # is gone with its processes, however they end
+    meeting = os.memfd_create("dltutor-ranks")  # disappears with its processes, however they end
     ranks = [partial(_as_rank, rank, bench.dataset, meeting) for rank in range(_RANKS)]
     try:
         found = forks.in_forks(ranks, _MEETING + _LONGEST + 1.0)
     except forks.NoAnswer:
-        raise TooSlow("drawing as rank 0 and as rank 1 of 2 did not come to its end") from None
+        raise TooSlow("drawing as rank 0 and as rank 1 of 2 didn't finish") from None
     finally:
         os.close(meeting)
     if None in found:
@@ -63,12 +63,12 @@ def ask(bench: Bench) -> TwoRanks:
 
 
 def _numbers(dataset: Any) -> list[str]:
-    # In its attributes, and in the globals of its code: what was asked for when these were made.
+    # In its attributes and its code's globals: what was asked for when they were made.
     return [each.path.lower() for each in walk(dataset) if is_a(each.thing, int)]
 
 
 def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | None:
-    # The samples, and what was raised; None where there is no process group. In a fork.
+    # In a fork, return the samples and what was raised, or None without a process group.
     if not _join(rank, meeting):
         return None
     try:
@@ -80,7 +80,7 @@ def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | N
 def _join(rank: int, meeting: int) -> bool:
     told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": _RANKS, "LOCAL_WORLD_SIZE": _RANKS}
     os.environ.update({name: str(number) for name, number in told.items()})
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # no other machine takes part
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # no other machine is involved
     try:
         distributed.init_process_group(
             "gloo",
@@ -90,7 +90,7 @@ def _join(rank: int, meeting: int) -> bool:
             timeout=timedelta(seconds=_MEETING),
         )
         accelerate: Any = sys.modules.get("accelerate.state")
-        if accelerate is not None:  # it asks once, and remembers for all that hold its state
+        if accelerate is not None:  # it asks once and remembers for every holder of its state
             warnings.simplefilter("ignore")
             accelerate.PartialState._reset_state()
             accelerate.PartialState(cpu=True)

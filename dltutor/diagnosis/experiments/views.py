@@ -1,6 +1,6 @@
-"""Do batches take more shared memory than what they show?
+"""Do batches take up more shared memory than the tensors in them need?
 
-Some are kept, as they come and then as copies that their worker has made of each tensor.
+Keep a few batches as they arrive, then keep copies that their worker made of each tensor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEAST: Final = 100_000  # bytes
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where the storages that came are larger than the tensors in them."""
+    """Ask if the storages that arrived are larger than the tensors in them."""
     if evidence is None or not evidence.parts.workers:
         return False
     shown, came = evidence.run.batch_bytes, evidence.run.storage_bytes
@@ -30,7 +30,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Views:
-    """Keep some batches as they come, then as copies."""
+    """Keep some batches as they arrive, then as copies."""
     bench.change(method="fork")
     count, as_they_come = _kept(bench)
     with_tensors(bench, torch.clone)

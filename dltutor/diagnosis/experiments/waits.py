@@ -1,8 +1,8 @@
-"""What do the workers wait for, and do they go on once it is taken away?
+"""What are the stuck workers waiting for, and do they continue once they get it?
 
-Asked where a loader with forked workers hangs. A witness in each worker looks at its stack, gives
-back the lock that it waits for, starts the threads that did not come along. Where there is nothing
-of the kind, the loader runs once more with each worker kept to one thread of OpenMP.
+This is asked when a loader with forked workers hangs. A witness in each worker looks at its stack,
+releases the lock it waits for, and starts the threads that the fork left behind. If it finds
+nothing of that kind, the loader runs once more with one OpenMP thread per worker.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import names, trial, witness
 from dltutor.diagnosis.kit.bench import Bench
 
-_LOOKED: Final = 1.5  # seconds of batches that come
+_LOOKED: Final = 1.5  # seconds of arriving batches
 _PATIENCE: Final = 3.0  # seconds without a batch
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where forked workers hang."""
+    """Ask if forked workers hang."""
     if evidence is None or evidence.parts.method != "fork":
         return False
     timed_out = "DataLoader timed out" in evidence.run.error
@@ -31,7 +31,7 @@ def needed(evidence: Evidence | None) -> bool:
 
 
 def ask(bench: Bench) -> Waits:
-    """Run it with a witness in each worker; perhaps once more, with one thread."""
+    """Run it with a witness in each worker, and maybe once more with one thread."""
     until = time.monotonic() + bench.seconds
     found = witnessed(bench)
     if not found.stuck or any(freed for *_, freed in found.stuck):
@@ -43,11 +43,11 @@ def ask(bench: Bench) -> Waits:
 
 
 def witnessed(bench: Bench, *, own_loop: bool = False) -> Waits:
-    """One run with witnesses.
+    """Run it once with witnesses.
 
     Args:
         bench: The loader.
-        own_loop: Whether to iterate plainly, although there is a training loop.
+        own_loop: Whether to iterate plainly even if there's a training loop.
     """
     _, notes = _run(bench, own_loop=own_loop)
     stuck = [each for each in notes if "at" in each]

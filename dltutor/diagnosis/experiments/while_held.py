@@ -1,7 +1,7 @@
-"""Do the workers go on if they are forked while one of your threads holds a lock?
+"""Do the workers still run if they're forked while one of your threads holds a lock?
 
-Asked where a loader at hand has run well, and a thread of your process was seen to hold a lock that
-the dataset or its module knows. The fork waits for such a moment; the workers have witnesses.
+This is asked when an existing loader ran well, and a thread of your process held a lock that the
+dataset or its module knows. The fork waits for such a moment, and the workers have witnesses.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.experiments.waits import witnessed
 from dltutor.diagnosis.kit.bench import Bench
 
-#: The visit makes its fork while one of the locks is held, or does not ask.
+#: The visit forks while one of the locks is held. If none ever is, it doesn't ask.
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where there are other threads, and forked workers that did not hang."""
+    """Ask if there are other threads and the forked workers didn't hang."""
     if evidence is None or not evidence.parts.threads or evidence.parts.method != "fork":
         return False
     return evidence.run.well
 
 
 def ask(bench: Bench) -> Waits:
-    """Run it plainly: main itself must not meet the lock."""
+    """Run a plain loop, so that main itself doesn't need the lock."""
     return witnessed(bench, own_loop=True)
 
 

@@ -1,7 +1,7 @@
-"""Do the workers deliver faster than no workers?
+"""Would batches arrive sooner without workers?
 
-The loader as it is, in turns with `num_workers=0`; what starting costs is left out. Where they
-don't, the workers are looked at once more: which line are they at?
+Run the loader as it is, alternating with `num_workers=0`, and leave out the time it takes to start.
+If the workers aren't faster, look at them once more to see which line they spend their time at.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.busiest import Busiest
 from dltutor.diagnosis.kit.changed_batches import at_start
 
-CHEAP: Final = 0.0003  # seconds for a sample
+CHEAP: Final = 0.0003  # seconds per sample
 LONG: Final = 3000  # samples in an epoch
-NO_GAIN: Final = 0.85  # times as long with several workers as without: they should halve it
-_SUSPECT: Final = 0.6  # times as long, in the runs that were made
+NO_GAIN: Final = 0.85  # times as long with several workers as without; they should halve it
+_SUSPECT: Final = 0.6  # times as long, in the earlier runs
 _SLOWER: Final = 1.5  # times
-_LOST: Final = 2.0  # seconds of an epoch that workers cost: less is not worth a word
-_COSTLY: Final = 0.0015  # seconds for a sample: then it is not the sending that counts
+_LOST: Final = 2.0  # seconds that workers add to an epoch; less isn't worth mentioning
+_COSTLY: Final = 0.0015  # seconds per sample; above this, sending isn't what counts
 _BATCHES: Final = 20  # of an epoch, at least
 _FEW: Final = 8  # batches of costly samples
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Where many samples cost next to nothing each, or workers have been no faster already."""
+    """Ask if there are many very cheap samples, or if workers weren't faster so far."""
     if evidence is None or not evidence.run.well or not evidence.parts.workers:
         return False
     parts, samples, alone, run = evidence.parts, evidence.samples, evidence.alone, evidence.run
@@ -47,7 +47,7 @@ def needed(evidence: Evidence | None) -> bool:
         lost = (run.pace - alone.pace) * (parts.batches or run.batches)
         if times > _SLOWER and lost > _LOST and seen >= _BATCHES:
             return True
-        # Main looks at each batch in these runs, while the workers go on: their gain looks larger.
+        # Main looks at each batch in these runs while the workers go on, so they look faster.
         costly = samples.typical > _COSTLY and parts.workers > 1
         if costly and times > _SUSPECT and seen >= _FEW:
             return True
@@ -89,7 +89,7 @@ def ask(bench: Bench) -> Paces:
 
 
 def _blocked() -> float:
-    # The part of their lives in which the workers neither computed nor waited for a processor.
+    # The share of their lives that workers spent neither computing nor waiting for a processor.
     shares = []
     for each in multiprocessing.active_children():
         with suppress(OSError, psutil.Error):

@@ -1,4 +1,4 @@
-"""One run of the loader on the bench: what came, and what became of it."""
+"""Run the loader on the bench once: what arrived, and how it ended."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from dltutor.observation.observing import observe
 from dltutor.observation.report import Observation
 from dltutor.observation.texts import said, tidy
 
-PATIENCE: Final = 6.0  # seconds without a batch, after which a forked worker counts as hanging
-STARTING: Final = 14.0  # the same where workers import torch first
-_YOURS: Final = ("...", "your cell")  # how the files of frames begin that are in no library
+PATIENCE: Final = 6.0  # seconds without a batch until a forked worker counts as hanging
+STARTING: Final = 14.0  # the same, if workers import torch first
+_YOURS: Final = ("...", "your cell")  # how the file of a frame starts that belongs to no library
 
 
 def run(
@@ -43,14 +43,14 @@ def run(
 
     Args:
         bench: The loader, and its loop.
-        seconds: After these the run ends at the next batch.
-        patience: Seconds that may pass without a batch; default: by the start method. More where
-            the samples are known to take long.
-        content: Whether to take digests of what comes.
-        epochs: How many times; default: as the bench has it.
-        own_loop: Whether to iterate plainly, although there is a training loop.
-        told: Whether the dataset and the sampler are told the epoch, as a training loop does.
-        seed: For all random numbers that somebody else's seed can reach; None to leave them.
+        seconds: After this time, the run ends at the next batch.
+        patience: Seconds that may pass without a batch. The default depends on the start method.
+            It's more if the samples are known to take long.
+        content: Whether to take digests of what arrives.
+        epochs: How many times to run; the bench's number by default.
+        own_loop: Whether to iterate plainly even if there's a training loop.
+        told: Whether to tell the dataset and sampler the epoch, as a training loop does.
+        seed: For all random numbers that a seed from outside can reach; None leaves them alone.
     """
     if seed is not None:
         bench.seed(seed)
@@ -73,7 +73,7 @@ def run(
             try:
                 for epoch in range(epochs or bench.epochs):
                     if epoch and time.monotonic() > watch.until:
-                        raise Enough  # new workers would take longer than there is left
+                        raise Enough  # new workers would take longer than the time left
                     if loop is None or own_loop:
                         plainly(loader, epoch)
                     else:
@@ -86,7 +86,7 @@ def run(
 
 
 def _patience(bench: Bench, patience: float) -> float:
-    # A batch may take long because its samples do: then its silence says nothing.
+    # If samples take long, so does a batch, and then silence says nothing.
     samples = bench.known.samples if bench.known is not None else None
     if bench.known is None or samples is None or not samples.looked:
         return patience
@@ -94,8 +94,8 @@ def _patience(bench: Bench, patience: float) -> float:
     expected = samples.typical * count
     if expected + samples.slowest > max(bench.seconds - 2.0, patience):
         raise TooSlow(
-            f"a batch of {count} takes about {expected:.0f} s, which is more than there is for "
-            "this; a longer deadline gives it more"
+            f"a batch of {count} takes about {expected:.0f} s, which is more time than there is "
+            "for this. A longer deadline gives it more"
         )
     return max(patience, min(2.5 * expected + samples.slowest, bench.seconds - 2.0))
 
@@ -135,7 +135,7 @@ def _deaths_asked(state: dict[str, Any]) -> Iterator[None]:
         state["asked"] |= bool(code) and is_yours(sys._getframe(1).f_code.co_filename)
         return code
 
-    # A property of the class is replaced: mypy takes it for an attribute of an instance.
+    # This replaces a property of the class. mypy takes it for an attribute of an instance.
     BaseProcess.exitcode = property(exitcode)  # type: ignore[assignment, method-assign]
     try:
         yield
@@ -181,7 +181,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
 
 
 def _stood(seen: Observation) -> str:
-    # The innermost line of yours, or else the innermost one.
+    # The innermost line of your code, or else the innermost line.
     if seen.end != "hung":
         return ""
     for each in seen.workers:

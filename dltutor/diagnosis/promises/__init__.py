@@ -1,8 +1,8 @@
 """The seven promises: which of them a loader keeps, breaks, or could not be tested for.
 
-A broken promise is a finding by itself: it needs no failure mode that explains it. Where one does,
-that is the finding, since it says why. Each function of `ends`, `data` and `resources` looks for
-one way to break a promise that can be seen from what was measured, whatever the reason.
+A broken promise is a finding even if no failure mode explains it. If one does, the failure mode is
+the finding, because it says why. Each function of `ends`, `data`, and `resources` looks for one way
+to break a promise that shows in the measurements, whatever the reason.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _SAME_DATA: Final[frozenset[Promise]] = frozenset(("ends", "complete", "same", "
 
 
 def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, ...]:
-    """The promises that are broken, as far as nothing else has been found that explains it.
+    """Return the broken promises that no other finding explains.
 
     Args:
         evidence: Of one visit.
-        explained: The promises that what was found breaks.
+        explained: The promises that other findings break.
     """
     explained = set(explained)
     found: list[Broken] = []
@@ -32,7 +32,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
     if not explained & _SAME_DATA:
         found += _each(evidence, data.fetched, data.fields, data.replaced, data.order, data.told)
         found += _each(evidence, data.seeded, data.stuck, data.crossed)
-        # The first of these says most; the others may come of the same.
+        # The first of these says the most, and the others may have the same cause.
         for look in (data.reordered, data.differs, data.dealt, data.epochs):
             found = found or [*look(evidence)]
     if "bounded" not in explained:

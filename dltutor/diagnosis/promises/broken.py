@@ -1,4 +1,4 @@
-"""What is said of a promise that is broken."""
+"""What the doctor says about a broken promise."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Broken:
         promise: Its name.
         certainty: As in a Fit.
         evidence: What was measured.
-        where: As far as it could be narrowed down; "" where it couldn't.
-        cause: Why, or how it is known that something is wrong.
+        where: As far as it could be narrowed down, or "" if it couldn't.
+        cause: Why, or how we know that something is wrong.
         fix: What to do, or to try next.
     """
 
@@ -30,7 +30,7 @@ class Broken:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people write them: "4.1 s", "36 ms"."""
+    """Write seconds the way people do: "4.1 s", "36 ms"."""
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{1000 * seconds:.2g} ms" if seconds >= 0.001 else f"{1e6 * seconds:.2g} µs"

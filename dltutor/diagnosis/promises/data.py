@@ -1,4 +1,4 @@
-"""Samples that are missing, come twice, or are not those of the dataset."""
+"""Find samples that are missing, arrive twice, or differ from the dataset's."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dltutor.diagnosis.kit.pins import SAID
 from dltutor.diagnosis.promises.broken import Broken
 from dltutor.failures import Promise
 
-_FEW: Final = 4  # times as many samples come again as don't, if they aren't random
+_FEW: Final = 4  # times as many samples repeat as don't, if they aren't random
 
 
 def differs(evidence: Evidence) -> Iterator[Broken]:
-    """Samples that are others with workers than without."""
+    """Find samples that differ with and without workers."""
     difference = with_workers(evidence)
     if difference is None or not difference.any or not _steady(evidence, difference):
         return
@@ -25,8 +25,8 @@ def differs(evidence: Evidence) -> Iterator[Broken]:
     promise: Promise = "same" if difference.more and difference.missing else "complete"
     if promise == "same":
         said = (
-            f"Of {expected} {unit} that come without workers{_which(difference)}, "
-            f"{difference.missing} don't come with {workers}. {difference.more} others do."
+            f"Of {expected} {unit} that arrive without workers{_which(difference)}, "
+            f"{difference.missing} don't arrive with {workers}, but {difference.more} others do."
         )
     else:
         said = (
@@ -34,44 +34,44 @@ def differs(evidence: Evidence) -> Iterator[Broken]:
             f"{difference.came} with {workers}"
         )
         if difference.missing:
-            said += f": {difference.missing} never come"
+            said += f", because {difference.missing} never arrive"
         elif difference.twice:
-            said += f", {difference.twice} of them more than once"
+            said += f", and {difference.twice} of them arrive more than once"
         said += "."
-    said += " They aren't random: drawn again without workers, they are the same."
+    said += " They aren't random, because they're the same when drawn again without workers."
     yield Broken(promise, "shown", said, *_narrowed(evidence, difference))
 
 
 def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str]:
-    # Where a difference comes from as far as is known, why, and what to do or to try.
+    # Where a difference comes from as far as we know, why, and what to do or try.
     parts, fetched = evidence.parts, evidence.fetched
     if difference.epoch:
         return (
             parts.where,
             "The first epoch is the same. What main changes in the dataset after the workers have "
-            "started doesn't reach them, and it was changed too late, or in main only.",
-            f"Find who changes {parts.dataset} between epochs. Let each worker learn of it: with "
-            "`persistent_workers=False` and before `iter(loader)`, in a tensor in shared memory, "
-            "or as part of the index that the sampler deals.",
+            "started doesn't reach them, so it was changed too late, or only in main.",
+            f"Find the code that changes {parts.dataset} between epochs, and get that change to "
+            "each worker: before `iter(loader)` with `persistent_workers=False`, in a tensor in "
+            "shared memory, or as part of the index that the sampler deals out.",
         )
     if fetched is not None and fetched.dealt_once:
         return (
             f"{parts.sampler}.__iter__",
-            "The sampler deals other batches when it's asked a second time, and torch calls "
-            "`iter()` of it twice where there are workers.",
+            "The sampler deals out different batches when it's asked a second time, and torch "
+            "calls `iter()` on it twice when there are workers.",
             "Make `__iter__` a generator that changes nothing before its first `next()`.",
         )
     if parts.stream:
         return (
             parts.where,
-            "Each worker iterates a copy of its own, and who takes which share is up to you.",
-            "Let exactly one of the datasets that wrap each other look at `get_worker_info()`, and "
-            "take every `num_workers`-th sample from `id` on.",
+            "Each worker iterates its own copy, and you decide which worker takes which share.",
+            "If datasets wrap each other, let exactly one of them call `get_worker_info()`. Have "
+            "it take every `num_workers`-th sample, starting at `id`.",
         )
     return (
         parts.where,
-        "What a worker delivers depends on its being a worker.",
-        f"Print what `{parts.dataset}` does at this line, in each worker.",
+        "A sample comes out different when a worker makes it.",
+        f"In each worker, print what `{parts.dataset}` does at this line.",
     )
 
 
@@ -82,10 +82,10 @@ def _which(difference: Difference) -> str:
 
 
 def _steady(evidence: Evidence, found: Difference) -> bool:
-    # Whether the same samples come without workers, whatever the random numbers.
+    # Whether the same samples arrive without workers, whatever the random numbers.
     alone, reseeded, samples = evidence.alone, evidence.reseeded, evidence.samples
     if alone is not None and reseeded is not None and not found.epoch:
-        # A stream that is the same in the same order has no random numbers in it.
+        # A stream with the same samples in the same order has no random numbers in it.
         difference = between(alone, reseeded, in_order=evidence.parts.stream)
         if difference is not None and difference.unit == "samples":
             return not difference.any
@@ -94,37 +94,37 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
 
 
 def fetched(evidence: Evidence) -> Iterator[Broken]:
-    """Batches that are fetched past `__getitem__`."""
+    """Find batches that bypass `__getitem__`."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.differ or not fetched.by:
         return
-    whose = f"Here it is that of {fetched.by}, inside {parts.dataset}."
+    whose = f"Here `__getitems__` is that of {fetched.by}, inside {parts.dataset}."
     if fetched.by == parts.dataset:
-        whose = "They give different samples."
+        whose = "The two return different samples."
     yield Broken(
         "same",
         "shown",
-        f"{fetched.differ} of the first {fetched.looked} samples are not what "
-        f"`{parts.dataset}.__getitem__` gives for their indices.",
+        f"{fetched.differ} of the first {fetched.looked} samples differ from what "
+        f"`{parts.dataset}.__getitem__` returns for their indices.",
         f"{fetched.by}.__getitems__",
-        "A loader that finds `__getitems__` asks it for whole batches, and never asks "
+        "A loader that finds `__getitems__` calls it for whole batches, and never calls "
         f"`__getitem__`. {whose}",
-        f"Define it in {parts.dataset}: "
+        f"Define `__getitems__` in {parts.dataset}: "
         "`def __getitems__(self, indices): return [self[i] for i in indices]`.",
     )
 
 
 def fields(evidence: Evidence) -> Iterator[Broken]:
-    """Fields of a batch that not all of its samples have."""
+    """Find fields of a batch that only some of its samples have."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not (fetched.ragged or fetched.dropped):
         return
     told = [
-        f"`{name}` has {rows} rows in a batch of {samples}: row k isn't sample k's"
+        f"`{name}` has {rows} rows in a batch of {samples}, so row k isn't sample k's"
         for name, rows, samples in fetched.ragged
     ]
     told += [
-        f"`{name}`, which {have} of {samples} samples have, is missing from a batch"
+        f"`{name}` is missing from a batch, though {have} of its {samples} samples have it"
         for name, have, samples in fetched.dropped
     ]
     yield Broken(
@@ -132,14 +132,14 @@ def fields(evidence: Evidence) -> Iterator[Broken]:
         "shown" if fetched.ragged else "likely",
         f"{'; '.join(told[:3])}.",
         parts.collate or "default_collate",
-        "The samples don't all have the same fields, and the batch keeps what it finds.",
-        "Give each sample every field, with a placeholder where there is nothing, and a mask that "
-        "says so.",
+        "The samples don't all have the same fields, and nothing fills in the missing ones.",
+        "Give each sample every field, with a placeholder where it has no value and a mask that "
+        "marks the placeholder.",
     )
 
 
 def crossed(evidence: Evidence) -> Iterator[Broken]:
-    """Fields of a batch whose rows belong to different samples."""
+    """Find fields of a batch whose rows belong to different samples."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.crossed:
         return
@@ -147,26 +147,27 @@ def crossed(evidence: Evidence) -> Iterator[Broken]:
     yield Broken(
         "same",
         "shown",
-        f"Row k of `{name}` and row k of `{other}` don't belong to the same sample: alone, each "
-        "sample has other ones.",
+        f"Row k of `{name}` and row k of `{other}` don't belong to the same sample. In batches of "
+        "one sample, different rows go together.",
         parts.collate or "default_collate",
-        "The collate function brings one field into another order than the other.",
-        "Sort or shuffle the samples, before their fields are taken apart.",
+        "The collate function puts the two fields in different orders.",
+        "Sort or shuffle the samples before you split them into fields.",
     )
 
 
 def reordered(evidence: Evidence) -> Iterator[Broken]:
-    """Samples that depend on which were drawn before."""
+    """Find samples that depend on what was drawn before them."""
     found, parts = evidence.reordered, evidence.parts
     if found is None or not found.differ:
         return
     said = (
-        f"{found.differ} of {found.looked} samples are others if they are drawn from the last to "
-        "the first, with all random numbers held."
+        f"{found.differ} of {found.looked} samples change if they're drawn from the last to the "
+        "first, with all random numbers held."
     )
     if found.other:
         said += (
-            f" `dataset[{found.index}]` is then, or otherwise, that of `dataset[{found.other}]`."
+            f" In one of the two orders, `dataset[{found.index}]` returns the sample of "
+            f"`dataset[{found.other}]`."
         )
     if found.paths:
         said += f" Drawing them changes {', '.join(f'`{each}`' for each in found.paths)}."
@@ -176,19 +177,19 @@ def reordered(evidence: Evidence) -> Iterator[Broken]:
         said,
         found.paths[0] if found.paths else parts.where,
         "A sample depends on which samples this process has drawn before. Each worker draws "
-        "others, so that what arrives depends on the number of workers and on the order."
+        "different ones, so what arrives depends on the number of workers and on the order."
         + (" A cache whose key doesn't tell two samples apart does that." if found.other else ""),
-        "Make a sample from its index and from what stands before the first draw. "
+        "Make a sample only from its index and from what's fixed before the first draw. "
         + (
-            "Let the key hold all that the sample depends on."
+            "If there's a cache, put everything the sample depends on into its key."
             if found.other
-            else "Work out in `__init__` what all samples need."
+            else "Compute what all samples need in `__init__`."
         ),
     )
 
 
 def seeded(evidence: Evidence) -> Iterator[Broken]:
-    """Samples that set a global random generator, all to the same state."""
+    """Find samples that all set a global random generator to the same state."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.seeded:
         return
@@ -196,36 +197,37 @@ def seeded(evidence: Evidence) -> Iterator[Broken]:
     yield Broken(
         "independent",
         "shown",
-        f"After each sample {names} is in the same state, whatever it was before.",
+        f"After each sample, {names} is in the same state, whatever its state was before.",
         parts.where,
-        "A sample seeds it with a constant. All samples then draw the same random numbers, in "
-        "each epoch, and so does whoever draws next in the same process.",
-        "Leave the seeding out: torch seeds each worker anew in each epoch. For samples that are "
-        "always the same, make a generator from the index: `np.random.default_rng(index)`.",
+        "Each sample seeds it with a constant, so all samples draw the same random numbers in "
+        "every epoch. So does any code that draws next in the same process.",
+        "Don't seed it, because torch seeds each worker again in each epoch. If you want samples "
+        "that are always the same, make a generator from the index: "
+        "`np.random.default_rng(index)`.",
     )
 
 
 def stuck(evidence: Evidence) -> Iterator[Broken]:
-    """A sampler that shuffles alike in every epoch."""
+    """Find a sampler that shuffles the same way in every epoch."""
     fetched, parts, run = evidence.fetched, evidence.parts, evidence.run
     if fetched is None or not fetched.stuck or "sampler" in parts.hooks:
         return
     if len(run.passes) > 1 and not _again(run):
-        return  # the loop tells it the epoch in another way
+        return  # the loop tells it the epoch some other way
     yield Broken(
         "independent",
         "likely",
-        f"`{parts.sampler}` asks for random numbers (`{fetched.stuck}`), and deals the same "
+        f"`{parts.sampler}` draws random numbers (`{fetched.stuck}`), but deals out the same "
         "batches in each epoch, whatever the seed.",
         f"{parts.sampler}.__iter__",
-        "It makes its generator anew each time, from a constant seed.",
-        "Make the generator once, in `__init__`, or seed it from the epoch: with a `set_epoch` "
-        "that the loop calls.",
+        "It makes a new generator each time, from a constant seed.",
+        "Make the generator once, in `__init__`. Or seed it from the epoch, in a `set_epoch` that "
+        "your loop calls.",
     )
 
 
 def replaced(evidence: Evidence) -> Iterator[Broken]:
-    """Samples that stand in for others."""
+    """Find samples that stand in for others."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.replaced:
         return
@@ -234,17 +236,18 @@ def replaced(evidence: Evidence) -> Iterator[Broken]:
     yield Broken(
         "complete",
         "shown",
-        f"`dataset[{index}]` gives the sample of `dataset[{other}]`, after {kind}"
-        f"{f' ({text})' if text else ''} was caught. So do {count} of the {samples.looked} samples "
-        "that were drawn.",
+        f"`dataset[{index}]` returns the sample of `dataset[{other}]` after it catches {kind}"
+        f"{f' ({text})' if text else ''}. In all, that happens to {count} of the "
+        f"{samples.looked} samples drawn here.",
         line,
-        f"{parts.dataset} hides that a sample can't be made, and gives another one twice.",
-        "Find the bad samples once, before training, leave them out, and say how many there are.",
+        f"{parts.dataset} hides that a sample can't be made, and returns another one twice.",
+        "Find the bad samples once, before training, then leave them out and report how many "
+        "there are.",
     )
 
 
 def order(evidence: Evidence) -> Iterator[Broken]:
-    """An order that comes again, although the sampler was told the epoch."""
+    """Find an order that repeats even if the sampler was told the epoch."""
     run, order, parts = evidence.run, evidence.order, evidence.parts
     if order is None or not order.moves or run.epochs_told < 2:
         return
@@ -261,15 +264,15 @@ def order(evidence: Evidence) -> Iterator[Broken]:
         f"Epochs {same[0] - 1} and {same[0]} have the same order, though the loop called "
         f"`{parts.sampler}.set_epoch` {run.epochs_told} times.",
         f"{parts.sampler}.set_epoch",
-        "The order of an epoch was dealt before the sampler was told which epoch it is: a loader "
-        "that never ends loads ahead.",
-        f"Let an epoch end: an ordinary loader with `persistent_workers=True` keeps its workers. "
-        f"{parts.loader} has one iterator for all epochs.",
+        "The sampler dealt out the order of an epoch before it was told which epoch it is, because "
+        "a loader that never ends loads ahead.",
+        f"Let each epoch end. {parts.loader} has one iterator for all epochs, but an ordinary "
+        "loader with `persistent_workers=True` keeps its workers too.",
     )
 
 
 def dealt(evidence: Evidence) -> Iterator[Broken]:
-    """A sampler that deals another number of batches than it says."""
+    """Find a sampler whose number of batches differs from its `__len__`."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or min(samples.dealt) < 0 or parts.batches is None or parts.stream:
         return
@@ -279,21 +282,21 @@ def dealt(evidence: Evidence) -> Iterator[Broken]:
     yield Broken(
         "complete",
         "likely",
-        f"`len(loader)` is {parts.batches}. In one epoch the sampler deals {first} batches, in the "
-        f"next {second}.",
+        f"`len(loader)` is {parts.batches}, but the sampler deals out {first} batches in one epoch "
+        f"and {second} in the next.",
         f"{parts.sampler}.__len__" if first == second else f"{parts.sampler}.__iter__",
         "The sampler's `__len__` and its `__iter__` count differently."
         if first == second
-        else "The sampler keeps something from one epoch to the next: what an epoch leaves out "
-        "comes in a later one, or comes twice.",
-        "Begin each `__iter__` with nothing left over from before, deal what is left at its end, "
-        "and let `__len__` count the same.",
+        else "The sampler keeps something from one epoch to the next, so what one epoch leaves out "
+        "arrives in a later one, or arrives twice.",
+        "Start each `__iter__` with nothing left over from before, deal out what's left at its "
+        "end, and make `__len__` count the same.",
     )
 
 
 def epochs(evidence: Evidence) -> Iterator[Broken]:
-    """Epochs that have fewer samples than the first, or, of a stream, other ones."""
-    # Of random samples all are others in the next epoch, of those that are left out some.
+    """Find epochs with fewer samples than the first or, for a stream, different ones."""
+    # If samples are random, all of them differ in the next epoch. If some are left out, few do.
     run, parts = evidence.run, evidence.parts
     if not (run.well and run.finished[:2] == (True, True)):
         return
@@ -309,12 +312,13 @@ def epochs(evidence: Evidence) -> Iterator[Broken]:
     yield Broken(
         "complete",
         "likely",
-        f"Epochs 0 and 1 have {first.total()} and {second.total()} samples. {missing} of the first "
-        f"don't come in the second, and {more} others do; the rest are the same.",
+        f"Epochs 0 and 1 have {first.total()} and {second.total()} samples. {missing} from epoch 0 "
+        f"don't arrive in epoch 1, and {more} others do. The rest are the same.",
         parts.where,
-        "Each epoch leaves some samples out: often what is left in a buffer when the data ends.",
-        "At the end of `__iter__`, deliver what is still in the buffer: `yield from`, and not "
-        "`return`.",
+        "Each epoch leaves some samples out. Often that's what is left in a buffer when the data "
+        "ends.",
+        "At the end of `__iter__`, deliver what's still in the buffer: `yield from` it instead of "
+        "a `return`.",
     )
 
 
@@ -323,16 +327,16 @@ def _used_up(evidence: Evidence) -> Broken:
     return Broken(
         "complete",
         "shown",
-        f"The first epoch has {run.counted[0]} samples, the next one {run.counted[1]}.",
+        f"The first epoch has {run.counted[0]} samples, and the next one has {run.counted[1]}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
-        "Something that can be iterated only once is kept from one epoch to the next: a generator, "
-        "an iterator, an open file that has come to its end.",
-        "Make it anew in `__iter__`.",
+        "Something that can be iterated only once is kept from one epoch to the next, such as a "
+        "generator, an iterator, or an open file that was read to its end.",
+        "Make a new one in `__iter__`.",
     )
 
 
 def told(evidence: Evidence) -> Iterator[Broken]:
-    """Epochs that are alike in workers that stay."""
+    """Find epochs that are the same if the workers stay."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.loop or not parts.persistent:
         return
@@ -341,19 +345,19 @@ def told(evidence: Evidence) -> Iterator[Broken]:
     yield Broken(
         "same",
         "shown",
-        "Epochs 0 and 1 have the same samples in the same order with workers that stay, and others "
-        "without workers.",
+        "With workers that stay, epochs 0 and 1 have the same samples in the same order. Without "
+        "workers they differ.",
         parts.where,
-        "A worker that stays has the copy of the dataset that it started with. What the loop sets "
-        "between epochs doesn't reach it.",
+        "A worker that stays keeps the copy of the dataset that it started with, so what your loop "
+        "sets between epochs doesn't reach it.",
         "Keep what changes between epochs in a tensor in shared memory "
-        "(`torch.zeros(1, dtype=torch.int64).share_memory_()`), or take "
+        "(`torch.zeros(1, dtype=torch.int64).share_memory_()`), or use "
         "`persistent_workers=False`.",
     )
 
 
 def _again(run: Run) -> bool:
-    # Whether an epoch begins as the one before.
+    # Whether an epoch starts like the one before it.
     first, second = (*run.passes, (), ())[:2]
     most = min(len(first), len(second))
     return most > 1 and first[:most] == second[:most]

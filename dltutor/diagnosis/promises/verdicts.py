@@ -1,4 +1,4 @@
-"""A verdict on each of the seven promises, and how it is known."""
+"""Give a verdict on each of the seven promises, and say how we know."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dltutor.observation.signs import LATE
 
 State = Literal["kept", "broken", "not tested"]
 
-_FASTER: Final = 0.9  # times as long with workers as without: less is faster
+_FASTER: Final = 0.9  # times as long with workers as without; less counts as faster
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one promise.
+    """The verdict on one promise.
 
     Args:
         promise: Its name.
-        state: Whether it is kept.
-        said: How that is known, or why it isn't.
+        state: Whether it's kept.
+        said: How we know, or why we don't.
     """
 
     promise: Promise
@@ -34,7 +34,7 @@ class Verdict:
 def verdicts(
     evidence: Evidence, found: Sequence[Promise], untried: Sequence[str]
 ) -> tuple[Verdict, ...]:
-    """A verdict on each promise.
+    """Give a verdict on each promise.
 
     Args:
         evidence: Of one visit.
@@ -71,57 +71,57 @@ def _ended(evidence: Evidence) -> Answer:
         return False, ""
     if any(run.finished):
         epochs = sum(run.finished)
-        return True, f"{epochs} epoch{'s' * (epochs > 1)}, {run.batches} batches"
-    return False, f"{run.batches} batches came, and no epoch's end in the time there was"
+        return True, f"{epochs} epoch{'s' * (epochs > 1)} ended, and {run.batches} batches arrived"
+    return False, f"{run.batches} batches arrived, but time ran out before an epoch ended"
 
 
 def _complete(evidence: Evidence) -> Answer:
     run, alone = evidence.run, evidence.alone
     if not (run.well and run.finished[:1] == (True,) and run.batches):
-        return False, "no epoch came to its end"
+        return False, "no epoch reached its end"
     if not evidence.parts.workers:
-        return True, f"{run.counted[0]} samples came"
+        return True, f"{run.counted[0]} samples arrived"
     if alone is None or alone.finished[:1] != (True,):
-        return False, "no epoch without workers came to its end in the time there was"
+        return False, "time ran out before an epoch without workers ended"
     difference = with_workers(evidence)
     if difference is not None and difference.whole and difference.came == difference.expected:
-        return True, f"{difference.came} {difference.unit} came, with workers and without"
-    return False, "samples of the two epochs can't be counted alike"
+        return True, f"{difference.came} {difference.unit} arrived, with workers and without"
+    return False, "the samples of the two epochs can't be compared one to one"
 
 
 def _same(evidence: Evidence) -> Answer:
     difference, fetched = with_workers(evidence), evidence.fetched
     if difference is not None and not difference.any:
-        return True, f"{difference.came} {difference.unit} are those that come without workers"
+        return True, f"{difference.came} {difference.unit} match the run without workers"
     if fetched is not None and fetched.looked and not fetched.differ:
-        return True, f"{fetched.looked} samples are those of `dataset[i]`, random numbers held"
+        return True, f"{fetched.looked} samples match `dataset[i]`, with random numbers held"
     if difference is not None:
-        return False, "samples are random: another run has others"
-    return False, "no epoch came to its end"
+        return False, "samples are random, so they differ from run to run"
+    return False, "no epoch reached its end"
 
 
 def _independent(evidence: Evidence) -> Answer:
     samples, repeats = evidence.samples, evidence.repeats
     if repeats is not None and repeats.sources:
-        return True, "random numbers were others in each worker and epoch"
+        return True, "random numbers differed in each worker and epoch"
     if samples is None or not samples.looked or samples.random or samples.joined:
         return False, ""
     if evidence.parts.stream:
-        return False, "a stream's random numbers weren't told apart"
+        return False, "the random numbers of a stream weren't compared"
     return True, "no sample is random"
 
 
 def _bounded(evidence: Evidence) -> Answer:
     memory, run = evidence.memory, evidence.run
     if not evidence.parts.workers:
-        return False, "there is no worker whose memory could grow"
+        return False, "there's no worker whose memory could grow"
     if memory is not None and memory.late_as_it_is >= 0:
-        return True, "what workers took after their first samples went away again, or has a bound"
+        return True, "what workers took after their first samples was freed again, or has a limit"
     if not run.private or not run.well:
         return False, ""
     if max(most - first for first, most in run.private) > LATE:
-        return False, "a worker's own memory rose, and the run was too short to say whether it ends"
-    return True, f"no worker's own memory rose by more than {LATE:.0f} MB in the run"
+        return False, "a worker's own memory grew, and the run was too short to say if that stops"
+    return True, f"no worker's own memory grew by more than {LATE:.0f} MB in the run"
 
 
 def _clean(evidence: Evidence) -> Answer:
@@ -129,8 +129,8 @@ def _clean(evidence: Evidence) -> Answer:
         return True, "no worker was left after the loop"
     samples = evidence.samples
     if samples is not None and samples.left is not None:
-        return True, "samples that were drawn again left no thread, process, or temporary file"
-    return False, "no epoch was broken off" if evidence.run.well else ""
+        return True, "drawing samples again left no thread, process, or temporary file"
+    return False, "no epoch was left early" if evidence.run.well else ""
 
 
 def _quick(evidence: Evidence) -> Answer:
@@ -138,5 +138,5 @@ def _quick(evidence: Evidence) -> Answer:
     if not evidence.parts.workers or alone is None or not (run.pace and alone.pace):
         return False, "" if evidence.parts.workers else "there are no workers"
     if run.pace < _FASTER * alone.pace:
-        return True, "batches come faster with workers than without"
-    return False, "batches didn't come faster with workers than without, in a short run"
+        return True, "batches arrive faster with workers than without"
+    return False, "in a short run, batches didn't arrive faster with workers than without"

@@ -1,8 +1,8 @@
-"""The facts of a failure mode that can be told without running it, and without importing torch.
+"""Read the facts of a failure mode without running it or importing torch.
 
-They stand in one place, the `FAILURE = Failure(...)` at the end of the failure's module, and are
-read from there as source: to import fifty modules, and torch with them, takes seconds, and
-`dltutor list` and `dltutor explain` answer at once.
+They're in one place, the `FAILURE = Failure(...)` at the end of the failure's module, and we read
+them from the source. Importing fifty modules, and torch with them, would take seconds, but
+`dltutor list` and `dltutor explain` should answer at once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Final, Literal, get_args
 
 Promise = Literal["ends", "complete", "same", "independent", "bounded", "clean", "quick"]
 
-#: What a healthy loader keeps, in the order of what breaks worst, and what is wrong if it doesn't.
+#: What a healthy loader keeps, the worst to break first, and what's wrong if it doesn't.
 PROMISES: Final[dict[Promise, str]] = {
-    "ends": "an epoch doesn't come to its end",
-    "complete": "samples are missing, or come more than once",
-    "same": "samples arrive that `dataset[i]` doesn't give",
-    "independent": "what should be new each time comes again",
+    "ends": "an epoch doesn't reach its end",
+    "complete": "samples are missing or arrive more than once",
+    "same": "samples arrive that differ from `dataset[i]`",
+    "independent": "something repeats that should be new each time",
     "bounded": "memory or open files pile up",
-    "clean": "something is left behind",
-    "quick": "it takes longer than it must",
+    "clean": "something gets left behind",
+    "quick": "it takes longer than it has to",
 }
 
 _FOLDER: Final = Path(__file__).resolve().parent.parent
@@ -30,13 +30,13 @@ _FOLDER: Final = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Facts:
-    """What a failure mode is called, looks like, comes from, and what to do about it.
+    """A failure mode: its name, what it looks like, why it happens, and what to do.
 
     Args:
         name: The name to search for, such as `corrupt_images`.
         lesson: The number of the lesson that teaches it, such as "01".
         promise: Which of the seven promises of a healthy loader it breaks.
-        symptoms: What you see, each in the words you would type into a search engine.
+        symptoms: What you see, each in the words you'd type into a search engine.
         cause: Why it happens, in one or two sentences.
         remedy: What to do at work, in one or two sentences.
     """
@@ -53,15 +53,15 @@ def read_facts(name: str) -> Facts:
     """Read the facts of one failure mode from the source of its module.
 
     Args:
-        name: The failure mode's name, which is its module's.
+        name: The failure mode's name, which is also its module's.
 
     Raises:
-        ValueError: The module does not end with `FAILURE = Failure(...)`, or a fact in it is not
+        ValueError: The module doesn't end with `FAILURE = Failure(...)`, or a fact in it isn't
             written out as a literal.
     """
     path = _FOLDER / f"{name}.py"
     source = path.read_text(encoding="utf-8")
-    # Only the end is parsed: it is a tenth of the module, and there are fifty.
+    # Parse only the end, which is a tenth of the module, because there are fifty modules.
     end = source.rfind("\nFAILURE")
     statement = ast.parse(source[end:]).body[0] if end >= 0 else None
     call = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
