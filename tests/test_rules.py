@@ -26,7 +26,7 @@ def test_every_failure_mode_has_a_rule_and_breaks_a_promise() -> None:
 
 
 def test_a_rule_without_a_failure_mode_is_an_error_and_so_is_the_reverse() -> None:
-    with pytest.raises(TypeError, match="a rule of no failure mode"):
+    with pytest.raises(TypeError, match="a rule without a failure mode"):
         collect(FACTS[1:])
     with pytest.raises(TypeError, match="new is a failure mode without a rule"):
         collect((*FACTS, replace(FACTS[0], name="new")))

@@ -1,4 +1,4 @@
-"""What an experiment cannot show because it is a fork: CUDA, for one, does not survive one."""
+"""Recognize what an experiment can't show because it's a fork, which CUDA doesn't survive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dltutor.observation.sandbox import Ended
 
-#: What a library says where it runs in a fork and should not.
+#: What a library says when it runs in a fork but shouldn't.
 _COMPLAINT: Final = re.compile(
     r"[^.\n\"]*\b(?:forked (?:sub|child )?process|after (?:a )?fork|fork[- ]safe|was forked)\b"
     r"[^.\n\"]*",
@@ -28,8 +28,8 @@ def _grpc_threads(module: Any) -> bool:
     return False
 
 
-#: Libraries that do not survive a fork, by the module that knows: their name, whether they are in
-#: use in this process, and how their errors can be told.
+#: Libraries that don't survive a fork, by the module that knows: their name, whether this process
+#: uses them, and a pattern that matches their errors.
 _RUNTIMES: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
     "torch.cuda": ("CUDA", lambda cuda: cuda.is_initialized(), r"\bCUDA\b"),
     "tensorflow.python.eager.context": (
@@ -46,12 +46,12 @@ _RUNTIMES: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
 
 
 def in_use() -> dict[str, str]:
-    """The libraries in use here that do not survive a fork, with a pattern for their errors."""
+    """Return the libraries in use here that don't survive a fork, with a pattern for errors."""
     found = {}
     for name, (title, asked, pattern) in _RUNTIMES.items():
         module = sys.modules.get(name)
         if module is not None:
-            used = True  # who cannot be asked any more may be in use
+            used = True  # a library that can't be asked anymore may be in use
             with suppress(Exception):
                 used = bool(asked(module))
             if used:
@@ -60,11 +60,11 @@ def in_use() -> dict[str, str]:
 
 
 def doubt(ended: Ended, own_loop: bool) -> str:
-    """Why what an experiment came to may come from its being a fork; "" for no reason.
+    """Say why an experiment's result may be due to its fork; "" if there's no reason to think so.
 
     Args:
         ended: How its process ended, and what it returned.
-        own_loop: Whether a training loop of yours ran in it.
+        own_loop: Whether your training loop ran in it.
     """
     how = _how(ended, own_loop)
     if not how:
@@ -75,14 +75,14 @@ def doubt(ended: Ended, own_loop: bool) -> str:
     for title, pattern in in_use().items():
         if how in ("died", "hung") or (how == "raised" and re.search(pattern, said, re.IGNORECASE)):
             return (
-                f"it {how} in a fork of this process, and {title}, which is in use here, does not "
-                "survive one"
+                f"it {how} in a fork of this process, and {title}, which is in use here, doesn't "
+                "survive a fork"
             )
     return ""
 
 
 def no_sample(ended: Ended) -> bool:
-    """Whether not a single sample could be drawn, without any worker."""
+    """Return whether not a single sample could be drawn without workers."""
     match ended.result:
         case {"answer": {"looked": looked}} if looked:
             return False
@@ -91,7 +91,7 @@ def no_sample(ended: Ended) -> bool:
 
 def _how(ended: Ended, own_loop: bool) -> str:
     # "raised", "raised in a worker", "died", "hung", or "" for anything else. A worker that dies or
-    # hangs is no sign: without experiments, your workers are forks, too.
+    # hangs proves nothing: without experiments, your workers are forks, too.
     match ended.result:
         case {"answer": {"failed": [_, *_]}} | {"unmade": _} | {"failed": _}:
             return "raised"

@@ -1,4 +1,4 @@
-"""An ordinary exception: of a sample, of a batch, of the sampler or of the loop itself."""
+"""Report an ordinary exception from a sample, a batch, the sampler, or the loop itself."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dltutor.diagnosis.diagnosis import Finding
 from dltutor.diagnosis.evidence import Evidence, Fit
 from dltutor.diagnosis.rules.culprits import how_many, raising
 
-_WITH_WORKERS: Final = "An exception in your code, which comes with workers only."
-_ANYHOW: Final = "An exception in your code. It comes without workers too."
+_WITH_WORKERS: Final = "Your code raises an exception, but only with workers."
+_ANYHOW: Final = "Your code raises an exception. It does so without workers, too."
 
 
 def raises(evidence: Evidence, others: Sequence[Fit]) -> tuple[Fit, Finding] | None:
-    """The finding "raises"; None if the loop did not raise, or something with a name explains it.
+    """Return the finding "raises"; None if the loop didn't raise, or a failure mode explains it.
 
     Args:
-        evidence: Of one visit.
+        evidence: The evidence of one visit.
         others: What else was found.
     """
     run = evidence.run
@@ -29,7 +29,7 @@ def raises(evidence: Evidence, others: Sequence[Fit]) -> tuple[Fit, Finding] | N
     said, where, fix = _told(evidence)
     cause = _ANYHOW if anyhow else _WITH_WORKERS
     if not evidence.parts.workers:
-        cause = "An exception in your code."
+        cause = "Your code raises an exception."
     fit = Fit("ends", "shown", said, where, fix)
     return fit, Finding("raises", "ends", "shown", said, where, cause, fix, "")
 
@@ -40,7 +40,7 @@ def _without(evidence: Evidence) -> bool:
 
 
 def _explains(fit: Fit, anyhow: bool) -> bool:
-    # What comes without workers too is an exception whatever else is likely.
+    # An exception that your code also raises without workers stays one, whatever else is likely.
     if anyhow:
         return fit.harm == "ends" and fit.certainty == "shown"
     return fit.harm == "ends" or (fit.harm == "wrong" and fit.certainty == "shown")
@@ -52,13 +52,13 @@ def _told(evidence: Evidence) -> tuple[str, str, str]:
     where = next(iter(run.at), "") or (parts.where if run.raised else "")
     culprit = raising(evidence, "sample", "collate", "sampler")
     if culprit is not None and culprit.stage == "sample":
-        said += f" In a main process {culprit.which} raises it.{how_many(evidence)}"
+        said += f" In the main process, {culprit.which} raises it.{how_many(evidence)}"
         fix = f"Look at what {parts.dataset} does for {culprit.which}, at the line above."
         return said, culprit.at or where, fix
     if culprit is not None and culprit.stage == "collate":
         collate = parts.collate or "torch's default_collate"
-        said += f" In a main process {collate} raises it for {culprit.which}. {culprit.told}"
-        return said.strip(), culprit.at or where, f"Look at what {collate} is given."
+        said += f" In the main process, {collate} raises it for {culprit.which}. {culprit.told}"
+        return said.strip(), culprit.at or where, f"Look at what {collate} gets."
     if culprit is not None:
         said += f" The sampler, {parts.sampler}, raises it."
         return said, culprit.at or where, "Look at the sampler, at the line above."
@@ -66,10 +66,10 @@ def _told(evidence: Evidence) -> tuple[str, str, str]:
     known = [each for each in failed if each[1] in (run.raised, run.kind)]
     if known:
         index, _, _, line = known[0]
-        said += f" In a worker dataset[{index}] raises it; in a main process it does not."
-        return said, line or where, "Ask what a worker does not have, at the line above."
+        said += f" In a worker, dataset[{index}] raises it. In the main process, it doesn't."
+        return said, line or where, "Look for what a worker doesn't have, at the line above."
     if run.raised is None and _without(evidence):
-        said += f" So it does without workers. {run.batches} batches had come."
+        said += f" It does so without workers, too. {run.batches} batches had arrived."
         at = "in your loop, at the line above" if parts.loop else "at the line above"
-        return said, where, f"Look at what is done {at}."
+        return said, where, f"Look at what happens {at}."
     return said, where, "Look at the line above." if where else ""

@@ -1,4 +1,4 @@
-"""What will fail on another machine: where workers are not forked, in a container, on two ranks."""
+"""Predict what will fail elsewhere: where workers aren't forked, in a container, on two ranks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.tables import MB
 
 CONTAINER: Final = 64 * MB  # bytes of /dev/shm that docker gives
-_WHERE: Final = "Where workers are not forked (macOS, Windows, Python 3.14)"
+_WHERE: Final = "Where workers aren't forked (macOS, Windows, Python 3.14)"
 
 
 def elsewhere(evidence: Evidence) -> tuple[str, ...]:
-    """What will fail on another machine, or with another start method; a sentence for each.
+    """Say what will fail on another machine or with another start method, one sentence for each.
 
     Args:
-        evidence: Of one visit.
+        evidence: The evidence of one visit.
     """
     return (*_not_forked(evidence), *_small_shm(evidence), *_ranks(evidence))
 
@@ -25,30 +25,30 @@ def _not_forked(evidence: Evidence) -> list[str]:
     if evidence.parts.method != "fork" or travel is None:
         return []
     said = [
-        f"{_WHERE}, the loop ends before the first batch: `{path}` ({kind}) cannot be pickled: "
-        f"{error}."
+        f"{_WHERE}, the loop ends before the first batch, because `{path}` ({kind}) can't be "
+        f"pickled: {error}."
         for path, kind, error in travel.cannot
     ]
     said += [
-        f"{_WHERE}, every worker dies at its start: the pickle of `{path}` ({kind}) refers to a "
-        "tensor that is gone once it is written."
+        f"{_WHERE}, every worker dies when it starts, because the pickle of `{path}` ({kind}) "
+        "refers to a tensor that's gone as soon as the pickle is written."
         for path, kind in travel.gone
     ]
     if travel.main and not travel.script:
         names = ", ".join(f"`{name}`" for name in travel.main)
         said.append(
-            f"{_WHERE}, every worker dies at its start: {names} stand in a `__main__` without a "
-            "file, which a new interpreter does not have."
+            f"{_WHERE}, every worker dies when it starts, because it needs {names} from a "
+            "`__main__` without a file, which a new interpreter doesn't have."
         )
     if travel.raised:
         said.append(
-            f"{_WHERE}, samples fail: drawn from a copy of the dataset that was pickled and "
-            f"unpickled, they raise {travel.raised}."
+            f"{_WHERE}, samples fail. When the doctor drew them from a copy of the dataset that "
+            f"was pickled and unpickled, they raised {travel.raised}."
         )
     elif travel.unlike and samples is not None and not samples.random and not samples.again:
         said.append(
-            f"{_WHERE}, samples are others: {travel.unlike} of the first ones, drawn from a copy "
-            "of the dataset that was pickled and unpickled, came out differently."
+            f"{_WHERE}, samples differ: {travel.unlike} of the first ones came out differently "
+            "from a copy of the dataset that was pickled and unpickled."
         )
     return said
 
@@ -60,9 +60,9 @@ def _small_shm(evidence: Evidence) -> list[str]:
     if not parts.workers or size <= CONTAINER:
         return []
     return [
-        f"In a container with docker's /dev/shm of 64 MB: {count} batches of "
-        f"{run.batch_bytes / MB:.0f} MB may be on their way at once, {size / MB:.0f} MB. Give it "
-        "more (`--shm-size`), or take a smaller prefetch_factor."
+        f"In a container, docker gives /dev/shm 64 MB, but {count} batches of "
+        f"{run.batch_bytes / MB:.0f} MB may be on their way at once, which is {size / MB:.0f} MB. "
+        "Give it more (`--shm-size`), or use a smaller prefetch_factor."
     ]
 
 
@@ -72,12 +72,12 @@ def _ranks(evidence: Evidence) -> list[str]:
         return []
     if ranks.made_for:
         names = ", ".join(f"`{name}`" for name in ranks.made_for)
-        return [f"On two ranks: not tried, since the stream is made for one rank ({names})."]
+        return [f"On two ranks: not tried, because the stream is made for one rank ({names})."]
     if ranks.failed:
-        return [f"On two ranks: not tried; as rank 0 of 2 the stream raises {ranks.failed}."]
+        return [f"On two ranks: not tried, because as rank 0 of 2 it raises {ranks.failed}."]
     if ranks.drawn > 1 and ranks.alike == ranks.drawn and ranks.different > 1:
         return [
-            f"On two ranks, both get the same samples: as rank 0 and as rank 1 of 2 the stream "
-            f"delivered the same first {ranks.drawn}. Have `__iter__` take its share by rank too."
+            f"On two ranks, both get the same samples: as rank 0 and as rank 1 of 2, the stream "
+            f"delivered the same first {ranks.drawn}. Make `__iter__` take its share by rank, too."
         ]
     return []

@@ -1,11 +1,11 @@
-"""What stands in the way of a diagnosis."""
+"""Exceptions for what prevents a diagnosis."""
 
 from __future__ import annotations
 
 
 class CannotRun(Exception):
-    """The loader cannot be run; the message says why, in one sentence."""
+    """The loader can't be run. The message says why, in one sentence."""
 
 
 class CannotSend(Exception):
-    """A function cannot be sent to a new interpreter; the message says why, in one sentence."""
+    """A function can't be sent to a new interpreter. The message says why, in one sentence."""

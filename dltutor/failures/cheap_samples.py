@@ -73,12 +73,12 @@ FAILURE = Failure(
     promise="quick",
     symptoms=("num_workers=2 makes the epoch slower",),
     cause=(
-        "Making a sample costs less than sending it. Starting workers and moving batches is "
-        "all the work there is."
+        "Making a sample costs less than sending it, so starting the workers and moving the "
+        "batches is all the work there is."
     ),
     remedy=(
-        "Use no workers. Let the dataset make each batch with one indexing operation: a "
-        "BatchSampler as sampler, and batch_size=None."
+        "Use no workers. Let the dataset make each batch with one indexing operation: use a "
+        "BatchSampler as the sampler, with batch_size=None."
     ),
     broken=broken,
     fixed=fixed,

@@ -73,7 +73,8 @@ FAILURE: Final = Failure(
     promise="ends",
     symptoms=("AssertionError: daemonic processes are not allowed to have children",),
     cause=(
-        "Workers are daemons, and Python does not let a daemon start others with multiprocessing."
+        "Workers are daemons, and Python doesn't let a daemon start other processes with "
+        "multiprocessing."
     ),
     remedy="Use more workers in the loader, or threads, instead of a pool inside each worker.",
     broken=broken,

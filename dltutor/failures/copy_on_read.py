@@ -87,10 +87,14 @@ FAILURE = Failure(
         "memory grows during each epoch, in every worker",
         "DataLoader worker (pid N) is killed by signal: Killed",
     ),
-    cause="Reading a Python object writes its reference count, and a forked worker gets its own "
-    "copy of every page that is written to.",
-    remedy="Keep names and records without Python objects: packed bytes with offsets, a "
-    "fixed-width array, a tensor, Arrow.",
+    cause=(
+        "Reading a Python object writes its reference count, and a forked worker gets its own "
+        "copy of every page that it writes to."
+    ),
+    remedy=(
+        "Store names and records without Python objects: as packed bytes with offsets, a "
+        "fixed-width array, a tensor, or Arrow."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Costs(2.5),

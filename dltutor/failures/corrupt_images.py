@@ -126,11 +126,12 @@ FAILURE = Failure(
         "UnidentifiedImageError: cannot identify image file",
     ),
     cause=(
-        "A few files cannot be decoded, or decode to a different shape. One of them ends the epoch."
+        "A few files can't be decoded, or they decode to a different shape. One of them is enough "
+        "to end the epoch."
     ),
     remedy=(
-        "Load every file once, set aside those that fail, with the reason, and report how "
-        "many were lost."
+        "Load every file once, set aside the ones that fail along with the reason, and report how "
+        "many you lost."
     ),
     broken=broken,
     fixed=fixed,

@@ -156,12 +156,15 @@ FAILURE = Failure(
         "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly",
     ),
     cause=(
-        "The worker's process ended: the OOM killer, a crash in native code, or an exit. The "
-        "exit code says how, and nothing says on which sample."
+        "The worker's process ended because of the OOM killer, a crash in native code, or an "
+        "exit. The exit code says how it ended, but nothing says on which sample."
     ),
-    remedy="Read the signal. Killed: look for the OOM killer, and use less memory. Have each "
-    "worker write the index to a file before it decodes, and enable faulthandler in "
-    "worker_init_fn. Decode each file once in a process of its own, and set aside what kills it.",
+    remedy=(
+        "Read the signal. If it's Killed, look for the OOM killer, and use less memory. Have each "
+        "worker write the index to a file before it decodes, and enable faulthandler in "
+        "worker_init_fn. Decode each file once in its own process, and set aside the ones that "
+        "kill it."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Says("worker died", ("killed by SIGKILL",)),

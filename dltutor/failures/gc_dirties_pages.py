@@ -100,12 +100,14 @@ FAILURE = Failure(
     lesson="09",
     promise="bounded",
     symptoms=("each worker's private memory jumps although it never touches the data",),
-    cause="The garbage collector writes into the header of every object that it tracks (lists, "
-    "dicts, instances; not strings or numbers), and a forked worker gets its own copy of every "
-    "page that is written to.",
+    cause=(
+        "The garbage collector writes into the header of every object that it tracks (lists, "
+        "dicts, instances, but not strings or numbers), and a forked worker gets its own copy of "
+        "every page that it writes to."
+    ),
     remedy=(
-        "Do not call gc.collect() in workers. Call gc.freeze() before they are forked, and "
-        "gc.unfreeze() after."
+        "Don't call gc.collect() in workers. Call gc.freeze() before main forks them, and "
+        "gc.unfreeze() after that."
     ),
     broken=broken,
     fixed=fixed,

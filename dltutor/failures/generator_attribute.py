@@ -81,8 +81,8 @@ FAILURE: Final = Failure(
         "Invalid argument (22)",
     ),
     cause=(
-        "The state of a torch.Generator is pickled as a tensor that is freed before the "
-        "worker gets it."
+        "torch pickles the state of a torch.Generator as a tensor, and frees that tensor before "
+        "the worker gets it."
     ),
     remedy="Keep the seed in the dataset, and make a generator for each sample.",
     broken=broken,

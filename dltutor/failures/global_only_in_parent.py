@@ -96,10 +96,10 @@ FAILURE: Final = Failure(
     promise="ends",
     symptoms=("TypeError: 'NoneType' object is not subscriptable",),
     cause=(
-        "Main fills a module global. A worker that is not forked imports the module again, "
-        "and the global is empty there."
+        "Main fills a module global. A worker that isn't forked imports the module again, and the "
+        "global is empty there."
     ),
-    remedy="Pass the data to the dataset as an attribute; pass large arrays as tensors.",
+    remedy="Pass the data to the dataset as an attribute. Pass large arrays as tensors.",
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("TypeError: 'NoneType' object is not subscriptable",)),

@@ -125,12 +125,13 @@ FAILURE = Failure(
     promise="bounded",
     symptoms=("memory grows from epoch to epoch with `persistent_workers=True`",),
     cause=(
-        "Each worker has its own cache, without a bound, and reads different samples in every "
-        "epoch: in the end each holds the whole dataset."
+        "Each worker has its own cache without a size limit, and it reads different samples in "
+        "every epoch. In the end, each worker holds the whole dataset."
     ),
     remedy=(
-        "Use no cache in the workers: the kernel caches files for all of them. Decode once, "
-        "into a file that is mapped, or into one tensor before the loader starts."
+        "Don't use a cache in the workers, because the operating system already caches files for "
+        "all of them. Decode once, into a file that the workers map, or into one tensor before "
+        "the loader starts."
     ),
     broken=broken,
     fixed=fixed,

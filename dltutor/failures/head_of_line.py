@@ -108,12 +108,12 @@ FAILURE = Failure(
     promise="quick",
     symptoms=("now and then the loop stalls, then gets many batches at once",),
     cause=(
-        "By default, batches are delivered in order. Those that are ready wait for a slow "
-        "one, and their workers get nothing new to do."
+        "By default, batches arrive in order. The ones that are ready wait for a slow one, and "
+        "their workers get nothing new to do."
     ),
     remedy=(
-        "in_order=False where the order does not matter; otherwise make all samples cost "
-        "about the same."
+        "Set in_order=False if the order doesn't matter. Otherwise, make all samples cost about "
+        "the same."
     ),
     broken=broken,
     fixed=fixed,

@@ -164,10 +164,14 @@ FAILURE = Failure(
     lesson="10",
     promise="bounded",
     symptoms=("each worker's memory grows with every sample although nothing is kept",),
-    cause="glibc before 2.38 does not reuse the freed memory of large tensors; a worker's heap "
-    "grows until it has sent 128 of them.",
-    remedy="mallopt(M_MMAP_THRESHOLD) in worker_init_fn or MALLOC_MMAP_THRESHOLD_ in the "
-    "environment; or buffers that are used again.",
+    cause=(
+        "glibc before 2.38 doesn't reuse the freed memory of large tensors, so a worker's heap "
+        "grows until it has sent 128 of them."
+    ),
+    remedy=(
+        "Call mallopt(M_MMAP_THRESHOLD) in worker_init_fn, or set MALLOC_MMAP_THRESHOLD_ in the "
+        "environment. Or use the same buffers again."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Costs(3),

@@ -141,7 +141,7 @@ FAILURE: Final = Failure(
     cause="fork copies a lock that a thread holds, but not the thread that would release it.",
     remedy=(
         "Give each worker a new lock, and new state for what it guards (worker_init_fn, "
-        "os.register_at_fork), or do not fork."
+        "os.register_at_fork), or don't fork."
     ),
     broken=broken,
     fixed=fixed,

@@ -80,8 +80,10 @@ FAILURE = Failure(
     lesson="10",
     promise="bounded",
     symptoms=("memory grows by a batch with every step, in the main process",),
-    cause="A view of a batch, or a graph, keeps the whole batch, in shared memory.",
-    remedy="Keep numbers with .item() and copies with .clone(); validate under torch.no_grad().",
+    cause="A view of a batch, or a graph, keeps the whole batch in shared memory.",
+    remedy=(
+        "Keep numbers with .item() and copies with .clone(), and validate under torch.no_grad()."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Costs(5),

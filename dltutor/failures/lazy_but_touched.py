@@ -95,7 +95,8 @@ FAILURE = Failure(
     promise="same",
     symptoms=("wrong samples, silently, although the file is opened in __getitem__",),
     cause=(
-        "The main process took a sample before the workers started, and they inherited its file."
+        "The main process drew a sample before the workers started, and they inherited its open "
+        "file."
     ),
     remedy="Key the handle by os.getpid(), and drop it in __getstate__.",
     broken=broken,

@@ -111,12 +111,13 @@ FAILURE = Failure(
         "AssertionError: can only test a child process",
     ),
     cause=(
-        "A worker's exception, once caught, and the loader's iterator refer to each other. "
-        "The workers live until the garbage collector runs, which then waits 5 s for each."
+        "A worker's exception, once you've caught it, and the loader's iterator refer to each "
+        "other. So the workers live until the garbage collector runs, and it then waits 5 s for "
+        "each."
     ),
     remedy=(
-        "Catch what can go wrong with a sample in the worker. If you catch an error in the "
-        "loop, drop its traceback: error.with_traceback(None)."
+        "In the worker, catch what can go wrong with a sample. If you catch an error in the loop, "
+        "drop its traceback: error.with_traceback(None)."
     ),
     broken=broken,
     fixed=fixed,

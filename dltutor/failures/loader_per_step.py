@@ -96,8 +96,10 @@ FAILURE = Failure(
     lesson="13",
     promise="quick",
     symptoms=("a step takes as long as starting the workers",),
-    cause="next(iter(loader)) begins a new epoch: it starts all workers, takes one batch and ends "
-    "them.",
+    cause=(
+        "next(iter(loader)) begins a new epoch: it starts all workers, takes one batch, and ends "
+        "them."
+    ),
     remedy="Make one iterator and take every batch from it.",
     broken=broken,
     fixed=fixed,

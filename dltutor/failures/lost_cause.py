@@ -103,10 +103,13 @@ FAILURE = Failure(
         "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly, below a bare "
         "_queue.Empty: no signal, no exit code",
     ),
-    cause="Under forkserver a worker is not a child of the main process. Nobody tells main of a "
-    "death, and torch's error holds an empty queue in place of the cause.",
+    cause=(
+        "Under forkserver, a worker isn't a child of the main process. Nothing tells main that "
+        "the worker died, so torch's error holds an empty queue instead of the cause."
+    ),
     remedy=(
-        "Keep the list of workers when the loop starts; when it fails, read the exitcode of each."
+        "Keep the list of workers when the loop starts. When the loop fails, read the exitcode of "
+        "each."
     ),
     broken=broken,
     fixed=fixed,

@@ -130,11 +130,11 @@ FAILURE = Failure(
         "TypeError: MyError.__init__() got an unexpected keyword argument 'message'",
     ),
     cause=(
-        "The main process makes a new exception from a text alone. A class that needs more "
-        "than one argument cannot be made that way, and becomes a RuntimeError."
+        "The main process rebuilds the exception from a single string. A class that needs more "
+        "than one argument can't be rebuilt that way, so it becomes a RuntimeError."
     ),
     remedy=(
-        "Raise exceptions that take a single text, or catch them in the worker and return the "
+        "Raise exceptions that take a single string, or catch them in the worker and return the "
         "reason with the batch."
     ),
     broken=broken,

@@ -95,7 +95,7 @@ FAILURE = Failure(
         "an IterableDataset with drop_last=True loses samples with workers that it does not "
         "lose without",
     ),
-    cause="A stream is batched in the workers, and each of them drops its own unfinished batch.",
+    cause="The workers batch a stream, and each of them drops its own unfinished batch.",
     remedy="Let the dataset build whole batches and deal those out, with batch_size=None.",
     broken=broken,
     fixed=fixed,

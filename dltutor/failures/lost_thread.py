@@ -182,7 +182,7 @@ FAILURE: Final = Failure(
         "`queue.get()`",
     ),
     cause="fork copies an executor or a queue, but not the thread that serves it.",
-    remedy="Make threads once in each process that uses them, and leave them out of the pickle.",
+    remedy="Start threads once in each process that uses them, and leave them out of the pickle.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("mask.result()",)),

@@ -76,10 +76,10 @@ FAILURE: Final = Failure(
         "DataLoader worker (pid(s) 4711) exited unexpectedly",
     ),
     cause=(
-        "A pickle holds only the name of a class, and the worker's `__main__` has no class of "
+        "A pickle holds only the name of a class, and the worker's `__main__` has no class by "
         "that name."
     ),
-    remedy="Put the class, the transform or the collate_fn into a file and import it.",
+    remedy="Put the class, the transform, or the collate_fn into a file and import it.",
     broken=broken,
     fixed=fixed,
     # The server of forkserver writes to where it was started: only the exit code is certain.

@@ -117,8 +117,8 @@ FAILURE = Failure(
         "EOFError",
     ),
     cause=(
-        "sys.exit ends a worker normally. The batches that it had sent can no longer be "
-        "fetched: the socket that serves them is the file that is not found."
+        "sys.exit ends a worker normally. Main can't fetch the batches that it had sent anymore, "
+        "because the socket that serves them is the file that wasn't found."
     ),
     remedy="Look for the worker's last words on stderr. Turn the exit into an error that names the "
     "sample.",

@@ -127,8 +127,10 @@ FAILURE: Final = Failure(
         "process has finished its bootstrapping phase",
         "DataLoader worker (pid(s) 4711) exited unexpectedly",
     ),
-    cause="A new worker runs the script again, loop and all, before it does anything else.",
-    remedy='Put everything but imports, functions and classes below `if __name__ == "__main__":`.',
+    cause="A new worker runs the script again, including the loop, before it does anything else.",
+    remedy=(
+        'Put everything except imports, functions, and classes below `if __name__ == "__main__":`.'
+    ),
     broken=broken,
     fixed=fixed,
     # The server of forkserver writes to where it was started: only the exit code is certain.

@@ -107,7 +107,7 @@ FAILURE = Failure(
         "data changes from epoch to epoch",
         "training with num_workers=0 gives a different result",
     ),
-    cause="A sample is a view of the stored data, and an in-place operation changes both.",
+    cause="A sample is a view of the stored data, so an in-place operation changes both.",
     remedy="Make a new array, or copy before an in-place operation.",
     broken=broken,
     fixed=fixed,

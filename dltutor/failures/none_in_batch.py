@@ -84,8 +84,11 @@ FAILURE = Failure(
         "TypeError: default_collate: batch must contain tensors, numpy arrays, numbers, "
         "dicts or lists; found <class 'NoneType'>",
     ),
-    cause="A sample is None. The batch is built in the worker, before the loop could skip it.",
-    remedy="Decide before the epoch which samples exist, or drop and count them in collate_fn.",
+    cause="A sample is None. The worker builds the batch before your loop could skip that sample.",
+    remedy=(
+        "Decide before the epoch which samples exist, or drop and count the missing ones in "
+        "collate_fn."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Says(

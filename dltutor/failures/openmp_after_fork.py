@@ -105,8 +105,8 @@ FAILURE: Final = Failure(
         "the epoch does not start, without an error: a worker waits in a tensor operation "
         "that works in main",
     ),
-    cause="GNU OpenMP hands work to threads that main had and fork did not copy.",
-    remedy="Leave each worker at one thread, as torch sets it, or do not fork.",
+    cause="GNU OpenMP hands work to threads that main had, but that fork didn't copy.",
+    remedy="Leave each worker with the one thread that torch sets, or don't fork.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in __getitem__: standardized = (self.images[index] - self.mean)",)),

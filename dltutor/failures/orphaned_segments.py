@@ -157,10 +157,12 @@ FAILURE = Failure(
     lesson="11",
     promise="clean",
     symptoms=("/dev/shm is full of files named torch_* that belong to no running process",),
-    cause="With the sharing strategy file_system the batches have names, and torch_shm_manager, "
-    "which removes them, was killed together with the run.",
+    cause=(
+        "With the sharing strategy file_system, the batches have names. torch_shm_manager removes "
+        "them, but it was killed together with the run."
+    ),
     remedy=(
-        "Keep the sharing strategy file_descriptor, with fewer tensors alive. If it has to be "
+        "Keep the sharing strategy file_descriptor, with fewer tensors alive. If you need "
         "file_system, clear /dev/shm before a run."
     ),
     broken=broken,

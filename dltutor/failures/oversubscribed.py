@@ -127,11 +127,13 @@ FAILURE = Failure(
     lesson="13",
     promise="quick",
     symptoms=("more threads make it slower",),
-    cause="Each worker computes with as many threads as there are cores. Those that wait spin on "
-    "the cores that the others need.",
+    cause=(
+        "Each worker computes with as many threads as there are cores. The threads that wait spin "
+        "on the cores that the others need."
+    ),
     remedy=(
-        "Use no more threads than cores, all workers together: torch's one thread for each "
-        "worker, and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1, cv2.setNumThreads(0)."
+        "Use no more threads than cores, counting all workers: the one thread that torch gives "
+        "each worker, and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1, and cv2.setNumThreads(0)."
     ),
     broken=broken,
     fixed=fixed,

@@ -143,8 +143,8 @@ FAILURE: Final = Failure(
     symptoms=(
         "the epoch does not start, or not every time: a worker waits in `savefig` or `canvas.draw`",
     ),
-    cause="A thread held matplotlib's one drawing lock when the workers were forked.",
-    remedy="Draw in the main thread, between batches, or in another process.",
+    cause="A thread held matplotlib's only drawing lock when main forked the workers.",
+    remedy="Draw in the main thread between batches, or in another process.",
     broken=broken,
     fixed=fixed,
     sign=Says("hung", ("in __getitem__: axes.figure.canvas.draw()",)),

@@ -103,10 +103,14 @@ FAILURE = Failure(
     lesson="08",
     promise="bounded",
     symptoms=("`/dev/shm` fills up, or memory runs out, as soon as the loop starts",),
-    cause="Each worker loads `prefetch_factor` batches ahead, and all of them lie in shared memory "
-    "until the loop takes them.",
-    remedy="Work out num_workers * prefetch_factor * bytes of a batch before choosing; keep "
-    "prefetch_factor=2 and send bytes instead of floats.",
+    cause=(
+        "Each worker loads `prefetch_factor` batches ahead, and all of them stay in shared memory "
+        "until the loop takes them."
+    ),
+    remedy=(
+        "Work out num_workers * prefetch_factor * the bytes of a batch before you choose. Keep "
+        "prefetch_factor=2, and send bytes instead of floats."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Costs(4),

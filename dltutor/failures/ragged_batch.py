@@ -106,8 +106,10 @@ FAILURE = Failure(
         "RuntimeError: stack expects each tensor to be equal size",
         "RuntimeError: Trying to resize storage that is not resizable",
     ),
-    cause="Samples of a batch differ in shape. In a worker, a first sample that is larger than the "
-    "average fails earlier, with another message.",
+    cause=(
+        "The samples of a batch differ in shape. In a worker, if the first sample is larger than "
+        "the average, the batch fails earlier, with a different message."
+    ),
     remedy="Pad in a collate function and return the lengths too, or cut to one length.",
     broken=broken,
     fixed=fixed,

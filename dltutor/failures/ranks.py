@@ -224,8 +224,8 @@ FAILURE = Failure(
         "evaluation on two ranks gives a different result than on one",
     ),
     cause=(
-        "The samplers of the ranks agree through the seed and the epoch, and nobody told them "
-        "the epoch; shares are made equal by repeating samples."
+        "The samplers of the ranks agree through the seed and the epoch, but your loop never told "
+        "them the epoch. They also repeat samples to make the shares equal."
     ),
     remedy="Call set_epoch before every epoch, and evaluate without padding.",
     broken=broken,

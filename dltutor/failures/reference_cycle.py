@@ -118,9 +118,11 @@ FAILURE = Failure(
     symptoms=(
         "each worker's memory rises by hundreds of megabytes, falls all at once, rises again",
     ),
-    cause="A sample holds its parts and each part the sample. Only the garbage collector frees "
-    "them, and it counts objects, not bytes.",
-    remedy="Break the cycle: give the part what it needs, or a weak reference to the whole.",
+    cause=(
+        "A sample holds its parts, and each part holds the sample. Only the garbage collector "
+        "frees them, and it counts objects, not bytes."
+    ),
+    remedy="Break the cycle: give the part only what it needs, or a weak reference to the whole.",
     broken=broken,
     fixed=fixed,
     sign=Costs(3),

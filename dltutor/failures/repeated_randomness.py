@@ -104,9 +104,11 @@ FAILURE = Failure(
     lesson="12",
     promise="independent",
     symptoms=("the same random augmentation in all workers",),
-    cause="A generator of your own is copied to each worker with its state, and torch reseeds only "
-    "the global ones.",
-    remedy="Make the generator in __getitem__, from a seed, the epoch and the index.",
+    cause=(
+        "Each worker gets a copy of your own generator, including its state, and torch reseeds "
+        "only the global generators."
+    ),
+    remedy="Make the generator in __getitem__, from a seed, the epoch, and the index.",
     broken=broken,
     fixed=fixed,
     sign=Counts(EPOCHS * LENGTH * 3 // 4),

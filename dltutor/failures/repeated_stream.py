@@ -95,8 +95,11 @@ FAILURE = Failure(
         "an IterableDataset returns duplicate data with num_workers > 1",
         "an epoch is twice as long with two workers",
     ),
-    cause=("Each worker iterates a copy of its own, and nobody has told it which part is its own."),
-    remedy="Ask get_worker_info() in __iter__, and take every n-th sample or file.",
+    cause=(
+        "Each worker iterates its own copy of the dataset, and nothing has told it which part is "
+        "its own."
+    ),
+    remedy="Call get_worker_info() in __iter__, and take every n-th sample or file.",
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH),

@@ -95,7 +95,7 @@ FAILURE = Failure(
         "the same sample comes again and again",
         "a sample holds the data of the next one",
     ),
-    cause="A worker refills the buffer while its last content is still on its way to you.",
+    cause="A worker refills the buffer while the last sample in it is still on its way to you.",
     remedy="Yield a copy of the buffer, or use new memory for each sample.",
     broken=broken,
     fixed=fixed,

@@ -79,8 +79,11 @@ FAILURE = Failure(
     lesson="05",
     promise="same",
     symptoms=("wrong samples, silently, from a database, a cache or an HTTP service",),
-    cause="All workers read the answers from the one connection that was made before they started.",
-    remedy="Keep the address in the dataset, and connect in the process that asks.",
+    cause=(
+        "All workers read their answers from the one connection that main opened before they "
+        "started."
+    ),
+    remedy="Keep the address in the dataset, and open a connection in each process that uses it.",
     broken=broken,
     fixed=fixed,
     sign=Counts(LENGTH // 16),

@@ -145,9 +145,13 @@ FAILURE = Failure(
         "left on device (28)",
         "Unexpected bus error encountered in worker",
     ),
-    cause="The batches on their way to main lie in /dev/shm, and together they are larger than it.",
-    remedy="Give the container a larger /dev/shm. Send smaller batches: bytes as bytes, and a "
-    "lower prefetch_factor.",
+    cause=(
+        "The batches on their way to main are in /dev/shm, and together they're larger than it is."
+    ),
+    remedy=(
+        "Give the container a larger /dev/shm. Or need less of it: send bytes as bytes, and lower "
+        "prefetch_factor."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Says("raised", ("unable to allocate shared memory(shm) for file",)),

@@ -104,9 +104,14 @@ FAILURE = Failure(
     lesson="02",
     promise="complete",
     symptoms=("the epoch ends early without an error: fewer samples than len(dataset)",),
-    cause="next() without a match raises StopIteration in `__getitem__`. It is raised again in the "
-    "loader's iterator, where it ends the loop.",
-    remedy="Look up in a dict, or write next(..., None) and handle it. Count what the loop gets.",
+    cause=(
+        "next() without a match raises StopIteration in `__getitem__`. Main raises it again in "
+        "the loader's iterator, where it ends the loop."
+    ),
+    remedy=(
+        "Look it up in a dict, or write next(..., None) and handle the None. Count what the loop "
+        "gets."
+    ),
     broken=broken,
     fixed=fixed,
     sign=Counts(8),

@@ -93,7 +93,7 @@ FAILURE = Failure(
     promise="same",
     symptoms=("set_epoch has no effect with persistent_workers=True",),
     cause="A persistent worker keeps the copy of the dataset that it started with.",
-    remedy="Keep the epoch in a shared tensor, and set it before the loader is iterated.",
+    remedy="Keep the epoch in a shared tensor, and set it before you iterate the loader.",
     broken=broken,
     fixed=fixed,
     sign=Counts((EPOCHS - 1) * CLIPS),

@@ -72,9 +72,11 @@ FAILURE = Failure(
     lesson="13",
     promise="quick",
     symptoms=("with workers the epoch is many times slower than with none",),
-    cause="Each tensor of a batch is sent on its own, with a segment of shared memory and a "
-    "descriptor, however small it is.",
-    remedy="Pack what belongs together into one tensor with offsets, in collate_fn.",
+    cause=(
+        "A worker sends each tensor of a batch on its own, with a shared memory segment and a "
+        "file descriptor, however small the tensor is."
+    ),
+    remedy="In collate_fn, pack what belongs together into one tensor with offsets.",
     broken=broken,
     fixed=fixed,
     sign=Costs(4),

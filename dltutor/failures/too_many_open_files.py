@@ -88,8 +88,10 @@ FAILURE = Failure(
         "RuntimeError: received 0 items of ancdata",
         "OSError: [Errno 24] Too many open files",
     ),
-    cause="Each tensor that came from a worker is an open descriptor for as long as anything "
-    "refers to it. The loop keeps a tensor of every batch.",
+    cause=(
+        "Each tensor from a worker is an open file descriptor for as long as anything refers to "
+        "it, and the loop keeps a tensor of every batch."
+    ),
     remedy="Keep copies (clone) instead of the tensors of a batch. Pack many tensors into one.",
     broken=broken,
     fixed=fixed,

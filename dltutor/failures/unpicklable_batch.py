@@ -108,11 +108,13 @@ FAILURE = Failure(
         "TypeError: cannot pickle 'sqlite3.Row' object",
         "RuntimeError: Cowardly refusing to serialize non-leaf tensor which requires_grad",
     ),
-    cause="A batch holds something that cannot be pickled. The queue's thread prints that and "
-    "drops the batch; the worker lives, and the main process waits.",
+    cause=(
+        "A batch holds something that can't be pickled. The worker's queue thread prints the "
+        "error and drops the batch, so the worker lives on and the main process waits."
+    ),
     remedy=(
-        "Return tensors, numbers, strings, lists and dicts. Try to pickle one batch in the "
-        "main process, and give the loader a timeout."
+        "Return tensors, numbers, strings, lists, and dicts. Try to pickle one batch in the main "
+        "process, and give the loader a timeout."
     ),
     broken=broken,
     fixed=fixed,

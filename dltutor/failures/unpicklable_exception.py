@@ -101,8 +101,10 @@ FAILURE = Failure(
         "AttributeError: Can't pickle local object",
         "PicklingError: Can't pickle local object",
     ),
-    cause="The class of the exception cannot be found by its name. The queue's thread fails to "
-    "pickle it, prints that, and drops the message.",
+    cause=(
+        "The class of the exception can't be found by its name. The worker's queue thread fails "
+        "to pickle it, prints that error, and drops the message."
+    ),
     remedy="Define exceptions at module level, and give the loader a timeout.",
     broken=broken,
     fixed=fixed,

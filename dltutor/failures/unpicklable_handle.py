@@ -230,7 +230,7 @@ FAILURE: Final = Failure(
         "PicklingError: Can't pickle local object",
         "EOFError: Ran out of input",
     ),
-    cause=("The dataset travels to a new interpreter as a pickle, and a handle cannot be pickled."),
+    cause="The dataset travels to a new interpreter as a pickle, and a handle can't be pickled.",
     remedy="Open the handle once in each process that uses it, and drop it in __getstate__.",
     broken=broken,
     fixed=fixed,

@@ -83,8 +83,10 @@ FAILURE = Failure(
     lesson="08",
     promise="bounded",
     symptoms=("`/dev/shm` fills up although every sample is small",),
-    cause="A slice shares the storage of the tensor that it was cut from, and a worker sends the "
-    "whole storage.",
+    cause=(
+        "A slice shares the storage of the tensor that you cut it from, and a worker sends the "
+        "whole storage."
+    ),
     remedy="Return a clone() of the slice.",
     broken=broken,
     fixed=fixed,

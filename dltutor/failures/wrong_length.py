@@ -98,7 +98,10 @@ FAILURE = Failure(
         "samples at the end are never used, silently",
         "IndexError: index 64 is out of bounds for dimension 0 with size 64",
     ),
-    cause="The sampler believes __len__, which was computed apart from what __getitem__ can give.",
+    cause=(
+        "The sampler believes __len__, but the dataset computed that number separately from what "
+        "__getitem__ can return."
+    ),
     remedy="Compute once which samples exist, and let __len__ and __getitem__ both use that.",
     broken=broken,
     fixed=fixed,

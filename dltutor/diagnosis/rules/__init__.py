@@ -1,7 +1,7 @@
-"""The rules: what the evidence of a failure mode is. One module for each promise.
+"""The rules: which evidence points to which failure mode. One module for each promise.
 
 A rule is a function with the name of its failure mode. It reads the Evidence of one visit, and
-returns a Fit, or None. It has no other access to the loader. Whoever adds a failure mode writes its
+returns a Fit, or None. It has no other access to the loader. If you add a failure mode, write its
 rule into the module of the promise that the mode breaks.
 """
 
@@ -19,13 +19,13 @@ Rule = Callable[[Evidence], Fit | None]
 
 
 def collect(facts: tuple[Facts, ...]) -> dict[str, Rule]:
-    """The rule of each failure mode, by its name, in the order of the catalogue.
+    """Find the rule of each failure mode, by name, in the order of the catalog.
 
     Args:
-        facts: Of all failure modes.
+        facts: The facts of all failure modes.
 
     Raises:
-        TypeError: A mode has no rule, or a rule no mode.
+        TypeError: A mode has no rule, or a rule has no mode.
     """
     found: dict[str, Rule] = {}
     for promise in PROMISES:
@@ -39,7 +39,11 @@ def collect(facts: tuple[Facts, ...]) -> dict[str, Rule]:
             and not name.startswith("_")
         }
         for name in modes ^ rules.keys():
-            what = "a failure mode without a rule" if name in modes else "a rule of no failure mode"
+            what = (
+                "a failure mode without a rule"
+                if name in modes
+                else "a rule without a failure mode"
+            )
             raise TypeError(f"{module.__name__}: {name} is {what} that breaks `{promise}`")
         found |= rules
     return {each.name: found[each.name] for each in facts}

@@ -6,20 +6,18 @@ from dltutor.diagnosis.evidence import Evidence, Fit
 
 
 def leftover_iterator(evidence: Evidence) -> Fit | None:
-    """Workers are alive when the loop has returned, of an iterator that nothing wants."""
+    """Workers are still alive after the loop has returned, and nothing needs their iterator."""
     left = evidence.leftover
     if left is None or not left.alive or not (left.freed or left.held):
         return None
-    said = f"{left.alive} workers are alive after the loop has returned. "
+    said = f"{left.alive} workers are still alive after your loop has returned. "
     if left.held:
-        said += f"The traceback of a {left.kind} that is kept holds their iterator."
+        said += f"Your program keeps a {left.kind}, and its traceback holds their iterator."
     elif left.kind:
-        said += f"A {left.kind} that the loop caught and their iterator hold each other: the "
-        said += "garbage collector frees them, and nothing else does."
+        said += f"A {left.kind} that the loop caught and their iterator refer to each other, so "
+        said += "only the garbage collector can free them."
     else:
-        said += (
-            "Their iterator is garbage in a reference cycle: only the garbage collector frees it."
-        )
+        said += "Their iterator is in a reference cycle, so only the garbage collector can free it."
     samples = evidence.samples
     where = (
         next((line for _, kind, _, line in samples.failed if kind == left.kind), "")
@@ -30,11 +28,11 @@ def leftover_iterator(evidence: Evidence) -> Fit | None:
 
 
 def orphaned_segments(evidence: Evidence) -> Fit | None:
-    """A run that was killed with all its processes left batches behind."""
+    """A run left batches in `/dev/shm` when all its processes were killed at once."""
     segments = evidence.segments
     if segments is None or not segments.left:
         return None
-    # Under the other strategy one is left now and then: killed before its name was taken away.
+    # Under the other strategy, a process killed before it unlinks the name leaves one, too.
     if "file_system" not in (segments.in_workers, segments.in_main):
         return None
     who = "The workers share" if segments.in_workers == "file_system" else "Main shares"
@@ -42,11 +40,11 @@ def orphaned_segments(evidence: Evidence) -> Fit | None:
     return Fit(
         "memory",
         "shown",
-        f"{who} batches by the strategy file_system. A run with {segments.batches} batches in hand "
-        f"was killed with all its processes, and left {segments.left} segments in /dev/shm that "
-        "belong to nobody. They have been removed.",
+        f"{who} batches with the strategy file_system. The doctor killed all processes of a run "
+        f"with {segments.batches} batches in hand. It left {segments.left} segments in /dev/shm "
+        "that no process owned, and the doctor removed them.",
         where=f"worker_init_fn={init}" if init and segments.in_main != "file_system" else "",
         fix="Leave the sharing strategy at file_descriptor"
-        + (f": take set_sharing_strategy out of {init}. " if init else ". ")
-        + "Against too many open files keep fewer tensors, or raise the limit.",
+        + (f": remove set_sharing_strategy from {init}. " if init else ". ")
+        + "If you run into too many open files, keep fewer tensors or raise the limit.",
     )

@@ -1,4 +1,4 @@
-"""Failure modes in which samples are missing, or come more than once."""
+"""Failure modes in which samples are missing, or arrive more than once."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def silent_stop(evidence: Evidence) -> Fit | None:
         return None
     of = f" of {parts.batches}" if parts.batches is not None else ""
     said = (
-        f"The epoch ended after {early[0]}{of} batches, without an error. In a main process "
+        f"The epoch ended after {early[0]}{of} batches, without an error. In the main process, "
         f"{culprit.which} raises StopIteration.{how_many(evidence)}"
     )
     fix = (
-        "Give that next() a default and handle it, or look up in a dict, which raises KeyError. "
-        f"Samples of {parts.dataset} that cannot be made belong set aside before the epoch."
+        "Give that next() a default and handle it, or look it up in a dict, which raises KeyError. "
+        f"Before the epoch, set aside the samples that {parts.dataset} can't make."
     )
     return Fit("ends", "shown", said, culprit.at, fix)
 
 
 def repeated_stream(evidence: Evidence) -> Fit | None:
-    """Each worker delivers what the other ones do."""
+    """Each worker delivers the same samples as the others."""
     shares = evidence.shares
     if overlap := _overlap(evidence):
         return overlap
@@ -44,7 +44,7 @@ def repeated_stream(evidence: Evidence) -> Fit | None:
         return None
     counts = " and ".join(map(str, shares.shares[:4]))
     said = (
-        f"One pass has {shares.whole} samples, and the workers draw {counts}."
+        f"One pass has {shares.whole} samples, but the workers draw {counts}."
         if shares.complete
         else f"The first {shares.compared} samples of W0 and W1 are the same."
     )
@@ -55,13 +55,13 @@ def repeated_stream(evidence: Evidence) -> Fit | None:
         "shown",
         said,
         where=evidence.parts.where,
-        fix=f"In `{evidence.parts.dataset}.__iter__`, ask `get_worker_info()` and take every "
-        "`num_workers`-th sample or file, from `id` on.",
+        fix=f"In `{evidence.parts.dataset}.__iter__`, call `get_worker_info()` and take every "
+        "`num_workers`-th sample or file, starting from `id`.",
     )
 
 
 def _overlap(evidence: Evidence) -> Fit | None:
-    # Workers that share a part only: each shuffles anew before it takes its own.
+    # Workers overlap only in part if each one shuffles for itself before it takes its share.
     run, alone = evidence.run, evidence.alone
     if not evidence.parts.stream or alone is None:
         return None
@@ -76,19 +76,19 @@ def _overlap(evidence: Evidence) -> Fit | None:
     return Fit(
         "wrong",
         "shown",
-        f"Of {len(there)} samples {twice} come more than once and {never} never with "
-        f"{evidence.parts.workers} workers; without workers each comes once.",
+        f"Of {len(there)} samples, {twice} arrive more than once and {never} never arrive with "
+        f"{evidence.parts.workers} workers. Without workers, each arrives once.",
         where=evidence.parts.where,
-        fix=f"In `{evidence.parts.dataset}.__iter__`, have all workers agree on one order, from a "
-        "seed that is the same in each, before each takes its share of it.",
+        fix=f"In `{evidence.parts.dataset}.__iter__`, give all workers the same seed, so that they "
+        "agree on one order before each takes its share of it.",
     )
 
 
-_TAIL: Final = 4  # times as many samples as belong to no worker: of fewer it is no tail
+_TAIL: Final = 4  # samples for each one that no worker gets: with fewer, it isn't a tail
 
 
 def lost_tail(evidence: Evidence) -> Fit | None:
-    """A stream has fewer samples with workers than without, and they were there to be drawn."""
+    """A stream delivers fewer samples with workers than without, though it has them all."""
     run, alone, shares = evidence.run, evidence.alone, evidence.shares
     if alone is None or shares is None or not (run.well and alone.well and shares.complete):
         return None
@@ -98,7 +98,7 @@ def lost_tail(evidence: Evidence) -> Fit | None:
         return None
     came, there = run.counted[0], alone.counted[0]
     if not shares.ended and not len(set(run.counted)) == len(set(alone.counted)) == 1:
-        return None  # how many there are has to be certain
+        return None  # it isn't certain how many there are
     whole = shares.whole if shares.ended else there
     drawn = sum(shares.shares)
     counts = " and ".join(map(str, shares.shares[:4]))
@@ -106,33 +106,33 @@ def lost_tail(evidence: Evidence) -> Fit | None:
         return Fit(
             "wrong",
             "shown",
-            f"{came} samples come with {evidence.parts.workers} workers and {there} without. The "
-            f"workers draw {counts} of {whole}; `drop_last` drops the rest of each.",
+            f"{came} samples arrive with {evidence.parts.workers} workers, and {there} without. "
+            f"The workers draw {counts} of {whole}, but `drop_last` drops each one's last batch.",
             where="drop_last=True",
-            fix="Use `drop_last=False` if the loop takes short batches; or build whole batches in "
-            f"`{evidence.parts.dataset}`, deal those out, and give the loader `batch_size=None`.",
+            fix="Use `drop_last=False` if your loop can take short batches. Or build whole batches "
+            f"in `{evidence.parts.dataset}`, deal those out, and use `batch_size=None`.",
         )
     each = run.drawn[0] if run.drawn else ()
-    some_twice = len(set(each)) < len(each)  # that is another failure
+    some_twice = len(set(each)) < len(each)  # that's another failure
     tail = 0 < whole - drawn <= whole / _TAIL
     if tail and came < there and not some_twice:
         return Fit(
             "wrong",
             "shown",
-            f"The workers draw {counts} samples, {drawn} of the {whole} that there are "
-            "without workers: the rest belongs to none of them.",
+            f"The workers draw {counts} samples, which is {drawn} of the {whole} that the stream "
+            "has without workers. The rest belong to no worker.",
             where=evidence.parts.where,
-            fix="Deal out so that nothing is left over: every `num_workers`-th sample from `id` "
-            "on, as `itertools.islice(samples, id, None, num_workers)` does.",
+            fix="Give each worker every `num_workers`-th sample, starting from `id`, so that "
+            "nothing is left over: `itertools.islice(samples, id, None, num_workers)` does that.",
         )
     return None
 
 
-_WANTED: Final = 20  # times as many samples as are counted: nobody forgets that many
+_WANTED: Final = 20  # times as many samples as `__len__` says: nobody forgets that many
 
 
 def wrong_length(evidence: Evidence) -> Fit | None:
-    """`__getitem__` ends elsewhere than `__len__` says."""
+    """`__getitem__` has more or fewer samples than `__len__` says."""
     ending = evidence.ending
     if ending is None or ending.end < 0 or ending.end == ending.length:
         return None
@@ -142,26 +142,26 @@ def wrong_length(evidence: Evidence) -> Fit | None:
         return Fit(
             evidence.harm,
             "shown",
-            f"`len(dataset)` is {length}, and every index from {end} on raises {ending.said}. All "
-            "before it are there.",
+            f"`len(dataset)` is {length}, but every index from {end} on raises {ending.said}. All "
+            "samples before that exist.",
             where=where + (f"; raised at {ending.line}" if ending.line else ""),
-            fix=f"Have `{where}` count what `__getitem__` can give: {end} here.",
+            fix=f"Make `{where}` count what `__getitem__` can return, which is {end} here.",
         )
     if ending.limits or end > _WANTED * length:
         return None
     return Fit(
         "wrong",
         "likely",
-        f"`len(dataset)` is {length}, and `dataset[{length}]` to `dataset[{end - 1}]` are there "
-        f"too: {end - length} of {end} samples are never drawn.",
+        f"`len(dataset)` is {length}, but `dataset[{length}]` to `dataset[{end - 1}]` exist too, "
+        f"so {end - length} of {end} samples are never drawn.",
         where=where,
-        fix=f"Have `{where}` count what `__getitem__` can give: {end} here. If the limit is "
-        "wanted, nothing is wrong.",
+        fix=f"Make `{where}` count what `__getitem__` can return, which is {end} here. If you "
+        "meant to limit it, nothing is wrong.",
     )
 
 
 def ranks(evidence: Evidence) -> Fit | None:
-    """Epochs repeat the order of a sampler that would change it; or ranks share samples."""
+    """Epochs repeat an order that the sampler would change, or ranks share samples."""
     order = evidence.order
     if order is None:
         return None
@@ -169,8 +169,8 @@ def ranks(evidence: Evidence) -> Fit | None:
         return Fit(
             "wrong",
             "shown",
-            f"{order.repeated + 1} of {order.epochs} epochs had the same order: the loop never "
-            "calls `set_epoch` of the sampler. Called here, it changes the order.",
+            f"{order.repeated + 1} of {order.epochs} epochs had the same order, because your loop "
+            "never calls the sampler's `set_epoch`. When the doctor called it, the order changed.",
             where="loader.sampler",
             fix="Call `loader.sampler.set_epoch(epoch)` before each epoch.",
         )
@@ -178,18 +178,18 @@ def ranks(evidence: Evidence) -> Fit | None:
         return Fit(
             "wrong",
             "likely",
-            f"The {order.ranks} ranks together get {order.twice} of the "
-            f"{evidence.parts.length} samples twice: the sampler pads their shares. An evaluation "
-            "counts them twice.",
+            f"Together, the {order.ranks} ranks get {order.twice} of the "
+            f"{evidence.parts.length} samples twice, because the sampler pads their shares. An "
+            "evaluation counts those samples twice.",
             where="loader.sampler",
-            fix="For evaluation, deal out `range(rank, len(dataset), ranks)` without padding, or "
-            "drop what comes twice when you gather.",
+            fix="For evaluation, give each rank `range(rank, len(dataset), ranks)` without "
+            "padding, or drop the duplicates when you gather.",
         )
     return None
 
 
 def nested_persistent(evidence: Evidence) -> Fit | None:
-    """An iteration goes on after another has begun, and gets other batches than by itself."""
+    """An iteration goes on after another one has begun, and gets different batches."""
     run, own = evidence.run, evidence.not_kept
     if own is None or not run.resumed or not own.well:
         return None
@@ -198,10 +198,10 @@ def nested_persistent(evidence: Evidence) -> Fit | None:
     return Fit(
         "wrong",
         "shown",
-        f"An iteration of the loader began while another one was under way, and both went on with "
-        f"one iterator: the loop got {run.batches} batches in {len(run.passes)} iterations. With "
-        f"persistent_workers=False it got {own.batches} in {len(own.passes)}.",
-        "in the training loop: the loader is iterated inside a loop over the same loader",
-        "Give the inner loop a loader of its own, over the same dataset; or set "
+        f"Your loop began a second iteration of the loader in the middle of another, and both used "
+        f"one iterator. It got {run.batches} batches in {len(run.passes)} iterations. With "
+        f"persistent_workers=False, it got {own.batches} in {len(own.passes)}.",
+        "in your training loop, where a loop over the loader is inside another one",
+        "Give the inner loop its own loader over the same dataset, or set "
         "persistent_workers=False.",
     )

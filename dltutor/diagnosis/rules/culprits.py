@@ -1,4 +1,4 @@
-"""What several failure modes read in the same way from the evidence: who failed, and how often."""
+"""Read from the evidence what failed and how often, for several failure modes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dltutor.diagnosis.evidence import Culprit, Evidence
 
 
 def raising(evidence: Evidence, *stages: str) -> Culprit | None:
-    """What raises in a main process too, if the run ended with that; else None.
+    """Return what raises in the main process too, if the run ended with that; else None.
 
     Args:
-        evidence: Of one visit.
-        stages: What may have raised: "sample", "collate", "sampler"; default: the first two.
+        evidence: The evidence of one visit.
+        stages: What may have raised: "sample", "collate", "sampler". The default is the first two.
     """
     run, culprit = evidence.run, evidence.culprit
     if culprit is None or culprit.stage not in (stages or ("sample", "collate")):
@@ -21,22 +21,22 @@ def raising(evidence: Evidence, *stages: str) -> Culprit | None:
 
 
 def how_many(evidence: Evidence) -> str:
-    """How many other samples fail, as a sentence with a space before it; "" for none."""
+    """Say how many samples fail, as a sentence with a space before it; "" if at most one does."""
     samples = evidence.samples
     if samples is None or len(samples.failed) < 2:
         return ""
     tried = samples.looked + len(samples.failed)
-    return f" {len(samples.failed)} of the {tried} samples that were tried fail."
+    return f" {len(samples.failed)} of the {tried} samples that the doctor tried fail."
 
 
 def dead(evidence: Evidence) -> tuple[tuple[int, int], ...]:
-    """The workers that died, and their exit codes; without those that were asked to end."""
+    """Return the workers that died and their exit codes, without those that were asked to end."""
     codes = enumerate(evidence.run.codes)
     return tuple((number, code) for number, code in codes if code and code != -signal.SIGTERM)
 
 
 def fate(code: int | None) -> str:
-    """What a process died of, in words."""
+    """Say how a process died, in words."""
     if code is None:
         return "gone"
     if code >= 0:

@@ -1,4 +1,4 @@
-"""Failure modes in which an epoch doesn't come to its end: what tells one from another."""
+"""Failure modes in which an epoch doesn't get to its end, and how to tell them apart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dltutor.diagnosis.rules.culprits import dead, fate, how_many, raising
 
 
 def corrupt_images(evidence: Evidence) -> Fit | None:
-    """A decoder of images raises, or the file of the sample that raises cannot be decoded."""
+    """An image decoder raises, or it can't decode the file of the sample that raises."""
     culprit = raising(evidence)
     if culprit is None:
         found = evidence.culprit
@@ -22,128 +22,128 @@ def corrupt_images(evidence: Evidence) -> Fit | None:
     broken = culprit.decoder or (culprit.image and culprit.readable)
     if not (broken or (culprit.mode and culprit.stage == "sample")):
         return None
-    said = f"{culprit.which} raises {culprit.said} in a main process too."
+    said = f"{culprit.which} raises {culprit.said} in the main process too."
     if culprit.image:
-        said += f" Pillow cannot read {culprit.image}; it reads the images of other samples."
+        said += f" Pillow can't read {culprit.image}. It can read the images of other samples."
     elif not broken:
-        said += f" Its image has mode {culprit.mode}: opened as these, it can be drawn."
+        said += f" Its image has mode {culprit.mode}. Opened in the mode of the others, it loads."
     said += how_many(evidence)
     fix = ""
     if not broken:
-        fix = "Convert every image to one mode where it is loaded: image.convert('RGB')."
+        fix = "Convert every image to the same mode when you load it: image.convert('RGB')."
     return Fit("ends", "shown", said, culprit.at, fix)
 
 
 def none_in_batch(evidence: Evidence) -> Fit | None:
-    """A batch can be made without what is None, and not with it."""
+    """A batch can be made without the samples that are None, but not with them."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if culprit is None or run.end != "raised":
         return None
     if culprit.stage == "collate" and culprit.blame == "none":
         said = (
-            f"The loop ended with {run.error.rstrip('.')}. {culprit.told}: {culprit.which} cannot "
-            "be made, and without None it can."
+            f"The loop ended with {run.error.rstrip('.')}. {culprit.told}, so {culprit.which} "
+            "can't be made. Without None, it can."
         )
         fix = f"Find out why {parts.dataset} returns None, and set these samples aside before the "
-        fix += "epoch; or drop them in collate_fn, and count them."
+        fix += "epoch. Or drop them in collate_fn, and count them."
         return Fit("ends", "shown", said, parts.where, fix)
     if culprit.empty and "NoneType" in run.error and run.raised is None:
         said = (
-            f"{culprit.empty} of {culprit.made} batches are None: {parts.collate} was left without "
-            f"a sample. The loop ended with {run.error.rstrip('.')}."
+            f"{culprit.empty} of {culprit.made} batches are None, because {parts.collate} had no "
+            f"samples left. The loop ended with {run.error.rstrip('.')}."
         )
-        fix = "Expect a batch that is None in the loop, or set aside the samples that are None in "
-        fix += f"{parts.dataset}, before the epoch."
+        fix = "Make your loop expect a batch that is None. Or, before the epoch, set aside the "
+        fix += f"samples that are None in {parts.dataset}."
         if culprit.skipped:
-            said += " Spared these, it comes to its end."
+            said += " Without these batches, it gets to its end."
         certainty: Certainty = "shown" if culprit.skipped else "likely"
         return Fit("ends", certainty, said, next(iter(run.at), ""), fix)
     return None
 
 
 def lost_exception_type(evidence: Evidence) -> Fit | None:
-    """Another type arrives than the one that a worker raised."""
+    """The exception that arrives isn't of the type that a worker raised."""
     run, culprit = evidence.run, evidence.culprit
     if run.end != "raised" or run.waited or not evidence.parts.workers:
         return None
-    # Where torch cannot even make its own exception, nothing says that a worker raised.
+    # If torch can't even make its own exception, nothing says that a worker raised.
     found = culprit if culprit is not None and culprit.stage in ("sample", "collate") else None
     changed = found is not None and found.arrives not in ("", found.kind)
     lost = run.raised or (found.kind if found is not None and changed else "")
     if not lost or lost == run.kind:
         return None
-    said = f"A worker raised {lost}, and {run.kind} arrived in main."
+    said = f"A worker raised {lost}, but {run.kind} arrived in main."
     where = next(iter(run.at), "")
     if found is not None and found.kind == lost:
-        said += f" {found.which} raises {found.said} in a main process."
+        said += f" In the main process, {found.which} raises {found.said}."
         where = found.at or where
     if evidence.alone is not None and evidence.alone.well:
-        said += " Without workers your loop goes on: it catches it."
+        said += " Without workers, your loop catches it and goes on."
     said += how_many(evidence)
     fix = (
-        f"Give {lost} an __init__ that takes one text; or catch it in the dataset, where it "
+        f"Give {lost} an __init__ that takes a single string. Or catch it in the dataset, where it "
         "still has its type, and raise one that does, or return the reason with the batch."
     )
     return Fit("ends", "shown", said, where, fix)
 
 
 def unpicklable_exception(evidence: Evidence) -> Fit | None:
-    """Main waits in vain, and the class of what is raised in a main process cannot be pickled."""
+    """Main waits in vain, and the class of the exception can't be pickled."""
     run, culprit = evidence.run, evidence.culprit
     if not run.waited or culprit is None or not evidence.parts.workers:
         return None
     if culprit.stage not in ("sample", "collate") or not culprit.unsent:
         return None
     said = (
-        f"The loop got {run.batches} batches and waited in vain for the next. In a main process "
-        f"{culprit.which} raises {culprit.said}, and pickling {culprit.kind} fails: "
+        f"The loop got {run.batches} batches and waited in vain for the next one. In the main "
+        f"process, {culprit.which} raises {culprit.said}, and pickling {culprit.kind} fails: "
         f"{culprit.unsent}.{how_many(evidence)}"
     )
     fix = (
-        f"Define {culprit.kind} at the top of a module, or catch it in the dataset and raise one "
-        "that is. Give the loader a timeout=."
+        f"Define {culprit.kind} at the top level of a module, or catch it in the dataset and raise "
+        "a class that can be pickled. Give the loader a timeout=."
     )
     return Fit("ends", "shown", said, culprit.at, fix)
 
 
 def unpicklable_batch(evidence: Evidence) -> Fit | None:
-    """Main waits in vain, and a batch that is made in a main process cannot be pickled."""
+    """Main waits in vain, and a batch can be made but not pickled."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if not run.waited or culprit is None or not parts.workers:
         return None
     where = parts.where
     if culprit.stage == "transport":
         said = (
-            f"The loop got {run.batches} batches and waited in vain. In a main process "
-            f"{culprit.which} is made and cannot be pickled: {culprit.unsent}. It is "
-            f"{culprit.part}."
+            f"The loop got {run.batches} batches and waited in vain. In the main process, "
+            f"{culprit.which} can be made but not pickled: {culprit.unsent}. The part that fails "
+            f"is {culprit.part}."
         )
         fix = (
-            f"Turn {culprit.part} into tensors, numbers, strings, lists or dicts before the batch "
+            f"Turn {culprit.part} into tensors, numbers, strings, lists, or dicts before the batch "
             "leaves the worker. Give the loader a timeout=."
         )
         return Fit("ends", "shown", said, where, fix)
     if culprit.stage == "" and "in _feed" in run.said:
         last = run.said.strip().splitlines()[-1]
-        said = f"The loop waited in vain. The thread of a worker's queue wrote: {last}."
+        said = f"The loop waited in vain. The queue thread of a worker wrote: {last}."
         return Fit("ends", "shown", said, where)
     return None
 
 
 def ragged_batch(evidence: Evidence) -> Fit | None:
-    """A batch of copies of each sample can be made, and not one of two that differ in shape."""
+    """A batch can be made from copies of either sample, but not from two that differ in shape."""
     run, culprit, parts = evidence.run, raising(evidence, "collate"), evidence.parts
     if culprit is None or culprit.blame != "ragged":
         return None
     said = (
-        f"The loop ended with {run.error.rstrip('.')}. {culprit.told}: {culprit.which} cannot be "
-        "made of both, and can be made of copies of either."
+        f"The loop ended with {run.error.rstrip('.')}. {culprit.told}, so {culprit.which} can't be "
+        "made from both. It can be made from copies of either one."
     )
     return Fit("ends", "shown", said, parts.where)
 
 
 def dead_worker(evidence: Evidence) -> Fit | None:
-    """A worker died; a sample that ends the process that draws it is named."""
+    """A worker died. Name the sample that did it, if there is one."""
     run, samples, parts = evidence.run, evidence.samples, evidence.parts
     gone = dead(evidence)
     kills = samples is not None and samples.ended == "died" and samples.at >= 0
@@ -151,36 +151,36 @@ def dead_worker(evidence: Evidence) -> Fit | None:
         return None
     if samples is not None and kills:
         item = f"sample {samples.at} of the stream" if parts.stream else f"dataset[{samples.at}]"
-        said = f"Drawing {item} ends its process in a main process too: {fate(samples.code)}."
+        said = f"Even without workers, drawing {item} ends the process: {fate(samples.code)}."
         if gone:
-            said += f" In the run W{gone[0][0]} died of {fate(gone[0][1])}."
-        fix = f"Look at what {parts.dataset} reads for index {samples.at}. Decode each in a "
-        fix += "process of its own once, and set aside what ends it."
+            said += f" In the run, W{gone[0][0]} died with {fate(gone[0][1])}."
+        fix = f"Look at what {parts.dataset} reads for index {samples.at}. Decode each sample once "
+        fix += "in its own process, and set aside those that end it."
         return Fit("ends", "shown", said, parts.where, fix)
     culprit = evidence.culprit
     if culprit is not None and culprit.stage == "died" and culprit.which:
-        said = f"Making {culprit.which} ends its process in a main process too: "
+        said = f"Even without workers, making {culprit.which} ends the process: "
         return Fit("ends", "shown", f"{said}{fate(culprit.code)}.", parts.where)
     if not gone or run.end == "main died" or (run.well and parts.method == "forkserver"):
         return None
     if (culprit is not None and culprit.stage) or _said_why(evidence):
         return None
     number, code = gone[0]
-    said = f"W{number} died of {fate(code)}. In a main process no sample that was tried fails."
+    said = f"W{number} died with {fate(code)}. In the main process, no sample that was tried fails."
     seen = evidence.in_workers
     died = [each for each in seen.died if each[1] == code and each[2] >= 0] if seen else []
     if died:
-        said += f" In another run the last sample that it began was dataset[{died[0][2]}]."
+        said += f" In another run, the last sample it began was dataset[{died[0][2]}]."
     elif seen is not None and seen.end == "finished":
-        said += " With forked workers none died in another run."
-    # Without a sample something else may have ended it: a full /dev/shm, say, that raises SIGBUS.
-    # Under forkserver that nobody says of what is shown: see lost_cause.
+        said += " In another run with forked workers, none died."
+    # If no sample is known, something else may have ended it: a full /dev/shm raises SIGBUS.
+    # Under forkserver, lost_cause is what's shown: the loop isn't told what ended the worker.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
     return Fit("ends", "shown" if shown else "likely", said, parts.where)
 
 
 def _said_why(evidence: Evidence) -> bool:
-    # It ended by an exception that reached its top, or exited: there is more to say than its code.
+    # It ended with an uncaught exception or an exit, so there's more to say than its exit code.
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
     )
@@ -188,7 +188,7 @@ def _said_why(evidence: Evidence) -> bool:
 
 
 def misleading_exit(evidence: Evidence) -> Fit | None:
-    """A sample exits: the worker ends, and the loop is told of something else."""
+    """A sample exits, so the worker ends, and the loop gets an error about something else."""
     run, culprit = evidence.run, evidence.culprit
     if run.end not in ("worker died", "raised") or not evidence.parts.workers:
         return None
@@ -204,21 +204,21 @@ def misleading_exit(evidence: Evidence) -> Fit | None:
         if not exits:
             return None
         index, kind, text, where = exits[0]
-        which, said = f"dataset[{index}], in a worker,", f"{kind}: {text}" if text else kind
+        which, said = f"In a worker, dataset[{index}]", f"{kind}: {text}" if text else kind
     if not which:
         return None
     evidenced = f"{which} raises {said}, which ends a worker without an error. What the loop got "
     evidenced += f"is {run.error or run.kind}.{how_many(evidence)}"
-    fix = "Raise an ordinary exception there, with the sample's name in its text; where the code "
-    fix += "is not yours, catch SystemExit around it and raise one."
+    fix = "Raise an ordinary exception there, with the sample's name in its message. If the code "
+    fix += "isn't yours, catch SystemExit around it and raise one."
     return Fit("ends", "shown", evidenced, where, fix)
 
 
-_EXITS = ("SystemExit", "KeyboardInterrupt")  # no worker catches these as it catches an Exception
+_EXITS = ("SystemExit", "KeyboardInterrupt")  # a worker catches an Exception, but not these
 
 
 def lost_cause(evidence: Evidence) -> Fit | None:
-    """A worker died under forkserver, and what the loop got does not say of what."""
+    """A worker died under forkserver, and the loop's error doesn't say what killed it."""
     run, samples = evidence.run, evidence.samples
     gone = dead(evidence)
     if evidence.parts.method != "forkserver" or not gone or run.asked:
@@ -226,45 +226,45 @@ def lost_cause(evidence: Evidence) -> Fit | None:
     number, code = gone[0]
     told = "killed by signal" in run.said or "exit code" in run.said
     if told or (code > 0 and run.said.strip() != run.error.strip()):
-        return None  # its last words stand on stderr
+        return None  # its last words are on stderr
     if run.well:
-        said = f"W{number} died of {fate(code)}, and the loop went on without a word of it."
+        said = f"W{number} died with {fate(code)}, and the loop went on without an error."
     elif run.end == "worker died":
-        said = f"W{number} died of {fate(code)}. All that the loop was told is: {run.error}"
+        said = f"All the loop got is {run.error}, although W{number} died with {fate(code)}."
     else:
         return None
     if samples is not None and not samples.ended and not samples.failed:
-        said += " In a main process no sample that was tried fails."
+        said += " In the main process, no sample that was tried fails."
     return Fit("ends", "shown", said, next(iter(run.at), ""))
 
 
 def unpicklable_handle(evidence: Evidence) -> Fit | None:
-    """Main could not pickle a part of what travels to a worker, and needs no pickle itself."""
+    """Main couldn't pickle a part of what it sends to a worker."""
     run, travel = evidence.run, evidence.travel
     if evidence.parts.method not in ("spawn", "forkserver") or travel is None:
         return None
     if run.end != "raised" or run.raised or run.batches or not travel.cannot:
         return None
     path, kind, error = travel.cannot[0]
-    said = f"Pickled as for a worker, `{path}` ({kind}) raises {error}. "
+    said = f"Pickling `{path}` ({kind}) for a worker raises {error}. "
     said += f"The loop ended with {run.error}, before the first batch"
     alone = evidence.alone
     if alone is not None and alone.well:
-        said += f"; without workers it delivered {alone.batches} batches"
+        said += f". Without workers, it delivered {alone.batches} batches"
     paths = ", ".join(f"`{each}`" for each, _, _ in travel.cannot)
     return Fit("ends", "shown", f"{said}.", paths, _remedy_for(path, kind, error))
 
 
 def _remedy_for(path: str, kind: str, error: str) -> str:
-    """What to do about a part that cannot be pickled.
+    """Say what to do about a part that can't be pickled.
 
     Args:
-        path: The way there.
+        path: Its path.
         kind: Its class, or "lambda", or "function NAME".
         error: What pickling it raises.
     """
     if kind == "lambda" or kind.startswith("function"):
-        return f"Put a function that a module defines by name in the place of `{path}`."
+        return f"Replace `{path}` with a named function that a module defines."
     if "local object" in error:
         return f"Define `{kind}`, the class of `{path}`, at the top level of a module."
     return (
@@ -277,7 +277,7 @@ _MISSING: Final = re.compile(r"Can't get attribute '([\w.]+)' on <module '([\w.]
 
 
 def main_only_class(evidence: Evidence) -> Fit | None:
-    """A new interpreter has not found by name what the pickle names."""
+    """A new interpreter couldn't find a name that the pickle refers to."""
     run, travel = evidence.run, evidence.travel
     if evidence.parts.method not in ("spawn", "forkserver") or run.batches:
         return None
@@ -285,12 +285,13 @@ def main_only_class(evidence: Evidence) -> Fit | None:
     if run.end != "worker died" or missing is None:
         return None
     name, module = missing.group(1), missing.group(2).replace("__mp_main__", "__main__")
-    here = "a file that does not have it when it is imported"
+    here = "a file that doesn't define it on import"
     if travel is not None and not travel.script and module == "__main__":
         here = "a `__main__` without a file"
     said = (
-        f"Each worker is a new interpreter, and its `{module}` has no `{name}`: AttributeError "
-        f"while it unpickled what it was sent, exit code 1, no batch. Here it stands in {here}."
+        f"Each worker is a new interpreter, and its `{module}` has no `{name}`. It raised "
+        f"AttributeError while unpickling what main sent, and exited with code 1 before the first "
+        f"batch. In main, the name comes from {here}."
     )
     fix = f"Put `{name}` into a file and import it from there."
     return Fit("ends", "shown", said, f"`{module}.{name}`", fix)
@@ -303,50 +304,50 @@ _AGAIN: Final = "_fixup_main_from_path"  # what multiprocessing runs the script 
 
 
 def missing_main_guard(evidence: Evidence) -> Fit | None:
-    """A worker died while it ran the script again."""
+    """A worker died while it was running the script again."""
     run, travel = evidence.run, evidence.travel
     if evidence.parts.method not in ("spawn", "forkserver") or run.batches:
         return None
     if run.end != "worker died" or not (_REFUSED in run.said or _AGAIN in run.said):
         return None
     reason = (
-        "where it came to the loop, and was refused workers of its own"
+        "got to the loop, and wasn't allowed to start workers of its own"
         if _REFUSED in run.said
-        else "and did not come to its end"
+        else "but didn't get to the end"
     )
-    said = f"Each worker ran the script again, {reason}: exit code 1, before the first batch"
+    said = f"Each worker ran the script again, {reason}. It died before the first batch"
     alone = evidence.alone
     if alone is not None and alone.well:
-        said += f". Without workers it delivered {alone.batches} batches"
+        said += f". Without workers, the loop got {alone.batches} batches"
     where = "" if travel is None else travel.script.rpartition("/")[2]
     return Fit("ends", "shown", f"{said}.", where)
 
 
 def global_only_in_parent(evidence: Evidence) -> Fit | None:
-    """New interpreters fare as main does once they are given what main has in its globals."""
+    """Workers in new interpreters do what main does once they're given main's globals."""
     run, imported = evidence.run, evidence.imported
     if imported is None or imported.forked_unlike:
         return None
     if imported.forked not in ("finished", "enough"):
         return None
     raised = run.end == "raised"
-    what = f"raised {run.error}" if raised else "delivered other samples than main"
+    what = f"raised {run.error}" if raised else "delivered different samples than main"
     cured = imported.new in ("finished", "enough") and imported.new_batches
     if not cured or imported.new_unlike or not imported.names:
         return None
     names = ", ".join(f"`{each}`" for each in imported.names[:3])
     said = (
-        f"Workers by {evidence.parts.method} {what}; forked ones did not. In a new interpreter "
-        f"{names} had another value than in main, or none. Given main's, workers by "
-        f"{evidence.parts.method} delivered what main does."
+        f"Workers started by {evidence.parts.method} {what}. Forked workers didn't. In a new "
+        f"interpreter, {names} had a different value than in main, or none. With main's value, "
+        f"workers started by {evidence.parts.method} delivered what main does."
     )
     where = f"{names}, read in {run.at[0].partition(': ')[0]}" if raised and run.at else names
-    fix = f"Pass {names} to the dataset as an attribute; large arrays as tensors."
+    fix = f"Pass {names} to the dataset as an attribute. Pass large arrays as tensors."
     return Fit("ends" if raised else "wrong", "shown", said, where, fix)
 
 
 def generator_attribute(evidence: Evidence) -> Fit | None:
-    """Workers died unpickling a tensor that was freed when its pickle was written."""
+    """Workers died unpickling a tensor that was freed as soon as main had pickled it."""
     run, travel = evidence.run, evidence.travel
     if evidence.parts.method not in ("spawn", "forkserver") or run.batches or travel is None:
         return None
@@ -355,14 +356,14 @@ def generator_attribute(evidence: Evidence) -> Fit | None:
         return None
     path, kind = travel.gone[0]
     said = (
-        f"Workers ended with exit code 1 before the first batch. Pickled as for a worker, `{path}` "
-        f"({kind}) becomes a tensor of its state, and that tensor is gone once the pickle is "
+        f"Workers ended with exit code 1 before the first batch. Pickling `{path}` ({kind}) for a "
+        f"worker turns its state into a tensor, and that tensor is gone as soon as the pickle is "
         "written."
     )
     fix = (
         f"Keep the seed instead of `{path}`, and make a generator for each sample."
         if kind == "Generator"
-        else f"Leave tensors that are made for the pickle out of the state of `{path}`."
+        else f"Leave tensors that you make only for the pickle out of the state of `{path}`."
     )
     paths = ", ".join(f"`{each}`" for each, _ in travel.gone)
     return Fit("ends", "shown", said, paths, fix)
@@ -372,29 +373,29 @@ REFUSED: Final = "daemonic processes are not allowed to have children"
 
 
 def children_of_workers(evidence: Evidence) -> Fit | None:
-    """A worker was refused a process, in code that runs where there are no workers."""
+    """A worker wasn't allowed to start a process, in code that runs without workers."""
     run, alone = evidence.run, evidence.alone
     if run.end != "raised" or not run.raised or REFUSED not in run.said:
         return None
     without = alone is not None and alone.well
     said = f"A worker raised {run.raised}: {REFUSED}."
     if without and alone is not None:
-        said += f" Without workers the same loader delivered {alone.batches} batches."
+        said += f" Without workers, the same loader delivered {alone.batches} batches."
     where = run.at[0] if run.at else ""
     return Fit("ends", "shown" if without else "likely", said, where)
 
 
 def held_lock(evidence: Evidence) -> Fit | None:
-    """A worker waits for a lock that was held when it was forked, and goes on once it has it."""
+    """A worker waits for a lock that was held when main forked, and goes on once it gets it."""
     return _lock_not_given_back(evidence, in_matplotlib=False)
 
 
 def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Fit | None:
-    """The same, for the locks of matplotlib or for all others.
+    """Look for it among matplotlib's locks, or among all others.
 
     Args:
-        evidence: Of one visit.
-        in_matplotlib: Whose locks.
+        evidence: The evidence of one visit.
+        in_matplotlib: Whether to look at matplotlib's locks.
     """
     for waits in (evidence.waits, evidence.while_held):
         found = waits.freed("lock") if waits is not None else None
@@ -403,21 +404,21 @@ def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Fit | No
         worker, line, _, path, _, _ = found
         inherited = path in waits.held
         if not inherited and (evidence.alone is None or not evidence.alone.well):
-            continue  # a lock that the same thread takes twice stops main as well
-        when = "was held already when the workers were forked" if inherited else "was held"
-        said = f"W{worker} stood at {line}. `{path}` {when}, and no thread of theirs held it."
+            continue  # a lock that the same thread takes twice stops main, too
+        when = "was already held when main forked the workers" if inherited else "was held"
+        said = f"W{worker} was stuck at {line}. `{path}` {when}, and no worker thread held it."
         if waits is evidence.while_held:
             said = (
-                f"Forked while one of your threads held `{path}`, W{worker} stood at {line}. "
-                "Forked at a moment when nobody held it, it ran."
+                f"Forked while one of your threads held `{path}`, W{worker} got stuck at {line}. "
+                "Forked while no thread held it, it ran."
             )
-        said += f" Given back from outside, W{worker} went on."
+        said += f" When the doctor released the lock, W{worker} went on."
         fix = (
             ""
             if in_matplotlib
             else (
-                f"Make `{path}` and what it guards anew in each worker (worker_init_fn, "
-                "os.register_at_fork), start the workers while no thread holds it, or do not fork."
+                f"In each worker, make `{path}` and what it guards again (worker_init_fn, "
+                "os.register_at_fork), start the workers while no thread holds it, or don't fork."
             )
         )
         return Fit("ends", "shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
@@ -429,19 +430,20 @@ _INSIDE: Final = re.compile(r"\._(pool|threads|worker_handler|task_handler|resul
 
 
 def lost_thread(evidence: Evidence) -> Fit | None:
-    """A worker waits for a thread that main has, and goes on once it has one of its own."""
+    """A worker waits for a thread that only main has, and goes on once it has its own."""
     for waits in (evidence.waits, evidence.while_held):
         found = waits.freed("executor", "thread", "answer") if waits is not None else None
         if found is not None:
             worker, line, kind, path, _, _ = found
             path = _INSIDE.sub("", path)
-            what = "the executor" if kind == "executor" else "the thread"
+            what = "executor" if kind == "executor" else "thread"
             threads = "no threads" if kind == "executor" else "no such thread"
             brought = kind == "answer"
-            once = "an answer was brought to" if brought else "it was started in"
+            once = "brought an answer to" if brought else "started it in"
             said = (
-                f"W{worker} stood at {line}. It waits for {what} `{path}` of main, and has "
-                f"{threads}: a fork copies none. Once {once} W{worker}, the worker went on."
+                f"W{worker} was stuck at {line}. It waits for main's {what} `{path}`, but it has "
+                f"{threads}, because a fork copies none. When the doctor {once} W{worker}, the "
+                "worker went on."
             )
             fix = (
                 f"Start `{path}` in each process that uses it (on first use, or in "
@@ -452,7 +454,7 @@ def lost_thread(evidence: Evidence) -> Fit | None:
 
 
 def openmp_after_fork(evidence: Evidence) -> Fit | None:
-    """Workers stand in an operation that several threads compute, and run with one thread."""
+    """Workers are stuck in an operation that several threads compute, and run with one."""
     waits = evidence.waits
     if waits is None or not waits.stuck or waits.threads < 2:
         return None
@@ -460,19 +462,19 @@ def openmp_after_fork(evidence: Evidence) -> Fit | None:
         return None
     worker, line, *_ = waits.stuck[0]
     said = (
-        f"W{worker} stood at {line}, in an operation that {waits.threads} threads of OpenMP share, "
-        f"and held up by no lock of Python's. With each worker kept to one thread, the same "
-        f"loader delivered all it was asked for ({waits.alone_batches} batches)."
+        f"W{worker} was stuck at {line}, in an operation that {waits.threads} OpenMP threads "
+        f"share, and no Python lock was holding it up. With one thread for each worker, the same "
+        f"loader delivered everything it was asked for ({waits.alone_batches} batches)."
     )
     setter = f"`{evidence.parts.init}`" if evidence.parts.init else "the dataset"
     fix = (
-        f"Leave each worker at the one thread that torch gives it: look for set_num_threads (or "
-        f"cv2.setNumThreads) in {setter} and in what it calls. If workers need threads, do not "
+        f"Leave each worker with the one thread that torch gives it. Look for set_num_threads (or "
+        f"cv2.setNumThreads) in {setter} and in what it calls. If workers need threads, don't "
         "fork."
     )
     return Fit("ends", "shown", said, line.partition(": ")[0], fix)
 
 
 def plot_in_thread(evidence: Evidence) -> Fit | None:
-    """A worker that draws waits for matplotlib's lock, and goes on once it has it."""
+    """A worker that draws waits for matplotlib's lock, and goes on once it gets it."""
     return _lock_not_given_back(evidence, in_matplotlib=True)

@@ -1,4 +1,4 @@
-"""Failure modes in which what should be new each time comes again."""
+"""Failure modes in which something that should be new each time repeats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dltutor.diagnosis.evidence import Evidence, Fit
 
 
 def repeated_randomness(evidence: Evidence) -> Fit | None:
-    """Samples vary within a worker, and just so in the other one or in the next epoch."""
+    """Samples vary within a worker, but another worker or the next epoch repeats them."""
     repeats, twice = evidence.repeats, evidence.twice
     if repeats is None or (twice and (twice.own or twice.counter)) or evidence.same_stream:
         return None
@@ -19,15 +19,15 @@ def repeated_randomness(evidence: Evidence) -> Fit | None:
         over = again == later > 2
         if across or over:
             said = [f"W0 and W1 drew the same {same} of {compared} random samples"] * across
-            said += [f"fresh workers repeated {again} of {later} in the next epoch"] * over
+            said += [f"Fresh workers repeated {again} of {later} in the next epoch"] * over
             path = ", ".join(repeats.own[:2])
             own = source == "own" or (source == "all" and bool(path))
             generator = f"`{path}`" if own and path else source if source != "all" else ""
             return Fit(
                 "wrong",
                 "shown" if across or not evidence.parts.stream else "likely",
-                f"{'; '.join(said)}, though each varies within a worker."
-                + (f" They come from {generator}." if generator not in ("", "own") else ""),
+                f"{'. '.join(said)}, though samples vary within a worker."
+                + (f" The numbers come from {generator}." if generator not in ("", "own") else ""),
                 where=path if own and path else _seeded(evidence),
                 fix=_fix(evidence, path if own else "", source),
             )
@@ -44,12 +44,12 @@ def _seeded(evidence: Evidence) -> str:
 def _fix(evidence: Evidence, path: str, source: str) -> str:
     if path:
         return (
-            f"Seed `{path}` anew in each worker, from `torch.initial_seed()` in `worker_init_fn`; "
-            "or make the generator in the dataset from seed, epoch and index."
+            f"In `worker_init_fn`, seed `{path}` from `torch.initial_seed()`. Or have the dataset "
+            "make the generator from the seed, the epoch, and the index."
         )
     if evidence.parts.init and source not in ("all", "own"):
         return (
-            f"Torch seeds {source} in each worker and each epoch. Leave that out of "
+            f"Torch already seeds {source} in each worker and each epoch. Don't seed it in "
             f"`{evidence.parts.init}`, or seed it from `torch.initial_seed()`."
         )
     return ""

@@ -6,7 +6,7 @@ from dltutor.diagnosis.evidence import Evidence, Fit
 
 
 def global_state(evidence: Evidence) -> Fit | None:
-    """The loop comes to another end without workers, and so does what it finds changed."""
+    """The loop's result differs without workers, and so does the state that changed."""
     state, twice = evidence.state, evidence.twice
     if twice is not None and twice.counter and evidence.parts.workers:
         return _decides(evidence, twice.counter)
@@ -16,12 +16,12 @@ def global_state(evidence: Evidence) -> Fit | None:
     return Fit(
         evidence.harm,
         "shown",
-        f"After the same batches `{path}` is {along} in main with workers, as before the loop, and "
-        f"{without} without workers. The loop comes to `{_short(state.with_workers)}` with "
-        f"workers, and to `{_short(state.without)}` without; twice the same each time.",
+        f"After the same batches, `{path}` in main is still {along} with workers, but {without} "
+        f"without workers. The loop's result is `{_short(state.with_workers)}` with workers and "
+        f"`{_short(state.without)}` without, the same in two runs of each.",
         where=path,
         fix=f"Return what `{path}` counts with each sample and add it up in the loop, or keep it "
-        "in shared memory: a `multiprocessing.Value` under its lock.",
+        "in shared memory, as a `multiprocessing.Value` under its lock.",
     )
 
 
@@ -32,11 +32,11 @@ def _decides(evidence: Evidence, path: str) -> Fit | None:
     return Fit(
         "wrong",
         "shown",
-        f"Drawing samples changes `{path}`, and `{path}` decides what a sample is: put back, it "
-        "gives the same sample again. Each worker counts for itself, and the batches are others "
-        "than without workers.",
+        f"Drawing samples changes `{path}`, and `{path}` decides what a sample is: if you set it "
+        "back, you get the same sample again. Each worker counts on its own, and the batches "
+        "differ from those without workers.",
         where=path,
-        fix=f"Keep `{path}` in shared memory, or set it in main: by epoch, or by the index.",
+        fix=f"Keep `{path}` in shared memory, or have main set it by epoch or by index.",
     )
 
 
@@ -46,44 +46,44 @@ def _short(outcome: str) -> str:
 
 
 def stale_epoch(evidence: Evidence) -> Fit | None:
-    """Fresh workers see what main sets between epochs, and those that stay do not."""
+    """Fresh workers see what main sets between epochs, but persistent workers don't."""
     epochs = evidence.epochs
     if epochs is None or not epochs.first or not epochs.looked:
         return None
     if not (epochs.stale and epochs.moved and epochs.arrived == epochs.looked):
         return None
     what = f"`{epochs.paths[0]}`" if epochs.paths else f"what {epochs.by} sets"
-    like = "" if evidence.parts.stream else " and no workers at all"
+    like = "" if evidence.parts.stream else " and of a run without workers"
     return Fit(
         "wrong",
         "shown",
         f"After the first epoch, {epochs.stale} of {epochs.looked} samples from persistent workers "
-        f"are not those that fresh workers{like} give: {what} does not arrive.",
+        f"differ from those of fresh workers{like}, because {what} doesn't reach the workers.",
         where=epochs.paths[0] if epochs.paths else evidence.parts.where,
-        fix=f"Keep {what} in a shared tensor (`torch.tensor(0).share_memory_()`, set with `fill_` "
-        "before the loader is iterated), or use `persistent_workers=False`.",
+        fix=f"Keep {what} in a shared tensor (`torch.tensor(0).share_memory_()`), and set it with "
+        "`fill_` before you iterate the loader. Or use `persistent_workers=False`.",
     )
 
 
 def mutated_in_place(evidence: Evidence) -> Fit | None:
-    """A sample is another when it is drawn again, and what the dataset stores has changed."""
+    """A sample differs when it's drawn again, and what the dataset stores has changed."""
     twice = evidence.twice
     if twice is None or not twice.own or not twice.paths:
         return None
     return Fit(
         "wrong",
         "shown",
-        f"`dataset[{twice.index}]`, drawn twice with all random numbers held, comes out "
-        f"differently, and `{twice.paths[0]}` has changed: so do {twice.own} of the {twice.looked} "
-        "samples that were tried. Drawing other samples in between changes nothing.",
+        f"`dataset[{twice.index}]` comes out differently when it's drawn again with the same "
+        f"random numbers, and `{twice.paths[0]}` has changed. The same goes for {twice.own} of the "
+        f"{twice.looked} samples that were tried. Drawing others in between makes no difference.",
         where=f"{evidence.parts.where}: {twice.paths[0]}".lstrip(": "),
-        fix=f"Copy what comes from `{twice.paths[0]}` before you change it: `.copy()` of an array, "
-        "`.clone()` of a tensor, `copy.deepcopy` of anything else.",
+        fix=f"Copy what you take from `{twice.paths[0]}` before you change it: `.copy()` for an "
+        "array, `.clone()` for a tensor, `copy.deepcopy` for anything else.",
     )
 
 
 def reused_buffer(evidence: Evidence) -> Fit | None:
-    """Batches are others where each sample is copied as it is drawn."""
+    """Batches come out differently when each sample is copied as it's drawn."""
     copies = evidence.copies
     if copies is None or not copies.steady or not copies.differ:
         return None
@@ -91,10 +91,10 @@ def reused_buffer(evidence: Evidence) -> Fit | None:
     return Fit(
         "wrong",
         "shown",
-        f"{copies.differ} of {copies.looked} batches change if each sample is copied as it is "
-        f"drawn. {what} is filled again for the next sample while the last one is on its way.",
+        f"{copies.differ} of {copies.looked} batches come out differently if each sample is copied "
+        f"as it's drawn. {what} is refilled while the last sample is still on its way.",
         where=f"{evidence.parts.where}: {copies.path}".rstrip(": "),
-        fix=f"Return a copy: `.clone()` of a tensor, `.copy()` of an array"
+        fix=f"Return a copy, `.clone()` for a tensor or `.copy()` for an array"
         f"{f', instead of {what} itself' if copies.path else ''}.",
     )
 
@@ -111,8 +111,8 @@ def shared_file_offset(evidence: Evidence) -> Fit | None:
         "shown",
         f"{handles.seen} The file was open before the workers started.",
         where=path or evidence.parts.where,
-        fix=f"Open {what} in the process that reads it: in `__getitem__` if there is none yet for "
-        "`os.getpid()`, or in `worker_init_fn`. For a plain file, `os.pread` needs no position.",
+        fix=f"Open {what} in the process that reads it: in `worker_init_fn`, or in `__getitem__` "
+        "the first time for each `os.getpid()`. For a plain file, `os.pread` needs no position.",
     )
 
 
@@ -124,7 +124,7 @@ def shared_connection(evidence: Evidence) -> Fit | None:
     path = handles.paths[0] if handles.paths else ""
     what = f"`{path}`" if path else "the connection"
     again = (
-        f" `{handles.lazy}` connects again where it is missing; main had used it before."
+        f" `{handles.lazy}` reconnects when it's missing, but main had used it before."
         if handles.lazy
         else ""
     )
@@ -133,22 +133,22 @@ def shared_connection(evidence: Evidence) -> Fit | None:
         "shown",
         f"{handles.seen} The connection was made before the workers started.{again}",
         where=path or evidence.parts.where,
-        fix=f"Keep the address, and make {what} in the process that asks: on first use for each "
+        fix=f"Keep the address, and open {what} in the process that uses it: on first use for each "
         "`os.getpid()`, or in `worker_init_fn`.",
     )
 
 
 def lazy_but_touched(evidence: Evidence) -> Fit | None:
-    """A file that opens by itself when needed was open before the workers started."""
+    """A file that's opened on first use was already open before the workers started."""
     handles = evidence.disturbed_by("file")
     if handles is None or not handles.lazy:
         return None
     return Fit(
         evidence.harm,
         "shown",
-        f"{handles.seen} `{handles.lazy}` is opened again by itself where it is missing, but it "
-        "was open when the workers started: main had taken a sample before.",
+        f"{handles.seen} `{handles.lazy}` is opened when it's missing, but it was already open "
+        "when the workers started, because main had drawn a sample before.",
         where=handles.lazy,
-        fix=f"Remember `os.getpid()` with `{handles.lazy}`, and open it again in another process; "
-        "leave it out in `__getstate__`.",
+        fix=f"Store `os.getpid()` next to `{handles.lazy}`, open it again in any other process, "
+        "and leave it out in `__getstate__`.",
     )
