@@ -1,16 +1,18 @@
-"""The samples lie in memory, and two workers are slower than none.
+"""The samples are in memory, and two workers are slower than none.
 
 Symptom: `num_workers=2` makes the epoch slower, with a `TensorDataset` or any dataset whose samples
 cost next to nothing; and each epoch begins with a pause.
 
 Mechanism: a worker pays off only if a sample takes time to make. Here a sample is one row of a
-tensor. Starting the workers, sending them the indices and sending the batches back is all the work
-there is, on top of collating row by row. Without workers nothing is sent. And a dataset that takes
-a list of indices makes a whole batch with one indexing operation, instead of 10000 collated rows.
+tensor, so starting the workers, sending them indices, and sending batches back is all the work
+there is, besides collating row by row. Without workers, nothing has to be sent. And a dataset that
+takes a list of indices makes a whole batch with one indexing operation, instead of 10000 collated
+rows.
 
-Remedy: `num_workers=0`, and let the dataset make the batch: a `BatchSampler` as `sampler` with
-`batch_size=None`, so that it is asked for a list of indices; or a method `__getitems__`. Measure
-before you add workers: one sample's time, times the batch size, against a few milliseconds.
+Remedy: set `num_workers=0`, and let the dataset make the batch. Use a `BatchSampler` as the
+`sampler` with `batch_size=None`, so the dataset gets a list of indices, or give it a `__getitems__`
+method. Measure before you add workers: compare the time for one sample, times the batch size, with
+a few milliseconds.
 
 Seen in: pytorch#154318, pytorch#181520 (a warning was proposed, and not wanted for every dataset
 in memory).

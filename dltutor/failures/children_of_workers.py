@@ -4,13 +4,13 @@ Symptom: `AssertionError: daemonic processes are not allowed to have children`, 
 AssertionError in DataLoader worker process 0`; with `num_workers=0` the same code works.
 
 Mechanism: torch starts its workers as daemons, so that they end with main even if main is careless.
-Python does not let a daemon start processes, since nobody would end them when it ends. So inside a
-worker there is no `multiprocessing.Pool`, no `ProcessPoolExecutor`, and no DataLoader with workers;
-often it is a library that wants one. `subprocess` is not affected.
+Python doesn't let a daemon start processes, because nothing would end them when it ends. So inside
+a worker there's no `multiprocessing.Pool`, no `ProcessPoolExecutor`, and no DataLoader with
+workers. Often it's a library that wants one. `subprocess` isn't affected.
 
-Remedy: let the loader's workers be the only ones: do what one sample needs one step after the
-other, and use more workers. Threads are allowed, for work that waits or that releases the GIL (see
-`lost_thread` for where to make them).
+Remedy: let the loader's workers be the only ones. Do what one sample needs step by step, and use
+more workers. Threads are allowed, for work that waits or that releases the GIL (see `lost_thread`
+for where to make them).
 
 Seen in: pytorch#15950 ("This isn't a bug"), datasets#6089, returnn#1495.
 """

@@ -7,23 +7,23 @@ since it counts shared pages (RES); only the private part (USS) grows.
 
 NOTE [ Reading Is Writing ]
 
-A forked worker shares the pages of main until one of them writes. Each Python object begins with a
-count of the references to it, and whoever reads the object raises and lowers this count. That is
-a write: the kernel copies the page. A page of 4096 bytes holds about fifty short strings, so in
-shuffled order the first few percent of the samples copy nearly all pages.
+A forked worker shares main's pages until one of them writes. Each Python object begins with a count
+of the references to it, and any code that reads the object raises and lowers this count. That's a
+write, so Linux copies the page. A page of 4096 bytes holds about fifty short strings, so in
+shuffled order, the first few percent of the samples copy nearly all pages.
 
-The container makes no difference, the objects do: a numpy array of dtype `object` grows like the
-list, and so does a pandas column of strings, unless Arrow stores it (pandas 3 with pyarrow). Under
-spawn and forkserver nothing is shared in the first place: the list is pickled, and each worker has
-its private copy before the first sample. A torch tensor is not copied even there.
+The container makes no difference, because it's the objects that do: a numpy array of dtype `object`
+grows like the list, and so does a pandas column of strings, unless Arrow stores it (pandas 3 with
+pyarrow). Under spawn and forkserver, nothing is shared in the first place: the list is pickled, and
+each worker has its private copy before the first sample. A torch tensor isn't copied even there.
 
-Remedy: data without Python objects. All texts joined in one array of bytes, with an array of
-offsets (`packed`), takes the least; numpy's fixed-width `S` is simplest where all are of similar
-length (`fixed_width`); a torch tensor is shared under every start method (`tensor`); Arrow does the
-same for tables. `multiprocessing.shared_memory` shares under every start method too
-(`shared_memory`); the block goes when its creator ends, and also when an unrelated process that had
-attached ends, unless it attached with `track=False` (Python 3.13). A file and `mmap` has no such
-owner, and all ranks share it. `gc.freeze()` does not help.
+Remedy: data without Python objects. All strings joined in one array of bytes, with an array of
+offsets (`packed`), takes the least memory. numpy's fixed-width `S` is easiest if all strings are of
+similar length (`fixed_width`). A torch tensor is shared under every start method (`tensor`), and
+Arrow does the same for tables. `multiprocessing.shared_memory` shares under every start method, too
+(`shared_memory`). Its block goes when its creator ends, and also when an unrelated process that had
+attached ends, unless that one attached with `track=False` (Python 3.13). A file and `mmap` has no
+such owner, and all ranks share it. `gc.freeze()` doesn't help.
 
 Seen in: pytorch#13246, pytorch#20433, dlio_benchmark#165, referit3d#5.
 """

@@ -6,19 +6,19 @@ some way into the epoch.
 
 NOTE [ What One Bad File Does ]
 
-A worker that raises does not die. It catches the exception, sends its type and its traceback
-as text to the main process, and waits for the next batch; the main process raises an exception
-of the same type. So the message is complete, but the new exception has lost the attributes of
-the old one: `errno` and `filename` are None. Unless the text names the file, nothing does, and
-nothing names the index.
+A worker that raises doesn't die. It catches the exception, sends its type and its traceback as a
+string to the main process, and waits for the next batch. Main then raises an exception of the same
+type. So the message is complete, but the new exception has lost the attributes of the old one:
+`errno` and `filename` are None. Unless the message names the file, nothing does, and nothing names
+the index.
 
-Pillow opens a file by reading its header. The pixels are read later, so a file that was cut
-short opens without complaint and fails in `convert`, `resize` or `numpy.asarray`. Gray, palette
-and transparent images do load; they fail later, where three channels are expected.
+Pillow opens a file by reading its header, and reads the pixels later. So a file that was cut short
+opens without complaint and fails in `convert`, `resize`, or `numpy.asarray`. Gray, palette, and
+transparent images do load, but they fail later, in code that expects three channels.
 
-Remedy: look at every file once, before the first epoch, the way the loader will. Keep what
-loads. Write down what does not, with the reason and the class, and show it. Name the path in
-every error that can still happen afterwards.
+Remedy: look at every file once before the first epoch, the way the loader will. Keep what loads.
+Write down what doesn't, with the reason and the class, and show it. Name the path in every error
+that can still happen after that.
 
 Seen in: pytorch/vision#138, stylegan2-pytorch#7, detectron2#143.
 """

@@ -7,25 +7,26 @@ exception was the direct cause").
 
 NOTE [ What The Signal Says ]
 
-`Killed` is SIGKILL, which no program can catch: the kernel's OOM killer, a container's memory
+`Killed` is SIGKILL, which no program can catch: it comes from the OOM killer, a container's memory
 limit, a batch system, or a person. `Segmentation fault` and `Aborted` come from native code: a
-decoder that met a bad file, a library that does not survive a fork. A positive exit code means that
-something called `exit`, a native library or `sys.exit` (see `misleading_exit`), or that an
-exception reached the top of the process: its traceback is on stderr. `Bus error` means that
-memory behind a mapped file was not there: a full `/dev/shm`, or a file that was cut short.
+decoder that met a bad file, or a library that doesn't survive a fork. A positive exit code means
+that something called `exit`, either a native library or `sys.exit` (see `misleading_exit`), or that
+an exception reached the top of the process, with its traceback on stderr. `Bus error` means that
+memory behind a mapped file wasn't there, because `/dev/shm` was full or a file was cut short.
 
-The kernel tells the main process of the death by SIGCHLD, and torch's handler raises wherever
-main happens to be, in the model's forward pass too: the traceback says nothing of the cause. Off
-the main thread, and under forkserver, there is no such notice: torch looks after 5 s without a
-batch, and what the worker died of is lost (see `lost_cause`). If tensors of the dead worker are on
+Linux tells the main process with SIGCHLD that a worker died, and torch's handler raises wherever
+main happens to be, even in the model's forward pass. So the traceback says nothing about the cause.
+Off the main thread, and under forkserver, main gets no such signal: torch checks after 5 s without
+a batch, and what killed the worker is lost (see `lost_cause`). If tensors of the dead worker are on
 their way, fetching them may fail first, with `ConnectionResetError` or `ConnectionRefusedError`
 (see `misleading_exit`). Nothing names the sample.
 
 Remedy: for `Killed`, find out whether memory ran out (`dmesg -T`; `oom_kill` in `memory.events` of
-the cgroup, or in `memory.oom_control` under version 1), and use less. Name the sample: a worker
-that writes each index to a file before it decodes leaves it there, whatever it dies of; for native
-code `faulthandler.enable()` in `worker_init_fn` names the line. Decode each file once in a process
-of its own, where it can do no harm, set aside what kills it, and report it upstream.
+the cgroup, or in `memory.oom_control` under version 1), and use less. To name the sample, have each
+worker write every index to a file before it decodes, because the file stays whatever kills the
+worker. For native code, `faulthandler.enable()` in `worker_init_fn` names the line. Decode each
+file once in its own process, where it can't do any harm, set aside the ones that kill it, and
+report them upstream.
 
 Seen in: pytorch#8976, pytorch#4507, pytorch#5301 (exit code), TorchSSL#4, mmrotate#501,
 mmsegmentation#2085.

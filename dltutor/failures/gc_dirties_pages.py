@@ -1,19 +1,19 @@
 """A garbage collection in a forked worker copies the pages of objects it never uses.
 
-Symptom: each worker's private memory jumps although it never touches the data that main has loaded;
-with `gc.collect()` in `__getitem__`, as is often advised against growth, at its first sample, and
-loading becomes many times slower.
+Symptom: each worker's private memory jumps although it never touches the data that main has loaded.
+With `gc.collect()` in `__getitem__`, which people often recommend against growth, it jumps at the
+worker's first sample, and loading becomes many times slower.
 
 Mechanism: a forked worker shares every page with main until one of them writes to it. One full
-collection writes into a header of each object that the collector tracks: lists, dicts, instances of
-classes; not strings and numbers, and up to Python 3.13 not a dict that holds nothing else. So all
-their pages are copied, in each worker. Under spawn and forkserver there
-is nothing to copy: the objects came through a pipe, and are private from the start.
+collection writes into a header of each object that the collector tracks: lists, dicts, and
+instances of classes, but not strings and numbers, and up to Python 3.13 not a dict that holds
+nothing else. So each worker copies all their pages. Under spawn and forkserver, there's nothing to
+copy, because the objects came through a pipe and are private from the start.
 
-Remedy: do not call `gc.collect()` in workers. To keep the automatic collector off the objects that
-main has made, call `gc.freeze()` just before the workers are forked and `gc.unfreeze()` after it:
-the workers' copies stay frozen. It does not help against reading (see `copy_on_read`): that writes
-reference counts.
+Remedy: don't call `gc.collect()` in workers. To keep the automatic collector off the objects that
+main has made, call `gc.freeze()` right before main forks the workers and `gc.unfreeze()` after
+that: the workers' copies stay frozen. It doesn't help against reading (see `copy_on_read`), because
+that writes reference counts.
 
 Seen in: no public report found; measured here. The advice is in many posts about `exited
 unexpectedly`.

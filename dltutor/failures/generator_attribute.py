@@ -4,15 +4,15 @@ Symptom: `RuntimeError: unable to resize file <filename not specified> to the ri
 argument (22)` on stderr, and in main `RuntimeError: DataLoader worker (pid(s) 4711) exited
 unexpectedly`, before the first batch.
 
-Mechanism: to pickle a generator torch makes a tensor of its state. Tensors for another process go
-through shared memory: the pickle holds only a file descriptor, which the new process is to open.
-The tensor was made for the pickle alone. It is freed as soon as the pickle is written, its
+Mechanism: to pickle a generator, torch makes a tensor of its state. Tensors for another process go
+through shared memory: the pickle holds only a file descriptor, which the new process has to open.
+But torch made this tensor only for the pickle. It's freed as soon as the pickle is written, its
 descriptor is closed with it, and the worker gets a number that refers to nothing, or to another
 file. The same happens to any class whose `__getstate__` or `__reduce__` makes tensors.
 
-Remedy: keep the seed, and make the generator where it is used. A generator for each sample, seeded
+Remedy: keep the seed, and make the generator where you use it. A generator for each sample, seeded
 with seed and index, gives the same numbers with any number of workers, and never the same ones
-twice; one that was copied by fork gives every worker the same numbers (`repeated_randomness`).
+twice. A generator that fork copied gives every worker the same numbers (`repeated_randomness`).
 
 Seen in: pytorch#146828, pytorch#31571 (open since 2019), pytorch#32351.
 """

@@ -5,13 +5,13 @@ worker process 0`, in a line that reads a global; the same script runs with `num
 under fork.
 
 Mechanism: a global lives in a module, and each process has its own modules. A forked worker has a
-copy of main's memory, in which the global was filled. A worker of spawn or forkserver imports the
-module afresh and gets the value that the import gives it: None. The dataset is sent to the worker,
-the global it reads is not, and no line says so.
+copy of main's memory, where the global was already filled. A worker started by spawn or forkserver
+imports the module again and gets the value that the import gives it: None. Main sends the dataset
+to the worker but not the global that it reads, and no line says so.
 
-Remedy: give the dataset what it reads, as an attribute; then it travels with it. Large arrays as
-torch tensors: these go through shared memory, where a numpy array or a list is copied to each
-worker.
+Remedy: give the dataset what it reads as an attribute, so that it travels with the dataset. Pass
+large arrays as torch tensors: those go through shared memory, but a numpy array or a list is copied
+to each worker.
 
 Seen in: no public report that names this cause was found; measured here. An article in the
 course's sources has the sample, and says that it may hang: it does not.

@@ -3,17 +3,18 @@
 Symptom: a global variable changed in __getitem__ stays 0. With `num_workers=0` the same code counts
 correctly, so a test of the dataset alone finds nothing.
 
-Mechanism: a worker is a process with its own copy of every module, every global variable and the
-dataset. `replaced += 1` in W0 changes W0's copy. There is no race and no error: three counters
-exist, one for each process, and you print the one that nobody changed. Attributes of the dataset
-(`self.replaced += 1`) behave the same. Fresh workers start from the main process's value in each
-epoch, so nothing adds up in the workers either.
+Mechanism: a worker is a process with its own copy of every module, every global variable, and the
+dataset. `replaced += 1` in W0 changes W0's copy. There's no race and no error. There are three
+counters, one for each process, and you print the one that no process changed. Attributes of the
+dataset (`self.replaced += 1`) behave the same. Fresh workers start from the main process's value in
+each epoch, so nothing adds up in the workers either.
 
 Remedy: send the fact with the sample, as one more field of what `__getitem__` returns, and add it
-up in the loop. Where that does not suit, count in shared memory. A shared tensor with one slot for
-each process needs no lock, since nobody else writes there; it must be large enough for all workers.
-A `multiprocessing.Value` is one number for all; it takes its lock for each count (`+= 1` reads and
-writes, so without the lock counts get lost), and it must come from the start method's own context.
+up in the loop. If that doesn't work for you, count in shared memory. A shared tensor with one slot
+for each process needs no lock, because no other process writes there, but it has to be large enough
+for all workers. A `multiprocessing.Value` is one number for all. It takes its lock for each count
+(`+= 1` reads and writes, so counts get lost without the lock), and it has to come from the start
+method's own context.
 
 Seen in: pytorch#97326 (asked for the other way round, see `stale_epoch`).
 """

@@ -4,16 +4,17 @@ Symptom: memory grows from epoch to epoch with `persistent_workers=True`, in eve
 each holds the whole dataset. Without `persistent_workers` nothing grows, and nothing gets faster
 either: the cache is thrown away at the end of each epoch.
 
-Mechanism: a worker has its own dataset, so its own `self.cache`. With `shuffle=True` the samples go
-to other workers in every epoch: after the first, two workers hold half of the data each; then three
-quarters each; soon twice the dataset is in memory, or `num_workers` times. What one worker has read
-does not help the other. `functools.lru_cache` without a `maxsize` does the same.
+Mechanism: a worker has its own dataset, so it has its own `self.cache`. With `shuffle=True`, the
+samples go to different workers in every epoch. After the first epoch, two workers hold half of the
+data each, then three quarters each, and soon twice the dataset is in memory, or `num_workers`
+times. What one worker has read doesn't help the other. `functools.lru_cache` without a `maxsize`
+does the same.
 
-Remedy: no cache in the workers. The kernel keeps the files that were read in its page cache, once
-for all processes, and gives that memory back when it is needed elsewhere. If decoding is the
+Remedy: don't use a cache in the workers. Linux keeps the files that were read in its page cache,
+once for all processes, and gives that memory back when something else needs it. If decoding is the
 expensive part, decode once, into a file that all workers map (`numpy.load(..., mmap_mode="r")`),
-or, if it fits, into one tensor before the loader starts. A cache of bounded size is safe, and finds
-little: in a shuffled epoch each sample is asked for once, by any worker.
+or, if it fits, into one tensor before the loader starts. A cache with a size limit is safe, but it
+finds little: in a shuffled epoch, each sample is asked for once, by any worker.
 
 Seen in: torchdatasets#26 (a cache that does nothing with workers), pytorch#8976.
 """

@@ -1,20 +1,20 @@
 """One slow sample holds up every batch behind it, though they are ready.
 
-Symptom: now and then the loop stalls, then gets many batches at once; meanwhile most workers are
+Symptom: now and then the loop stalls, then gets many batches at once. In between, most workers are
 idle.
 
-Mechanism: by default the loop gets the batches in the order in which they were asked for. A batch
-that another worker has finished early waits in main until its turn. It is not only that nothing is
-delivered: main hands out a new batch of indices for each batch that it delivers, so once each of
-the other workers has made its `prefetch_factor` batches, they have nothing to do either. The
-slowest sample sets the pace of all.
+Mechanism: by default, the loop gets the batches in the order in which main asked for them. A batch
+that another worker finished early waits in main for its turn. And it's not only that nothing
+arrives: main hands out a new batch of indices for each batch that it delivers, so once each of the
+other workers has made its `prefetch_factor` batches, it has nothing to do either. The slowest
+sample sets the pace for everything.
 
-Remedy: `in_order=False` (torch 2.6 and later), where the order of the batches does not matter: each
-is delivered when it is ready, and its worker gets the next one. The order then differs from run to
-run, and the samples that take long come later than they should: a resumed or repeated run is not
-the same. It does not help the batches behind the slow one in its own worker's queue;
-`prefetch_factor=1` keeps that queue short. Or make samples cost about the same: cut long ones into
-pieces beforehand, or sort by length into batches.
+Remedy: set `in_order=False` (torch 2.6 and later) if the order of the batches doesn't matter. Each
+batch is delivered when it's ready, and its worker gets the next one. But then the order differs
+from run to run, and the samples that take long arrive later than they should, so a resumed or
+repeated run isn't the same. It doesn't help the batches behind the slow one in its own worker's
+queue, though `prefetch_factor=1` keeps that queue short. Or make samples cost about the same: cut
+long ones into pieces beforehand, or sort by length into batches.
 
 Seen in: pytorch#105203, pytorch#135409, pytorch#78798.
 """

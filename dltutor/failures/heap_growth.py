@@ -1,4 +1,5 @@
-"""Nothing is kept, and the workers grow for the whole epoch: the C library does not reuse memory.
+"""Nothing is kept, but the workers grow for the whole epoch, because the C library doesn't reuse
+memory.
 
 Symptom: each worker's memory grows with every sample although nothing is kept: no list, no cache,
 no cycle; samples are of a megabyte or more, and decoding makes temporary tensors of that size. It
@@ -8,26 +9,27 @@ machine, or in another container, the same program stays flat.
 
 NOTE [ Why the Heap Grows, and Where It Stops ]
 
-glibc gives a large block its own mapping, and returns it to the kernel when the block is freed. At
-the first such free it concludes that blocks of this size come and go, and raises the threshold:
-from then on they are cut from the heap. torch asks for aligned blocks, and glibc before 2.38 does
-not find a freed block of the same size again when an aligned one is asked for (glibc bug 14581): it
-needs a larger hole, of freed blocks that have merged, or the end of the heap.
+glibc gives a large block its own mapping, and returns it to the operating system when the block is
+freed. At the first such free, it concludes that blocks of this size come and go, and raises the
+threshold: from then on, it cuts them from the heap. torch asks for aligned blocks, and glibc before
+2.38 doesn't find a freed block of the same size again when an aligned one is asked for (glibc bug
+14581). It needs a larger hole, made of freed blocks that have merged, or the end of the heap.
 
-They cannot merge in a worker. `torch.multiprocessing.reductions.shared_cache` has an entry for each
-storage that was sent, and drops those that are dead when there are more than 128. The storage's
-record is small, comes from the heap, too, and lies behind each freed sample. After 128 the holes
-merge, and are used from then on. Measured with glibc 2.36 and torch 2.13, samples of 1.7 MB: dead
-entries dropped beyond 8, 32, 128 and 256 let a worker grow by 10, 70, 240 and 460 MB. Without
-workers nothing is sent, and nothing grows. A forked worker first uses up what main has freed:
-beside a busy main it grows later.
+They can't merge in a worker. `torch.multiprocessing.reductions.shared_cache` has an entry for each
+storage that was sent, and drops the dead ones when there are more than 128. The storage's record is
+small, comes from the heap, too, and sits behind each freed sample. After 128, the holes merge, and
+are used from then on. Measured with glibc 2.36 and torch 2.13 on samples of 1.7 MB: dropping dead
+entries beyond 8, 32, 128, and 256 let a worker grow by 10, 70, 240, and 460 MB. Without workers,
+nothing is sent, so nothing grows. A forked worker first uses up what main has freed, so next to a
+busy main it grows later.
 
-Holes that a worker's heap has from the start can hide it, too: with holes of up to 96 kB made on
+Holes that a worker's heap has from the start can hide it, too. With holes of up to 96 kB made on
 purpose, and samples of 1.2 MB, 8 of 20 runs hardly grew with recordings of 80 kB, and each of 20
-did with 400 kB. With 800 kB and samples of 1.5 MB 5 of 20 did not: sizes alone do not decide it.
+did with 400 kB. With 800 kB and samples of 1.5 MB, 5 of 20 didn't. So sizes alone don't decide it.
 
-Setting a threshold, by `mallopt` or `MALLOC_MMAP_THRESHOLD_`, ends its rise: large blocks have
-their own mappings for good. `malloc_trim` gives free pages back from the middle of the heap, too.
+Setting a threshold, with `mallopt` or `MALLOC_MMAP_THRESHOLD_`, stops it from rising: large blocks
+have their own mappings for good. `malloc_trim` gives free pages back from the middle of the heap,
+too.
 
 Remedy: fix the thresholds, with `mallopt` in `worker_init_fn`, or for all processes with
 `MALLOC_MMAP_THRESHOLD_=65536` in the environment before Python starts; or jemalloc with

@@ -2,16 +2,18 @@
 
 Symptom: memory grows by a batch with every step, in the main process, although the loop keeps one
 image or one number of each. The workers stay as they are. What grows is shared memory, which counts
-as main's private memory too once no worker maps it, and open descriptors, one for each tensor kept.
-The end is `No space left on device`, `Too many open files`, or the kernel's out-of-memory killer.
+as main's private memory, too, once no worker maps it, and open descriptors, one for each tensor
+that the loop keeps. It ends with `No space left on device`, `Too many open files`, or the OOM
+killer.
 
 Mechanism: a batch arrives as a piece of shared memory and a descriptor for it. `images[0]` and
-`labels[0]` are views: they share the storage of the batch, and the storage cannot go while a view
-of it is kept. A loss that never saw `backward()`, as in a validation, is worse: its graph keeps the
-batch, and all that the model computed from it. `backward()` frees what the graph has kept.
+`labels[0]` are views: they share the storage of the batch, and the storage can't go while something
+keeps a view of it. A loss that never saw `backward()`, as in a validation, is worse: its graph
+keeps the batch, and everything that the model computed from it. `backward()` frees what the graph
+has kept.
 
-Remedy: keep numbers, with `.item()`, and copies, with `.clone()`. Detach first what has a graph;
-validate under `torch.no_grad()`.
+Remedy: keep numbers with `.item()`, and copies with `.clone()`. Detach anything that has a graph
+first, and validate under `torch.no_grad()`.
 
 Seen in: rabbityl/lepard#12 (a meter that kept losses and graphs), pytorch#973 (the descriptors).
 """

@@ -7,21 +7,21 @@ ignored in: <function _MultiProcessingDataLoaderIter.__del__`.
 
 NOTE [ Who Holds The Iterator ]
 
-Torch raises a worker's exception from a function that keeps it in a local variable: exception ->
-traceback -> frames -> exception, a cycle, and one of the frames is a method of the iterator. No
-reference count falls to zero, so the iterator and its workers live until the cyclic garbage
-collector happens to run. It then closes the queues before the iterator can use them to tell the
-workers to leave; each is waited for, for 5 s, and terminated.
+torch raises a worker's exception from a function that keeps it in a local variable. So there's a
+cycle, exception -> traceback -> frames -> exception, and one of the frames is a method of the
+iterator. No reference count falls to zero, so the iterator and its workers live until the cyclic
+garbage collector happens to run. The collector then closes the queues before the iterator can use
+them to tell the workers to leave, so main waits 5 s for each worker and terminates it.
 
-If the program forks meanwhile (the next loader's workers, for example), the child inherits the
-iterator. When it is collected there, it asks after workers that are not the child's: `can only
-test a child process`. This is noise, printed from `__del__`, and harmless to the data. Any
-unfinished iterator that is garbage at a fork does it. It is often blamed on tqdm, which is one of
-the things that hold an iterator.
+If the program forks before that (for the next loader's workers, for example), the child inherits
+the iterator. When the child's collector frees it, the iterator asks after workers that aren't the
+child's: `can only test a child process`. This is noise, printed from `__del__`, and it does no harm
+to the data. Any unfinished iterator that is garbage at a fork does it. tqdm often gets the blame,
+because it's one of the things that hold an iterator.
 
-Remedy: catch what may happen to a sample in the worker (as here), so that the loop ends by itself.
-Where you must catch what a worker raised, take its traceback away: `error.with_traceback(None)`
-frees the iterator at once, and the workers with it. Log the error before that.
+Remedy: in the worker, catch what may happen to a sample (as here), so that the loop ends by itself.
+If you have to catch what a worker raised, take its traceback away: `error.with_traceback(None)`
+frees the iterator right away, and the workers with it. Log the error before that.
 
 Seen in: no public report of the stall found; measured here, on torch 2.13. The noise:
 pytorch#149837, transformers#25785, fastai#1990, optuna#5024.

@@ -1,19 +1,19 @@
-"""Each step asks for `next(iter(loader))`, and starts the workers anew for one batch.
+"""Each step calls `next(iter(loader))`, and starts all the workers for a single batch.
 
-Symptom: a step takes as long as starting the workers, a tenth of a second, or several seconds
-under spawn; and, where samples are slow, as long as two batches besides. Processes named
-`pt_data_worker` come and go. Without `shuffle` the loss falls quickly to nothing: every step trains
-on the same first batch.
+Symptom: a step takes as long as starting the workers, which is a tenth of a second, or several
+seconds under spawn, and, if samples are slow, as long as two batches on top of that. Processes
+named `pt_data_worker` come and go. Without `shuffle`, the loss quickly falls to nothing, because
+every step trains on the same first batch.
 
-Mechanism: `iter(loader)` begins a new epoch. It makes a sampler's iterator, two queues and
-`num_workers` processes; they load `num_workers * prefetch_factor` batches, of which one is used.
-Then the iterator has no reference left, and main ends the workers. One that makes a batch meanwhile
-makes it to the end: main waits for it, 5 s at most for each, one after the other.
-`persistent_workers=True` keeps the processes, and each step still begins a new epoch, for which
-main first waits for all that was prefetched, and throws it away.
+Mechanism: `iter(loader)` begins a new epoch. It makes a sampler's iterator, two queues, and
+`num_workers` processes, and they load `num_workers * prefetch_factor` batches, of which the loop
+uses one. Then nothing refers to the iterator anymore, and main ends the workers. A worker in the
+middle of a batch finishes it, and main waits for that, up to 5 s for each worker, one after the
+other. `persistent_workers=True` keeps the processes, but each step still begins a new epoch, and
+main first waits for everything that was prefetched and throws it away.
 
-Remedy: make one iterator and take every batch from it. For a loop that counts steps, a generator
-that begins the next epoch when one ends: `while True: yield from loader`.
+Remedy: make one iterator and take every batch from it. For a loop that counts steps, use a
+generator that begins the next epoch when one ends: `while True: yield from loader`.
 
 Seen in: pytorch#1917, pytorch#9985 (processes were started faster than they ended).
 """

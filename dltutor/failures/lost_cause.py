@@ -1,17 +1,18 @@
 """Under forkserver the error does not say what a worker died of.
 
-Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly`, some 5 s after the
-death, below a bare `_queue.Empty`; no signal, no exit code.
+Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly`, about 5 s after the
+worker died, below a bare `_queue.Empty`, with no signal and no exit code.
 
-Mechanism: under fork and spawn a worker is a child of the main process, which the kernel tells of
-its death (SIGCHLD); torch asks how it died and puts that into the error. Under forkserver, the
-default on Linux from Python 3.14 on, it is a child of the server. Main is told nothing. Torch
-looks every 5 s, while it waits for a batch, whether the workers live, and raises with what the wait
-ended with: an empty queue. The same is true of a loop in a thread other than the main one.
+Mechanism: under fork and spawn, a worker is a child of the main process, so Linux tells main when
+it dies (SIGCHLD), and torch asks how it died and puts that into the error. Under forkserver, the
+default on Linux from Python 3.14 on, the worker is a child of the server, and nothing tells main.
+While torch waits for a batch, it checks every 5 s whether the workers are alive, and raises with
+whatever ended the wait: an empty queue. The same is true of a loop in any thread except the main
+one.
 
-Remedy: the exit code is still known to multiprocessing. Remember the workers when the loop starts
-(`multiprocessing.active_children()`), and on such an error read the `exitcode` of each: a negative
-number is minus the signal, -9 for SIGKILL.
+Remedy: multiprocessing still knows the exit code. Remember the workers when the loop starts
+(`multiprocessing.active_children()`), and on such an error read the `exitcode` of each. A negative
+number is minus the signal: -9 is SIGKILL.
 
 Seen in: no public report found; measured here, on torch 2.13. MC-GAN#19 shows the same bare
 `_queue.Empty` on Windows.

@@ -5,21 +5,21 @@ in `try: ... except MyError:`. With `num_workers=0` it is caught.
 
 NOTE [ What Arrives Of An Exception ]
 
-The worker sends the type of the exception and its traceback as text. The main process calls the
-type with that text as its only argument and raises the result. A class whose `__init__` needs two
-arguments cannot be called that way, and torch raises a RuntimeError in its place. The text is
-complete; the type is gone, and with it every `except` that asks for it. It happens to classes of
-your own and to `json.JSONDecodeError`, `UnicodeDecodeError`, `subprocess.CalledProcessError` and
+The worker sends the type of the exception, and its traceback as a string. The main process calls
+the type with that string as its only argument and raises the result. A class whose `__init__` needs
+two arguments can't be called that way, so torch raises a RuntimeError instead. The message is
+complete, but the type is gone, and with it every `except` that asks for it. It happens to your own
+classes and to `json.JSONDecodeError`, `UnicodeDecodeError`, `subprocess.CalledProcessError`, and
 `urllib.error.HTTPError`.
 
-A class with an attribute `message` of its own (not of the object's) is called with
-`message=text`. If it does not take that, you see `TypeError: MyError.__init__() got an unexpected
+A class with its own attribute `message` (one of the class, not of the object) is called with
+`message=text`. If it doesn't take that, you see `TypeError: MyError.__init__() got an unexpected
 keyword argument 'message'`, and nothing of the original error.
 
-Remedy: let exceptions that leave a dataset take one argument, the text, and say everything in it:
-attributes do not travel. Then `except` matches, at the price of the whole batch. If the loop is to
-go on, catch the error in the worker, where it still has its type, and return the reason with the
-batch: that costs the one sample.
+Remedy: let exceptions that leave a dataset take one argument, the message, and say everything in
+it, because attributes don't travel. Then `except` matches, but you lose the whole batch. If the
+loop should go on, catch the error in the worker, where it still has its type, and return the reason
+with the batch: then you lose only that sample.
 
 Seen in: pytorch#11633, pytorch#25522, pytorch#34130, pytorch#44631. Before
 pytorch#58131 (2021) such an exception ended in `TypeError: __init__() missing 1 required positional

@@ -1,18 +1,18 @@
 """drop_last drops a batch for each worker, and with enough workers the whole epoch.
 
 Symptom: an IterableDataset with drop_last=True loses samples with workers that it does not lose
-without; with a small one the loop may run no step at all.
+without. With a small one, the loop may not run a single step.
 
-Mechanism: an IterableDataset is batched in the workers. Each fills batches from its own part of
-the stream, and each drops what is left over, so up to `workers * (batch_size - 1)` samples go
-instead of `batch_size - 1`. Of 48 samples in batches of 16: none lost with no workers, 16 with
-two, all 48 with four, since no worker has 16. A map-style dataset is batched in the main process
+Mechanism: the workers batch an IterableDataset. Each one fills batches from its own part of the
+stream, and each one drops what's left over, so you lose up to `workers * (batch_size - 1)` samples
+instead of `batch_size - 1`. Of 48 samples in batches of 16, you lose none without workers, 16 with
+two, and all 48 with four, because no worker has 16. The main process batches a map-style dataset,
 and drops once.
 
 Remedy: deal out whole batches instead of samples: let the dataset build them, and give the loader
-`batch_size=None`. Then the order does not depend on the number of workers either. It costs a pass
-over all samples in every worker: the cheap part (reading a line) is done for every sample, the
-expensive part (decoding) only for the worker's own. Or do without `drop_last`, if the model accepts
+`batch_size=None`. Then the order doesn't depend on the number of workers either. It costs a pass
+over all samples in every worker: each worker does the cheap part (reading a line) for every sample,
+and the expensive part (decoding) only for its own. Or turn off `drop_last`, if the model accepts
 short batches: there may be one for each worker.
 
 Seen in: pytorch#33413 (open since 2020), detectron2#5035.

@@ -2,20 +2,20 @@
 
 Symptom: the epoch does not start, without an error: a worker waits in `future.result()` (of an
 executor) or in `queue.get()` (of a thread that reads ahead). `SimpleQueue.get` is C and has no
-frame: the innermost line is then the one that calls it. From a queue the first samples still
-come, the same ones from every worker, and then no more.
+frame, so the innermost line is the one that calls it. From a queue, the first samples still arrive,
+the same ones from every worker, and then no more.
 
-Mechanism: fork copies the memory of main, and the one thread that called it. The executor in the
-worker is a copy that believes its thread to be there. It puts the work into its queue, starts no
-other thread, and nobody takes the work out. The same goes for a thread that fills a queue: what was
-in the queue is there, in every worker, and nothing follows. Under spawn and forkserver such a
-dataset cannot be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object` (from Python 3.14
-on `PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an
-error instead of a hang (see `unpicklable_handle`).
+Mechanism: fork copies main's memory, and the one thread that called it. The executor in the worker
+is a copy that thinks its thread is there. It puts the work into its queue and doesn't start another
+thread, so nothing takes the work out. It's the same with a thread that fills a queue: what was in
+the queue is there, in every worker, and nothing follows. Under spawn and forkserver, such a dataset
+can't be pickled: `TypeError: cannot pickle '_queue.SimpleQueue' object` (from Python 3.14 on
+`PicklingError: Can't pickle local object <function WorkerContext.prepare.<locals>...>`), an error
+instead of a hang (see `unpicklable_handle`).
 
-Remedy: make executors and threads once in each process, where they are used, and leave them out of
-the pickle. Clients of cloud stores (s3fs, gcsfs) keep such a thread: make the client in the
-worker as well, or do not fork.
+Remedy: make executors and threads once in each process that uses them, and leave them out of the
+pickle. Clients of cloud stores (s3fs, gcsfs) keep such a thread, so make the client in the worker,
+too, or don't fork.
 
 Seen in: s3fs#369, gcsfs#379, Samudra#660.
 """

@@ -4,13 +4,13 @@ Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly` bef
 batch, and on stderr, once for each worker, `AttributeError: Can't get attribute 'Squares' on
 <module '__main__' (built-in)>`. In a notebook that stderr may be in the terminal of the server.
 
-Mechanism: a pickle does not hold a class, it holds the class's module and name. For a class from a
-cell, that is `__main__.Squares`. Main can write that down, so nothing fails where the worker is
-started. A worker of spawn or forkserver is a new interpreter; its `__main__` is a different one, in
-which the cell was never run. It fails while it unpickles its dataset, dies with exit code 1, and
-cannot report through torch, whose worker loop it has not reached. The same holds for a
-`collate_fn`, a transform or a `worker_init_fn` from a cell, and for a class defined below `if
-__name__ == "__main__":`. Under fork the worker has main's memory, and with it the class.
+Mechanism: a pickle doesn't hold a class, only the class's module and name. For a class from a cell,
+that's `__main__.Squares`. Main can write that down, so nothing fails where the worker is started.
+But a worker started by spawn or forkserver is a new interpreter, and its `__main__` is a different
+one that never ran the cell. It fails while it unpickles its dataset, dies with exit code 1, and
+can't report through torch, because it hasn't reached torch's worker loop. The same holds for a
+`collate_fn`, a transform, or a `worker_init_fn` from a cell, and for a class defined below `if
+__name__ == "__main__":`. Under fork, the worker has main's memory, and with it the class.
 
 Remedy: put the class into a file (in a notebook `%%writefile squares.py`), and import it.
 

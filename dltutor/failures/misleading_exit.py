@@ -6,21 +6,22 @@ Symptom: `FileNotFoundError: [Errno 2] No such file or directory` without the na
 
 NOTE [ Which File Was Not Found ]
 
-A worker catches `Exception`. SystemExit, which `sys.exit` and `argparse` raise, is not an
-`Exception`: the worker ends normally, and removes its temporary files. One of these is a socket in
-`/tmp/pymp-...`: a batch on its way is not data but a handle for shared memory that the main process
-fetches through this socket when it unpickles the batch. Batches that the worker finished earlier
-are still on their way, so main asks a socket that is gone. This is the file. How far the clean-up
-has come decides which of the errors you see; once the worker is dead, torch says
-`exited unexpectedly`, and that error is its cause. A forked worker's death may be told before
-anything is fetched: then this is all that is said.
+A worker catches `Exception`. SystemExit, which `sys.exit` and `argparse` raise, isn't an
+`Exception`, so the worker ends normally and removes its temporary files. One of these is a socket
+in `/tmp/pymp-...`. A batch on its way isn't data but a handle for shared memory, and the main
+process fetches that memory through this socket when it unpickles the batch. Batches that the worker
+finished earlier are still on their way, so main connects to a socket that's gone. That's the
+missing file. How far the clean-up has come decides which of the errors you see. Once the worker is
+dead, torch says `exited unexpectedly`, with that error as its cause. Main may also hear that a
+forked worker died before it fetches anything, and then that's the only error.
 
-How to tell it from a file that is missing: there is no "Caught FileNotFoundError in DataLoader
+How to tell it from a file that's really missing: there's no "Caught FileNotFoundError in DataLoader
 worker process", `error.filename` is None, and the traceback ends in `multiprocessing`.
 
-Remedy: look at stderr for the worker's last words. Turn the exit into an error where it is called;
-if that is not your code, catch SystemExit in the dataset and raise something with the sample's
-name. The same errors after another death (see `dead_worker`) mean: look for the death first.
+Remedy: look at stderr for the worker's last words. Turn the exit into an error where it's called.
+If that isn't your code, catch SystemExit in the dataset and raise something with the sample's name.
+If you see the same errors after a worker died in another way (see `dead_worker`), look for what
+killed it first.
 
 Seen in: pytorch#28950, pytorch#1551, mmagic#508, mmpretrain#472, Pytorch-UNet#517 (the errors;
 of other deaths).

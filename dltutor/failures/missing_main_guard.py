@@ -6,18 +6,18 @@ DataLoader worker (pid(s) 4711) exited unexpectedly`.
 
 NOTE [ Your Script Is Run Again ]
 
-A worker of spawn or forkserver is a new interpreter. To be able to unpickle what the script
-defines, it first runs the script, as a module named `__mp_main__`. Whatever stands at the
-script's top level happens again: the imports, the loading of the data, and the loop, which asks
-for workers of its own. multiprocessing refuses that, the worker dies with exit code 1, and main
-sees a worker that is gone. The message is right, and it is the worker's, not main's. What
-stands below `if __name__ == "__main__":` is not run again.
+A worker started by spawn or forkserver is a new interpreter. To be able to unpickle what the script
+defines, it first runs the script, as a module named `__mp_main__`. Everything at the script's top
+level happens again: the imports, loading the data, and the loop, which asks for workers of its own.
+multiprocessing refuses that, the worker dies with exit code 1, and main sees a worker that's gone.
+The message is right, but it's the worker's, not main's. What's below `if __name__ == "__main__":`
+doesn't run again.
 
-Under fork nothing is run again, so the guard is not missed until the script meets macOS, Windows
-or Python 3.14. A notebook has no file to run again: it has the trouble of `main_only_class`.
+Under fork, nothing runs again, so you don't miss the guard until the script meets macOS, Windows,
+or Python 3.14. A notebook has no file to run again, but it has the problem in `main_only_class`.
 
-Remedy: imports, functions and classes at the top level, the rest in a `main()` that is called
-below the guard. It also saves each worker the loading of the data.
+Remedy: put imports, functions, and classes at the top level, and the rest in a `main()` that you
+call below the guard. Then the workers don't load the data again either.
 
 Seen in: pytorchTutorial#3, ChineseNRE#41, C-3-Framework#30.
 """

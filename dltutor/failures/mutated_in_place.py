@@ -6,7 +6,7 @@ than with workers.
 NOTE [ Three Histories Of One Array ]
 
 `x = self.data[i]` of an array or a tensor is a view, not a copy. `x *= 2`, `x -= mean`,
-`x.clamp_()` and a transform with `inplace=True` write through it into the dataset. What that does
+`x.clamp_()`, and a transform with `inplace=True` write through it into the dataset. What that does
 depends on whose dataset it is and how long it lives:
 
 - no workers: the main process's own; it is scaled again in each epoch (2, 4, 8, ...);
@@ -18,8 +18,8 @@ depends on whose dataset it is and how long it lives:
 Under `spawn` and `forkserver` a tensor is not copied to the workers but moved to shared memory:
 then even fresh workers change the tensor of the main process, and each other's.
 
-Remedy: make a new array: `x = self.data[i] * 2`, or `.clone()` and `.copy()` before transforms
-that you did not write. In a test, ask for the same sample twice and compare.
+Remedy: make a new array with `x = self.data[i] * 2`, or call `.clone()` or `.copy()` before
+transforms that you didn't write. In a test, ask for the same sample twice and compare.
 
 Seen in: pycls#21 (hidden by fresh workers, found with `num_workers=0`), vision#680, doctr#840.
 """

@@ -4,12 +4,13 @@ Symptom: the outer loop ends after its first batch. Nothing is raised, nothing i
 `persistent_workers=False`, or with no workers, the same code runs all its rounds.
 
 Mechanism: a loader with `persistent_workers=True` has one iterator, and `iter(loader)` resets that
-one and returns it again. Both loops hold the same object. The inner loop puts it back to the start,
-uses it up and ends; the outer loop asks it for the next batch, and is told that there are no more.
-Nested loops are rarely written as such: it is a validation on the training loader in the middle of
-an epoch, statistics for a normalization, or `next(iter(loader))` for an image to log.
+one and returns it again. So both loops hold the same object. The inner loop puts it back to the
+start, uses it up, and ends. The outer loop asks it for the next batch, and hears that there are no
+more. Nested loops are rarely written as such: it's a validation on the training loader in the
+middle of an epoch, statistics for a normalization, or `next(iter(loader))` for an image to log.
 
-Remedy: a loader for each loop. They may share the dataset; each has its own workers.
+Remedy: use a separate loader for each loop. They may share the dataset, and each has its own
+workers.
 
 Seen in: torchrec#2327 (a pipeline that told its epochs apart by their iterators); the nested loop
 itself in no public report found; measured here.

@@ -5,15 +5,15 @@ default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lis
 'NoneType'>`.
 
 Mechanism: `__getitem__` swallows the error and returns None, for the training loop to skip. The
-loop never gets the chance: `default_collate` runs in the worker, before any batch is sent, and it
-rejects None on purpose. Which text you see depends on where in the batch the None stands: the first
-sample decides how the others are joined. The first text, for a None after a tensor, comes from a
-worker; with `num_workers=0` the same batch says `TypeError: expected Tensor as element N in
-argument 0, but got NoneType`. A whole sample that is None, after a tuple, says `TypeError: object
-of type 'NoneType' has no len()`.
+loop never gets the chance, because `default_collate` runs in the worker, before any batch is sent,
+and it rejects None on purpose. Which message you see depends on where in the batch the None is,
+because the first sample decides how the others are joined. The first message, for a None after a
+tensor, comes from a worker. With `num_workers=0`, the same batch says `TypeError: expected Tensor
+as element N in argument 0, but got NoneType`. A whole sample that is None, after a tuple, says
+`TypeError: object of type 'NoneType' has no len()`.
 
-Remedy: decide before the epoch which samples exist (see `corrupt_images`). Where that is not
-possible, drop the missing ones in `collate_fn`, expect a batch with nothing left in it, and count.
+Remedy: decide before the epoch which samples exist (see `corrupt_images`). If you can't, drop the
+missing ones in `collate_fn`, expect a batch with nothing left in it, and count.
 
 Seen in: pytorch#1137, pytorch#57429 (a `collate_fn` that filters everything), YOLOX#1523.
 """

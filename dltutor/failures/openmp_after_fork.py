@@ -1,20 +1,20 @@
 """Main has computed with several threads, and a forked worker that does the same hangs.
 
 Symptom: the epoch does not start, without an error; a worker waits in a tensor operation that works
-in main, and uses no CPU. The loader worked until somebody called `torch.set_num_threads` in the
+in main, and uses no CPU. The loader worked until someone called `torch.set_num_threads` in the
 worker.
 
-Mechanism: torch shares one large operation among threads of OpenMP. GNU's library (libgomp, in the
+Mechanism: torch splits one large operation among OpenMP threads. GNU's library (libgomp, in the
 wheels from PyPI) keeps those threads for the next operation. fork copies the list of the threads,
-not the threads: at its first parallel operation the worker hands them work and waits for them.
-torch therefore sets each worker to one thread, which needs no other. `torch.set_num_threads` in a
-`worker_init_fn` or a dataset undoes that, and so does a library with its own OpenMP (OpenCV built
-with GNU OpenMP). If main never ran a parallel operation, or runs its first one later, all is well:
-the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP start over after
-a fork.
+but not the threads, so at its first parallel operation the worker hands them work and waits for
+them. That's why torch sets each worker to one thread, which needs no other. `torch.set_num_threads`
+in a `worker_init_fn` or a dataset undoes that, and so does a library with its own OpenMP (OpenCV
+built with GNU OpenMP). If main never ran a parallel operation, or runs its first one later, nothing
+hangs: the hang comes and goes with a line far from the loader. Intel's and LLVM's OpenMP start over
+after a fork.
 
-Remedy: leave a worker at its one thread and take more workers instead. If a worker must have
-threads: spawn or forkserver.
+Remedy: leave a worker with its one thread, and use more workers instead. If a worker needs threads,
+use spawn or forkserver.
 
 Seen in: pytorch#45198 (OpenCV), pytorch#1838, pytorch#75147.
 """

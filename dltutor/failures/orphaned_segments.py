@@ -6,20 +6,22 @@ later a run fails that has done nothing wrong, with `No space left on device`.
 NOTE [ Who Cleans Up ]
 
 With the sharing strategy `file_descriptor`, the default on Linux, a segment loses its name as soon
-as it is made. It lives as long as somebody has it open, and the kernel frees it however they end.
+as it's made. It lives as long as a process has it open, and Linux frees it however those processes
+end.
 
-With `file_system` the name is what is sent, so it must stay. Somebody has to unlink it: torch
-starts a process for that, `torch_shm_manager`, which notices when the processes it serves are gone.
-If main is killed, the manager cleans up. If the manager is killed as well, nobody does. That is
-what ends a whole job at once: `docker kill`, a batch system, the out-of-memory killer of a cgroup.
-A container's own `/dev/shm` goes with the container; that of the host, with `--ipc=host`, stays.
+With `file_system`, the worker sends the name, so the name has to stay, and something has to unlink
+it later. torch starts a process for that, `torch_shm_manager`, which notices when the processes it
+serves are gone. If main is killed, the manager cleans up. If the manager is killed as well, nothing
+does. That happens when something ends a whole job at once: `docker kill`, a batch system, the
+out-of-memory killer of a cgroup. A container's own `/dev/shm` goes with the container, but the
+host's, with `--ipc=host`, stays.
 
-The managers make themselves leaders of sessions of their own. A signal to the process group of the
-run (`kill -9 -PGID`, Ctrl-C in a terminal) does not reach them: those leave nothing behind.
+The managers lead their own sessions. So a signal to the process group of the run (`kill -9 -PGID`,
+Ctrl-C in a terminal) doesn't reach them, and nothing is left behind.
 
-Remedy: keep the default strategy and have fewer tensors alive (see `too_many_open_files`), or a
-higher limit. Where it has to be `file_system`, look into `/dev/shm` before a run and remove what
-belongs to nobody: the number after `torch_` is the pid of the process that made it.
+Remedy: keep the default strategy and have fewer tensors alive (see `too_many_open_files`), or raise
+the limit. If it has to be `file_system`, look into `/dev/shm` before a run and remove what no
+process owns: the number after `torch_` is the pid of the process that made it.
 
 Seen in: pytorch#17499, pytorch-lightning#2352, pytorch#30225 (`could not unlink the shared memory
 file`).

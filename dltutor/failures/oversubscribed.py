@@ -5,22 +5,23 @@ long as with one thread for each worker.
 
 NOTE [ Threads Times Workers ]
 
-Two workers with a thread for each of two cores are four threads for two cores. OpenMP, which torch
-computes with, divides every operation among its threads and lets those that are done wait for the
-last. They wait by spinning: asking again and again, for some milliseconds, at full speed. That is
-fastest while every thread has a core of its own. When there are too few, the threads that wait use
+Two workers with a thread for each of two cores make four threads for two cores. OpenMP, which torch
+computes with, splits every operation among its threads, and the ones that are done wait for the
+last. They wait by spinning: they ask again and again, for some milliseconds, at full speed. That's
+fastest while every thread has its own core. When there are too few cores, the threads that wait use
 up the very time that the last one needs.
 
-torch knows: it gives each worker one thread, whatever main has. It takes a
-`torch.set_num_threads(os.cpu_count())` in a `worker_init_fn`, or a library with threads of its own
-to undo that: OpenBLAS under numpy and OpenCV start with a thread for each core in each worker. In
-a container `os.cpu_count()` is also the wrong number: it counts the machine's cores and not those
+torch knows this, so it gives each worker one thread, whatever main has. To undo that takes a
+`torch.set_num_threads(os.cpu_count())` in a `worker_init_fn`, or a library with its own threads:
+OpenBLAS under numpy and OpenCV start with a thread for each core in each worker. In a container,
+`os.cpu_count()` is also the wrong number, because it counts the machine's cores and not the ones
 that the container may use.
 
-Remedy: workers times threads no more than cores. Leave the workers at torch's one thread, and tell
-the others: `OPENBLAS_NUM_THREADS=1` and `OMP_NUM_THREADS=1` before Python starts,
-`cv2.setNumThreads(0)` in `worker_init_fn`. With more workers than cores torch warns (`Our
-suggested max number of worker in current system is`); for workers that compute, heed it.
+Remedy: keep workers times threads at or below the number of cores. Leave the workers with torch's
+one thread, and tell the other libraries: set `OPENBLAS_NUM_THREADS=1` and `OMP_NUM_THREADS=1`
+before Python starts, and call `cv2.setNumThreads(0)` in `worker_init_fn`. With more workers than
+cores, torch warns (`Our suggested max number of worker in current system is`). For workers that
+compute, listen to it.
 
 Seen in: pytorch#82219, returnn#1780, fish-speech#102.
 """

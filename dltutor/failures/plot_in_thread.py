@@ -1,17 +1,17 @@
-"""A thread of main draws a figure while the workers are forked, and the workers draw too.
+"""A thread of main draws a figure while main forks the workers, and the workers draw too.
 
 Symptom: the epoch does not start, or not every time; a worker waits in `savefig` or `canvas.draw`,
 below it `matplotlib/figure.py`: `with self._render_lock`.
 
-Mechanism: matplotlib is not safe for threads, and protects itself with one lock for all figures of
-the process, held while one is drawn. A live chart redraws all the time, so the lock is held much of
-the time; a fork at such a moment copies the held lock into the worker, without the thread that
-would release it (`held_lock`). If the worker draws, a spectrogram or a page of text as its sample,
-it waits forever.
+Mechanism: matplotlib isn't thread-safe, so it protects itself with one lock for all figures of the
+process, and holds it while it draws one. A live chart redraws all the time, so the lock is held
+much of the time. A fork at such a moment copies the held lock into the worker, without the thread
+that would release it (`held_lock`). If the worker draws, such as a spectrogram or a page of text as
+its sample, it waits forever.
 
-Remedy: draw in the main thread, between batches; or draw what is live in another process, or in the
-browser. A dataset that renders need not use matplotlib: Pillow has no such lock. If you need both,
-start the workers by spawn or forkserver.
+Remedy: draw in the main thread between batches, or draw the live chart in another process or in the
+browser. A dataset that renders doesn't have to use matplotlib: Pillow has no such lock. If you need
+both, start the workers with spawn or forkserver.
 
 Seen in: fdtdx#56; a chart of this course, before it was drawn in the browser.
 """

@@ -6,18 +6,18 @@ is counted as shared, and `htop` shows it in no column of its own.
 
 NOTE [ The Budget ]
 
-Each worker is asked for `prefetch_factor` batches at the start, and for one more whenever the loop
-takes one. A finished batch lies in shared memory until the loop takes it. While the model works on
-one batch, the others are made, so that soon
+Main asks each worker for `prefetch_factor` batches at the start, and for one more whenever the loop
+takes one. A finished batch stays in shared memory until the loop takes it. While the model works on
+one batch, the workers make the others, so that soon
 
     (num_workers * prefetch_factor + 1) * bytes of a batch
 
-lie in shared memory, the last one being yours. It is a bound, not a leak: a slow loop does not
-raise it. The bytes count as they travel: an image of one byte per value takes four times as much
-once it has been turned into float32.
+are in shared memory, and the last one is yours. It's a limit, not a leak: a slow loop doesn't raise
+it. The bytes count the way they travel: an image of one byte per value takes up four times as much
+once you've turned it into float32.
 
 Remedy: work the product out before you choose its factors. Keep `prefetch_factor=2`, the default,
-unless the loop is seen to wait; more only evens out batches that take unequal times. Send bytes and
+unless you see the loop wait. More only evens out batches that take unequal times. Send bytes and
 turn them into floats in the loop, where the model is.
 
 Seen in: pytorch#62066 (5 GB batches, as many workers as cores), pytorch#44528.

@@ -5,15 +5,15 @@ at entry 1`, or, only with workers, `RuntimeError: Trying to resize storage that
 
 NOTE [ Two Texts For One Mistake ]
 
-Without workers, `default_collate` calls `torch.stack`, which names the shapes. In a worker it
-first allocates shared memory for the batch, as many elements as the samples have together, and
+Without workers, `default_collate` calls `torch.stack`, which names the shapes. In a worker, it
+first allocates shared memory for the batch, with as many elements as the samples have together, and
 then views it as `len(batch)` samples of the shape of the first. If the first sample is larger than
-the average, that view needs more than was allocated, and the error is about storage: nothing
-tells of shapes. If it is not, the view fits, and you get the message of `torch.stack`. With
-shuffling the text changes from run to run.
+the average, that view needs more than was allocated, so the error is about storage and doesn't
+mention shapes. If it isn't, the view fits, and you get the message of `torch.stack`. With
+shuffling, the message changes from run to run.
 
 Remedy: pad in a collate function and return the lengths too, or cut to one length in `__getitem__`.
-The padding is data to whatever comes next: it needs the lengths, or a mask.
+Whatever comes next takes the padding for data, so it needs the lengths or a mask.
 
 Seen in: BasicPBC#3 (both texts), anomalib#1855, litData#472, carla_garage#12.
 """

@@ -5,20 +5,21 @@ different result than on one, because samples are counted twice. Both are silent
 
 NOTE [ How The Ranks Agree Without Talking ]
 
-Each rank has its own sampler, and they never exchange an index. Each shuffles all indices with the
-seed `seed + epoch` and takes every n-th of them. So they must all know the same epoch, and only
-the training loop can tell them: without `set_epoch` it stays 0, and every epoch has the order of
-the first. (`DataLoader(shuffle=True)` on one rank draws a new seed itself: the same script is
-right there.) The sampler runs in the main process, so persistent workers do not matter.
+Each rank has its own sampler, and they never exchange an index. Each one shuffles all indices with
+the seed `seed + epoch` and takes every n-th of them. So they all have to know the same epoch, and
+only the training loop can tell them. Without `set_epoch` it stays 0, and every epoch has the order
+of the first. (`DataLoader(shuffle=True)` on one rank draws a new seed itself, so the same script is
+right there.) The sampler runs in the main process, so persistent workers don't matter.
 
-All ranks must run the same number of steps, or the one that goes on waits forever for the gradients
-of the others. So the sampler repeats the first indices until the number divides by the number of
-ranks: harmless in training, wrong in evaluation, up to `ranks - 1` samples too many.
+All ranks have to run the same number of steps, or the one that goes on waits forever for the
+gradients of the others. So the sampler repeats the first indices until the number divides by the
+number of ranks. That does no harm in training, but in evaluation it's wrong, with up to `ranks - 1`
+samples too many.
 
 Remedy: call `loader.sampler.set_epoch(epoch)` before every epoch. For evaluation, deal the indices
-out without padding, `range(rank, length, ranks)`: an evaluation that gathers its results once at
-the end may have shares of unequal length. With collective calls in every step it may not; then
-keep the padding and drop what comes twice when you gather. `drop_last=True` of the sampler leaves
+out without padding, `range(rank, length, ranks)`, because an evaluation that gathers its results
+once at the end can handle shares of unequal length. With collective calls in every step it can't,
+so keep the padding and drop the duplicates when you gather. `drop_last=True` of the sampler leaves
 samples out instead.
 
 Seen in: pytorch#31771 (order), pytorch#25162 and pytorch#22584 (padding), rf-detr#1507 (2026).

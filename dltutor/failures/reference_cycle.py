@@ -1,17 +1,17 @@
 """Samples that were used long ago stay in memory, because they refer to themselves.
 
 Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again. With
-bad luck it is out before it falls. A `gc.collect()` in `__getitem__` stops it.
+bad luck, it runs out before it falls. A `gc.collect()` in `__getitem__` stops it.
 
 Mechanism: a recording knows its channels, and each channel knows its recording. When the sample is
-done, no count of references drops to zero, so the recording and its bytes stay until the cyclic
-garbage collector runs. The collector counts objects, not bytes: it runs after hundreds of new
-containers (700 by default), whether each holds ten bytes or ten megabytes. Exceptions that were
-caught and kept, trees whose nodes know their parent, and callbacks that are bound methods of their
-owner make cycles too.
+done, no reference count drops to zero, so the recording and its bytes stay until the cyclic garbage
+collector runs. The collector counts objects, not bytes: it runs after hundreds of new containers
+(700 by default), whether each one holds ten bytes or ten megabytes. Exceptions that you caught and
+kept, trees whose nodes know their parent, and callbacks that are bound methods of their owner make
+cycles, too.
 
-Remedy: break the cycle: the part gets what it needs of the whole, or a `weakref.ref` to it. This is
-the one case in which `gc.collect()` helps; it then costs a walk over all objects for each sample.
+Remedy: break the cycle: give the part what it needs from the whole, or a `weakref.ref` to it. This
+is the one case where `gc.collect()` helps, but it costs a walk over all objects for each sample.
 
 Seen in: no public report found; measured here.
 """

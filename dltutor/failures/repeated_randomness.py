@@ -5,21 +5,21 @@ worker and from epoch to epoch. No error; the loss looks a little better than it
 
 NOTE [ Which Generators Torch Reseeds ]
 
-torch seeds three generators in each worker with a new seed for each epoch plus the worker's
-number: its own global one, `random`, and since torch 1.9 the global one of numpy. It cannot know
-yours. A `numpy.random.default_rng(0)`, `random.Random(0)` or `torch.Generator` made in `__init__`
-or at module level is copied to every worker with its state: all workers start at the same place
-in the same sequence, whatever the start method. Fresh workers are copied anew from the main
-process, whose generator never moves, so the next epoch repeats as well; persistent workers go on,
-but still side by side.
+torch seeds three generators in each worker with a new seed for each epoch plus the worker's number:
+its own global one, `random`, and since torch 1.9 the global one of numpy. It doesn't know about
+yours. A `numpy.random.default_rng(0)`, `random.Random(0)`, or `torch.Generator` made in `__init__`
+or at module level is copied to every worker with its state, so all workers start at the same
+position in the same sequence, whatever the start method. Fresh workers get a new copy from the main
+process, whose generator never moves, so the next epoch repeats, too. Persistent workers go on, but
+still in lockstep.
 
-`worker_init_fn=lambda i: np.random.seed(i)`, an old recipe, now does harm: it replaces the seed
-that is new in each epoch by one that never is.
+`worker_init_fn=lambda i: np.random.seed(i)`, an old recipe, now does harm: it replaces a seed
+that's new in each epoch with one that never is.
 
-Remedy: make the generator in `__getitem__`, from a seed, the epoch and the index:
-`default_rng((seed, epoch, index))`, at some tens of microseconds each. Then a sample does not
-depend on which worker draws it, nor on how many there are, and a run can be repeated with another
-`num_workers`. The epoch must reach the workers (see `stale_epoch`).
+Remedy: make the generator in `__getitem__`, from a seed, the epoch, and the index:
+`default_rng((seed, epoch, index))`, at a few tens of microseconds each. Then a sample doesn't
+depend on which worker draws it or on how many there are, and you can repeat a run with a different
+`num_workers`. The epoch has to reach the workers (see `stale_epoch`).
 
 Seen in: pytorch#5059 (the global numpy generator, fixed by pytorch#56488 in torch 1.9); own
 generators as before, the proposal pytorch#107131 was not merged.

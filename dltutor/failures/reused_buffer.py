@@ -1,25 +1,25 @@
 """One buffer is filled for each sample, and samples change after they were delivered.
 
 Symptom: with workers, and with automatic batching off (batch_size=None), the same sample comes
-again and again, or a sample holds the data of the next one. With `num_workers=0` all is right.
+again and again, or a sample holds the data of the next one. With `num_workers=0`, everything is
+right.
 
 NOTE [ When A Sample Is Finished ]
 
-A worker does not send a tensor when you yield it. It puts it in a queue, and a thread of the
-worker pickles it some time later. Pickling moves the tensor's memory, in place, to shared memory:
-from then on the worker's buffer and what the main process receives are the same bytes. The worker
-goes on meanwhile and reads the next sample into them. Where it writes through a pointer that it
-took before (`file.readinto(frame.numpy())`), it may write into memory that is freed by then: once
-in some dozens of runs the worker was killed by SIGABRT, "free(): corrupted unsorted chunks". A
-numpy buffer is copied when it is pickled: there only the race with the thread is left, and a few
-samples of hundreds are wrong.
+A worker doesn't send a tensor when you yield it. It puts it in a queue, and a thread of the worker
+pickles it some time later. Pickling moves the tensor's memory, in place, to shared memory, so from
+then on the worker's buffer and what the main process receives are the same bytes. Meanwhile, the
+worker reads the next sample into them. If it writes through a pointer that it took before
+(`file.readinto(frame.numpy())`), it may write into memory that's already freed: once in a few dozen
+runs, the worker was killed by SIGABRT, "free(): corrupted unsorted chunks". Pickling copies a numpy
+buffer, so there only the race with the thread is left, and a few samples of hundreds are wrong.
 
-With `batch_size=8` the batch is built in the worker by `torch.stack`, which copies. But it copies
-after all eight have been drawn, so that a batch holds the last sample eight times: with and
-without workers.
+With `batch_size=8`, the worker builds the batch with `torch.stack`, which copies. But it copies
+after all eight have been drawn, so a batch holds the last sample eight times, with workers and
+without.
 
-Remedy: yield a copy, `buffer.clone()`, or read each sample into new memory. In `__getitem__` the
-same holds for a buffer kept in `self`.
+Remedy: yield a copy, `buffer.clone()`, or read each sample into new memory. The same goes for a
+buffer that `__getitem__` keeps in `self`.
 
 Seen in: no public report found; measured here.
 """

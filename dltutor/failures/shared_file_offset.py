@@ -1,4 +1,4 @@
-"""Two workers read one open file, and each is given what the other one asked for.
+"""Two workers read one open file, and each gets what the other one asked for.
 
 Symptom: wrong samples, silently, with more than one worker; no worker or one worker reads right.
 From an intact zip archive: `zipfile.BadZipFile: Bad magic number for file header`, `Bad CRC-32 for
@@ -6,26 +6,27 @@ file` or `File name in directory ... and header ... differ`.
 
 NOTE [ One Position For All ]
 
-A file opened before a fork is one open file of the kernel, and the kernel keeps one read position
-for it. Each worker has a Python file object of its own, with its own descriptor, but all of them
-lead to this one position. W0 seeks to its record; before it reads, W1 seeks to another; W0 reads
-there. A lock inside `zipfile` or `tarfile` does not help: it too is copied, one for each process.
+A file that was opened before a fork is one open file of the operating system, which keeps one read
+position for it. Each worker has its own Python file object with its own descriptor, but they all
+lead to this one position. W0 seeks to its record, W1 seeks to another before W0 reads, and then W0
+reads there. A lock inside `zipfile` or `tarfile` doesn't help, because fork copies it too, one for
+each process.
 
-A zip archive carries checksums and notices. A tar archive and a plain file do not: the sample is
-whatever stood there.
+A zip archive has checksums, so it notices. A tar archive and a plain file don't: the sample is
+whatever was at that position.
 
-Small files hide it: what fits into the buffer of the file object (8 KB) needs no second read. A
-fast disk nearly hides it: of thousands of records a few are wrong. The disk of this case needs
-4 ms for a read, as a busy one does, so that the race is lost in every run.
+Small files hide it, because what fits into the buffer of the file object (8 KB) needs no second
+read. A fast disk nearly hides it: of thousands of records, a few are wrong. The disk of this case
+needs 4 ms for a read, as a busy one does, so that the race is lost in every run.
 
 Only `fork` hands the open file on. `spawn` and `forkserver` refuse at the start: `TypeError:
 cannot pickle '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader' instances`.
 
-Remedy: open the file in the process that reads it; in `__getitem__` or `worker_init_fn`, not in
-`__init__` (and see `lazy_but_touched`). It costs one descriptor for each worker, and an archive's
-table of contents is read once for each. For a plain file `os.pread` is as good: it takes the
-position as an argument, so one descriptor serves all workers, but under `spawn` it has to be
-opened again all the same.
+Remedy: open the file in the process that reads it, in `__getitem__` or `worker_init_fn`, not in
+`__init__` (and see `lazy_but_touched`). It costs one descriptor for each worker, and each worker
+reads an archive's table of contents once. For a plain file, `os.pread` is as good: it takes the
+position as an argument, so one descriptor serves all workers, but under `spawn` you still have to
+open it again.
 
 Seen in: mxnet#10628, VisCy#417 (2026: a zip store); with HDF5 files of that time pytorch#1919 and
 pytorch#11887.

@@ -7,26 +7,26 @@ error encountered in worker. This might be caused by insufficient shared memory 
 
 NOTE [ Where Batches Travel ]
 
-A tensor does not go from worker to main through a pipe. Its bytes lie in shared memory, a file in
-`/dev/shm` that both sides map, and only a descriptor is sent. `/dev/shm` is a file system in
-memory with a size of its own: half the machine's memory on most, 64 MB in a Docker container. It
-has to hold `num_workers * prefetch_factor` batches, and the one that your loop holds.
+A tensor doesn't go from worker to main through a pipe. Its bytes are in shared memory, a file in
+`/dev/shm` that both sides map, and the worker sends only a descriptor. `/dev/shm` is a file system
+in memory with its own size: half the machine's memory on most machines, 64 MB in a Docker
+container. It has to hold `num_workers * prefetch_factor` batches, and the one that your loop holds.
 
-`default_collate` in a worker builds the batch in shared memory from the start. Where that fails, it
-fails in your worker's own thread: the exception comes to main like any other. A collate function of
-your own (`list`, `torch.stack`) builds the batch in ordinary memory, and the thread that feeds the
-queue moves it over later. Where that fails, the traceback goes to the worker's stderr, the batch is
-lost, and main waits for it forever.
+`default_collate` in a worker builds the batch in shared memory from the start. When that fails, it
+fails in the thread that runs your code, so the exception arrives in main like any other. A collate
+function of your own (`list`, `torch.stack`) builds the batch in ordinary memory, and the thread
+that feeds the queue moves it over later. When that fails, the traceback goes to the worker's
+stderr, the batch is lost, and main waits for it forever.
 
-Until 2.9 torch made the file without reserving its pages. The first write into a page that could
-not be had ended the worker: SIGBUS, the "bus error". Since 2.10 it reserves them
-(`posix_fallocate`, pytorch#161910), and the answer is an error.
+Until 2.9, torch made the file without reserving its pages. The first write into a page that wasn't
+available ended the worker: SIGBUS, the "bus error". Since 2.10, it reserves them
+(`posix_fallocate`, pytorch#161910), so you get an error instead.
 
 Remedy: in a container, give it more (`docker run --shm-size=8g`, or `--ipc=host`). In the loader,
-count: batch bytes times `num_workers * prefetch_factor + 2`. Send bytes as bytes and let the loop
-make floats of them, a quarter of the size; lower `prefetch_factor` before `batch_size`. A collate
-function that returns numpy arrays needs no shared memory at all, but its bytes are pickled and
-copied through a pipe: several times slower for large batches.
+count: the bytes of a batch times `num_workers * prefetch_factor + 2`. Send bytes as bytes and let
+the loop turn them into floats, which is a quarter of the size. Lower `prefetch_factor` before
+`batch_size`. A collate function that returns numpy arrays needs no shared memory at all, but its
+bytes are pickled and copied through a pipe, which is several times slower for large batches.
 
 Seen in: pytorch#5040, pytorch#2244, pytorch#16979, pytorch#108861; pytorch#176069 (the reason
 given in the new message may be wrong).

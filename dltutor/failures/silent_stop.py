@@ -3,10 +3,10 @@
 Symptom: the epoch ends early without an error: fewer samples than `len(dataset)`, with any number
 of workers. The loss looks fine, and some samples are never seen.
 
-Mechanism: `next(label for name, label in labels if name == wanted)` raises StopIteration where
-nothing matches. To a worker that is an exception like others: it is sent to the main process and
-raised there, inside `__next__` of the loader's iterator. There, StopIteration means that the loop
-is over. (Out of a generator it comes as a RuntimeError: PEP 479.) For an IterableDataset it means
+Mechanism: `next(label for name, label in labels if name == wanted)` raises StopIteration if nothing
+matches. To a worker, that's an exception like any other: it sends it to the main process, which
+raises it inside `__next__` of the loader's iterator. There, StopIteration means that the loop is
+over. (From a generator, it arrives as a RuntimeError: PEP 479.) For an IterableDataset, it means
 that this worker has no more.
 
 Remedy: look things up in a dict, which raises KeyError, or write `next(..., None)` and handle the

@@ -6,16 +6,16 @@ waits, and a profile of main shows `rebuild_storage_fd`, `recv_handle` and socke
 NOTE [ The Price of a Tensor ]
 
 A tensor travels in three parts: a message with its shape and its stride, a segment of shared memory
-that the worker makes, and a descriptor of it, for which main connects to a socket of the worker,
-asks, and is answered. That takes some tenths of a millisecond, for one number as for a million. A
-batch of three tensors does not notice. A batch of 128 sentences, each its own tensor, pays 128
-times.
+that the worker makes, and a descriptor for it. To get the descriptor, main connects to a socket of
+the worker, asks, and gets an answer. That takes a few tenths of a millisecond, for one number as
+for a million. A batch of three tensors doesn't notice. A batch of 128 sentences, each its own
+tensor, pays 128 times.
 
 Objects with tensors as attributes, nested dicts of tensors and lists of boxes are the same thing.
 
-Remedy: one packed tensor with offsets for each kind of thing, in `collate_fn`. The model may take
-that as it is (`torch.nn.EmbeddingBag`, nested tensors); otherwise `torch.tensor_split` gives the
-pieces back in the loop, as views, at almost no cost. Or pad to one rectangle.
+Remedy: in `collate_fn`, make one packed tensor with offsets for each kind of thing. The model may
+take that as it is (`torch.nn.EmbeddingBag`, nested tensors). Otherwise, `torch.tensor_split` gives
+you the pieces back in the loop, as views, at almost no cost. Or pad to one rectangle.
 
 Seen in: pytorch#123439, pytorch#11201, rf-detr#1399.
 """

@@ -8,19 +8,19 @@ than files may be open, the loop hangs.
 NOTE [ One Tensor, One Descriptor ]
 
 A worker sends a tensor as a piece of shared memory, and with the sharing strategy
-`file_descriptor`, the default on Linux, main gets an open descriptor of it. It is closed when the
-last reference to the tensor goes. A loop that appends the labels of each batch to a list, to look
-at all of them after the epoch, keeps one descriptor for every batch. A process may usually have
-1024.
+`file_descriptor`, the default on Linux, main gets an open descriptor for it. The descriptor is
+closed when the last reference to the tensor goes. A loop that appends the labels of each batch to a
+list, to look at all of them after the epoch, keeps one descriptor for every batch. A process may
+usually have 1024.
 
 One batch alone can be too much: a collate function that returns a list of 500 tensors needs 500
-descriptors on both sides. Then it is the worker that fails, in the thread that feeds its queue. The
+descriptors on both sides. Then it's the worker that fails, in the thread that feeds its queue. The
 traceback goes to stderr, the batch is lost, and main waits forever.
 
-Remedy: keep a copy, `labels.clone()`, or what you want to know of it (`labels.tolist()`): a copy
-lies in ordinary memory. Send few tensors: all sentences of a batch in one, with offsets. Then, if
-it is still needed, raise the limit (`ulimit -n`). The advice in the message, the sharing strategy
-`file_system`, comes last: see `orphaned_segments`.
+Remedy: keep a copy, `labels.clone()`, or what you want to know about it (`labels.tolist()`),
+because a copy is in ordinary memory. Send few tensors: all sentences of a batch in one, with
+offsets. Then, if you still need it, raise the limit (`ulimit -n`). Try the advice in the message,
+the sharing strategy `file_system`, last: see `orphaned_segments`.
 
 Seen in: pytorch#973, pytorch#11201, DEIMv2#93 (2025, with the older text).
 """

@@ -4,15 +4,15 @@ Symptom: the loop hangs. A worker has written `AttributeError: Can't pickle loca
 `PicklingError` from Python 3.14 on) or `PicklingError: Can't pickle <class ...>: attribute lookup
 ... failed` to stderr, below `multiprocessing/queues.py, in _feed`.
 
-Mechanism: the worker sends the class of the exception to the main process, by name. A class made
-inside a function, or by some C and Rust extensions, cannot be found by its name. The message is
-pickled in a thread of the queue, after the worker has handed it over: the thread prints its own
-error and drops the message. The worker waits for more work, the main process for the batch.
-With `num_workers=0` the exception is raised as it should be.
+Mechanism: the worker sends the class of the exception to the main process by name. A class made
+inside a function, or by some C and Rust extensions, can't be found by its name. A thread of the
+queue pickles the message after the worker has handed it over, so the thread prints its own error
+and drops the message. The worker waits for more work, and the main process waits for the batch.
+With `num_workers=0`, the exception is raised as it should be.
 
-Remedy: define exception classes at module level. For a class that you cannot change, catch the
-error in the worker and raise your own, or return the reason with the batch. Give the loader a
-`timeout=`: it turns a wait without end into `RuntimeError: DataLoader timed out`.
+Remedy: define exception classes at module level. For a class that you can't change, catch the error
+in the worker and raise your own, or return the reason with the batch. Give the loader a `timeout=`:
+it turns an endless wait into `RuntimeError: DataLoader timed out`.
 
 Seen in: safetensors#492, pytorch#142884.
 """

@@ -12,17 +12,17 @@ instances` from 3.12 on; for a lambda, 3.13 has `Can't get local object`, and 3.
 `when serializing dict item 'handle'`. The last of them names only the process that should have
 started.
 
-Mechanism: under fork a worker is a copy of main, and whatever the dataset holds is there: nothing
-is pickled, and nothing complains. Under spawn and forkserver a worker is a new interpreter. The
-dataset travels to it as a pickle, and what only means something inside one process - an open file,
-a lock, a generator, a connection - cannot be pickled. So one and the same script works on Linux up
-to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where forkserver is
-the default.
+Mechanism: under fork, a worker is a copy of main, and whatever the dataset holds is there, so
+nothing is pickled and nothing complains. Under spawn and forkserver, a worker is a new interpreter.
+The dataset travels to it as a pickle, and anything that means something only inside one process -
+an open file, a lock, a generator, a connection - can't be pickled. So the same script works on
+Linux up to Python 3.13 and fails on macOS, on Windows, and on Linux from Python 3.14, where
+forkserver is the default.
 
 Remedy: keep what says how to get the handle (a path, a query, a named function instead of a
-lambda), and open it in each process that uses it. Drop it in `__getstate__`, so that a dataset
-that was used before the epoch travels as well. Keep the process id beside it: then a forked
-worker, too, opens its own (see `lazy_but_touched`).
+lambda), and open it in each process that uses it. Drop it in `__getstate__`, so that a dataset that
+was used before the epoch can travel, too. Keep the process id next to it, so that a forked worker
+also opens its own (see `lazy_but_touched`).
 
 Seen in: pytorch#51836, pytorch#22131, pytorch#22585, torchgeo-bench#273.
 """

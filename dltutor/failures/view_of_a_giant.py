@@ -5,13 +5,13 @@ megabytes for each. Only without collation (`batch_size=None`, or a `collate_fn`
 and only with workers.
 
 Mechanism: slicing a tensor makes a view: the same storage, another shape. What a worker sends is
-the storage, moved into shared memory, and where in it the view lies. `default_collate` would have
-copied the numbers into a new tensor; without it nothing does. Each sample then costs as much as the
-recording it was cut from, for as long as anybody keeps the sample. Where the large tensor is an
-attribute of the dataset, a forked worker moves all of it into shared memory with the first sample,
-once for each worker.
+the storage, moved into shared memory, and where in it the view is. `default_collate` would have
+copied the numbers into a new tensor, but without it nothing does. Each sample then costs as much as
+the recording that you cut it from, for as long as anything keeps the sample. If the large tensor is
+an attribute of the dataset, a forked worker moves all of it into shared memory with the first
+sample, once for each worker.
 
-Remedy: `clone()` what was cut out, before it is returned. In the loop, compare
+Remedy: `clone()` the slice before you return it. In the loop, compare
 `sample.untyped_storage().nbytes()` with `sample.nbytes`: they should be equal.
 
 Seen in: no public report found; measured here.

@@ -3,18 +3,20 @@
 Symptom: samples at the end are never used, silently; or, where `__len__` says too much,
 `IndexError: index 64 is out of bounds for dimension 0 with size 64` in the last batch.
 
-Mechanism: of a map-style dataset the loader asks two things: how many, and which. The sampler
-draws from `range(len(dataset))` and believes it. Too small a number is never noticed: nothing
-fails, the epoch is shorter. Too large a number asks for samples that are not there. What happens
-then is up to `__getitem__`: an IndexError; a slice that ends early, too short to be stacked unless
-it is alone in its batch; or, with `index % n`, silently a sample that was already there.
+Mechanism: the loader asks a map-style dataset two things: how many samples, and which one. The
+sampler draws from `range(len(dataset))` and believes it. If the number is too small, nothing fails,
+the epoch is only shorter, and you never notice. If it's too large, the loader asks for samples that
+aren't there. What happens then is up to `__getitem__`: an IndexError, a slice that ends early and
+is too short to be stacked unless it's alone in its batch, or, with `index % n`, silently a sample
+that was already there.
 
-A stream's `__len__` is used for `len(loader)` only, that is, for progress bars and learning rate
-schedules. The epoch ends when the stream does, whatever it says; torch warns if more samples come
-than it said, and never if fewer do.
+A stream's `__len__` is used only for `len(loader)`, that is, for progress bars and learning rate
+schedules. The epoch ends when the stream does, whatever `__len__` says. torch warns if more samples
+arrive than it said, and never if fewer do.
 
-Remedy: one source of truth: compute once which samples exist, and let `__len__` and `__getitem__`
-both use that. In a test, compare the samples of an epoch with what you know must be there.
+Remedy: keep one source of truth. Compute once which samples exist, and let `__len__` and
+`__getitem__` both use that. In a test, compare the samples of an epoch with what you know must be
+there.
 
 Seen in: minGPT#31 (one too few), torchvision#211 (a length written down by hand).
 """

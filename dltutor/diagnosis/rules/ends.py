@@ -315,7 +315,9 @@ def missing_main_guard(evidence: Evidence) -> Fit | None:
         if _REFUSED in run.said
         else "but didn't get to the end"
     )
-    said = f"Each worker ran the script again, {reason}. It died before the first batch"
+    said = (
+        f"Each worker ran the script again, {reason}. It exited with code 1 before the first batch"
+    )
     alone = evidence.alone
     if alone is not None and alone.well:
         said += f". Without workers, the loop got {alone.batches} batches"
@@ -441,9 +443,9 @@ def lost_thread(evidence: Evidence) -> Fit | None:
             brought = kind == "answer"
             once = "brought an answer to" if brought else "started it in"
             said = (
-                f"W{worker} was stuck at {line}. It waits for main's {what} `{path}`, but it has "
-                f"{threads}, because a fork copies none. When the doctor {once} W{worker}, the "
-                "worker went on."
+                f"W{worker} was stuck at {line}. It waits for main's {what} `{path}`, but the "
+                f"worker has {threads}, because a fork copies none. When the doctor {once} "
+                f"W{worker}, the worker went on."
             )
             fix = (
                 f"Start `{path}` in each process that uses it (on first use, or in "
