@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -20,11 +21,13 @@ import torch.multiprocessing
 
 from dltutor.observation import errors, torch_internals
 from dltutor.system import marks
-from dltutor.system.processes import Process, descendants, end, known
+from dltutor.system.processes import Process, descendants, end, has_name, is_running, known
 
 # With the sharing strategy file_system torch talks to its managers as long as this process lives.
 # Without them every later loader raises "Broken pipe"; they end by themselves.
 _STAYS: Final = b"torch_shm_manager"
+_HELPERS: Final = (b"resource_tracker", b"forkserver")
+_LEAVING: Final = 1.0  # seconds
 _NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # what a resource tracker tidies up
 
 
@@ -41,6 +44,19 @@ class Started:
     processes: set[Process] = field(default_factory=set)
     iterators: list[weakref.ref[Any]] = field(default_factory=list)
     mark: int = field(default_factory=marks.new)
+
+    def still_running(self) -> int:
+        """Count what the workers have started, after they have left and it had time to leave too.
+
+        Multiprocessing's own helpers aren't counted.
+        """
+        until = time.monotonic() + _LEAVING
+        while True:
+            found = [pid for pid in marks.carriers(self.mark) if is_running(known(pid))]
+            left = [pid for pid in found if not has_name(pid, _STAYS, *_HELPERS)]
+            if not left or time.monotonic() > until:
+                return len(left)
+            time.sleep(0.02)
 
     def own(self, pid: int) -> None:
         """Take a worker for ours."""

@@ -63,12 +63,13 @@ def observe(
                 raise KeyboardInterrupt from None
             seen = _write_down(run, error, seconds, deadline, recorder.stop)
             waited = run.waited / seconds if consume is not None else None
-            return replace(seen, result=result, expected=run.expected, waited=waited)
+            seen = replace(seen, result=result, expected=run.expected, waited=waited)
         finally:
             run.end(kindly=error is None)
             if error is not None:
                 close_interrupted_files(error)
                 errors.forget(error)
+        return replace(seen, left=started.still_running()) if seen.ok else seen
 
 
 def _iterate(loader: Any) -> None:

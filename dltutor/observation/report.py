@@ -109,6 +109,8 @@ class Observation:
             that deals others.
         waited: The part of its time that a loop of yours waited for batches; None for the plain
             loop, which does nothing else.
+        left: How many processes that workers had started were still running when the workers had
+            left; `observe` has ended them. 0 for a run that didn't finish.
         notes: What was added to these exceptions with `add_note`. From Python 3.14 on pickle adds
             where it was: the attribute, the class, the process, innermost first.
     """
@@ -134,6 +136,7 @@ class Observation:
     notes: tuple[str, ...] = ()
     expected: int | None = None
     waited: float | None = None
+    left: int = 0
 
     @property
     def signs(self) -> tuple[tuple[str, str], ...]:

@@ -46,6 +46,9 @@ def signs(seen: Observation) -> Iterator[tuple[str, str]]:
         opened = _growth(seen, seen.timeline.series(role, "fds"))
         if opened > max(_FILES, seen.batches / 4):
             yield "bounded", f"{role} has {opened:.0f} more open files than at its first batch"
+    if seen.left:
+        are = "process was" if seen.left == 1 else "processes were"
+        yield "clean", f"{seen.left} {are} still running after the workers that started them left"
     if seen.waited is not None and seen.waited > _MOST:
         yield (
             "quick",

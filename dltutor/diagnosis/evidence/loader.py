@@ -88,6 +88,7 @@ class Run:
         pace: Seconds between two batches of one iteration: the mean.
         stood: Where the first worker stood at the end, or main without workers; "" if that isn't
             known.
+        left: How many processes that workers had started outlived them.
     """
 
     end: str
@@ -119,6 +120,7 @@ class Run:
     first: float = 0.0
     pace: float = 0.0
     stood: str = ""
+    left: int = 0
 
     @property
     def well(self) -> bool:

@@ -30,6 +30,8 @@ class Samples:
         left: What drawing some of them again left behind: [what, how many, after how many draws];
             None if none was drawn again.
         seeded: The global generators that each sample sets to the same state: their names.
+        busiest: The line of your code where more than a third of their time goes; "" for none.
+        drawn_by_sampler: Samples that the sampler itself drew from the dataset meanwhile.
         dealing: Seconds that the sampler took for their indices.
         dealt: Batches that it deals in an epoch, and in the next one; -1 if they weren't counted.
         replaced: Samples that are those of another index, and drew an exception that your code
@@ -55,6 +57,8 @@ class Samples:
     opened: int = 0
     left: tuple[tuple[str, int, int], ...] | None = None
     seeded: tuple[str, ...] = ()
+    busiest: str = ""
+    drawn_by_sampler: int = 0
     dealing: float = 0.0
     dealt: tuple[int, int] = (-1, -1)
     replaced: tuple[tuple[int, int, str, str, str], ...] = ()
@@ -76,6 +80,7 @@ class Fetched:
             [field, that field].
         dealt_once: Whether the sampler deals other batches when it is asked a second time, with
             the same random numbers.
+        seeds: Whether the sampler sets torch's global generator, always to the same state.
         stuck: What the sampler calls for random numbers, though it deals the same batches whatever
             the seed, and again in the next epoch; "" if it doesn't.
     """
@@ -87,6 +92,7 @@ class Fetched:
     dropped: tuple[tuple[str, int, int], ...] = ()
     crossed: tuple[tuple[str, str], ...] = ()
     dealt_once: bool = False
+    seeds: bool = False
     stuck: str = ""
 
 
@@ -101,6 +107,8 @@ class Reordered:
         index: One of them, as its repr.
         other: The index whose sample it is in one of the orders; "" if it is none's.
         paths: Numbers and containers of the dataset that drawing them changed.
+        seconds: How long drawing them took in the order of the sampler, the second time.
+        ascending: How long it took in ascending order; 0 if that is the sampler's, too.
     """
 
     looked: int = 0
@@ -108,6 +116,13 @@ class Reordered:
     index: str = ""
     other: str = ""
     paths: tuple[str, ...] = ()
+    seconds: float = 0.0
+    ascending: float = 0.0
+
+    @property
+    def times(self) -> float:
+        """How many times as long as in ascending order; 0 where that isn't known."""
+        return self.seconds / self.ascending if self.ascending else 0.0
 
 
 @dataclass(frozen=True)

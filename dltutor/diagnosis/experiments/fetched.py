@@ -23,7 +23,7 @@ from dltutor.diagnosis.evidence import Evidence, Fetched
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest, leaves, rows
-from dltutor.diagnosis.kit.pins import Pins
+from dltutor.diagnosis.kit.pins import Pins, global_states
 from dltutor.observation.foreign import attribute, elements, is_a, kind_of
 
 _BATCHES: Final = 4
@@ -77,6 +77,7 @@ def ask(bench: Bench) -> Fetched:
         dropped=tuple((name, *found) for name, found in dropped.items()),
         crossed=tuple(crossed.items()),
         dealt_once=once,
+        seeds=bench.inner.batch_sampler is not None and _seeds(bench),
         stuck=_stuck(bench) if bench.inner.batch_sampler is not None and not once else "",
     )
 
@@ -89,6 +90,14 @@ def _dealt(bench: Bench, seed: int = 0) -> list[list[Any]]:
         if len(found) == _BATCHES:
             break
     return found
+
+
+def _seeds(bench: Bench) -> bool:
+    states = []
+    for seed in (1, 2):
+        _dealt(bench, seed=seed)
+        states.append(global_states()["torch"])
+    return states[0] == states[1]
 
 
 def _stuck(bench: Bench) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -22,7 +23,9 @@ from dltutor.diagnosis.kit.walking import walk
 from dltutor.observation.foreign import is_a, number
 
 _DRAWN: Final = 128  # samples at most
-_FOR: Final = 1.2  # seconds for them
+_FOR: Final = 1.2  # seconds for them, as long as they usually take
+_LONGEST: Final = 2.0  # seconds, as long as they may take
+_TIMES: Final = 1.5  # times as long as in ascending order: then it's worth a second look
 _LEAST: Final = 4
 
 
@@ -39,45 +42,80 @@ def ask(bench: Bench) -> Reordered:
     samples = bench.known.samples if bench.known is not None else None
     typical = samples.typical if samples is not None else 0.0
     keys = list(dict.fromkeys(bench.indices()))[: min(_DRAWN, int(_FOR / max(typical, 1e-6)))]
+
+    def drawn(order: list[Any], *, look: bool = False) -> _Drawn:
+        drawn: _Drawn = forks.in_fork(
+            partial(_draw, bench.dataset, order, look=look), _LONGEST + _FOR
+        )
+        return drawn
+
+    found = Reordered()
     try:
-        there, changed = forks.in_fork(partial(_drawn, bench.dataset, keys, look=True), 2 * _FOR)
-        again, _ = forks.in_fork(partial(_drawn, bench.dataset, keys), 2 * _FOR)
-        back, _ = forks.in_fork(partial(_drawn, bench.dataset, keys[::-1]), 2 * _FOR)
+        first, second, backward = drawn(keys, look=True), drawn(keys), drawn(keys[::-1])
+        ascending = _ascending(keys)
+        if ascending != keys and len(first.samples) == len(keys):
+            found = _timed(found, [first, second], drawn(ascending))
+            if found.times > _TIMES:  # something else may have kept the machine busy
+                found = _timed(found, [first, second, drawn(keys)], drawn(ascending))
     except forks.NoAnswer:
-        return Reordered()
+        return found
+    there, again, back = first.samples, second.samples, backward.samples
     both = [key for key in keys if key in there and key in back]
     if any(there[key] != again.get(key, there[key]) for key in both):
-        return Reordered()  # time or chance makes the difference, not the order
+        return found  # time or chance makes the difference, not the order
     differ = [key for key in both if there[key] != back[key]]
+    found = replace(found, looked=len(both), differ=len(differ))
     if not differ:
-        return Reordered(len(both))
+        return found
     # What a sample is in only one direction may be the content of another sample.
     owners = {content: key for each in (back, there) for key, content in each.items()}
     pairs = ((key, owners.get(each[key], key)) for key in differ for each in (there, back))
-    first, other = next((pair for pair in pairs if pair[0] != pair[1]), (differ[0], None))
-    return Reordered(
-        looked=len(both),
-        differ=len(differ),
-        index=repr(first)[:40],
+    one, other = next((pair for pair in pairs if pair[0] != pair[1]), (differ[0], None))
+    return replace(
+        found,
+        index=repr(one)[:40],
         other="" if other is None else repr(other)[:40],
-        paths=tuple(changed),
+        paths=tuple(first.changed),
     )
 
 
-def _drawn(
-    dataset: Any, keys: Iterable[Any], *, look: bool = False
-) -> tuple[dict[Any, str], list[str]]:
-    # What each sample is, and with `look`, what drawing them changed in the dataset.
+@dataclass(frozen=True)
+class _Drawn:
+    """Samples in one order: what each is, how long all took, and what in the dataset changed."""
+
+    samples: dict[Any, str]
+    seconds: float
+    changed: list[str]
+
+
+def _draw(dataset: Any, keys: Iterable[Any], *, look: bool) -> _Drawn:
     pins, before = Pins(dataset), _sizes(dataset) if look else {}
     found: dict[Any, str] = {}
-    until = time.monotonic() + _FOR
+    seconds, until = 0.0, time.monotonic() + _LONGEST
     for key in keys:
         with pins.held():
-            found[key] = digest(dataset[key])
+            began = time.perf_counter()
+            sample = dataset[key]
+            seconds += time.perf_counter() - began
+            found[key] = digest(sample)
         if time.monotonic() > until:
             break
     after = _sizes(dataset) if look else {}
-    return found, [path for path, each in after.items() if before.get(path, each) != each][:3]
+    changed = [path for path, each in after.items() if before.get(path, each) != each]
+    return _Drawn(found, seconds, changed[:3])
+
+
+def _ascending(keys: list[Any]) -> list[Any]:
+    try:
+        return sorted(keys)
+    except TypeError:  # what can't be compared has no such order
+        return keys
+
+
+def _timed(found: Reordered, as_dealt: list[_Drawn], ascending: _Drawn) -> Reordered:
+    least = min(each.seconds for each in as_dealt)
+    least_ascending = min(found.ascending or ascending.seconds, ascending.seconds)
+    return replace(found, seconds=least, ascending=least_ascending)
 
 
 def _sizes(dataset: Any) -> dict[str, Any]:
@@ -90,4 +128,4 @@ def _sizes(dataset: Any) -> dict[str, Any]:
     return found
 
 
-EXPERIMENT: Final = Experiment("reordered", 9.0, needed, ask)
+EXPERIMENT: Final = Experiment("reordered", 12.0, needed, ask)

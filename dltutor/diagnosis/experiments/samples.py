@@ -18,11 +18,13 @@ from typing import Any, Final
 from dltutor.diagnosis.evidence import Evidence, Samples
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench, described
+from dltutor.diagnosis.kit.busiest import Busiest
 from dltutor.diagnosis.kit.digests import digest, size
-from dltutor.diagnosis.kit.pins import Pins, global_states, seed_all
+from dltutor.diagnosis.kit.pins import Pins, global_states, seed_all, wrap_draws
 from dltutor.diagnosis.kit.side_effects import Reading, caught_while, things_left
 from dltutor.observation.foreign import is_a
 
+_MOSTLY: Final = 0.35  # of the time of all samples
 _DRAWN: Final = 256  # samples at most
 _LOOKED: Final = 3.0  # seconds for them
 _AGAIN: Final = 24  # of these, drawn again
@@ -50,9 +52,12 @@ def ask(bench: Bench) -> Samples:
     record = _Record()
     previous: tuple[Any, str] | None = None
     joined: list[Any] = []
+    by_sampler = _counted(dataset)
     began = time.monotonic()
     indices = bench.indices()[:_DRAWN]
     dealing, reading = time.monotonic() - began, Reading()
+    drawn_by_sampler, busiest = len(by_sampler), Busiest()
+    busiest.start()
     until = time.monotonic() + _LOOKED
     for place, key in enumerate(indices):
         if time.monotonic() > until:
@@ -67,7 +72,7 @@ def ask(bench: Bench) -> Samples:
         if previous and len(joined) < (bench.inner.batch_size or 1):
             joined.append(sample)
     bench.mark.set(-1)
-    read = reading.told()
+    read, (line, share, _) = reading.told(), busiest.stop()
     keys = record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN]
     before = things_left()
     again, unlike, draws = _again(dataset, keys)
@@ -78,6 +83,8 @@ def ask(bench: Bench) -> Samples:
     )
     return record.told(
         **read,
+        busiest=line if share > _MOSTLY else "",
+        drawn_by_sampler=drawn_by_sampler,
         dealing=dealing,
         dealt=_dealt(bench) if dealing < _QUICKLY else (-1, -1),
         replaced=_replaced(dataset, record),
@@ -95,6 +102,18 @@ def cut_short(stopped: str, code: int | None, mark: int) -> Samples:
     return Samples(
         looked=0, ended="hung" if stopped else "died", at=mark, code=None if stopped else code
     )
+
+
+def _counted(dataset: Any) -> list[None]:
+    # Grows by one whenever a sample is drawn, by whomever.
+    draws: list[None] = []
+
+    def around(draw: Callable[[], Any]) -> Any:
+        draws.append(None)
+        return draw()
+
+    wrap_draws(dataset, around)
+    return draws
 
 
 class _Nothing:

@@ -7,8 +7,7 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,17 +32,13 @@ class Busiest:
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Begin to look, until the process ends or `counting` does."""
+        """Begin to look, until the process ends or `stop` is called."""
         threading.Thread(target=self._look, name="dltutor-busiest", daemon=True).start()
 
-    @contextmanager
-    def counting(self) -> Iterator[None]:
-        """Look in the block."""
-        self.start()
-        try:
-            yield
-        finally:
-            self._over.set()
+    def stop(self) -> tuple[str, float, float]:
+        """Look no more, and return what `told` does."""
+        self._over.set()
+        return self.told()
 
     def told(self) -> tuple[str, float, float]:
         """The line it was at most, the share of looks that found it there, and the share that

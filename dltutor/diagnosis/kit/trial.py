@@ -177,6 +177,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
         first=seen.first_batch_seconds or 0.0,
         pace=fmean(watch.pauses) if watch.pauses else 0.0,
         stood=_stood(seen),
+        left=seen.left,
     )
 
 

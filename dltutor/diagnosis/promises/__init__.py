@@ -31,7 +31,9 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
         found += _each(evidence, ends.no_batch, ends.hangs)
     if not explained & _SAME_DATA:
         found += _each(evidence, data.fetched, data.fields, data.replaced, data.order, data.told)
-        found += _each(evidence, data.seeded, data.stuck, data.crossed)
+        found += _each(evidence, data.seeded, data.repeated, data.crossed)
+        if not found:
+            found += data.stuck(evidence)
         # The first of these says the most, and the others may have the same cause.
         for look in (data.reordered, data.differs, data.dealt, data.epochs):
             found = found or [*look(evidence)]
@@ -40,6 +42,8 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
     if "clean" not in explained:
         found += _each(evidence, resources.left)
     found += _each(evidence, resources.reread, resources.pickled, resources.dealing, resources.idle)
+    if "quick" not in {each.promise for each in found}:
+        found += _each(evidence, resources.scattered)
     if "quick" not in (*explained, *(each.promise for each in found)):
         found += _each(evidence, resources.starts)
     if "quick" not in (*explained, *(each.promise for each in found)):

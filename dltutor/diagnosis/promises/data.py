@@ -12,6 +12,7 @@ from dltutor.diagnosis.kit.pins import SAID
 from dltutor.diagnosis.promises.broken import Broken
 from dltutor.failures import Promise
 
+_ENOUGH: Final = 4  # different samples in an epoch
 _FEW: Final = 4  # times as many samples repeat as don't, if they aren't random
 
 
@@ -204,6 +205,38 @@ def seeded(evidence: Evidence) -> Iterator[Broken]:
         "Don't seed it, because torch seeds each worker again in each epoch. If you want samples "
         "that are always the same, make a generator from the index: "
         "`np.random.default_rng(index)`.",
+    )
+
+
+def repeated(evidence: Evidence) -> Iterator[Broken]:
+    """Find epochs that repeat all random numbers."""
+    run, samples, fetched, parts = evidence.run, evidence.samples, evidence.fetched, evidence.parts
+    if samples is None or samples.random < _ENOUGH or run.finished[:2] != (True, True):
+        return
+    apart = all(run.drawn[:2])
+    first, second = (Counter(each) for each in (run.drawn if apart else run.passes)[:2])
+    if first != second or len(first) < _ENOUGH:
+        return
+    cause = (
+        "Whatever the samples draw from is in the same state at the start of each epoch. torch "
+        "seeds the workers from main's global generator, or from the loader's `generator`."
+    )
+    by_sampler = fetched is not None and fetched.seeds
+    if by_sampler:
+        cause = (
+            f"{parts.sampler} sets main's global generator to the same state in each epoch. Right "
+            "after that, torch draws the workers' seeds from it."
+        )
+    yield Broken(
+        "independent",
+        "shown",
+        "Samples are random, because a sample is a different one when it's drawn again. But the "
+        f"{first.total()} {'samples' if apart else 'batches'} of the second epoch are exactly "
+        "those of the first.",
+        f"{parts.sampler}.__iter__" if by_sampler else parts.where,
+        cause,
+        "Don't seed a global generator in every epoch. If the order has to stay the same, give "
+        "the sampler a generator of its own: `torch.Generator().manual_seed(...)`.",
     )
 
 

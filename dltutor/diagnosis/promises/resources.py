@@ -23,6 +23,7 @@ _COSTLY: Final = 0.001  # seconds for a sample
 _MOSTLY: Final = 0.35  # of the time
 _FIRST: Final = 4  # batches, at least, for a run to say anything
 _TIMES: Final = 2  # times as long as without workers, before it counts as late
+_SCATTERED: Final = 2.0  # times as long as in ascending order
 _START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
 
 
@@ -129,17 +130,42 @@ def pickled(evidence: Evidence) -> Iterator[Broken]:
 def dealing(evidence: Evidence) -> Iterator[Broken]:
     """Find a sampler that works a long time before the first batch."""
     parts, samples = evidence.parts, evidence.samples
-    if samples is None or samples.dealing < max(_START, _AS_MUCH * samples.typical):
+    if samples is None:
+        return
+    drawn = samples.drawn_by_sampler
+    if drawn < _ENOUGH and samples.dealing < max(_START, _AS_MUCH * samples.typical):
         return
     yield Broken(
         "quick",
         "shown",
         f"Before the first batch, the sampler works in main for {duration(samples.dealing)} while "
-        f"the workers wait. A sample takes {duration(samples.typical)}.",
+        f"the workers wait. A sample takes {duration(samples.typical)}."
+        + (f" The sampler itself draws {drawn} samples from the dataset." if drawn else ""),
         f"{parts.sampler}.__iter__",
         "In each epoch, every worker waits until the sampler has computed its order.",
         "Compute the order once, in `__init__`, from what you know without drawing samples, "
         "such as a table of labels or lengths.",
+    )
+
+
+def scattered(evidence: Evidence) -> Iterator[Broken]:
+    """Find samples that are slow because of the order in which they are drawn."""
+    found, parts, samples = evidence.reordered, evidence.parts, evidence.samples
+    if found is None or samples is None or found.times < _SCATTERED:
+        return
+    if found.seconds - found.ascending < _COSTLY * found.looked:
+        return
+    ours, ascending = found.seconds / found.looked, found.ascending / found.looked
+    yield Broken(
+        "quick",
+        "shown",
+        f"In the order of the sampler a sample takes {duration(ours)}. The same {found.looked} "
+        f"samples, drawn in ascending order, take {duration(ascending)} each.",
+        samples.busiest or parts.where,
+        "The data is laid out for reading from the beginning to the end. In any other order, your "
+        "dataset reads or decompresses the same parts over and over to get to one sample.",
+        "Store the samples so that each can be read by itself (uncompressed, or compressed one by "
+        "one), or shuffle whole blocks and draw each block in order.",
     )
 
 
@@ -219,8 +245,21 @@ def starts(evidence: Evidence) -> Iterator[Broken]:
 
 
 def left(evidence: Evidence) -> Iterator[Broken]:
-    """Find what samples start or make and then leave behind."""
-    samples, parts = evidence.samples, evidence.parts
+    """Find what workers or samples start or make, and then leave behind."""
+    samples, parts, run = evidence.samples, evidence.parts, evidence.run
+    if run.left:
+        processes = "process that a worker" if run.left == 1 else "processes that workers"
+        yield Broken(
+            "clean",
+            "shown",
+            f"{run.left} {processes} had started kept running after the epoch, when all workers "
+            "had left.",
+            f"worker_init_fn={parts.init}" if parts.init else parts.where,
+            "A worker leaves by `os._exit`, so before Python 3.13 it doesn't run `atexit` "
+            "functions, and a child that nobody ends goes on without it.",
+            "End what a worker starts with `multiprocessing.util.Finalize(None, stop, "
+            "exitpriority=10)`, or have the child end itself when its standard input closes.",
+        )
     for what, count, draws in (samples.left or ()) if samples is not None else ():
         yield Broken(
             "clean",
