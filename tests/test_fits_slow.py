@@ -26,7 +26,7 @@ PARTS = replace(
 RUN = Run(
     "finished", batches=6, tensors=96, passes=(("a",),) * 6, counted=(16,) * 6, finished=(False,)
 )
-SAMPLES = Samples(looked=200, typical=0.002, slowest=1.5, slowest_at=7)
+SAMPLES = Samples(looked=200, typical=0.0005, slowest=1.5, slowest_at=7)
 EVIDENCE = Evidence(PARTS, RUN, SAMPLES)
 
 

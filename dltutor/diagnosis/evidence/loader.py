@@ -89,6 +89,9 @@ class Run:
         stood: Where the first worker stood at the end, or main without workers; "" if that isn't
             known.
         left: How many processes that workers had started outlived them.
+        computed: Seconds that the workers together have computed, or main without workers.
+        temporary: How many temporary files and folders there were at the end of each whole
+            iteration.
     """
 
     end: str
@@ -121,6 +124,8 @@ class Run:
     pace: float = 0.0
     stood: str = ""
     left: int = 0
+    computed: float = 0.0
+    temporary: tuple[int, ...] = ()
 
     @property
     def well(self) -> bool:

@@ -33,6 +33,7 @@ class Samples:
         busiest: The line of your code where more than a third of their time goes; "" for none.
         drawn_by_sampler: Samples that the sampler itself drew from the dataset meanwhile.
         dealing: Seconds that the sampler took for their indices.
+        dealing_each: Seconds that it took for each batch after the first.
         dealt: Batches that it deals in an epoch, and in the next one; -1 if they weren't counted.
         replaced: Samples that are those of another index, and drew an exception that your code
             caught: [index, that other index, type, text, line that raised it].
@@ -60,6 +61,7 @@ class Samples:
     busiest: str = ""
     drawn_by_sampler: int = 0
     dealing: float = 0.0
+    dealing_each: float = 0.0
     dealt: tuple[int, int] = (-1, -1)
     replaced: tuple[tuple[int, int, str, str, str], ...] = ()
 
@@ -78,6 +80,7 @@ class Fetched:
             have it, samples].
         crossed: Fields of a batch whose rows are in another order than those of the first field:
             [field, that field].
+        together: Whether a sample in a batch isn't what it is in a batch of one: padded, for one.
         dealt_once: Whether the sampler deals other batches when it is asked a second time, with
             the same random numbers.
         seeds: Whether the sampler sets torch's global generator, always to the same state.
@@ -91,6 +94,7 @@ class Fetched:
     ragged: tuple[tuple[str, int, int], ...] = ()
     dropped: tuple[tuple[str, int, int], ...] = ()
     crossed: tuple[tuple[str, str], ...] = ()
+    together: bool = False
     dealt_once: bool = False
     seeds: bool = False
     stuck: str = ""

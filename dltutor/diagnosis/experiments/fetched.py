@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 from dltutor.diagnosis.evidence import Evidence, Fetched
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.diagnosis.kit.digests import digest, leaves, rows
+from dltutor.diagnosis.kit.digests import digest, leaves, rows, split
 from dltutor.diagnosis.kit.pins import Pins, global_states
 from dltutor.observation.foreign import attribute, elements, is_a, kind_of
 
@@ -56,6 +56,7 @@ def ask(bench: Bench) -> Fetched:
     ragged: dict[str, tuple[int, int]] = {}
     dropped: dict[str, tuple[int, int]] = {}
     crossed: dict[str, str] = {}
+    together = False
     for keys in batches:
         if time.monotonic() > until:
             break
@@ -65,7 +66,9 @@ def ask(bench: Bench) -> Fetched:
             _fields(samples, batch, ragged, dropped)
             with suppress(Exception):  # a batch of one sample may be impossible
                 if len(keys) <= _ROWS:
-                    crossed |= _crossed(bench, samples, batch)
+                    alone = [bench.inner.collate_fn([each]) for each in samples]
+                    crossed |= _crossed(alone, batch)
+                    together = together or _together(alone, batch)
             if digest(batch) == first:
                 looked += len(keys)
                 differ += len(keys) * (_fetched(bench, pins, keys) != first)
@@ -76,6 +79,7 @@ def ask(bench: Bench) -> Fetched:
         ragged=tuple((name, *found) for name, found in ragged.items()),
         dropped=tuple((name, *found) for name, found in dropped.items()),
         crossed=tuple(crossed.items()),
+        together=together,
         dealt_once=once,
         seeds=bench.inner.batch_sampler is not None and _seeds(bench),
         stuck=_stuck(bench) if bench.inner.batch_sampler is not None and not once else "",
@@ -173,18 +177,25 @@ def _fields(
             ragged.setdefault(name, (count, len(samples)))
 
 
-def _crossed(bench: Bench, samples: list[Any], batch: Any) -> dict[str, str]:
+def _together(alone: list[Any], batch: Any) -> bool:
+    parts = split(batch, len(alone))
+    return parts is None or sorted(parts) != sorted(
+        part for each in alone for part in split(each, 1) or ()
+    )
+
+
+def _crossed(batches: list[Any], batch: Any) -> dict[str, str]:
     # A collate function may sort the samples, but then it has to sort all their fields.
-    alone = [dict(leaves(bench.inner.collate_fn([each]))) for each in samples]
+    alone = [dict(leaves(each)) for each in batches]
     order: list[int] = []
     named, crossed = "", {}
     for name, leaf in leaves(batch):
-        if rows(leaf) != len(samples) or any(rows(each.get(name)) != 1 for each in alone):
+        if rows(leaf) != len(alone) or any(rows(each.get(name)) != 1 for each in alone):
             continue
         given = [each[name][0] for each in alone]
         whose = [
             [at for at, one in enumerate(given) if _begins(leaf[row], one)]
-            for row in range(len(samples))
+            for row in range(len(alone))
         ]
         if not named and all(len(each) == 1 for each in whose):
             named, order = name, [each[0] for each in whose]

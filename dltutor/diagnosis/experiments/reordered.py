@@ -43,9 +43,11 @@ def ask(bench: Bench) -> Reordered:
     typical = samples.typical if samples is not None else 0.0
     keys = list(dict.fromkeys(bench.indices()))[: min(_DRAWN, int(_FOR / max(typical, 1e-6)))]
 
+    seeds = {key: seed for seed, key in enumerate(keys)}
+
     def drawn(order: list[Any], *, look: bool = False) -> _Drawn:
         drawn: _Drawn = forks.in_fork(
-            partial(_draw, bench.dataset, order, look=look), _LONGEST + _FOR
+            partial(_draw, bench.dataset, order, seeds, look=look), _LONGEST + _FOR
         )
         return drawn
 
@@ -88,12 +90,12 @@ class _Drawn:
     changed: list[str]
 
 
-def _draw(dataset: Any, keys: Iterable[Any], *, look: bool) -> _Drawn:
+def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: bool) -> _Drawn:
     pins, before = Pins(dataset), _sizes(dataset) if look else {}
     found: dict[Any, str] = {}
     seconds, until = 0.0, time.monotonic() + _LONGEST
     for key in keys:
-        with pins.held():
+        with pins.held(seed=seeds[key]):
             began = time.perf_counter()
             sample = dataset[key]
             seconds += time.perf_counter() - began

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
+from itertools import islice
 from statistics import median
 from typing import Any, Final
 
@@ -86,6 +87,7 @@ def ask(bench: Bench) -> Samples:
         busiest=line if share > _MOSTLY else "",
         drawn_by_sampler=drawn_by_sampler,
         dealing=dealing,
+        dealing_each=_dealing_each(bench),
         dealt=_dealt(bench) if dealing < _QUICKLY else (-1, -1),
         replaced=_replaced(dataset, record),
         again=again,
@@ -102,6 +104,15 @@ def cut_short(stopped: str, code: int | None, mark: int) -> Samples:
     return Samples(
         looked=0, ended="hung" if stopped else "died", at=mark, code=None if stopped else code
     )
+
+
+def _dealing_each(bench: Bench) -> float:
+    moments, until = [], time.monotonic() + 2 * _QUICKLY
+    for _ in islice(bench.inner.batch_sampler or (), _DRAWN):
+        moments.append(time.monotonic())
+        if moments[-1] > until:
+            break
+    return (moments[-1] - moments[0]) / (len(moments) - 1) if len(moments) > 2 else 0.0
 
 
 def _counted(dataset: Any) -> list[None]:
@@ -205,14 +216,14 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
     pins = Pins(dataset)
     differ = unlike = draws = 0
     until = time.monotonic() + _AGAIN_FOR
-    for key in keys:
+    for seed, key in enumerate(keys):  # what one seed decides, another one decides differently
         if time.monotonic() > until:
             break
         draws += _TIMES
         with suppress(Exception):
-            with pins.held():
+            with pins.held(seed=seed):
                 first = digest(dataset[key])
-            with pins.held():
+            with pins.held(seed=seed):
                 differ += digest(dataset[key]) != first
                 unlike += digest(dataset[key]) != digest(dataset[key])
     return differ, unlike, draws

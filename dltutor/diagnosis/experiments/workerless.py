@@ -11,11 +11,9 @@ import os
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
-
-import psutil
 
 from dltutor.diagnosis.evidence import Evidence, Paces
 from dltutor.diagnosis.experiment import Experiment
@@ -67,9 +65,14 @@ def ask(bench: Bench) -> Paces:
     def as_is() -> float | None:
         vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
         bench.change(method="fork")
-        shares: list[float] = []
-        took = pace.of_a_batch(loader, seconds=0.5, take=lambda _: shares.append(_blocked()))
-        blocked.extend(shares[-1:])
+        looks: list[_Look] = []
+        took = pace.of_a_batch(loader, seconds=0.5, take=lambda _: looks.append(_look()))
+        # Once they have started, and before one of them has nothing left to do.
+        looks = [each for each in looks[len(looks) // 3 :] if each.workers == workers]
+        if len(looks) > 1:
+            first, last = looks[0], looks[-1]
+            lived = max(workers * (last.time - first.time), 1e-3)
+            blocked.append(1 - (last.wanted - first.wanted) / lived)
         return took
 
     def changed() -> float | None:
@@ -88,15 +91,22 @@ def ask(bench: Bench) -> Paces:
     return replace(found, line=line, share=share, inside=inside)
 
 
-def _blocked() -> float:
-    # The share of their lives that workers spent neither computing nor waiting for a processor.
-    shares = []
-    for each in multiprocessing.active_children():
-        with suppress(OSError, psutil.Error):
+@dataclass(frozen=True)
+class _Look:
+    """For how long the workers together have wanted a processor; when, and how many there were."""
+
+    wanted: float
+    time: float
+    workers: int
+
+
+def _look() -> _Look:
+    wanted, workers = 0.0, multiprocessing.active_children()
+    for each in workers:
+        with suppress(OSError):
             computed, waited, _ = Path(f"/proc/{each.pid}/schedstat").read_text().split()
-            lived = time.time() - psutil.Process(each.pid).create_time()
-            shares.append(1 - (int(computed) + int(waited)) / 1e9 / lived)
-    return sum(shares) / len(shares) if shares else 0.0
+            wanted += (int(computed) + int(waited)) / 1e9
+    return _Look(wanted, time.monotonic(), len(workers))
 
 
 def _looked_at(folder: str) -> None:

@@ -40,18 +40,18 @@ class Pins:
         self._states = [(each, _state(each)) for _, each in self.own]
 
     @contextmanager
-    def held(self, free: str = "") -> Iterator[None]:
+    def held(self, free: str = "", *, seed: int = 0) -> Iterator[None]:
         """Pin all sources in the block but for the one that is named."""
         with ExitStack() as undo:
             if free != "torch":
                 undo.callback(torch.set_rng_state, torch.get_rng_state())
-                torch.default_generator.manual_seed(0)
+                torch.default_generator.manual_seed(seed)
             if free != "numpy":
                 undo.callback(np.random.set_state, np.random.get_state())
-                np.random.seed(0)
+                np.random.seed(seed)
             if free != "random":
                 undo.callback(random.setstate, random.getstate())
-                random.seed(0)
+                random.seed(seed)
             if free != "own":
                 for generator, state in self._states:
                     undo.callback(_put_back, generator, _state(generator))

@@ -81,7 +81,9 @@ def run(
             except Enough:
                 state["enough"] = True
 
+    began = time.process_time()
     seen = observe(bench.loader, consume=whole, deadline=seconds + patience)
+    state["computed"] = time.process_time() - began
     return _written(seen, watch, state)
 
 
@@ -178,6 +180,8 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
         pace=fmean(watch.pauses) if watch.pauses else 0.0,
         stood=_stood(seen),
         left=seen.left,
+        computed=sum(watch.computed.values()) or state["computed"],
+        temporary=tuple(watch.temporary),
     )
 
 

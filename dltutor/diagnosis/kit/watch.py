@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import os
+import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -58,7 +59,9 @@ class Watch:
         self.kept = self.kept_bytes = 0
         self.kept_then: list[tuple[int, int]] = []
         self.memory: dict[int, list[float]] = {}  # MB of each worker's own, by its pid
+        self.computed: dict[int, float] = {}  # seconds of each worker, by its pid
         self.files: list[int] = []
+        self.temporary: list[int] = []  # files and folders at the end of each whole iteration
         self.others = set(multiprocessing.active_children())
         self._memory: dict[int, _Kept] = {}  # of the batches, by address
         self._looked = 0.0
@@ -116,6 +119,7 @@ class Watch:
     def end(self, number: int) -> None:
         """Write down that an iteration came to its end."""
         self.finished[number] = True
+        self.temporary.append(len(os.listdir(tempfile.gettempdir())))
         self._look(0)
 
     def _weigh(self, batch: Any) -> None:
@@ -156,7 +160,9 @@ class Watch:
             self.files.append(len(os.listdir("/proc/self/fd")))
         for process in set(multiprocessing.active_children()) - self.others:
             with suppress(psutil.Error, OSError):
-                own = psutil.Process(process.pid).memory_full_info().uss
+                worker = psutil.Process(process.pid)
+                own, times = worker.memory_full_info().uss, worker.cpu_times()
+                self.computed[process.pid or 0] = times.user + times.system
                 self.memory.setdefault(process.pid or 0, []).append(own / MB)
 
 

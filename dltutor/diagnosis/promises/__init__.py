@@ -28,7 +28,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
     explained = set(explained)
     found: list[Broken] = []
     if "ends" not in explained:
-        found += _each(evidence, ends.no_batch, ends.hangs)
+        found += _each(evidence, ends.no_batch, ends.hangs, ends.breaks_off)
     if not explained & _SAME_DATA:
         found += _each(evidence, data.fetched, data.fields, data.replaced, data.order, data.told)
         found += _each(evidence, data.seeded, data.repeated, data.crossed)
@@ -43,7 +43,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
         found += _each(evidence, resources.left)
     found += _each(evidence, resources.reread, resources.pickled, resources.dealing, resources.idle)
     if "quick" not in {each.promise for each in found}:
-        found += _each(evidence, resources.scattered)
+        found += _each(evidence, resources.scattered, resources.repeated)
     if "quick" not in (*explained, *(each.promise for each in found)):
         found += _each(evidence, resources.starts)
     if "quick" not in (*explained, *(each.promise for each in found)):

@@ -85,6 +85,10 @@ def _which(difference: Difference) -> str:
 def _steady(evidence: Evidence, found: Difference) -> bool:
     # Whether the same samples arrive without workers, whatever the random numbers.
     alone, reseeded, samples = evidence.alone, evidence.reseeded, evidence.samples
+    fetched, parts = evidence.fetched, evidence.parts
+    ordered = parts.stream or parts.sampler == "SequentialSampler"
+    if found.epoch and not ordered and (fetched is None or fetched.together):
+        return False  # in another order, samples are padded to other lengths, or batched otherwise
     if alone is not None and reseeded is not None and not found.epoch:
         # A stream with the same samples in the same order has no random numbers in it.
         difference = between(alone, reseeded, in_order=evidence.parts.stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.promises.broken import Broken, duration
@@ -28,6 +29,41 @@ def no_batch(evidence: Evidence) -> Iterator[Broken]:
         why = f"The sampler, {parts.sampler}, doesn't deal out any batch."
     said = "The loop ended without an error, but it never got a batch."
     yield Broken("complete", "shown", said, parts.where if parts.stream else "", why, fix)
+
+
+def breaks_off(evidence: Evidence) -> Iterator[Broken]:
+    """Find a run that an error or a death ended, whatever the reason."""
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if run.end not in _ENDED:
+        return
+    said = f"{_ENDED[run.end]} after {run.batches} batches"
+    said += f": {run.error}" if run.error else "."
+    codes = [f"W{number}: {code}" for number, code in enumerate(run.codes) if code]
+    if codes:
+        said += f" Exit codes: {', '.join(codes)}."
+    if alone is not None:
+        how = "finishes" if alone.well else f"ends like this, too: {alone.error or alone.end}"
+        said += f" Without workers, the loop {how}."
+    if words := run.said.strip().splitlines():
+        said += f" The last words were: {words[-1][:160]!r}."
+    where = next(iter(run.at), run.stood) or parts.where
+    yield Broken(
+        "ends",
+        "shown",
+        said,
+        where,
+        "Something in the workers ended the run. What they wrote to stderr, and how long a worker "
+        "had been idle or busy, narrows it down.",
+        "Run it again with `dltutor.observe(loader)`, which keeps what each worker wrote, and look "
+        "for what your code leaves armed or running: a timer, a signal handler, a thread.",
+    )
+
+
+_ENDED: Final = {
+    "raised": "The loop raised",
+    "worker died": "A worker died",
+    "main died": "The main process died",
+}
 
 
 def hangs(evidence: Evidence) -> Iterator[Broken]:

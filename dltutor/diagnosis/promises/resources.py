@@ -23,6 +23,8 @@ _COSTLY: Final = 0.001  # seconds for a sample
 _MOSTLY: Final = 0.35  # of the time
 _FIRST: Final = 4  # batches, at least, for a run to say anything
 _TIMES: Final = 2  # times as long as without workers, before it counts as late
+_SHARE: Final = 0.4  # of the time between two batches
+_REPEATED: Final = 1.6  # times the computing that it takes without workers
 _SCATTERED: Final = 2.0  # times as long as in ascending order
 _START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
 
@@ -132,7 +134,20 @@ def dealing(evidence: Evidence) -> Iterator[Broken]:
     parts, samples = evidence.parts, evidence.samples
     if samples is None:
         return
-    drawn = samples.drawn_by_sampler
+    drawn, each = samples.drawn_by_sampler, samples.dealing_each
+    if parts.workers and each > max(_COSTLY, _SHARE * evidence.run.pace) and evidence.run.pace:
+        yield Broken(
+            "quick",
+            "shown",
+            f"For each batch the sampler works for {duration(each)} in main. A batch arrives every "
+            f"{duration(evidence.run.pace)}.",
+            f"{parts.sampler}.__iter__",
+            "The sampler runs in main, between the batches, and no number of workers makes it any "
+            "faster.",
+            "Compute the order of the epoch once, at the start of `__iter__`, and only slice it "
+            "from then on.",
+        )
+        return
     if drawn < _ENOUGH and samples.dealing < max(_START, _AS_MUCH * samples.typical):
         return
     yield Broken(
@@ -222,6 +237,27 @@ def slower(evidence: Evidence) -> Iterator[Broken]:
     yield Broken("quick", "shown" if shown else "likely", said, where, cause, fix)
 
 
+def repeated(evidence: Evidence) -> Iterator[Broken]:
+    """Find workers of a stream that do each other's work, too."""
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if alone is None or not parts.stream or parts.workers < 2 or not (run.well and alone.well):
+        return
+    each, once = (one.computed / max(sum(one.counted), 1) for one in (run, alone))
+    if once < _COSTLY or each < _REPEATED * once or sum(run.counted) < _ENOUGH:
+        return
+    yield Broken(
+        "quick",
+        "shown",
+        f"For each sample, the workers together compute for {duration(each)}. Without workers, "
+        f"main computes for {duration(once)}.",
+        parts.where,
+        "The workers do the same work several times. Each one reads or decodes what another one "
+        "delivers, and throws it away.",
+        "Divide the data before anything expensive is done: let each worker skip what isn't its "
+        "own first, and read and decode only the rest.",
+    )
+
+
 def starts(evidence: Evidence) -> Iterator[Broken]:
     """Find workers that take long to start in each epoch."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
@@ -259,6 +295,19 @@ def left(evidence: Evidence) -> Iterator[Broken]:
             "functions, and a child that nobody ends goes on without it.",
             "End what a worker starts with `multiprocessing.util.Finalize(None, stop, "
             "exitpriority=10)`, or have the child end itself when its standard input closes.",
+        )
+    first, second = (*run.temporary, 0, 0)[:2]
+    if parts.workers and not parts.persistent and second - first >= parts.workers:
+        yield Broken(
+            "clean",
+            "shown",
+            f"The second epoch, with new workers, left {second - first} more temporary files or "
+            "folders than the first one had.",
+            parts.where,
+            "A worker leaves by `os._exit`, so neither `atexit` functions nor the finalizers of "
+            "what it still holds remove what it made.",
+            "Make the folder in the main process, once. Or remove it in the worker with "
+            "`multiprocessing.util.Finalize(None, folder.cleanup, exitpriority=10)`.",
         )
     for what, count, draws in (samples.left or ()) if samples is not None else ():
         yield Broken(

@@ -203,6 +203,7 @@ def reference_cycle(evidence: Evidence) -> Fit | None:
 _ENOUGH: Final = 16  # samples of one worker: with fewer, growth looks like start-up
 
 
+_MUCH: Final = 200.0  # MB that a worker takes in its whole life
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 
 
@@ -215,8 +216,11 @@ def heap_growth(evidence: Evidence) -> Fit | None:
     late = memory.late_as_it_is
     if peak - returned < 24 or returned > 0.4 * peak or late < 10:
         return None
-    if memory.samples < _ENOUGH or late / memory.late_samples * _LEVEL < 200:
+    if memory.samples < _ENOUGH or late / memory.late_samples * _LEVEL < _MUCH:
         return None  # it's what a sample needs, or it levels off before it matters
+    whole = (evidence.parts.length or 0) / max(evidence.parts.workers, 1)
+    if not evidence.parts.persistent and memory.samples >= whole > 0 and peak < _MUCH:
+        return None  # the epoch was seen to its end, and its workers leave with it
     if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
         return None
     return Fit(

@@ -26,7 +26,7 @@ def tiny_tensors(evidence: Evidence) -> Fit | None:
     )
 
 
-_CHEAP: Final = 0.003  # seconds: sending a sample takes a tenth of that
+_CHEAP: Final = 0.001  # seconds: sending a sample takes a tenth of that
 
 
 def cheap_samples(evidence: Evidence) -> Fit | None:
