@@ -51,14 +51,14 @@ class Match:
         words: What was found, the longest piece first.
         source: Where the most telling of these words are raised.
         tell: How to tell it from other failures that say the same; "" where there are none.
-        hint: Whether these words only say that something else went wrong before.
+        certain: Whether these words point to it before all others, and are no mere hint.
     """
 
     failure: Facts
     words: tuple[str, ...]
     source: str
     tell: str
-    hint: bool = False
+    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def explain(log: str) -> tuple[Match, ...]:
         best = reasons[0][1]
         words = sorted({each.words for _, each in reasons}, key=len, reverse=True)
         of = best.message
-        match = Match(facts[cause], tuple(words), of.source, of.tell, of.hint)
+        match = Match(facts[cause], tuple(words), of.source, of.tell, counts[0] == 1)
         matches.append((counts[0] + _FURTHER * sum(counts[1:]), best.end, match))
     matches.sort(key=lambda each: each[:2], reverse=True)
     return tuple(match for _, _, match in matches)

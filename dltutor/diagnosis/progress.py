@@ -50,7 +50,10 @@ def _in_a_terminal(stream: TextIO) -> Callable[[str], object]:
 
 
 def _on_a_page() -> Callable[[str], object]:
-    from IPython.display import HTML, display
+    from IPython.display import display
 
-    handle: Any = display(HTML(""), display_id=True)
-    return lambda text: handle.update(HTML(f"<em>{escape(text)}</em>" if text else ""))
+    def shown(text: str) -> dict[str, str]:
+        return {"text/plain": text, "text/html": f"<em>{escape(text)}</em>" if text else ""}
+
+    handle: Any = display(shown(""), raw=True, display_id=True)
+    return lambda text: handle.update(shown(text), raw=True)

@@ -63,7 +63,7 @@ def _said(evidence: Evidence, fits: list[tuple[Fit, Finding]]) -> list[tuple[Fit
         return fits
     for match in explain(run.said):
         mode, words = match.failure, match.words[0]
-        if mode.name == _SYMPTOM or match.hint:
+        if mode.name == _SYMPTOM or not match.certain:
             continue
         said = f"The run {_ENDED.get(run.end, run.end)}, and said {words!r} ({match.source})."
         fit = Fit("ends", "likely", said, next(iter(run.at), run.stood))
