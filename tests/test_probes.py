@@ -158,6 +158,80 @@ def test_rows_of_a_batch_that_belong_to_different_samples() -> None:
     assert ask(fetched, Lines(), collate_fn=sorted_together).crossed == ()
 
 
+class Decides(Rows):
+    """Turns some rows around in place, perhaps in what is kept."""
+
+    def __init__(self, copies: bool) -> None:
+        self.rows = [torch.arange(8.0) + 8 * index for index in range(32)]
+        self.copies = copies
+
+    def __getitem__(self, index: int) -> Any:
+        row = self.rows[index].clone() if self.copies else self.rows[index]
+        return row.neg_() if random.random() < 0.5 else row
+
+
+def test_what_only_some_random_numbers_do_is_seen_too() -> None:
+    assert ask(samples, Decides(copies=False)).again > 4
+    assert ask(samples, Decides(copies=True)).again == 0
+
+
+class Blocks(Rows):
+    """Rows that come in blocks, one of which is at hand."""
+
+    block = -1
+
+    def __getitem__(self, index: int) -> Any:
+        if self.block != index // 8:
+            time.sleep(0.01)
+            self.block = index // 8
+        return super().__getitem__(index)
+
+
+def test_samples_that_cost_more_in_another_order() -> None:
+    assert ask(reordered, Blocks(), sampler=[*range(0, 32, 2), *range(1, 32, 2)]).times > 1.2
+    scattered = [at + 8 * block for at in range(8) for block in range(4)]
+    assert ask(reordered, Blocks(), sampler=scattered).times > 2
+    assert ask(reordered, Blocks()).times == 0
+
+
+class Weighs(Sampler[int]):
+    """Looks at all rows before it deals, or at none."""
+
+    def __init__(self, rows: Rows, draws: bool) -> None:
+        self.rows, self.draws = rows, draws
+
+    def __len__(self) -> int:
+        return 32
+
+    def __iter__(self) -> Iterator[int]:
+        for index in range(32 if self.draws else 0):
+            assert self.rows[index] is not None
+        return iter(range(32))
+
+
+def test_a_sampler_that_draws_samples() -> None:
+    rows = Rows()
+    assert ask(samples, rows, sampler=Weighs(rows, draws=True)).drawn_by_sampler == 32
+    assert ask(samples, rows, sampler=Weighs(rows, draws=False)).drawn_by_sampler == 0
+
+
+def test_a_sample_that_is_another_one_among_others() -> None:
+    assert ask(fetched, Lines(), collate_fn=sorted_together).together
+    assert not ask(fetched, Rows()).together
+
+
+class Reseeds(Shuffles):
+    def __iter__(self) -> Iterator[int]:
+        torch.manual_seed(3)
+        return super().__iter__()
+
+
+def test_a_sampler_that_sets_the_global_generator() -> None:
+    assert ask(fetched, Rows(), sampler=Reseeds(anew=True)).seeds
+    assert not ask(fetched, Rows(), sampler=Shuffles(anew=True)).seeds
+    assert not ask(fetched, Rows(), shuffle=True).seeds
+
+
 def test_a_sampler_that_shuffles_alike_each_time() -> None:
     assert ask(fetched, Rows(), sampler=Shuffles(anew=True)).stuck == "shuffle"
     assert ask(fetched, Rows(), sampler=Shuffles(anew=False)).stuck == ""
@@ -190,6 +264,10 @@ RUN = Run("finished", batches=8, passes=(("a", "b"),), drawn=(("1", "2"),), coun
 RUN = replace(RUN, finished=(True,), first=0.1)
 TWO = replace(RUN, passes=2 * RUN.passes, drawn=2 * RUN.drawn, finished=(True, True))
 PLAIN = Samples(looked=32, typical=0.004, bytes=100)
+RANDOM = replace(PLAIN, random=24)
+LETTERS = tuple("abcd")
+DONE = replace(RUN, drawn=(("1",) * 40,), counted=(40,), computed=0.4)
+STREAM = replace(PARTS, stream=True, batches=None, length=None)
 SERVED = Paces(
     (0.016, 0.016), (0.016, 0.016), blocked=0.8, line="a.py, line 7", share=0.6, inside=0.9
 )
@@ -234,6 +312,43 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
             Evidence(PARTS, replace(TWO, counted=(8, 8))),
             "complete",
         ),
+        (
+            ill(replace(TWO, drawn=2 * (LETTERS,)), samples=RANDOM),
+            ill(replace(TWO, drawn=(LETTERS, tuple("efgh"))), samples=RANDOM),
+            "independent",
+        ),
+        (
+            ill(replace(TWO, drawn=2 * (LETTERS,)), samples=RANDOM),
+            ill(replace(TWO, drawn=2 * (LETTERS,))),
+            "independent",
+        ),
+        (ill(replace(RUN, left=2)), ill(replace(RUN, left=0)), "clean"),
+        (
+            ill(replace(RUN, temporary=(3, 5))),
+            ill(replace(RUN, temporary=(3, 3))),
+            "clean",
+        ),
+        (
+            ill(reordered=Reordered(100, seconds=1.0, ascending=0.3)),
+            ill(reordered=Reordered(100, seconds=1.0, ascending=0.6)),
+            "quick",
+        ),
+        (
+            ill(samples=replace(PLAIN, dealing_each=0.006)),
+            ill(samples=replace(PLAIN, dealing_each=0.001)),
+            "quick",
+        ),
+        (
+            ill(samples=replace(PLAIN, drawn_by_sampler=32, dealing=0.2)),
+            ill(samples=replace(PLAIN, dealing=0.2)),
+            "quick",
+        ),
+        (
+            replace(ill(DONE), parts=STREAM, alone=replace(DONE, computed=0.1)),
+            replace(ill(DONE), parts=STREAM, alone=replace(DONE, computed=0.3)),
+            "quick",
+        ),
+        (ill(replace(RUN, end="worker died", codes=(None, -9))), ill(), "ends"),
     ],
     ids=[
         "another order",
@@ -246,6 +361,15 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
         "a late start",
         "late without workers, too",
         "used up",
+        "epochs repeated",
+        "not random",
+        "processes left",
+        "folders left",
+        "slow in this order",
+        "a sampler between batches",
+        "a sampler that draws",
+        "work done twice",
+        "a worker died",
     ],
 )
 def test_the_promise_that_is_broken(found: Evidence, near: Evidence, promise: str) -> None:
