@@ -170,8 +170,27 @@ class Diagnosis:
             )
         return framed("".join(parts), tone, wrap=False)
 
+    def _next(self) -> tuple[str, ...]:
+        # What somebody can do whose loader misbehaves all the same.
+        steps = []
+        if not self.parts.loop:
+            steps.append(
+                "Give the doctor your training loop too (`consume=train`, on the command line "
+                "`--consume train`), because some failures only happen there."
+            )
+        if self.untried:
+            steps.append(
+                "Give it more time, so that it gets through all questions: `deadline=120`."
+            )
+        steps.append(
+            "Watch a longer run. `dltutor.observe(loader, live=True, deadline=600)` shows what "
+            "grows slowly or happens rarely."
+        )
+        return tuple(steps) if not self.findings else ()
+
     def _rest(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         rest = (
+            ("If something is still wrong", self._next()),
             ("Will fail elsewhere", self.elsewhere),
             (_ASKED, (*(f"{each.question} {each.answer}" for each in self.tried),)),
             (
