@@ -31,6 +31,8 @@ class Memory:
         late_collected: The same, after a third of the samples.
         late_returned: The same, after a third of the samples.
         late_repeated: The same, after a third of the samples.
+        later_epochs: Growth in later epochs with nothing changed, in workers that stay; -1 if none
+            were seen.
         grown: Containers that grew with new samples: [path, class, elements for each sample,
             bound: None for none, 0 for one that was not known until it was full].
     """
@@ -51,6 +53,7 @@ class Memory:
     late_collected: float = -1.0
     late_returned: float = -1.0
     late_repeated: float = -1.0
+    later_epochs: float = -1.0
     grown: tuple[tuple[str, str, float, int | None], ...] = ()
 
 

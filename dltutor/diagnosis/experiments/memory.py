@@ -86,6 +86,8 @@ def _growth(bench: Bench, run: _Runs, plain: list[Curve], most: int) -> dict[str
             name = change or "as_it_is"
             answer[f"peak_{name}"] = _peak(curves, most)
             answer[f"late_{name}"], answer["late_samples"] = _late(curves, most)
+    if runs.get("returned"):
+        answer["later_epochs"] = _later(run.measure("", stay=True), _first_pass(bench))
     grown = _grown(runs["collected"], runs["repeated"])
     if grown:
         bounds = _bounds(run.measure("filled", named=True, batches=8))
@@ -109,6 +111,7 @@ class _Runs:
         *,
         named: bool = False,
         batches: int = 1_000_000,
+        stay: bool = False,
     ) -> list[Curve]:
         """Return what the workers wrote down in one run that only takes the batches."""
         if time.monotonic() > self.until - 0.5:
@@ -118,14 +121,17 @@ class _Runs:
             gc.freeze()
         until = min(time.monotonic() + _LONG, self.until)
         inner = self.bench.inner
-        for _ in range(3 if inner.persistent_workers else 1):
+        stays = inner.persistent_workers
+        if stay:
+            self.bench.change(persistent_workers=True)
+        for _ in range(3 if stay or stays else 1):
             taken = 0
             for taken, _batch in enumerate(self.bench.loader, start=1):
                 if probe.full or time.monotonic() > until or taken >= batches:
                     break
             if probe.full or time.monotonic() > until or not taken:
                 break
-        self.bench.change()
+        self.bench.change(persistent_workers=stays)
         gc.unfreeze()
         return probe.read()
 
@@ -214,6 +220,17 @@ def _late(curves: list[Curve], most: int) -> tuple[float, int]:
         ]
         more = max(each["anonymous"] for each in within) - max(each["anonymous"] for each in early)
         found = max(found, (more, max(last - early[-1]["samples"], 1)))
+    return found
+
+
+def _later(curves: list[Curve], epoch: int) -> float:
+    # Growth after the first epoch of a worker.
+    found = -1.0
+    for curve in curves:
+        first = [each["anonymous"] for each in curve if each["samples"] <= epoch]
+        later = [each["anonymous"] for each in curve if each["samples"] > epoch]
+        if first and later:
+            found = max(found, later[-1] - max(first), 0.0)
     return found
 
 

@@ -108,7 +108,7 @@ def cut_short(stopped: str, code: int | None, mark: int) -> Samples:
 
 def _dealing_each(bench: Bench) -> float:
     moments, until = [], time.monotonic() + 2 * _QUICKLY
-    for _ in islice(bench.inner.batch_sampler or (), _DRAWN):
+    for _ in islice(bench.dealer, _DRAWN):
         moments.append(time.monotonic())
         if moments[-1] > until:
             break
@@ -252,7 +252,7 @@ def _dealt(bench: Bench) -> tuple[int, int]:
     counts, until = [], time.monotonic() + 2 * _QUICKLY
     for _ in range(2):
         counts.append(0)
-        for _ in bench.inner.batch_sampler or ():
+        for _ in bench.dealer:
             counts[-1] += 1
             if time.monotonic() > until:
                 return -1, -1

@@ -139,6 +139,12 @@ class Bench:
             if is_a(generator := attribute(each, "generator"), torch.Generator):
                 generator.manual_seed(seed)
 
+    @property
+    def dealer(self) -> Any:
+        """What deals the batches out, or the samples if there is no batching."""
+        inner = self.inner
+        return inner.sampler if inner.batch_sampler is None else inner.batch_sampler
+
     def tell_dataset(self, epoch: int) -> None:
         """Set the epoch of the dataset, as a training loop does."""
         if callable(set_epoch := attribute(self.dataset, "set_epoch")):
@@ -147,9 +153,7 @@ class Bench:
     def indices(self) -> list[int]:
         """The indices of an epoch, as the sampler deals them; at most a thousand of them."""
         found: list[int] = []
-        batches = self.inner.batch_sampler
-        source: Any = batches if batches is not None else self.inner.sampler
-        for each in source:
+        for each in self.dealer:
             found += each if is_a(each, (list, tuple)) else [each]
             if len(found) >= 1000:
                 break

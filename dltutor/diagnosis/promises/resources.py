@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.experiments.workerless import NO_GAIN
+from dltutor.diagnosis.experiments.workerless import LOST, NO_GAIN
 from dltutor.diagnosis.promises.broken import Broken, duration
 from dltutor.observation.signs import LATE
 from dltutor.tables import size
@@ -210,9 +210,11 @@ def slower(evidence: Evidence) -> Iterator[Broken]:
     # They also wait for main to ask them: what counts is waiting inside a sample.
     waited = paces.blocked + paces.inside - 1
     in_vain = paces.times >= NO_GAIN and waited > _BLOCKED and samples.typical > _COSTLY
-    if paces.times < _SLOWER and not (in_vain and parts.workers > 1):
-        return
     ours, alone = paces.both
+    lost = (ours - alone) * (parts.batches or evidence.run.batches)
+    slower = paces.times >= _SLOWER and lost > LOST
+    if not slower and not (in_vain and parts.workers > 1):
+        return
     cause = (
         "The workers save less time than it takes to send their batches, or they get in each "
         "other's way."
@@ -233,7 +235,7 @@ def slower(evidence: Evidence) -> Iterator[Broken]:
         )
         fix = "Hold the lock only while shared state changes, or give each worker its own."
     where = paces.line if stands else f"num_workers={parts.workers}"
-    shown = stands or paces.times >= _SLOWER
+    shown = stands or slower
     yield Broken("quick", "shown" if shown else "likely", said, where, cause, fix)
 
 

@@ -204,6 +204,7 @@ _ENOUGH: Final = 16  # samples of one worker: with fewer, growth looks like star
 
 
 _MUCH: Final = 200.0  # MB that a worker takes in its whole life
+_LEVELED: Final = 0.5  # of what a worker took late in its first epoch
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 
 
@@ -218,9 +219,8 @@ def heap_growth(evidence: Evidence) -> Fit | None:
         return None
     if memory.samples < _ENOUGH or late / memory.late_samples * _LEVEL < _MUCH:
         return None  # it's what a sample needs, or it levels off before it matters
-    whole = (evidence.parts.length or 0) / max(evidence.parts.workers, 1)
-    if not evidence.parts.persistent and memory.samples >= whole > 0 and peak < _MUCH:
-        return None  # the epoch was seen to its end, and its workers leave with it
+    if 0 <= memory.later_epochs < _LEVELED * late:
+        return None  # the next epochs, in the same workers, take no more
     if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
         return None
     return Fit(
