@@ -31,6 +31,10 @@ class Broken:
 
 def duration(seconds: float) -> str:
     """Write seconds the way people do: "4.1 s", "36 ms"."""
-    if seconds >= 1:
-        return f"{seconds:.1f} s"
-    return f"{1000 * seconds:.2g} ms" if seconds >= 0.001 else f"{1e6 * seconds:.2g} µs"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size or unit == "µs":
+            break
+    count = seconds / size
+    if unit == "s":
+        return f"{count:.1f} s"
+    return f"{count:.0f} {unit}" if count >= 10 else f"{count:.2g} {unit}"
