@@ -17,6 +17,7 @@ from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from recorded import PARTS
@@ -131,7 +132,8 @@ def wait_in_a_thread() -> None:
 
 def ask(probe: Any, dataset: Any, **options: Any) -> Any:
     def asked() -> Any:
-        return probe.ask(Bench(DataLoader(dataset, batch_size=4, **options), None, 1, 9.0))
+        loader = DataLoader(dataset, **{"batch_size": 4, **options})
+        return probe.ask(Bench(loader, None, 1, 9.0))
 
     return in_fork(asked, PATIENCE)
 
@@ -218,6 +220,30 @@ def test_a_sampler_that_draws_samples() -> None:
 def test_a_sample_that_is_another_one_among_others() -> None:
     assert ask(fetched, Lines(), collate_fn=sorted_together).together
     assert not ask(fetched, Rows()).together
+
+
+class Batches:
+    """Batches of indices as arrays: one that is filled again, or a new one each time."""
+
+    def __init__(self, again: bool) -> None:
+        self.again = again
+
+    def __len__(self) -> int:
+        return 8
+
+    def __iter__(self) -> Iterator[Any]:
+        batch = np.zeros(4, dtype=int)
+        for number in range(8):
+            batch[:] = range(4 * number, 4 * number + 4)
+            yield batch if self.again else batch.copy()
+
+
+def test_a_sampler_that_fills_one_batch_again() -> None:
+    options: dict[str, Any] = {"batch_size": 1}
+    assert ask(fetched, Rows(), batch_sampler=Batches(again=True), **options).reused
+    found = ask(fetched, Rows(), batch_sampler=Batches(again=False), **options)
+    assert (found.reused, found.looked, found.differ) == (False, 16, 0)
+    assert ask(samples, Rows(), batch_sampler=Batches(again=True), **options).looked == 32
 
 
 class Reseeds(Shuffles):
@@ -348,6 +374,7 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
             replace(ill(DONE), parts=STREAM, alone=replace(DONE, computed=0.3)),
             "quick",
         ),
+        (ill(fetched=Fetched(reused=True)), ill(fetched=Fetched()), "complete"),
         (ill(replace(RUN, end="worker died", codes=(None, -9))), ill(), "ends"),
     ],
     ids=[
@@ -369,6 +396,7 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
         "a sampler between batches",
         "a sampler that draws",
         "work done twice",
+        "one batch again",
         "a worker died",
     ],
 )

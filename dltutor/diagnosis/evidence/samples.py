@@ -81,6 +81,7 @@ class Fetched:
         crossed: Fields of a batch whose rows are in another order than those of the first field:
             [field, that field].
         together: Whether a sample in a batch isn't what it is in a batch of one: padded, for one.
+        reused: Whether the sampler changes a batch of indices that it has dealt out already.
         dealt_once: Whether the sampler deals other batches when it is asked a second time, with
             the same random numbers.
         seeds: Whether the sampler sets torch's global generator, always to the same state.
@@ -95,6 +96,7 @@ class Fetched:
     dropped: tuple[tuple[str, int, int], ...] = ()
     crossed: tuple[tuple[str, str], ...] = ()
     together: bool = False
+    reused: bool = False
     dealt_once: bool = False
     seeds: bool = False
     stuck: str = ""

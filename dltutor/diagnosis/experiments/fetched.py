@@ -80,6 +80,7 @@ def ask(bench: Bench) -> Fetched:
         dropped=tuple((name, *found) for name, found in dropped.items()),
         crossed=tuple(crossed.items()),
         together=together,
+        reused=_reused(bench),
         dealt_once=once,
         seeds=bench.inner.batch_sampler is not None and _seeds(bench),
         stuck=_stuck(bench) if bench.inner.batch_sampler is not None and not once else "",
@@ -94,6 +95,13 @@ def _dealt(bench: Bench, seed: int = 0) -> list[list[Any]]:
         if len(found) == _BATCHES:
             break
     return found
+
+
+def _reused(bench: Bench) -> bool:
+    # Whether a batch of indices changes once the next one is dealt out.
+    bench.seed(0)
+    held = [(keys, [*keys]) for keys in islice(bench.inner.batch_sampler or (), _BATCHES)]
+    return any([*keys] != before for keys, before in held)
 
 
 def _seeds(bench: Bench) -> bool:

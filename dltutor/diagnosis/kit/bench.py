@@ -154,7 +154,9 @@ class Bench:
         """The indices of an epoch, as the sampler deals them; at most a thousand of them."""
         found: list[int] = []
         for each in self.dealer:
-            found += each if is_a(each, (list, tuple)) else [each]
+            # A batch may be an array too, or a generator.
+            batch = self.inner.batch_sampler is not None or is_a(each, (list, tuple))
+            found += [*each] if batch else [each]
             if len(found) >= 1000:
                 break
         return found[:1000]

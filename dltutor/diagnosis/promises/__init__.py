@@ -31,7 +31,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
         found += _each(evidence, ends.no_batch, ends.hangs, ends.breaks_off)
     if not explained & _SAME_DATA:
         found += _each(evidence, data.fetched, data.fields, data.replaced, data.order, data.told)
-        found += _each(evidence, data.seeded, data.repeated, data.crossed)
+        found += _each(evidence, data.seeded, data.repeated, data.crossed, data.reused)
         if not found:
             found += data.stuck(evidence)
         # The first of these says the most, and the others may have the same cause.

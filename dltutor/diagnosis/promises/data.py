@@ -89,6 +89,8 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     ordered = parts.stream or parts.sampler == "SequentialSampler"
     if found.epoch and not ordered and (fetched is None or fetched.together):
         return False  # in another order, samples are padded to other lengths, or batched otherwise
+    if _random_in_workers(evidence.run):
+        return False
     if alone is not None and reseeded is not None and not found.epoch:
         # A stream with the same samples in the same order has no random numbers in it.
         difference = between(alone, reseeded, in_order=evidence.parts.stream)
@@ -96,6 +98,13 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
             return not difference.any
     plain = samples is not None and not (samples.random or samples.again or samples.joined)
     return plain and samples is not None and samples.looked > 0 and not evidence.parts.stream
+
+
+def _random_in_workers(run: Run) -> bool:
+    # A dataset may draw random numbers in workers only: then epochs differ in most samples.
+    first, second = (Counter(each) for each in (*run.drawn, (), ())[:2])
+    both = run.finished[:2] == (True, True) and first.total() == second.total()
+    return both and (first - second).total() > first.total() / 2
 
 
 def fetched(evidence: Evidence) -> Iterator[Broken]:
@@ -116,6 +125,23 @@ def fetched(evidence: Evidence) -> Iterator[Broken]:
         f"`__getitem__`. {whose}",
         f"Define `__getitems__` in {parts.dataset}: "
         "`def __getitems__(self, indices): return [self[i] for i in indices]`.",
+    )
+
+
+def reused(evidence: Evidence) -> Iterator[Broken]:
+    """Find a sampler that fills one batch of indices again and again."""
+    fetched, parts = evidence.fetched, evidence.parts
+    if fetched is None or not fetched.reused or not parts.workers:
+        return
+    yield Broken(
+        "complete",
+        "shown",
+        f"A batch of indices that `{parts.sampler}` has dealt out changes when it deals out the "
+        "next one.",
+        f"{parts.sampler}.__iter__",
+        "It yields the same list or array every time. A queue pickles the indices for a worker a "
+        "little later, so some workers get those of a later batch, and those of this one are lost.",
+        "Yield a copy: `list(batch)`, or `batch.tolist()` of an array.",
     )
 
 
