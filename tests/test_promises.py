@@ -452,8 +452,8 @@ def test_batches_are_compared_where_they_cannot_be_taken_apart() -> None:
             {"memory": replace(GROWS, late_collected=3.0)},
         ),
         (
-            {"workerless": Paces((0.2, 0.2, 0.2), (0.1, 0.1, 0.1))},
-            {"workerless": Paces((0.2, 0.1, 0.2), (0.1, 0.1, 0.1))},
+            {"workerless": Paces((2.0, 2.0, 2.0), (1.0, 1.0, 1.0))},
+            {"workerless": Paces((2.0, 1.0, 2.0), (1.0, 1.0, 1.0))},
         ),
     ],
 )
@@ -508,8 +508,8 @@ def epochs(*passes: str) -> Run:
             "quick",
         ),
         (
-            Evidence(PARTS, epochs("abcd", "efgh"), alone=epochs("abcd", "ijkl"), samples=PLAIN),
-            Evidence(PARTS, epochs("abcd", "efgh"), alone=epochs("abcd", "hgfe"), samples=PLAIN),
+            ill(epochs("abcd", "efgh"), alone=epochs("abcd", "ijkl"), fetched=Fetched()),
+            ill(epochs("abcd", "efgh"), alone=epochs("abcd", "hgfe"), fetched=Fetched()),
             "same",
         ),
     ],

@@ -89,7 +89,7 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     ordered = parts.stream or parts.sampler == "SequentialSampler"
     if found.epoch and not ordered and (fetched is None or fetched.together):
         return False  # in another order, samples are padded to other lengths, or batched otherwise
-    if _random_in_workers(evidence.run):
+    if not found.epoch and _random_in_workers(evidence.run):
         return False
     if alone is not None and reseeded is not None and not found.epoch:
         # A stream with the same samples in the same order has no random numbers in it.
