@@ -294,6 +294,8 @@ RANDOM = replace(PLAIN, random=24)
 LETTERS = tuple("abcd")
 DONE = replace(RUN, drawn=(("1",) * 40,), counted=(40,), computed=0.4)
 STREAM = replace(PARTS, stream=True, batches=None, length=None)
+OTHERS = (tuple("ijkl"), tuple("mnop"))
+MANY = replace(TWO, drawn=(LETTERS, tuple("efgh")), counted=(4, 4))
 SERVED = Paces(
     (0.016, 0.016), (0.016, 0.016), blocked=0.8, line="a.py, line 7", share=0.6, inside=0.9
 )
@@ -374,6 +376,11 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
             replace(ill(DONE), parts=STREAM, alone=replace(DONE, computed=0.3)),
             "quick",
         ),
+        (
+            replace(ill(MANY), parts=STREAM, alone=replace(MANY, counted=(6, 6), drawn=OTHERS)),
+            replace(ill(MANY), parts=STREAM, alone=replace(MANY, drawn=OTHERS)),
+            "complete",
+        ),
         (ill(fetched=Fetched(reused=True)), ill(fetched=Fetched()), "complete"),
         (ill(replace(RUN, end="worker died", codes=(None, -9))), ill(), "ends"),
     ],
@@ -396,6 +403,7 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
         "a sampler between batches",
         "a sampler that draws",
         "work done twice",
+        "fewer without workers",
         "one batch again",
         "a worker died",
     ],

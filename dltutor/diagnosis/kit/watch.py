@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import os
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.digests import digest, leaves, split
+from dltutor.diagnosis.kit.side_effects import temporary_files
 from dltutor.observation.collated import length_by_shape
 from dltutor.observation.counting import Counted
 from dltutor.observation.foreign import is_a
@@ -119,7 +119,7 @@ class Watch:
     def end(self, number: int) -> None:
         """Write down that an iteration came to its end."""
         self.finished[number] = True
-        self.temporary.append(len(os.listdir(tempfile.gettempdir())))
+        self.temporary.append(temporary_files())
         self._look(0)
 
     def _weigh(self, batch: Any) -> None:

@@ -20,6 +20,7 @@ def differs(evidence: Evidence) -> Iterator[Broken]:
     """Find samples that differ with and without workers."""
     difference = with_workers(evidence)
     if difference is None or not difference.any or not _steady(evidence, difference):
+        yield from _counts(evidence)
         return
     count, unit, expected = evidence.parts.workers, difference.unit, difference.expected
     workers = f"{count} worker{'' if count == 1 else 's'}"
@@ -41,6 +42,30 @@ def differs(evidence: Evidence) -> Iterator[Broken]:
         said += "."
     said += " They aren't random, because they're the same when drawn again without workers."
     yield Broken(promise, "shown", said, *_narrowed(evidence, difference))
+
+
+def _counts(evidence: Evidence) -> Iterator[Broken]:
+    # Random samples can't be compared, but whole epochs can be counted.
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if alone is None or not parts.stream:
+        return
+    both = (run, alone)
+    if any(each.finished[:2] != (True, True) or len({*each.counted}) > 1 for each in both):
+        return
+    ours, theirs = run.counted[0], alone.counted[0]
+    if ours == theirs:
+        return
+    yield Broken(
+        "complete",
+        "shown",
+        f"Every epoch has {ours} samples with {parts.workers} workers, and {theirs} without.",
+        parts.where,
+        "Each worker iterates its own copy of the dataset, and how many samples that gives depends "
+        "on how many workers there are. Some samples are lost, or come more than once.",
+        "Count what each worker delivers, and compare it with what there is. Look for what ends an "
+        "iteration early: `zip` stops at the shortest, `next()` without a default ends a generator "
+        "or raises StopIteration, and `drop_last` drops the end of each worker's share.",
+    )
 
 
 def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str]:
@@ -243,6 +268,8 @@ def repeated(evidence: Evidence) -> Iterator[Broken]:
     run, samples, fetched, parts = evidence.run, evidence.samples, evidence.fetched, evidence.parts
     if samples is None or samples.random < _ENOUGH or run.finished[:2] != (True, True):
         return
+    if parts.method not in ("", "fork"):
+        return  # whether samples are random in such a worker wasn't seen
     apart = all(run.drawn[:2])
     first, second = (Counter(each) for each in (run.drawn if apart else run.passes)[:2])
     if first != second or len(first) < _ENOUGH:
