@@ -528,6 +528,7 @@ def test_a_function_gets_the_same_diagnosis_where_forks_prove_nothing(
     told["loader"].pop("threads"), expected["loader"].pop("threads")  # of this process
     timed = ("bounded", "quick")  # what a short run shows of them is another thing in each
     for each in (told, expected):
+        each["tried"] = [one["question"] for one in each["tried"]]  # answers have times in them
         each["promises"] = [one for one in each["promises"] if one["promise"] not in timed]
     assert told == expected
     assert capsys.readouterr().out.count("Running the loader up to") == 2

@@ -37,8 +37,10 @@ def run(uss: list[float] | None = None, fds: list[float] | None = None, **fields
         (run(expected=240), []),
         (run(expected=480), ["complete"]),
         (run(expected=120), ["complete"]),
-        (run(waited=0.9), ["quick"]),
-        (run(waited=0.2), []),
+        (run(waited=0.9, seconds=20.0), ["quick"]),
+        (run(waited=0.2, seconds=20.0), []),
+        (run(waited=0.9, seconds=2.0), []),
+        (run(waited=0.9, seconds=20.0, first_batch_seconds=15.0), []),
         (run([10, 12, 30, 48, 66, 84, 102], end="hung"), []),
     ],
 )

@@ -22,6 +22,7 @@ _STILL: Final = 0.15  # of all growth; more than this in the last third means it
 _ENOUGH: Final = 4  # samples of a curve
 _FILES: Final = 64  # more descriptors than at first; batches on their way account for fewer
 _MOST: Final = 0.5  # of the loop's time
+_LONG: Final = 4.0  # seconds of waiting: in a short run, chance decides
 
 
 def signs(seen: Observation) -> Iterator[tuple[str, str]]:
@@ -49,11 +50,16 @@ def signs(seen: Observation) -> Iterator[tuple[str, str]]:
     if seen.left:
         are = "process was" if seen.left == 1 else "processes were"
         yield "clean", f"{seen.left} {are} still running after the workers that started them left"
-    if seen.waited is not None and seen.waited > _MOST:
-        yield (
-            "quick",
-            f"the loop spent {100 * seen.waited:.0f} percent of its time waiting for batches",
-        )
+    if _waits(seen):
+        yield "quick", "your loop spent most of its time waiting for batches"
+
+
+def _waits(seen: Observation) -> bool:
+    # Not for the first batch: that takes as long as workers need to start.
+    if seen.waited is None or seen.first_batch_seconds is None:
+        return False
+    waited = seen.waited * seen.seconds - seen.first_batch_seconds
+    return waited > max(_LONG, _MOST * (seen.seconds - seen.first_batch_seconds))
 
 
 def _growth(seen: Observation, curve: Floats) -> float:
