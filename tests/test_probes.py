@@ -368,7 +368,7 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
         ),
         (
             ill(samples=replace(PLAIN, drawn_by_sampler=32, dealing=0.2)),
-            ill(samples=replace(PLAIN, dealing=0.2)),
+            ill(samples=replace(PLAIN, drawn_by_sampler=32, dealing=0.01)),
             "quick",
         ),
         (

@@ -26,6 +26,7 @@ _TIMES: Final = 2  # times as long as without workers, before it counts as late
 _SHARE: Final = 0.4  # of the time between two batches
 _REPEATED: Final = 1.6  # times the computing that it takes without workers
 _SCATTERED: Final = 2.0  # times as long as in ascending order
+_DRAWING: Final = 0.1  # seconds for a sampler that draws samples itself
 _START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
 
 
@@ -148,7 +149,8 @@ def dealing(evidence: Evidence) -> Iterator[Broken]:
             "from then on.",
         )
         return
-    if drawn < _ENOUGH and samples.dealing < max(_START, _AS_MUCH * samples.typical):
+    draws = drawn >= _ENOUGH and samples.dealing > _DRAWING
+    if not draws and samples.dealing < max(_START, _AS_MUCH * samples.typical):
         return
     yield Broken(
         "quick",
@@ -293,8 +295,8 @@ def left(evidence: Evidence) -> Iterator[Broken]:
             f"{run.left} {processes} had started kept running after the epoch, when all workers "
             "had left.",
             f"worker_init_fn={parts.init}" if parts.init else parts.where,
-            "A worker leaves by `os._exit`, so before Python 3.13 it doesn't run `atexit` "
-            "functions, and a child that nobody ends goes on without it.",
+            "Before Python 3.13, a worker leaves without running `atexit` functions, and a child "
+            "process that nothing else ends goes on without it.",
             "End what a worker starts with `multiprocessing.util.Finalize(None, stop, "
             "exitpriority=10)`, or have the child end itself when its standard input closes.",
         )
@@ -306,8 +308,8 @@ def left(evidence: Evidence) -> Iterator[Broken]:
             f"The second epoch, with new workers, left {second - first} more temporary files or "
             "folders than the first one had.",
             parts.where,
-            "A worker leaves by `os._exit`, so neither `atexit` functions nor the finalizers of "
-            "what it still holds remove what it made.",
+            "Before Python 3.13, a worker leaves without running `atexit` functions or the "
+            "finalizers of what it still holds, so nothing removes what it made.",
             "Make the folder in the main process, once. Or remove it in the worker with "
             "`multiprocessing.util.Finalize(None, folder.cleanup, exitpriority=10)`.",
         )
