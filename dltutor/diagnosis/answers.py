@@ -49,7 +49,8 @@ def _samples(found: told.Samples) -> str:
     )
     failed = f", and {len(found.failed)} raised an error" if found.failed else ""
     random = "They're random" if found.random or found.joined else "No randomness was seen"
-    return f"{drawn}{failed}. {random}." if found.looked else f"None came back{failed}."
+    busiest = f" Most of their time goes to {found.busiest}." if found.busiest else ""
+    return f"{drawn}{failed}. {random}.{busiest}" if found.looked else f"None came back{failed}."
 
 
 def _handles(found: told.Handles) -> str:

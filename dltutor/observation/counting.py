@@ -19,8 +19,8 @@ class Counted:
         deliver: Called with each batch.
 
     Attributes:
-        waited: Seconds that the loop has waited for batches.
-        finished: Whether it came to its end by itself.
+        waited: How many seconds the loop has waited for batches.
+        finished: Whether it reached its end.
     """
 
     def __init__(self, iterator: Any, deliver: Callable[[Any], None]) -> None:

@@ -46,9 +46,9 @@ class Started:
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
-        """Count what the workers have started, after they have left and it had time to leave too.
+        """Count the processes that workers started and that are still there when they've left.
 
-        Multiprocessing's own helpers aren't counted.
+        They get a second to leave too. Multiprocessing's own helpers don't count.
         """
         until = time.monotonic() + _LEAVING
         while True:

@@ -30,7 +30,7 @@ class Samples:
         left: What drawing some of them again left behind: [what, how many, after how many draws];
             None if none was drawn again.
         seeded: The global generators that each sample sets to the same state: their names.
-        busiest: The line of your code where more than a third of their time goes; "" for none.
+        busiest: The line of your code where more than half of their time goes; "" for none.
         drawn_by_sampler: Samples that the sampler itself drew from the dataset meanwhile.
         dealing: Seconds that the sampler took for their indices.
         dealing_each: Seconds that it took for each batch after the first.

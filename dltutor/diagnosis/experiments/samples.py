@@ -25,7 +25,7 @@ from dltutor.diagnosis.kit.pins import Pins, global_states, seed_all, wrap_draws
 from dltutor.diagnosis.kit.side_effects import Reading, caught_while, things_left
 from dltutor.observation.foreign import is_a
 
-_MOSTLY: Final = 0.35  # of the time of all samples
+_MOSTLY: Final = 0.5  # of the time of all samples
 _DRAWN: Final = 256  # samples at most
 _LOOKED: Final = 3.0  # seconds for them
 _AGAIN: Final = 24  # of these, drawn again

@@ -63,7 +63,7 @@ class Bench:
         mark: Numbers that outlive this process.
         known: What earlier experiments found out, or None.
         threads: The other threads of the process that this one was forked from.
-        own_locks: The locks that its workers share, if they may be replaced.
+        own_locks: The locks that its workers share, once `take_over` has replaced them.
     """
 
     loader: Any
@@ -76,7 +76,7 @@ class Bench:
     own_locks: OwnLocks | None = None
 
     def take_over(self) -> None:
-        """Share no lock with the process that this one was forked from."""
+        """Replace the locks that this process shares with the one it was forked from."""
         inner = self.inner
         around = (inner.sampler, inner.batch_sampler, inner.collate_fn, inner.worker_init_fn)
         self.own_locks = OwnLocks((self.dataset, self.loop, *around))
@@ -109,7 +109,7 @@ class Bench:
             settings: Of a DataLoader's `__init__`, by name.
         """
         if self.own_locks is not None:
-            self.own_locks.renew()  # one that the last run's workers had is gone with them
+            self.own_locks.renew()  # a killed worker of the last run may have held one
         for each in inner_loaders(self.loader).values():
             held = vars(each)
             with suppress(KeyError):
@@ -141,7 +141,7 @@ class Bench:
 
     @property
     def dealer(self) -> Any:
-        """What deals the batches out, or the samples if there is no batching."""
+        """The object that deals out batches, or samples if there is no batching."""
         inner = self.inner
         return inner.sampler if inner.batch_sampler is None else inner.batch_sampler
 

@@ -1,4 +1,4 @@
-"""The line of yours where a thread spends its time: it is looked at 250 times a second."""
+"""Find the line of your code where a thread spends its time, by looking 250 times a second."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LEAST: Final = 20  # looks that tell anything
 
 
 class Busiest:
-    """Counts the lines at which the calling thread is seen, in a thread of its own.
+    """Counts, in a thread of its own, the lines where it finds the thread that made it.
 
     Args:
-        file: Where it also writes what it has found, now and then: a worker may be killed.
+        file: Where it writes its findings now and then, because a worker may be killed.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -32,11 +32,11 @@ class Busiest:
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Begin to look, until the process ends or `stop` is called."""
+        """Start looking, until `stop` is called or the process ends."""
         threading.Thread(target=self._look, name="dltutor-busiest", daemon=True).start()
 
     def stop(self) -> tuple[str, float, float]:
-        """Look no more, and return what `told` does."""
+        """Stop looking, and return the same as `told`."""
         self._over.set()
         return self.told()
 

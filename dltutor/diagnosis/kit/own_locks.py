@@ -1,10 +1,10 @@
-"""Locks between processes, made anew for an experiment.
+"""Give an experiment its own copies of the locks that processes share.
 
-Such a lock is one and the same in main, in a fork of it, and in its workers. A worker that is ended
-while it holds the lock takes it along: the next run would wait for it without end, and so would the
-user's own training afterwards. Python 3.11 to 3.14, multiprocessing/synchronize.py: what a process
-has of a lock is a `SemLock`, and whoever replaces what is in it has another lock. One that was made
-for spawned workers has a name in the system, which would be left; it stays as it is.
+Main, its forks, and their workers all use the same lock. A worker that's killed while it holds the
+lock never releases it, so the next run would wait forever, and so would your own training later.
+A process reaches such a lock through a `SemLock`, and replacing what's inside makes it another lock
+(multiprocessing/synchronize.py of Python 3.11 to 3.14). A lock for spawned workers has a name in
+the system, which would be left behind, so it stays as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dltutor.observation.foreign import is_a
 
 
 class OwnLocks:
-    """The locks of a dataset, in a process where they may be replaced.
+    """The locks of a dataset, in a process that may replace them.
 
     Args:
         things: The dataset, and what else its workers have.
@@ -36,6 +36,6 @@ class OwnLocks:
         ]
 
     def renew(self) -> None:
-        """Make each of them anew, as it was at first."""
+        """Replace each lock with a new one in the state that it had at first."""
         for lock, kind, value, most in self._locks:
             SemLock.__init__(lock, kind, value, most, ctx=multiprocessing.get_context("fork"))

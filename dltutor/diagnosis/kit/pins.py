@@ -151,7 +151,7 @@ def seed_all(seed: int = 0) -> None:
 
 
 def global_states() -> dict[str, str]:
-    """The states of the global generators, by the names of these sources."""
+    """Return a digest of the state of each global generator, by name."""
     states = {
         "torch": torch.get_rng_state(),
         "numpy": np.random.get_state(),

@@ -72,7 +72,7 @@ def _read() -> int:
 
 
 def things_left() -> dict[str, int]:
-    """How many of the things there are that code may start or make, and forget."""
+    """Count the threads, processes, and temporary files that code may leave behind."""
     children = psutil.Process().children(recursive=True)
     return {
         "threads": threading.active_count(),
@@ -82,7 +82,7 @@ def things_left() -> dict[str, int]:
 
 
 def temporary_files() -> int:
-    """How many temporary files and folders of yours there are, inside folders too."""
+    """Count your temporary files and folders, including those inside folders."""
     count = 0
     for folder, folders, files in os.walk(tempfile.gettempdir()):
         folders[:] = [each for each in folders if not each.startswith(_OTHERS)]
