@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from dltutor.observation import story, texts
@@ -138,7 +139,7 @@ class Observation:
     waited: float | None = None
     left: int = 0
 
-    @property
+    @cached_property
     def signs(self) -> tuple[tuple[str, str], ...]:
         """The promises that the run shows to be broken, although it finished, and what was seen."""
         return tuple(signs(self)) if self.end == "finished" else ()

@@ -90,8 +90,8 @@ class Run:
             known.
         left: How many processes that workers had started outlived them.
         computed: Seconds that the workers together have computed, or main without workers.
-        temporary: How many temporary files and folders there were at the end of each whole
-            iteration.
+        temporary: How many temporary files and folders there were at the end of the first two whole
+            iterations.
     """
 
     end: str

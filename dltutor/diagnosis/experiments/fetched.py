@@ -50,8 +50,9 @@ def needed(evidence: Evidence | None) -> bool:
 def ask(bench: Bench) -> Fetched:
     """Make some batches both ways."""
     pins = Pins(bench.dataset)
-    batches = _dealt(bench)
-    once = batches != _dealt(bench)
+    (batches, reused), (again, _) = _dealt(bench), _dealt(bench)
+    once = batches != again
+    seeds, stuck = _reseeded(bench) if bench.inner.batch_sampler is not None else (False, "")
     looked, differ, until = 0, 0, time.monotonic() + _FOR
     ragged: dict[str, tuple[int, int]] = {}
     dropped: dict[str, tuple[int, int]] = {}
@@ -80,40 +81,23 @@ def ask(bench: Bench) -> Fetched:
         dropped=tuple((name, *found) for name, found in dropped.items()),
         crossed=tuple(crossed.items()),
         together=together,
-        reused=_reused(bench),
+        reused=reused,
         dealt_once=once,
-        seeds=bench.inner.batch_sampler is not None and _seeds(bench),
-        stuck=_stuck(bench) if bench.inner.batch_sampler is not None and not once else "",
+        seeds=seeds,
+        stuck="" if once else stuck,
     )
 
 
-def _dealt(bench: Bench, seed: int = 0) -> list[list[Any]]:
+def _dealt(bench: Bench, seed: int = 0) -> tuple[list[list[Any]], bool]:
+    # The first batches of indices, and whether one of them changed once the next was dealt out.
     bench.seed(seed)
-    found: list[list[Any]] = []
-    for keys in bench.inner.batch_sampler or ():
-        found.append(list(keys))
-        if len(found) == _BATCHES:
-            break
-    return found
-
-
-def _reused(bench: Bench) -> bool:
-    # Whether a batch of indices changes once the next one is dealt out.
-    bench.seed(0)
     held = [(keys, [*keys]) for keys in islice(bench.inner.batch_sampler or (), _BATCHES)]
-    return any([*keys] != before for keys, before in held)
+    return [before for _, before in held], any([*keys] != before for keys, before in held)
 
 
-def _seeds(bench: Bench) -> bool:
-    states = []
-    for seed in (1, 2):
-        _dealt(bench, seed=seed)
-        states.append(global_states()["torch"])
-    return states[0] == states[1]
-
-
-def _stuck(bench: Bench) -> str:
-    # What the sampler calls for random numbers, if it gets the same ones each time.
+def _reseeded(bench: Bench) -> tuple[bool, str]:
+    # Whether the sampler itself seeds torch's global generator; and what it calls for random
+    # numbers, if it gets the same ones each time.
     called: set[str] = set()
 
     def note(frame: FrameType, event: str, given: Any) -> None:
@@ -123,19 +107,21 @@ def _stuck(bench: Bench) -> str:
 
     sys.setprofile(note)
     try:
-        first = _dealt(bench, seed=1)
+        first, _ = _dealt(bench, seed=1)
     finally:
         sys.setprofile(None)
-    again = called and len(first) > 1 and first == _dealt(bench, seed=2)
+    state = global_states()["torch"]
+    second, _ = _dealt(bench, seed=2)
+    seeds = state == global_states()["torch"]
     # The next epoch doesn't continue where the last one ended, either.
-    whole = again and _next_epoch(bench) == first
-    return min(called) if whole else ""
+    again = called and len(first) > 1 and first == second and first == _next_epoch(bench)
+    return seeds, min(called) if again else ""
 
 
 def _next_epoch(bench: Bench) -> list[list[Any]]:
     for _ in islice(bench.inner.batch_sampler or (), _MOST):
         pass
-    return _dealt(bench, seed=3)
+    return _dealt(bench, seed=3)[0]
 
 
 def _by_hand(bench: Bench, pins: Pins, keys: list[Any]) -> tuple[list[Any], Any]:

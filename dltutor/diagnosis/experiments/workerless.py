@@ -26,7 +26,7 @@ CHEAP: Final = 0.0003  # seconds per sample
 LONG: Final = 3000  # samples in an epoch
 NO_GAIN: Final = 0.85  # times as long with several workers as without; they should halve it
 _SUSPECT: Final = 0.6  # times as long, in the earlier runs
-_SLOWER: Final = 1.5  # times
+SLOWER: Final = 1.5  # times
 LOST: Final = 2.0  # seconds that workers add to an epoch; less isn't worth mentioning
 _COSTLY: Final = 0.0015  # seconds per sample; above this, sending isn't what counts
 _BATCHES: Final = 20  # of an epoch, at least
@@ -43,7 +43,7 @@ def needed(evidence: Evidence | None) -> bool:
     if alone is not None and run.pace > 0 < alone.pace:
         seen, times = min(alone.batches, run.batches), run.pace / alone.pace
         lost = (run.pace - alone.pace) * (parts.batches or run.batches)
-        if times > _SLOWER and lost > LOST and seen >= _BATCHES:
+        if times > SLOWER and lost > LOST and seen >= _BATCHES:
             return True
         # Main looks at each batch in these runs while the workers go on, so they look faster.
         costly = samples.typical > _COSTLY and parts.workers > 1

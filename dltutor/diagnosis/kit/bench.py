@@ -79,7 +79,7 @@ class Bench:
         """Replace the locks that this process shares with the one it was forked from."""
         inner = self.inner
         around = (inner.sampler, inner.batch_sampler, inner.collate_fn, inner.worker_init_fn)
-        self.own_locks = OwnLocks((self.dataset, self.loop, *around))
+        self.own_locks = OwnLocks(self.dataset, self.loop, *around)
         self.own_locks.renew()
 
     @property

@@ -10,11 +10,10 @@ the system, which would be left behind, so it stays as it is.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable
 from multiprocessing.synchronize import SemLock
 from typing import Any
 
-from dltutor.diagnosis.kit.walking import Found, walk
+from dltutor.diagnosis.kit.walking import walk
 from dltutor.observation.foreign import is_a
 
 
@@ -25,14 +24,12 @@ class OwnLocks:
         things: The dataset, and what else its workers have.
     """
 
-    def __init__(self, things: Iterable[Any]) -> None:
-        found: dict[int, Found] = {}
-        for thing in things:
-            found |= {id(each.thing): each for each in walk(thing) if is_a(each.thing, SemLock)}
+    def __init__(self, *things: Any) -> None:
+        found: list[Any] = [each.thing for each in walk(*things) if is_a(each.thing, SemLock)]
         self._locks = [
-            (each.thing, own.kind, own._get_value(), own.maxvalue)
-            for each in found.values()
-            if (own := each.thing._semlock).name is None
+            (lock, own.kind, own._get_value(), own.maxvalue)
+            for lock in found
+            if (own := lock._semlock).name is None
         ]
 
     def renew(self) -> None:

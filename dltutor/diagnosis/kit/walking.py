@@ -102,18 +102,20 @@ def search(
 # What a dataset holds
 
 
-def walk(dataset: Any, *, with_globals: bool = True) -> Iterator[Found]:
+def walk(dataset: Any, *others: Any, with_globals: bool = True) -> Iterator[Found]:
     """Everything that a dataset holds, then the globals of the modules that its code comes from.
 
     Args:
         dataset: Any object.
+        others: More objects to begin at, whose paths aren't of interest.
         with_globals: Whether to go on to these.
     """
     names: set[str] = set()
     seen: set[int] = set()
     most = 3000
     limits: dict[str, Any] = {"passed": _is_elsewhere, "repeated": _PLAIN, "seen": seen}
-    for found in search([Found("dataset", dataset)], held, deep=6, most=most, **limits):
+    starts = [Found("dataset", dataset), *(Found("", each) for each in others)]
+    for found in search(starts, held, deep=6, most=most, **limits):
         most -= 1
         yield found
         names |= _modules(found.thing)

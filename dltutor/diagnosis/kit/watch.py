@@ -61,7 +61,9 @@ class Watch:
         self.memory: dict[int, list[float]] = {}  # MB of each worker's own, by its pid
         self.computed: dict[int, float] = {}  # seconds of each worker, by its pid
         self.files: list[int] = []
-        self.temporary: list[int] = []  # files and folders at the end of each whole iteration
+        self.temporary: list[
+            int
+        ] = []  # files and folders at the end of the first two whole iterations
         self.others = set(multiprocessing.active_children())
         self._memory: dict[int, _Kept] = {}  # of the batches, by address
         self._looked = 0.0
@@ -119,7 +121,8 @@ class Watch:
     def end(self, number: int) -> None:
         """Write down that an iteration came to its end."""
         self.finished[number] = True
-        self.temporary.append(temporary_files())
+        if len(self.temporary) < 2:  # the second epoch is compared with the first
+            self.temporary.append(temporary_files())
         self._look(0)
 
     def _weigh(self, batch: Any) -> None:

@@ -44,10 +44,9 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
     found += _each(evidence, resources.reread, resources.pickled, resources.dealing, resources.idle)
     if "quick" not in {each.promise for each in found}:
         found += _each(evidence, resources.scattered, resources.repeated)
-    if "quick" not in (*explained, *(each.promise for each in found)):
-        found += _each(evidence, resources.starts)
-    if "quick" not in (*explained, *(each.promise for each in found)):
-        found += resources.slower(evidence)
+    for look in (resources.starts, resources.slower):
+        if "quick" not in (*explained, *(each.promise for each in found)):
+            found += look(evidence)
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.experiments.workerless import LOST, NO_GAIN
+from dltutor.diagnosis.experiments.workerless import LOST, NO_GAIN, SLOWER
 from dltutor.diagnosis.promises.broken import Broken, duration
 from dltutor.observation.signs import LATE
 from dltutor.tables import size
@@ -17,7 +17,6 @@ _REREAD: Final = 3  # times that all the files were read, for a part of the samp
 _AS_MUCH: Final = 16  # times the bytes of a sample
 _KEPT: Final = 64  # more descriptors in main; batches on their way account for fewer
 _ENOUGH: Final = 24  # samples of a worker; the first few take memory that later ones use again
-_SLOWER: Final = 1.5  # times as long with workers as without, in every turn
 _BLOCKED: Final = 0.3  # of a worker's time
 _COSTLY: Final = 0.001  # seconds for a sample
 _MOSTLY: Final = 0.35  # of the time
@@ -214,7 +213,7 @@ def slower(evidence: Evidence) -> Iterator[Broken]:
     in_vain = paces.times >= NO_GAIN and waited > _BLOCKED and samples.typical > _COSTLY
     ours, alone = paces.both
     lost = (ours - alone) * (parts.batches or evidence.run.batches)
-    slower = paces.times >= _SLOWER and lost > LOST
+    slower = paces.times >= SLOWER and lost > LOST
     if not slower and not (in_vain and parts.workers > 1):
         return
     cause = (
