@@ -37,6 +37,7 @@ def table() -> list[Any]:
 
 
 @pytest.mark.parametrize(("exercise", "place", "harm"), table())
+@pytest.mark.usefixtures("nothing_frozen")
 def test_no_answer_to_any_exercise_harms_the_kernel(
     exercise: str,
     place: str,

@@ -582,12 +582,12 @@ def said_of_limits(seen: Observation) -> list[str]:
 
 def test_that_workers_are_put_forward_to_the_oom_killer_is_said_where_the_limit_is() -> None:
     own = int(Path("/proc/self/oom_score_adj").read_text())
-    for workers, memory, more in ((2, "600M", 500), (0, "600M", 0), (2, None, 0)):
+    for workers, memory, more in ((2, "600M", 1000), (0, "600M", 0), (2, None, 0)):
         seen = confine(confined_cases.scores, memory=memory, workers=workers)
         assert seen.result == [min(own + more, 1000)], (workers, memory)
         told = [each for each in said_of_limits(seen) if "oom_score_adj" in each]
         assert len(told) == (1 if more and not seen.confinement.stand_in else 0)  # type: ignore[union-attr]
-        assert all("+500" in each for each in told)
+        assert all("+1000" in each for each in told)
 
 
 def test_that_the_watchdog_chooses_among_workers_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

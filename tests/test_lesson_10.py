@@ -193,6 +193,7 @@ def test_main_stays_small_when_it_collects() -> None:
     )
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 def test_a_job_that_is_stopped_leaves_nothing_frozen() -> None:
     def stop(batch: int) -> None:
         if batch == 2:

@@ -136,6 +136,7 @@ DEEDS: dict[str, tuple[Callable[[], object], Outcome, str]] = {
 }
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 @pytest.mark.parametrize("deed", DEEDS)
 def test_an_answer_that_does_harm_is_told_so_and_harms_nothing(
     deed: str, nothing_left_behind: Callable[..., None]

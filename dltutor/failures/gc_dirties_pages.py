@@ -37,7 +37,7 @@ from dltutor.failures.kit.sign import Costs, Finding
 class Boxes(Dataset[torch.Tensor]):
     """The size of each box; the annotations are for the report after the epoch."""
 
-    def __init__(self, count: int = 30_000) -> None:
+    def __init__(self, count: int = 100_000) -> None:
         self.annotations = [
             {"image": n, "corner": [n % 640, n % 480], "size": [1 + n % 99, 1 + n % 77]}
             for n in range(count)

@@ -9,7 +9,7 @@ import sqlite3
 import tempfile
 import threading
 from collections import Counter as Counts
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -557,7 +557,7 @@ class InADatabase(SharedEpoch):
         self.asked("insert into state values (0, 0)")
 
     def asked(self, *what: Any) -> Any:
-        with sqlite3.connect(self.path, timeout=60) as database:
+        with closing(sqlite3.connect(self.path, timeout=60)) as database, database:
             return database.execute(*what).fetchone()
 
     def set_epoch(self, epoch: int) -> None:

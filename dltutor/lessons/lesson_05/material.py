@@ -120,6 +120,9 @@ class Database(Dataset[torch.Tensor]):
         question = "SELECT version FROM rows WHERE number = ?"
         return torch.tensor(self.connection.execute(question, (50 * index,)).fetchone())
 
+    def __del__(self) -> None:
+        self.connection.close()
+
     def renew(self) -> None:
         """Main ends its transaction, and somebody else writes all rows."""
         self.connection.rollback()

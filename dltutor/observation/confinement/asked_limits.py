@@ -59,8 +59,8 @@ class ResourceLimits:
                 found.append("workers first: the watchdog kills the largest of them before main")
             elif workers:
                 found.append(
-                    f"workers first: +{FIRST_CHOICE} on each worker's oom_score_adj, as if half "
-                    "the limit were its own"
+                    f"workers first: +{FIRST_CHOICE} on each worker's oom_score_adj, as if the "
+                    "whole limit were its own"
                 )
         if self.shm is not None:
             found.append(f"/dev/shm {size(self.shm)}: one of its own, in a mount namespace")

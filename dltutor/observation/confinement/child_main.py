@@ -33,8 +33,9 @@ class Expendable:
 
     Without it the kernel often takes main: the pages of torch count for every process that has
     touched them, and main has touched more. With two workers that grew alike it took main under
-    300 MB, and a worker under 400 MB (Linux 6.18). The decision is still the kernel's: a main that
-    is larger by half the limit is still its first choice.
+    300 MB, and a worker under 400 MB (Linux 6.18). The decision is still the kernel's: it adds the
+    whole limit to a worker's size. Half of it wasn't enough for torch's build for CUDA, whose files
+    alone are 290 MB of main, and don't count against the limit.
 
     Args:
         folder: Where to say it, in the file `workers`.

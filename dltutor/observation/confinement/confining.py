@@ -44,10 +44,10 @@ def confine(
     the largest worker when all processes together pass the limit, and the Observation says so. Set
     DLTUTOR_WATCHDOG=1 to have it in any case. For the other two limits nothing stands in.
 
-    The kernel kills the process that it finds largest. Each worker is put forward
-    (`oom_score_adj`) as if half the limit were its own, since otherwise main is often the largest:
-    the pages of torch count for every process that has touched them. The Observation says so where
-    it shows the limit. Python, torch and two forked workers need about 180 MB of it.
+    The kernel kills the process that it finds largest. Because the pages of torch count for every
+    process that has touched them, that's often main. So each worker is put forward
+    (`oom_score_adj`) as if the whole limit were its own, and the Observation says so where it
+    shows the limit. Python, torch, and two forked workers need about 180 MB of it.
 
     Afterwards there is no process, cgroup, mount, temporary file or `/dev/shm` segment more
     than before, also if you press Stop, and also if this process is killed meanwhile.

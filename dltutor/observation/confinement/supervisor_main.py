@@ -97,7 +97,10 @@ def _wait(task: Task, report: Report) -> None:
     started = time.monotonic()
     stop_at, seconds_observing = started + task.seconds, task.seconds_observing
     while not _nobody_waits(task.parent):
-        pid, status = os.waitpid(report.pid, os.WNOHANG)
+        try:
+            pid, status = os.waitpid(report.pid, os.WNOHANG)
+        except ChildProcessError:  # the watchdog killed it, and has reaped it
+            pid, status = report.pid, signal.SIGKILL
         report.seconds = time.monotonic() - started
         if pid:
             report.exitcode = os.waitstatus_to_exitcode(status)

@@ -8,8 +8,8 @@ from typing import Final
 
 from dltutor.system import marks
 
-#: Added to each worker's oom_score_adj: half the memory limit counts as the worker's own.
-FIRST_CHOICE: Final = 500
+#: Added to each worker's oom_score_adj: the whole memory limit counts as the worker's own.
+FIRST_CHOICE: Final = 1000
 
 
 @dataclass(frozen=True)
