@@ -103,9 +103,11 @@ def lost_tail(evidence: Evidence) -> Fit | None:
     drawn = sum(shares.shares)
     counts = " and ".join(map(str, shares.shares[:4]))
     if evidence.parts.drop_last and came < there and drawn >= whole:
+        size = evidence.parts.batch_size or 1
+        dropped = came == sum(share - share % size for share in shares.shares)
         return Fit(
             "wrong",
-            "shown",
+            "shown" if dropped else "likely",
             f"{came} samples arrive with {evidence.parts.workers} workers, and {there} without. "
             f"The workers draw {counts} of {whole}, but `drop_last` drops each one's last batch.",
             where="drop_last=True",
