@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dltutor.display.instruments import watch as watch
     from dltutor.failures import CATALOGUE as CATALOGUE
     from dltutor.failures.kit.contract import Case as Case
-    from dltutor.lessons.kit.checking import check as check
-    from dltutor.lessons.kit.checking import hint as hint
-    from dltutor.lessons.kit.checking import progress as progress
+    from dltutor.lessons.engine.checking import check as check
+    from dltutor.lessons.engine.checking import hint as hint
+    from dltutor.lessons.engine.checking import progress as progress
     from dltutor.observation import CannotConfine as CannotConfine
     from dltutor.observation import Observation as Observation
     from dltutor.observation import Timeline as Timeline
@@ -39,17 +39,17 @@ _HOMES = {
     "Observation": "dltutor.observation",
     "Timeline": "dltutor.observation",
     "budget": "dltutor.display.budget",
-    "check": "dltutor.lessons.kit.checking",
+    "check": "dltutor.lessons.engine.checking",
     "compare": "dltutor.display.figure",
     "confine": "dltutor.observation",
     "diagnose": "dltutor.diagnosis.diagnose",
     "explain": "dltutor.diagnosis.messages",
-    "hint": "dltutor.lessons.kit.checking",
+    "hint": "dltutor.lessons.engine.checking",
     "how_many_workers": "dltutor.observation.throughput",
     "machine": "dltutor.observation",
     "monitor": "dltutor.display.instruments",
     "observe": "dltutor.display.instruments",
-    "progress": "dltutor.lessons.kit.checking",
+    "progress": "dltutor.lessons.engine.checking",
     "reproduce": "dltutor.diagnosis.reproduction",
     "watch": "dltutor.display.instruments",
 }

@@ -13,7 +13,7 @@ import pytest
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from portable import code_cells
 
-from dltutor.lessons.kit.checking import check, exercises
+from dltutor.lessons.engine.checking import check, exercises
 from notebooks import read, twins
 
 MODULES = sorted(path.stem for path in (Path(__file__).parent / "answers").glob("lesson_*.py"))

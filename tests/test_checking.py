@@ -13,8 +13,8 @@ import pytest
 import torch
 from datasets import Numbers, raise_error
 
-from dltutor.lessons.kit import endings
-from dltutor.lessons.kit.checking import (
+from dltutor.lessons.engine import endings
+from dltutor.lessons.engine.checking import (
     CheckFailed,
     check,
     exercises,
@@ -22,8 +22,8 @@ from dltutor.lessons.kit.checking import (
     progress,
     verdict,
 )
-from dltutor.lessons.kit.exercise import Exercise, Grader
-from dltutor.lessons.kit.outcomes import Outcome, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.outcomes import Outcome, Result, correct, error_in_your_code, not_yet
 from dltutor.observation.time_limits import deadline
 
 HINTS = ("Look there.", "It is this.", "Write `that`.")

@@ -201,7 +201,7 @@ AS_NOBODY = f"""
 import json, os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import confined_cases
-from dltutor.lessons.kit.memory import room
+from dltutor.lessons.engine.memory import room
 from dltutor.observation.confinement.confining import CannotConfine, confine
 facts = {{"user": os.geteuid()}}
 try:

@@ -11,8 +11,8 @@ import torch
 from cells import define
 from datasets import Numbers, load
 
-from dltutor.lessons.kit.checking import verdict
-from dltutor.lessons.kit.forms import (
+from dltutor.lessons.engine.checking import verdict
+from dltutor.lessons.engine.forms import (
     a_class,
     a_fixed_class,
     a_fixed_function,
@@ -21,8 +21,8 @@ from dltutor.lessons.kit.forms import (
     shown,
     whole_number,
 )
-from dltutor.lessons.kit.outcomes import Outcome, Rejected, Result
-from dltutor.lessons.kit.sources import same_class, same_function
+from dltutor.lessons.engine.outcomes import Outcome, Rejected, Result
+from dltutor.lessons.engine.sources import same_class, same_function
 
 
 def rejection(call: Callable[[], object]) -> Result:

@@ -18,8 +18,8 @@ import pytest
 from harms import HARMS, PLACES, harmed, state
 from test_answers import RIGHT_ANSWERS
 
-from dltutor.lessons.kit.checking import check, exercises
-from dltutor.lessons.kit.outcomes import Outcome
+from dltutor.lessons.engine.checking import check, exercises
+from dltutor.lessons.engine.outcomes import Outcome
 
 LIMIT = 10  # seconds: what each check announces here
 CLEANING = 5  # seconds more, on a busy machine, for all that was started to be gone

@@ -24,10 +24,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor import confine, diagnose, observe, watch
-from dltutor.lessons.kit.checking import check, exercises
-from dltutor.lessons.kit.exercise import Exercise, Grader
-from dltutor.lessons.kit.outcomes import Outcome, correct
-from dltutor.lessons.kit.running import theirs
+from dltutor.lessons.engine.checking import check, exercises
+from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.outcomes import Outcome, correct
+from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.lesson_12.material import torchrun
 from dltutor.observation import sandbox
 from dltutor.system import marks

@@ -19,7 +19,7 @@ from torch.utils.data import get_worker_info
 
 from dltutor import check, confine
 from dltutor.failures import copy_on_read
-from dltutor.lessons.kit.memory import loader_of_nothing, room
+from dltutor.lessons.engine.memory import loader_of_nothing, room
 
 # Lesson 11: a library maps files whenever it likes, and a learner's data may be mapped as well.
 

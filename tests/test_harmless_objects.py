@@ -45,7 +45,7 @@ from dltutor.diagnosis.kit import (
 )
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.walking import Found, walk
-from dltutor.lessons.kit.outcomes import Outcome
+from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.observation import errors, foreign, sandbox
 from dltutor.observation.budget.own_loader import tensor_bytes
 from dltutor.observation.collated import length_by_shape

@@ -32,7 +32,7 @@ from dltutor import diagnose
 from dltutor.diagnosis.diagnosis import Diagnosis
 from dltutor.diagnosis.kit import forks
 from dltutor.diagnosis.trouble import CannotRun
-from dltutor.lessons.kit.checking import check
+from dltutor.lessons.engine.checking import check
 from dltutor.observation import own_files, sandbox
 
 Left = Callable[..., None]

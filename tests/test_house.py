@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from portable import code_cells
 
-from dltutor.lessons.kit.checking import exercises
+from dltutor.lessons.engine.checking import exercises
 from notebooks import learner_path, read, twins
 
 PACKAGE = Path(__file__).parent.parent / "dltutor"

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 import pytest
 from cells import answer_in, source
 
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_00 import fix
 from dltutor.lessons.lesson_00.fix import LEVELS, Pairs, Run
 from dltutor.observation import Observation

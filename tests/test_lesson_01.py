@@ -21,10 +21,10 @@ from PIL import Image, ImageFile
 
 from dltutor.failures.corrupt_images import Images, VerifiedImages, load_on_white
 from dltutor.failures.material.images import SPOILERS, make_images
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
-from dltutor.lessons.kit.running import contents
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
+from dltutor.lessons.engine.running import contents
 from dltutor.lessons.lesson_01 import exercises, fix, transfer
 from dltutor.lessons.lesson_01.delivery import Evidence, judge
 from dltutor.lessons.lesson_01.material import (

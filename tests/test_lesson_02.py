@@ -13,9 +13,9 @@ import torch
 from torch.utils.data import Dataset
 
 from dltutor import observe
-from dltutor.lessons.kit.checking import verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_02 import exercises, fix, transfer
 from dltutor.lessons.lesson_02 import material as lesson
 from dltutor.lessons.lesson_02.fix import ORDER, Arrival

@@ -18,9 +18,9 @@ from torch.utils.data import DataLoader
 from dltutor.failures import dead_worker
 from dltutor.failures.dead_worker import VerifiedFrames, decode, exit_code_alone
 from dltutor.failures.material import scans
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_03 import fix, transfer
 from dltutor.lessons.lesson_03.material import Film, fresh_film
 from dltutor.observation import observe

@@ -18,9 +18,9 @@ from answers.lesson_04 import (
 from cells import answer_in
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from dltutor.lessons.kit.checking import verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_04 import fix, transfer
 from dltutor.lessons.lesson_04.exercises import EXERCISES
 from dltutor.lessons.lesson_04.material import (

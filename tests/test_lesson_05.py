@@ -20,9 +20,9 @@ from dltutor.failures.kit.contract import load
 from dltutor.failures.material.records import LENGTH, SIZE, decode, shared_records
 from dltutor.failures.material.sessions import ROWS, Server
 from dltutor.lessons import lesson_05
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_05 import fix, transfer
 from dltutor.lessons.lesson_05.delivery import RUNS, Delivered
 from dltutor.lessons.lesson_05.material import WIDTH, Database, Rows, Windows, recording

@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader
 
 from dltutor.failures import generator_attribute
 from dltutor.failures.main_only_class import Squares
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome
-from dltutor.lessons.kit.sources import only_holds
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome
+from dltutor.lessons.engine.sources import only_holds
 from dltutor.lessons.lesson_06 import fix, transfer
 from dltutor.lessons.lesson_06.material import MyRecords, Tiles, costs, told
 from dltutor.lessons.lesson_06.transfer import CLIPS

@@ -27,9 +27,9 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from dltutor import observe
 from dltutor.failures.kit.contract import load
 from dltutor.failures.lost_thread import Pairs, pairs_folder
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_07 import fix, transfer
 from dltutor.lessons.lesson_07.fix import Epochs
 from dltutor.lessons.lesson_07.material import CLIPS, LETTERS, Clips, Server, marked

@@ -13,9 +13,9 @@ from fresh_interpreter import run_fresh
 
 from dltutor.failures.kit.contract import load
 from dltutor.failures.kit.gauge import no_proc
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_08 import exercises, fix, material, transfer
 from dltutor.lessons.lesson_08.fix import SECOND, Epochs, Sample, weigh
 from dltutor.lessons.lesson_08.material import Nothing, full, ready

@@ -22,9 +22,9 @@ from dltutor.failures.material.captions import (
     PackedCaptions,
     shared_captions,
 )
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_09 import exercises, fix
 from dltutor.lessons.lesson_09.fix import Rewritten, Run, read_all
 from dltutor.lessons.lesson_09.material import (

@@ -21,10 +21,10 @@ from dltutor.failures.growing_cache import CachedRecordings
 from dltutor.failures.heap_growth import reuses_memory
 from dltutor.failures.kit.gauge import no_proc
 from dltutor.lessons import lesson_10
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_10 import exercises, fix, material, transfer
 from dltutor.lessons.lesson_10.fix import Ran
 from dltutor.lessons.lesson_10.transfer import Validated

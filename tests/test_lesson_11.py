@@ -19,9 +19,9 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.failures import too_many_open_files
 from dltutor.failures.kit.gauge import no_proc
 from dltutor.lessons import lesson_11
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_11 import confined, exercises, fix, held, last_words, transfer
 from dltutor.lessons.lesson_11.fix import LENGTH, RUNS, Called
 from dltutor.lessons.lesson_11.material import Rows, read_after_close

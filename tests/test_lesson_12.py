@@ -16,9 +16,9 @@ from cells import answer_in, source
 from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 
 from dltutor.failures.kit.contract import load
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_12 import fix, job, transfer
 from dltutor.lessons.lesson_12.job import RECORDS, ByRankAndWorker, ByWorker, census, summary
 from dltutor.lessons.lesson_12.material import GENERATORS, generators, kept, torchrun, warnings_of

@@ -13,8 +13,8 @@ from answers.lesson_13 import forked, usual
 from cells import answer_in, source
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit.checking import check, verdict
-from dltutor.lessons.kit.outcomes import Outcome, Result
+from dltutor.lessons.engine.checking import check, verdict
+from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_good, transfer
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 from dltutor.lessons.lesson_13.fix import Run

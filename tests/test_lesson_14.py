@@ -8,8 +8,8 @@ import pytest
 from answers.lesson_14 import report
 
 from dltutor.failures import NAMES
-from dltutor.lessons.kit import checking
-from dltutor.lessons.kit.checking import check, exercises, hint
+from dltutor.lessons.engine import checking
+from dltutor.lessons.engine.checking import check, exercises, hint
 from dltutor.lessons.lesson_14 import Report, causes, enter
 from dltutor.lessons.lesson_14.material import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident

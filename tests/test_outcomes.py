@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dltutor.lessons.kit.outcomes import (
+from dltutor.lessons.engine.outcomes import (
     Outcome,
     Rejected,
     Result,

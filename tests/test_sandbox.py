@@ -30,10 +30,10 @@ from harms import (
 )
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit.checking import check, exercises
-from dltutor.lessons.kit.exercise import Exercise, Grader
-from dltutor.lessons.kit.outcomes import Outcome, Result, correct, not_yet
-from dltutor.lessons.kit.running import theirs
+from dltutor.lessons.engine.checking import check, exercises
+from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.outcomes import Outcome, Result, correct, not_yet
+from dltutor.lessons.engine.running import theirs
 from dltutor.observation import sandbox
 from dltutor.system import marks
 from dltutor.system.processes import segments

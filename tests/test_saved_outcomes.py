@@ -10,8 +10,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from dltutor.lessons.kit import saved_outcomes
-from dltutor.lessons.kit.outcomes import Outcome
+from dltutor.lessons.engine import saved_outcomes
+from dltutor.lessons.engine.outcomes import Outcome
 
 
 def test_at_first_there_is_none(own_home: Path) -> None:

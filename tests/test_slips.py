@@ -13,8 +13,8 @@ import pytest
 from slips import SLIPS, slipped
 from test_answers import RIGHT_ANSWERS
 
-from dltutor.lessons.kit.checking import check, exercises
-from dltutor.lessons.kit.outcomes import Outcome
+from dltutor.lessons.engine.checking import check, exercises
+from dltutor.lessons.engine.outcomes import Outcome
 
 ANSWERED_WITH_A_DATASET = sorted(
     name

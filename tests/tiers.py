@@ -63,7 +63,7 @@ def again(failure: Failure, start_method: str) -> bool:
 
 def in_the_twin(exercise: str, name: str) -> bool:
     """A right answer that the check runs; each solved twin has one checked, at no other cost."""
-    from dltutor.lessons.kit.checking import exercises
+    from dltutor.lessons.engine.checking import exercises
 
     return bool(exercises()[exercise].grader.runs)
 
@@ -86,7 +86,7 @@ def three_of_four(name: str, answer: Any) -> bool:
     """Three quarters of the pairs; each exercise, and each odd answer, is among the rest."""
     from test_checking import ODD
 
-    from dltutor.lessons.kit.checking import exercises
+    from dltutor.lessons.engine.checking import exercises
 
     [position] = [place for place, each in enumerate(ODD) if each is answer]
     return (sorted(exercises()).index(name) + position) % 4 != 0

@@ -16,11 +16,11 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, shown
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import made, theirs
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import made, theirs
 
 Pair = tuple[int, int]
 

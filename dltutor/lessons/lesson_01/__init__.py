@@ -2,7 +2,7 @@
 
 from dltutor.failures.corrupt_images import Images as Images
 from dltutor.failures.none_in_batch import ImagesOrNone as ImagesOrNone
-from dltutor.lessons.kit.sources import show_source as show_source
+from dltutor.lessons.engine.sources import show_source as show_source
 from dltutor.lessons.lesson_01.material import in_a_row as in_a_row
 from dltutor.lessons.lesson_01.material import last_line as last_line
 from dltutor.lessons.lesson_01.material import lesson_images as lesson_images

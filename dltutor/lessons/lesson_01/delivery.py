@@ -18,11 +18,11 @@ import torch
 from PIL import Image
 from torch.utils.data import default_collate
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.kit.running import changed, contents, failed_in_main, made, theirs
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.running import changed, contents, failed_in_main, made, theirs
 from dltutor.lessons.lesson_01.material import HEALTHY, Folder, Told
 from dltutor.observation.time_limits import deadline
 

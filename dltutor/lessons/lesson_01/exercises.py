@@ -7,9 +7,9 @@ from typing import Any, Final
 from PIL import ImageFile
 
 from dltutor.failures.corrupt_images import Images
-from dltutor.lessons.kit.exercise import Exercise, Grader
-from dltutor.lessons.kit.forms import blank, choice, shown, whole_number
-from dltutor.lessons.kit.outcomes import Result, correct, not_attempted, not_yet
+from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.forms import blank, choice, shown, whole_number
+from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_01 import fix, transfer
 from dltutor.lessons.lesson_01.material import lesson_images
 

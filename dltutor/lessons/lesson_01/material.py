@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.failures.corrupt_images import Images
 from dltutor.failures.material.images import SPOILERS, make_images
-from dltutor.lessons.kit.forms import whole_number
+from dltutor.lessons.engine.forms import whole_number
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table
 

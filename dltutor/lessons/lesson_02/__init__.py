@@ -1,6 +1,6 @@
 """Lesson 02: transforms that raise. What its notebook imports."""
 
-from dltutor.lessons.kit.sources import show_source as show_source
+from dltutor.lessons.engine.sources import show_source as show_source
 from dltutor.lessons.lesson_02.material import VOCABULARY as VOCABULARY
 from dltutor.lessons.lesson_02.material import Captions as Captions
 from dltutor.lessons.lesson_02.material import Compose as Compose

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, shown
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import failed_at, made
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import failed_at, made
 from dltutor.lessons.lesson_02.material import Located
 from dltutor.lessons.lesson_02.readings import (
     FAULTS,

@@ -14,11 +14,11 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, shown
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import changed, contents, made, theirs
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_02.material import VOCABULARY
 from dltutor.observation.texts import tidy
 

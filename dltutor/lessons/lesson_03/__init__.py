@@ -9,7 +9,7 @@ from dltutor.failures.material.scans import evenly as evenly
 from dltutor.failures.material.scans import read_scan as read_scan
 from dltutor.failures.material.scans import scan_paths as scan_paths
 from dltutor.failures.material.scans import unpack as unpack
-from dltutor.lessons.kit.sources import show_source as show_source
+from dltutor.lessons.engine.sources import show_source as show_source
 from dltutor.lessons.lesson_03.material import breadcrumb_in as breadcrumb_in
 from dltutor.lessons.lesson_03.material import confined as confined
 from dltutor.lessons.lesson_03.material import deaths as deaths

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.lessons.kit.exercise import Exercise
+from dltutor.lessons.engine.exercise import Exercise
 from dltutor.lessons.lesson_03 import fix, transfer
 
 EXERCISES: Final = (

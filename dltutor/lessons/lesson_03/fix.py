@@ -15,11 +15,11 @@ from typing import Any, Final
 from torch.utils.data import DataLoader
 
 from dltutor.failures.dead_worker import Frames, How
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, shown
-from dltutor.lessons.kit.outcomes import Rejected, Result, correct, not_yet
-from dltutor.lessons.kit.running import changed, contents, made, theirs
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class, shown
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, not_yet
+from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_03.material import Film, form_and_pixels, fresh_film
 from dltutor.observation.texts import fate
 

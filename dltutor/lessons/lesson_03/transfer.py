@@ -15,12 +15,12 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.material.scans import WANTED, Scans
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.memory import Empty, beyond, finished
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import changed, contents, made
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class
+from dltutor.lessons.engine.memory import Empty, beyond, finished
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import changed, contents, made
 from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
 
 # Of each scan; a slice is 1 MB. Whoever keeps the wanted slices of each takes 48 MB.

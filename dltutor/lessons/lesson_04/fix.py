@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, whole_number
-from dltutor.lessons.kit.outcomes import Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class, whole_number
+from dltutor.lessons.engine.outcomes import Result, correct, error_in_your_code, not_yet
 from dltutor.lessons.lesson_04.material import CountedClips, make_clips, stretches
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 

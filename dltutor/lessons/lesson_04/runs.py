@@ -19,10 +19,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import get_worker_info
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
-from dltutor.lessons.kit.forms import whole_number
-from dltutor.lessons.kit.outcomes import Rejected, not_yet
-from dltutor.lessons.kit.running import made, send_cells, theirs
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.forms import whole_number
+from dltutor.lessons.engine.outcomes import Rejected, not_yet
+from dltutor.lessons.engine.running import made, send_cells, theirs
 from dltutor.observation.errors import is_yours
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit.endings import Ending, run_loader
-from dltutor.lessons.kit.forms import shown
-from dltutor.lessons.kit.outcomes import Rejected, not_yet
-from dltutor.lessons.kit.running import made
+from dltutor.lessons.engine.endings import Ending, run_loader
+from dltutor.lessons.engine.forms import shown
+from dltutor.lessons.engine.outcomes import Rejected, not_yet
+from dltutor.lessons.engine.running import made
 
 RUNS: Final = ((2, 2), (0, 2), (4, 1))  # workers, and epochs
 LONG: Final = 15  # seconds for each thing that the answer does

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.lessons.kit.exercise import Exercise
-from dltutor.lessons.kit.forms import choice
+from dltutor.lessons.engine.exercise import Exercise
+from dltutor.lessons.engine.forms import choice
 from dltutor.lessons.lesson_05 import fix, transfer
 
 EXERCISES: Final = (

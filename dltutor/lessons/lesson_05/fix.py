@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, default_collate
 
-from dltutor.lessons.kit.endings import ended_well, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import made
+from dltutor.lessons.engine.endings import ended_well, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_came, deliver, read
 from dltutor.lessons.lesson_05.material import WIDTH, Windows
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 import torch
 
 from dltutor.failures.material.sessions import ROWS, Server
-from dltutor.lessons.kit.endings import ended_well, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import made
+from dltutor.lessons.engine.endings import ended_well, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_came, deliver, read
 from dltutor.lessons.lesson_05.material import Rows
 

@@ -2,7 +2,7 @@
 
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.unpicklable_handle import Records, records_folder
-from dltutor.lessons.kit.sources import show_source as source
+from dltutor.lessons.engine.sources import show_source as source
 from dltutor.lessons.lesson_06.material import (
     ON_ARRIVAL,
     Tiles,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 from typing import Any, Final
 
-from dltutor.lessons.kit.exercise import Exercise, Grader
-from dltutor.lessons.kit.forms import blank, shown
-from dltutor.lessons.kit.outcomes import Result, correct, not_attempted, not_yet
+from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.forms import blank, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_06 import fix, transfer
 from dltutor.lessons.lesson_06.material import Tiles
 from dltutor.lessons.lesson_06.travel import problem_with

@@ -21,9 +21,9 @@ from typing import Any, Final
 import torch
 from torch.utils.data import ConcatDataset
 
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import changed, contents, theirs
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import changed, contents, theirs
 from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.material import SIZE, MyRecords
 from dltutor.observation.time_limits import deadline

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate, get_worker_info
 
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import theirs
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.material import MyClips
 from dltutor.observation.time_limits import deadline

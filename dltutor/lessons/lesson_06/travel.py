@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.forms import a_class, blank, is_a_loader, shown
-from dltutor.lessons.kit.outcomes import error_in_your_code, not_attempted, not_yet
-from dltutor.lessons.kit.running import theirs
-from dltutor.lessons.kit.sources import only_holds
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.forms import a_class, blank, is_a_loader, shown
+from dltutor.lessons.engine.outcomes import error_in_your_code, not_attempted, not_yet
+from dltutor.lessons.engine.running import theirs
+from dltutor.lessons.engine.sources import only_holds
 from dltutor.observation.texts import said, tidy
 
 Samples = list[torch.Tensor]

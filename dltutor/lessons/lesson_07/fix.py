@@ -22,11 +22,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.lost_thread import Pairs
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import changed, contents, made
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import changed, contents, made
 
 _PAIRS: Final = 14
 _ORDER: Final = [(3 * place + 5) % _PAIRS for place in range(_PAIRS)]

@@ -22,12 +22,12 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit.checking import verdict
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, shown
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import made
+from dltutor.lessons.engine.checking import verdict
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_07.material import CLIPS, Clips, Server
 from dltutor.observation import sandbox
 from dltutor.tables import Note

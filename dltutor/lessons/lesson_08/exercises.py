@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dltutor.lessons.kit.exercise import Exercise, Grader
-from dltutor.lessons.kit.forms import blank, choice, letter, shown
-from dltutor.lessons.kit.outcomes import Result, correct, not_attempted, not_yet
+from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.forms import blank, choice, letter, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_08 import fix, transfer
 
 _TAKES: Final = {"A": "own", "B": "ahead", "C": "shared", "D": "view"}

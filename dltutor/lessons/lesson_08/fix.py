@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, shown
-from dltutor.lessons.kit.outcomes import Rejected, Result, correct, not_yet
-from dltutor.lessons.kit.running import changed, contents, made
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class, shown
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, not_yet
+from dltutor.lessons.engine.running import changed, contents, made
 from dltutor.observation.texts import tidy
 from dltutor.tables import size
 

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 import psutil
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_function, as_int, shown
-from dltutor.lessons.kit.outcomes import Rejected, Result, correct, could_not_check, not_yet
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_function, as_int, shown
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, could_not_check, not_yet
 from dltutor.lessons.lesson_08.gated import BATCHES, Gated
 from dltutor.lessons.lesson_08.material import ready
 

@@ -2,7 +2,7 @@
 
 from dltutor.failures import copy_on_read
 from dltutor.failures.material.captions import shared_captions
-from dltutor.lessons.kit.memory import room
+from dltutor.lessons.engine.memory import room
 from dltutor.lessons.lesson_09.material import (
     count_in,
     draw,

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from dltutor.lessons.kit.exercise import Exercise, Grader
-from dltutor.lessons.kit.forms import blank, choice, letter, shown
-from dltutor.lessons.kit.outcomes import Result, correct, not_attempted, not_yet
+from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.forms import blank, choice, letter, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_09 import fix, transfer
 
 _GROWING: Final = frozenset("ABE")

@@ -24,12 +24,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.gauge import Gauge
 from dltutor.failures.material.captions import Captions
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.memory import Empty, beyond, finished
-from dltutor.lessons.kit.outcomes import Result, correct, could_not_check, not_yet
-from dltutor.lessons.kit.running import made, still_running, theirs
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class
+from dltutor.lessons.engine.memory import Empty, beyond, finished
+from dltutor.lessons.engine.outcomes import Result, correct, could_not_check, not_yet
+from dltutor.lessons.engine.running import made, still_running, theirs
 from dltutor.lessons.lesson_09.material import write_captions
 from dltutor.system.processes import descendants
 

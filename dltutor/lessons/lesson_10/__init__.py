@@ -3,7 +3,7 @@
 from dltutor.display.figure import draw_growth
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
 from dltutor.failures.growing_cache import Recordings
-from dltutor.lessons.kit.sources import show_source
+from dltutor.lessons.engine.sources import show_source
 from dltutor.lessons.lesson_10.material import (
     Collecting,
     freeze,

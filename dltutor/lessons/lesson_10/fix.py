@@ -24,12 +24,12 @@ from torch.utils.data import DataLoader
 
 from dltutor.failures import heap_growth
 from dltutor.failures.growing_cache import CachedRecordings
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, shown
-from dltutor.lessons.kit.memory import Empty, beyond, finished
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import changed, contents, made, theirs
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class, shown
+from dltutor.lessons.engine.memory import Empty, beyond, finished
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.system import processes
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.lessons.kit.endings import Ending, ended_well, ending
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_function, shown
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.endings import Ending, ended_well, ending
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_function, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.observation import observe
 from dltutor.tables import MB
 

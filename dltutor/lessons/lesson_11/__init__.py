@@ -4,7 +4,7 @@ from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_fil
 from dltutor.failures.material.sentences import Sentences, as_list
 from dltutor.failures.shm_exhausted import Slices, as_arrays
 from dltutor.failures.too_many_open_files import count_classes
-from dltutor.lessons.kit.sources import show_source
+from dltutor.lessons.engine.sources import show_source
 from dltutor.lessons.lesson_11.material import (
     confined,
     held,

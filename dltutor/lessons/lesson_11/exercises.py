@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from dltutor.lessons.kit.exercise import Exercise, Grader
-from dltutor.lessons.kit.forms import blank, choice, letter, shown
-from dltutor.lessons.kit.outcomes import Result, correct, not_attempted, not_yet
+from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.forms import blank, choice, letter, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_11 import fix, transfer
 
 #: Ways to keep the labels of a batch, in "11.diagnose": what is true of each.

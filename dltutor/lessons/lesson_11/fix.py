@@ -16,10 +16,10 @@ from typing import Any, Final
 import torch
 
 from dltutor.failures.material.sentences import Sentences
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader
-from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.kit.running import failed_in_main, send_cells
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.running import failed_in_main, send_cells
 from dltutor.lessons.lesson_11.material import collect, held
 from dltutor.lessons.lesson_11.traces import (
     Limit,

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.kit.running import failed_in_main, made, send_cells
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.running import failed_in_main, made, send_cells
 from dltutor.lessons.lesson_11.material import Rows
 from dltutor.lessons.lesson_11.traces import Files, errors_to, tracker_said, type_of
 

@@ -1,7 +1,7 @@
 """Lesson 12: silently the same. What its notebook imports."""
 
 from dltutor.failures.wrong_length import Windows, recording
-from dltutor.lessons.kit.sources import show_source
+from dltutor.lessons.engine.sources import show_source
 from dltutor.lessons.lesson_12.job import ByRankAndWorker, census, streamed
 from dltutor.lessons.lesson_12.material import generators, torchrun, warnings_of
 

@@ -18,11 +18,11 @@ from unittest.mock import patch
 import torch
 from torch.utils.data import get_worker_info
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class
-from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.kit.running import made
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_12.material import Signals, hash_without_texts, moved_in, states
 
 _LENGTHS: Final = (1200, 1200, 1300)  # of three datasets

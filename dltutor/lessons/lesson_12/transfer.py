@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from dltutor.lessons.kit.endings import Ending, ended_well, run_loader
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_class, shown, whole_number
-from dltutor.lessons.kit.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.kit.running import made
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_class, shown, whole_number
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_12.job import ByWorker
 
 _LONG: Final = 6  # seconds for each thing that the answer does

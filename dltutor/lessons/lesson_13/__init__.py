@@ -1,6 +1,6 @@
 """Lesson 13: how many workers. What its notebook imports."""
 
-from dltutor.lessons.kit.sources import show_source
+from dltutor.lessons.engine.sources import show_source
 from dltutor.lessons.lesson_13.costs import processes_started
 from dltutor.lessons.lesson_13.fix import counted
 from dltutor.lessons.lesson_13.material import (

@@ -23,7 +23,7 @@ import torch
 import torch.multiprocessing.reductions as reductions
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.lessons.kit.forms import shown
+from dltutor.lessons.engine.forms import shown
 from dltutor.lessons.lesson_13.material import Reviews
 
 BATCH: Final = 32  # reviews

@@ -16,10 +16,10 @@ from typing import Any, Final
 from torch.utils.data import DataLoader
 
 from dltutor.failures.material.sentences import as_list
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_function, is_a_loader
-from dltutor.lessons.kit.outcomes import Result, correct, not_yet
-from dltutor.lessons.kit.running import made, still_running
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import made, still_running
 from dltutor.lessons.lesson_13.costs import BATCH, Odd, known, messages, numbers_in, order, starts
 from dltutor.lessons.lesson_13.material import Reviews
 from dltutor.tables import Table

@@ -19,10 +19,10 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import a_fixed_function, shown
-from dltutor.lessons.kit.outcomes import Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.kit.running import made
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_fixed_function, shown
+from dltutor.lessons.engine.outcomes import Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 
 RUNS: Final = 3

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.lessons.kit.exercise import Exercise
+from dltutor.lessons.engine.exercise import Exercise
 from dltutor.lessons.lesson_14 import images, ranks, table, text, validation, video
 
 EXERCISES: Final = (

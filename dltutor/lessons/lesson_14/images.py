@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.lessons.kit.endings import where
-from dltutor.lessons.kit.outcomes import not_yet
-from dltutor.lessons.kit.running import made, started
+from dltutor.lessons.engine.endings import where
+from dltutor.lessons.engine.outcomes import not_yet
+from dltutor.lessons.engine.running import made, started
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
 

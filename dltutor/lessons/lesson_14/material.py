@@ -11,9 +11,9 @@ from textwrap import fill
 from typing import Final
 
 from dltutor.failures import FACTS
-from dltutor.lessons.kit import saved_outcomes
-from dltutor.lessons.kit.checking import hints_given
-from dltutor.lessons.kit.outcomes import Outcome
+from dltutor.lessons.engine import saved_outcomes
+from dltutor.lessons.engine.checking import hints_given
+from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_14 import images, ranks, table, text, validation, video
 from dltutor.lessons.lesson_14.scene import Incident, Scene
 from dltutor.tables import Table

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from dltutor.failures import FACTS, NAMES
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.forms import blank, shown
-from dltutor.lessons.kit.outcomes import (
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import blank, shown
+from dltutor.lessons.engine.outcomes import (
     Result,
     correct,
     error_in_your_code,
     not_attempted,
     not_yet,
 )
-from dltutor.lessons.kit.running import changed, contents, made, theirs
+from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_14.scene import REPOS, Incident, Scene, imported
 
 _MOST: Final = 2  # causes of an incident

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from dltutor.lessons.kit.endings import ended_well, ending, loader_of, where
-from dltutor.lessons.kit.outcomes import not_yet
+from dltutor.lessons.engine.endings import ended_well, ending, loader_of, where
+from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
 from dltutor.observation import observe

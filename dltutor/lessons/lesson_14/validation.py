@@ -15,10 +15,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from dltutor.lessons.kit.endings import where
-from dltutor.lessons.kit.forms import shown
-from dltutor.lessons.kit.outcomes import not_yet
-from dltutor.lessons.kit.running import made, started
+from dltutor.lessons.engine.endings import where
+from dltutor.lessons.engine.forms import shown
+from dltutor.lessons.engine.outcomes import not_yet
+from dltutor.lessons.engine.running import made, started
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.lessons.kit.endings import ended_well, ending, loader_of, where
-from dltutor.lessons.kit.forms import shown
-from dltutor.lessons.kit.outcomes import not_yet
+from dltutor.lessons.engine.endings import ended_well, ending, loader_of, where
+from dltutor.lessons.engine.forms import shown
+from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
 from dltutor.observation import observe

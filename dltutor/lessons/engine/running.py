@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import cloudpickle
 
-from dltutor.lessons.kit.outcomes import Outcome, Rejected, Result, not_yet
+from dltutor.lessons.engine.outcomes import Outcome, Rejected, Result, not_yet
 from dltutor.observation import Frame, errors
 from dltutor.observation.texts import said, tidy
 from dltutor.observation.time_limits import DeadlinePassed, deadline

@@ -13,9 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.lessons.kit import saved_outcomes
-from dltutor.lessons.kit.exercise import Exercise, Grader
-from dltutor.lessons.kit.outcomes import (
+from dltutor.lessons.engine import saved_outcomes
+from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.outcomes import (
     Outcome,
     Rejected,
     Result,
@@ -23,7 +23,7 @@ from dltutor.lessons.kit.outcomes import (
     error_in_your_code,
     not_yet,
 )
-from dltutor.lessons.kit.running import failed_in_main, still_running, takes_other_arguments
+from dltutor.lessons.engine.running import failed_in_main, still_running, takes_other_arguments
 from dltutor.observation import errors, sandbox
 from dltutor.observation.texts import fate, shorten_paths
 from dltutor.observation.time_limits import DeadlinePassed, check_main_thread

@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.lessons.kit.exercise import Grader
-from dltutor.lessons.kit.outcomes import (
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.outcomes import (
     Result,
     correct,
     error_in_your_code,
     not_attempted,
     not_yet,
 )
-from dltutor.lessons.kit.sources import same_class, same_function
+from dltutor.lessons.engine.sources import same_class, same_function
 from dltutor.observation.texts import tidy
 
 _AROUND_A_LETTER = re.compile(r"[\s'\"`()\[\]{}.,:;]+")

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.lessons.kit.endings import Ending
-from dltutor.lessons.kit.outcomes import could_not_check
+from dltutor.lessons.engine.endings import Ending
+from dltutor.lessons.engine.outcomes import could_not_check
 from dltutor.observation import confine
 from dltutor.tables import MB
 

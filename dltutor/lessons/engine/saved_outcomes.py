@@ -10,7 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
-from dltutor.lessons.kit.outcomes import Outcome
+from dltutor.lessons.engine.outcomes import Outcome
 
 
 def home() -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dltutor.lessons.kit.outcomes import Result
+from dltutor.lessons.engine.outcomes import Result
 
 E = TypeVar("E")
 
