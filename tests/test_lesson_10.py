@@ -55,60 +55,26 @@ def grew(**more: float) -> Ran:
 def test_workers_that_stay_small_are_correct() -> None:
     result = told(fix.GRADER, RAN)
     assert result.outcome is Outcome.CORRECT
-    assert result.text.startswith("All samples are right: three epochs")
 
 
 @pytest.mark.parametrize(
-    ("ran", "text"),
+    ("ran", "code"),
     [
-        (replace(RAN, ends={2: Ending("worker died", 30, "W1 killed by SIGKILL")}), "W1 killed by"),
-        (replace(RAN, ends={2: Ending("hung", 30)}), "within 30 s. 192 of 192 samples had come"),
-        (replace(RAN, mixed=8), "two datasets in one process mix up 8 of 16 samples"),
-        (replace(RAN, epochs={**RAN.epochs, 2: [FEW[1:]]}), "2 workers under fork, 63 of 64"),
-        (replace(RAN, epochs={**RAN.epochs, 4: [[0.5, *EXPECTED[1:]]]}), "1 of 128 samples"),
-        (replace(RAN, epochs={**RAN.epochs, 0: [EXPECTED * 2]}), "Without workers, 256 of 128"),
-        (grew(main=77.0, worker=77.0), "making your dataset took 77 MB in main"),
-        (replace(RAN, epochs={**RAN.epochs, 2: [FEW[::-1]]}), "64 of 64 samples are not"),
-        (replace(RAN, odd="torch.float64, (4,)"), "a batch is `torch.float64, (4,)`"),
-        (replace(RAN, changed=3), "3 files of the archive"),
-        (grew(worker=52.0), "grew by 52 MB, as much as 45 recordings (there are 128)"),
-        (grew(others=50.0), "what else your code started grew by 50 MB"),
-        (grew(shared=40.0), "40 MB of shared memory are new"),
-        (grew(alone=50.0), "main grew by 50 MB, as much as 44 recordings"),
-        (grew(descriptors=90.0), "90 descriptors pile up"),
-        (grew(threads=90.0), "90 threads and processes pile up"),
+        (replace(RAN, ends={2: Ending("worker died", 30, "W1 killed by SIGKILL")}), "worker-died"),
+        (replace(RAN, ends={2: Ending("hung", 30)}), "hung"),
+        (replace(RAN, epochs={**RAN.epochs, 0: [EXPECTED * 2]}), "missing"),
+        (grew(main=77.0, worker=77.0), "grew-main"),
+        (grew(threads=90.0), "grew-threads"),
     ],
 )
-def test_what_is_wrong_with_a_dataset_is_told_as_it_was_seen(ran: Ran, text: str) -> None:
+def test_what_no_answer_shows_for_sure_is_judged_by_what_was_seen(ran: Ran, code: str) -> None:
     result = told(fix.GRADER, ran)
-    assert result.outcome is Outcome.NOT_YET
-    assert text.lower() in result.text.lower()
+    assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
 
 
 def test_a_validation_that_keeps_nothing_is_correct() -> None:
     result = told(transfer.GRADER, VALIDATED)
     assert result.outcome is Outcome.CORRECT
-    assert result.text.startswith("None of the batches was kept")
-
-
-@pytest.mark.parametrize(
-    ("seen", "text"),
-    [
-        (Validated(ENDED), "fewer than 16 batches from the `loader`"),
-        (Validated(Ending("hung", 20)), "did not end within 20 s. What does your function wait"),
-        (replace(VALIDATED, wrong="3 of 16 come back."), "3 of 16 come back."),
-        (replace(VALIDATED, graphs=(16.0, 0.0)), "the graphs of at least 16 others were"),
-        (replace(VALIDATED, kept=(13.0, 13.0)), "13 MB of tensors were"),
-        (replace(VALIDATED, pieces=(17, 0)), "keeps a view of the others, however small"),
-        (replace(VALIDATED, graphs=(1.0, 1.0)), "still leads to a graph"),
-        (replace(VALIDATED, kept=(1.6, 1.5)), "But 1.5 MB of tensors are left"),
-        (replace(VALIDATED, harm="it is left so."), "Nothing is kept. But it is left so."),
-    ],
-)
-def test_what_is_wrong_with_a_validation_is_told_as_it_was_seen(seen: Validated, text: str) -> None:
-    result = told(transfer.GRADER, seen)
-    assert result.outcome is Outcome.NOT_YET
-    assert text.lower() in result.text.lower()
 
 
 @pytest.mark.parametrize(
@@ -247,4 +213,4 @@ def test_the_source_of_what_leaks_can_be_read() -> None:
 def test_every_exercise_has_three_different_hints() -> None:
     for exercise in exercises.EXERCISES:
         assert len({*exercise.hints}) == 3
-        assert bool(exercise.grader.runs) == bool(exercise.grader.at_most)
+        assert bool(exercise.runs) == bool(exercise.grader.at_most)

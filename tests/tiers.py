@@ -65,7 +65,7 @@ def in_the_twin(exercise: str, name: str) -> bool:
     """A right answer that the check runs; each solved twin has one checked, at no other cost."""
     from dltutor.lessons.engine.checking import exercises
 
-    return bool(exercises()[exercise].grader.runs)
+    return bool(exercises()[exercise].grader.at_most)
 
 
 def beyond_the_first(exercise: str, name: str) -> bool:
@@ -178,7 +178,7 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_gc_dirties_pages.py::test_broken_and_fixed_deliver_the_same_samples": always,
     "test_lesson_10.py::test_the_heap_levels_off_after_128_tensors_of_each_worker": always,
     "test_lesson_09.py::test_the_claims_table_says_which_datasets_grow": always,
-    "test_answers.py::test_a_wrong_fix_is_not_correct_and_is_answered_by_name": beyond_the_first,
+    "test_answers.py::test_a_wrong_fix_gets_the_code_of_what_is_wrong": beyond_the_first,
     "test_answers.py::test_a_right_answer_is_correct": in_the_twin,
     "test_answers.py::test_an_answer_with_another_outcome_gets_that": beyond_the_first_outcome,
     "test_checking.py::"

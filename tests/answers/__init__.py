@@ -5,17 +5,17 @@ that makes the answer:
 
     WRONG_FIXES: WrongFixes = {
         "01.fix": {
-            "zero workers": (lambda: ..., "keeps its workers"),  # a fragment of what it is told;
-            # or several, one of which it is told: which, may depend on how fast the machine is
+            "zero workers": (lambda: ..., "a-loader"),  # the code of what it's told; or several
+            # codes, because which one it is may depend on how fast the machine is
         },
     }
     RIGHT_ANSWERS: RightAnswers = {"01.fix": {"looked at once, in __init__": lambda: ...}}
     OTHER_OUTCOMES: OtherOutcomes = {
-        "01.fix": {"the starter": (lambda: ..., "Not attempted", "still the broken one")},
+        "01.fix": {"the starter": (lambda: ..., "Not attempted", "starter-class")},
     }
 
-A wrong fix is told "Not yet" or "Error in your code". Where the same is observed of two, they are
-told the same.
+The outcome of a wrong fix is "Not yet" or "Error in your code". Its words stand in the lesson's
+`exercises.toml`, so they can be changed without changing a test.
 """
 
 from collections.abc import Callable

@@ -8,6 +8,7 @@ import re
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -88,7 +89,7 @@ def check(exercise: str, answer: Any) -> Result:
     found = _find(exercise)
     if found is None:
         return _strict(Result(Outcome.COULD_NOT_CHECK, _unknown(exercise)))
-    result = _in_sandbox(found, answer)
+    result = replace(_in_sandbox(found, answer), exercise=found.name)
     try:
         saved_outcomes.save(found.name, result.outcome)
     except OSError as error:
@@ -156,11 +157,7 @@ def verdict(grade: Callable[[], Result]) -> Result:
         return rejected.result
     except DeadlinePassed as late:
         at = errors.read(late).traceback
-        stood = f" It was at {at[-1]}." if at else ""
-        return Result(
-            Outcome.NOT_YET,
-            f"It did not end in time and was stopped.{stood} What does it wait for?",
-        )
+        return Result(Outcome.NOT_YET, "late", {"stood": f"It was at {at[-1]}." if at else ""})
     except BaseException as error:  # also SystemExit: the result has to be told
         # A line of the learner's is in it, or a Stop that nobody can have pressed here.
         # Nor is a weak reference ours that has lost its object.
@@ -168,31 +165,24 @@ def verdict(grade: Callable[[], Result]) -> Result:
         theirs = errors.read(error).traceback or isinstance(error, raised_by)
         if theirs or takes_other_arguments(error):
             return failed_in_main(error)
-        return Result(
-            Outcome.COULD_NOT_CHECK,
-            "the check itself failed, which is a mistake in dltutor and not in your answer. Please "
-            f"report it with these lines.\n{shorten_paths(traceback.format_exc())}",
-        )
+        lines = shorten_paths(traceback.format_exc())
+        return Result(Outcome.COULD_NOT_CHECK, "our-mistake", {"lines": f"\n{lines}"})
 
 
 def _in_sandbox(exercise: Exercise, answer: Any) -> Result:
     grader = exercise.grader
     if not hasattr(os, "fork"):
-        return Result(
-            Outcome.COULD_NOT_CHECK,
-            "a check runs your answer in a fork of this process, and this system has no fork. On "
-            "Windows, the course runs in WSL.",
-        )
+        return Result(Outcome.COULD_NOT_CHECK, "no-fork")
 
-    def grade(begin: Callable[[], None]) -> dict[str, str]:
+    def grade(begin: Callable[[], None]) -> dict[str, Any]:
         return verdict(lambda: _grade(grader, answer, begin)).to_dict()
 
     def announce() -> None:
-        print(f"Checking {exercise.name}: {grader.runs}, at most {grader.at_most} s.", flush=True)
+        print(f"Checking {exercise.name}: {exercise.runs}, at most {grader.at_most} s.", flush=True)
 
     ended = sandbox.run(grade, at_most=grader.at_most, announce=announce)
     told = Result.from_dict(ended.result)
-    result = told or verdict(lambda: _without_result(ended, grader))
+    result = told or verdict(lambda: _without_result(ended, grader.at_most))
     if result.outcome is not Outcome.CORRECT:
         _show(ended.printed)
     return result
@@ -200,7 +190,7 @@ def _in_sandbox(exercise: Exercise, answer: Any) -> Result:
 
 def _grade(grader: Grader[Any], answer: Any, begin: Callable[[], None]) -> Result:
     looked = grader.look(answer)
-    if grader.runs:
+    if grader.at_most:
         begin()
     result = grader.judge(grader.gather(looked))
     _nothing_runs_on()
@@ -210,45 +200,25 @@ def _grade(grader: Grader[Any], answer: Any, begin: Callable[[], None]) -> Resul
 def _nothing_runs_on() -> None:
     gc.collect()  # pools and managers end with the objects that hold them
     if left := still_running():
-        not_yet(
-            f"all that was asked for is right. But when it was over, {left} that your code "
-            "started still ran. Who ends what it starts?"
-        )
+        not_yet("still-running", left=left)
 
 
-def _without_result(ended: sandbox.Ended, grader: Grader[Any]) -> Result:
-    if ended.stopped == "limit":
-        not_yet(
-            f"the check takes {grader.at_most or sandbox.LOOKING:g} s at most, and your answer had "
-            f"not ended by then.{ended.stood} It was stopped, with all that it had started. What "
-            "does it wait for?"
-        )
-    if ended.stopped == "memory":
-        not_yet(
-            f"the processes of your answer took more than {size(sandbox.MEMORY)} together, "
-            "and were stopped. What do they keep?"
-        )
-    if ended.stopped == "processes":
-        not_yet(
-            f"your answer had started more than {sandbox.PROCESSES} processes, and was stopped "
-            "with all of them. Which of your lines starts one each time it runs?"
-        )
-    if ended.stopped == "handlers":
-        could_not_check(
-            "a check is a fork of this process, and what an earlier cell registered with "
-            "`os.register_at_fork` waits for ever. Nothing can remove it: restart the kernel."
-        )
+def _without_result(ended: sandbox.Ended, at_most: float) -> Result:
+    match ended.stopped:
+        case "limit":
+            seconds = f"{at_most or sandbox.LOOKING:g}"
+            not_yet("over-the-limit", seconds=seconds, stood=ended.stood)
+        case "memory":
+            not_yet("too-much-memory", memory=size(sandbox.MEMORY))
+        case "processes":
+            not_yet("too-many-processes", processes=sandbox.PROCESSES)
+        case "handlers":
+            could_not_check("fork-hooks-hang")
     if ended.guard is not None:
-        error_in_your_code(
-            f"the process that had started yours {_ended(ended.guard)}. Which of your lines sends "
-            "a signal to its parent?"
-        )
+        error_in_your_code("parent-ended", how=_ended(ended.guard))
     if ended.status is None:
-        could_not_check("the process of the check is gone, and nobody saw how it ended.")
-    error_in_your_code(
-        f"the process that ran it {_ended(ended.status)}. At work that is your training script. "
-        f"{grader.died}"
-    )
+        could_not_check("nobody-saw")
+    error_in_your_code("process-ended", how=_ended(ended.status))
 
 
 def _ended(status: int) -> str:
@@ -273,7 +243,7 @@ def _find(exercise: object) -> Exercise | None:
 
 
 def _unknown(exercise: object) -> str:
-    return f"there is no exercise {exercise!r}. There are {', '.join(exercises())}."
+    return f"there's no exercise {exercise!r}. There are {', '.join(exercises())}."
 
 
 def _strict(result: Result) -> Result:

@@ -81,12 +81,9 @@ def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoade
     call = f"make_loader(folder, {workers})"
     loader = made(data.make_loader, folder, workers, call=call, within=within)
     if not isinstance(loader, DataLoader):
-        not_yet(f"`make_loader` returns a `{type(loader).__name__}`, and not a DataLoader.")
+        not_yet("no-loader", kind=type(loader).__name__)
     if loader.num_workers != workers:
-        not_yet(
-            f"{workers} workers were asked for, and the loader has {loader.num_workers}. The job "
-            "needs them."
-        )
+        not_yet("other-workers", asked=workers, workers=loader.num_workers)
     return loader
 
 
@@ -148,33 +145,27 @@ def ending(seen: Observation) -> Ending:
     )
 
 
-def ended_well(
-    run: Ending, where: str = "", *, hung: str = "What does your class wait for?", died: str = ""
-) -> None:
+def ended_well(run: Ending, where: str = "", **fields: object) -> None:
     """Go on only where a run finished.
 
     Args:
         run: The run.
         where: Under which circumstances, such as "with 2 workers under fork"; may be empty.
-        hung: What to ask where it did not end.
-        died: What to ask where a worker died.
+        fields: More of the evidence, for a lesson that has its own words.
 
     Raises:
-        Rejected: It did not finish; the text says how it ended.
+        Rejected: It did not finish. The codes are "hung", "raised", and "worker-died".
     """
     if run.end == "finished":
         return
     lead = f"{where}, " if where else ""
     if run.end == "hung":
-        stood = f" {run.stood}" if run.stood else ""
-        not_yet(f"{lead}the run did not end within {run.deadline:g} s.{stood} {hung}")
+        not_yet("hung", where=lead, seconds=f"{run.deadline:g}", stood=run.stood, **fields)
     if run.end == "raised":
-        if where:
-            error_in_your_code(f"{lead}{run.error}")
-        error_in_your_code(run.error)
+        error_in_your_code("raised", where=lead, error=run.error, **fields)
     words = f", with the last words `{run.last_words}`" if run.last_words else ""
-    died = died or "What in your class ends a process?"
-    not_yet(f"{lead}{run.fates or 'the process that ran the loop ended'}{words}. {died}")
+    fates = run.fates or "the process that ran the loop ended"
+    not_yet("worker-died", where=lead, fates=fates, last_words=words, **fields)
 
 
 def _where_they_stood(seen: Observation) -> str:

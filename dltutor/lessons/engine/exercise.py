@@ -1,4 +1,4 @@
-"""An exercise: what it asks, how an answer is graded, and three hints."""
+"""An exercise: its words, and how an answer is graded."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from dltutor.lessons.engine import words
 from dltutor.lessons.engine.outcomes import Result
 
 E = TypeVar("E")
 
 
 def unchanged(answer: Any) -> Any:
-    """The `look` of a grader that takes whatever it is given."""
+    """The `look` of a grader that takes whatever it's given."""
     return answer
 
 
@@ -24,39 +25,85 @@ class Grader(Generic[E]):
 
     Args:
         gather: Runs the answer and returns the evidence: a plain dataclass.
-        judge: Takes the evidence and says what to tell. It runs nothing of the learner's.
+        judge: Takes the evidence and says what was found. It runs nothing of the learner's.
         look: Takes the answer and returns what `gather` is given. It runs nothing of the
-            learner's, and rejects what is not worth running: the untouched starter, a wrong type.
-        runs: What `gather` runs, as the end of a sentence; empty if it runs nothing.
-        at_most: Seconds that the whole check takes at most, if it runs anything.
-        died: What to ask where the process that ran the answer ended.
+            learner's, and rejects what isn't worth running: the untouched starter, a wrong type.
+        at_most: Seconds that the whole check takes at most; 0 if it runs nothing.
     """
 
     gather: Callable[[Any], E]
     judge: Callable[[E], Result]
     look: Callable[[Any], Any] = unchanged
-    runs: str = ""
     at_most: int = 0
-    died: str = "Which of your lines, or what they call, ends a process?"
+    runs: str = ""  # TRANSITION
+    died: str = ""  # TRANSITION
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise of a lesson.
+    """One exercise of a lesson. Its words are in the lesson's `exercises.toml`: see `words.py`.
 
     Args:
         name: The lesson's number, a dot and a word, such as "01.fix".
-        title: What is asked, in a few words, for the list of progress.
         grader: How an answer is graded.
-        hints: Three, from "where to look" over "which mechanism" to "nearly the line".
     """
 
     name: str
-    title: str
     grader: Grader[Any]
-    hints: tuple[str, str, str]
+    title_: str = ""  # TRANSITION
+
+    def __init__(self, name: str, grader: Grader[Any], title: str = "", hints: Any = ()) -> None:
+        self.__dict__.update(name=name, grader=grader, title_=title, hints_=hints)
 
     @property
     def lesson(self) -> str:
         """The number of its lesson."""
         return self.name.partition(".")[0]
+
+    @property
+    def title(self) -> str:
+        """What's asked, in a few words, for the list of progress."""
+        return self.title_ or str(self._words["title"])
+
+    @property
+    def runs(self) -> str:
+        """What the check runs, as the end of a sentence; "" if it runs nothing."""
+        return self.grader.runs or str(self._words.get("runs", ""))
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Three: where to look, which mechanism, nearly the line."""
+        return self.__dict__["hints_"] or tuple(self._words["hints"])
+
+    @property
+    def _words(self) -> dict[str, Any]:
+        table: dict[str, Any] = words.lesson(self.lesson)[self.name.partition(".")[2]]
+        return table
+
+
+def exercises(lesson: str, **graders: Grader[Any]) -> tuple[Exercise, ...]:
+    """The exercises of a lesson, in the order of its `exercises.toml`.
+
+    Args:
+        lesson: Its number, such as "10".
+        graders: How each one that has no `options` is graded, by its name.
+
+    Raises:
+        ValueError: A grader has no words, or words have no grader.
+    """
+    from dltutor.lessons.engine.forms import choice
+
+    found = []
+    for name, table in words.lesson(lesson).items():
+        if name == "says":
+            continue
+        if "options" in table:
+            grader: Grader[Any] = choice(table["answer"], table["options"])
+        elif name in graders:
+            grader = graders.pop(name)
+        else:
+            raise ValueError(f"{lesson}.{name} has words in exercises.toml, but no grader")
+        found.append(Exercise(f"{lesson}.{name}", grader))
+    if graders:
+        raise ValueError(f"lesson {lesson} has no words for {', '.join(graders)}")
+    return tuple(found)

@@ -7,7 +7,7 @@ What a person types is taken as it is meant: `b`, "B", "(b)" and np.str_("b ") a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from operator import index
 from typing import Any
 
@@ -72,27 +72,28 @@ def as_int(answer: Any) -> int | None:
         return None
 
 
-def choice(right: str, feedback: Mapping[str, str]) -> Grader[str]:
-    """Grade an answer that is one of a few letters.
+def choice(right: str, options: Iterable[str]) -> Grader[str]:
+    """Grade an answer that is one of a few letters. Its code is the letter that was chosen.
 
     Args:
         right: The right option.
-        feedback: Option -> what to say to who chose it.
+        options: All of them.
     """
-    options = ", ".join(repr(option) for option in feedback)
+    letters = [*options]
+    listed = ", ".join(map(repr, letters))
 
     def gather(answer: Any) -> str:
         if blank(answer):
-            not_attempted(f"set the variable to one of {options}.")
+            not_attempted("no-letter", options=listed)
         chosen = letter(answer) or ""
-        if chosen not in feedback:
-            not_yet(f"{shown(answer)} is none of the options. Choose the letter of one: {options}.")
+        if chosen not in letters:
+            not_yet("no-option", answer=shown(answer), options=listed)
         return chosen
 
     def judge(chosen: str) -> Result:
         if chosen != right:
-            not_yet(feedback[chosen])
-        return correct(feedback[chosen])
+            not_yet(chosen)
+        return correct(chosen)
 
     return Grader(gather, judge)
 
@@ -104,14 +105,12 @@ def a_class(answer: Any, *, methods: tuple[str, ...] = ("__len__", "__getitem__"
         Rejected: It is not.
     """
     if not isinstance(answer, type):
-        error_in_your_code(
-            f"the check takes the class itself, `{type(answer).__name__}`, not an object of it."
-            if isinstance(answer, Dataset)
-            else f"the check takes a class, got {shown(answer)}."
-        )
+        if isinstance(answer, Dataset):
+            error_in_your_code("an-object", kind=type(answer).__name__)
+        error_in_your_code("not-a-class", answer=shown(answer))
     for method in methods:
         if not callable(getattr(answer, method, None)):
-            error_in_your_code(f"`{answer.__name__}` has no `{method}`.")
+            error_in_your_code("no-method", kind=answer.__name__, method=method)
     return answer
 
 
@@ -120,7 +119,7 @@ def a_fixed_class(
     starter: type,
     *,
     methods: tuple[str, ...] = ("__len__", "__getitem__"),
-    without_workers: str = "",
+    without_workers: str = "",  # TRANSITION
 ) -> type:
     """The answer, if it is a dataset's class with these methods that is no longer the starter.
 
@@ -128,24 +127,17 @@ def a_fixed_class(
         answer: What the learner handed in.
         starter: The broken class that they were given.
         methods: What the class has to have.
-        without_workers: What a loader in the place of a class misses, as a sentence or a question.
 
     Raises:
         Rejected: It is not.
     """
     if blank(answer):
-        not_attempted("hand in your class: its name, without parentheses.")
+        not_attempted("no-class")
     if is_a_loader(answer):
-        not_yet(
-            "that is a loader, with a `num_workers` of its own. The exercise keeps its workers and "
-            f"fixes what they run: the dataset's class. {without_workers}".rstrip()
-        )
+        not_yet("a-loader")
     fixed = a_class(answer, methods=methods)
     if same_class(fixed, starter):
-        not_attempted(
-            f"`{fixed.__name__}` is still the broken one from above. Change it, run its cell, "
-            "then this one."
-        )
+        not_attempted("starter-class", name=fixed.__name__)
     return fixed
 
 
@@ -162,13 +154,10 @@ def a_fixed_function(answer: Any, starter: Callable[..., object]) -> Callable[..
         Rejected: It is not.
     """
     if blank(answer):
-        not_attempted("hand in your function: its name, without parentheses.")
+        not_attempted("no-function")
     if isinstance(answer, type) or not callable(answer):
-        error_in_your_code(f"the check takes the function itself, got {shown(answer)}.")
+        error_in_your_code("not-a-function", answer=shown(answer))
     if same_function(answer, starter):
-        name = getattr(answer, "__name__", "your function")
-        not_attempted(
-            f"`{name}` is still the one from above. Change it, run its cell, then this one."
-        )
+        not_attempted("starter-function", name=getattr(answer, "__name__", "your function"))
     function: Callable[..., Any] = answer
     return function

@@ -62,7 +62,7 @@ def finished(empty: Ending, place: str) -> None:
         Rejected: It did not; that says something of the machine, and nothing of the answer.
     """
     if empty.end != "finished":
-        could_not_check(f"{place}, the run of an empty dataset did not finish: {empty.end}.")
+        could_not_check("empty-run-failed", where=place, end=empty.end)
 
 
 def room(more: int, *, workers: int) -> int:

@@ -1,11 +1,13 @@
-"""What a check can say: five outcomes, each a label and a text. All but Correct are raised."""
+"""What a check finds: one of five outcomes, and the code of its words."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
+from dltutor.lessons.engine import words
 from dltutor.tables import Note, Tone
 
 
@@ -26,9 +28,10 @@ _TONES: Final[dict[Outcome, Tone]] = {
     Outcome.ERROR: "bad",
     Outcome.COULD_NOT_CHECK: "warn",
 }
+_COLON: Final = (Outcome.NOT_ATTEMPTED, Outcome.ERROR, Outcome.COULD_NOT_CHECK)  # after the label
 
 
-_LONGEST: Final = 3000  # characters of a text
+_LONGEST: Final = 3000  # characters of a field
 
 
 @dataclass(frozen=True)
@@ -37,27 +40,44 @@ class Result:
 
     Args:
         outcome: One of the five.
-        text: First what was observed, then where to look.
+        code: What the check found. `engine/words.py` has the words for it.
+        fields: What the words take from the evidence.
+        exercise: Whose words; "" as long as only the evidence is judged.
     """
 
     outcome: Outcome
-    text: str
+    code: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+    exercise: str = ""
 
-    def to_dict(self) -> dict[str, str]:
-        """The outcome and the beginning of the text, for the way out of the sandbox."""
-        return {"outcome": self.outcome.value, "text": self.text[:_LONGEST]}
+    @property
+    def text(self) -> str:
+        """What the learner reads: first what was observed, then where to look.
+
+        Without an exercise, it's the code and its fields.
+        """
+        if not self.exercise:
+            return " ".join((self.code, *map(str, self.fields.values())))
+        said = words.text(self.exercise, self.code, self.fields)
+        after_a_colon = self.outcome in _COLON
+        return said if after_a_colon else said[:1].upper() + said[1:]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What leaves the sandbox: the outcome, the code, and the beginning of each field."""
+        fields = {name: str(value)[:_LONGEST] for name, value in self.fields.items()}
+        return {"outcome": self.outcome.value, "code": self.code, "fields": fields}
 
     @staticmethod
     def from_dict(told: object) -> Result | None:
         """What came out of the sandbox, or None where nothing did."""
         match told:
-            case {"outcome": str(outcome), "text": str(text)}:
-                return Result(Outcome(outcome), text)
+            case {"outcome": str(outcome), "code": str(code), "fields": dict(fields)}:
+                return Result(Outcome(outcome), code, fields)
         return None
 
     def note(self) -> Note:
         """The outcome and the text, to be shown."""
-        end = "." if self.outcome in (Outcome.CORRECT, Outcome.NOT_YET) else ":"
+        end = ":" if self.outcome in _COLON else "."
         return Note(f"{self.outcome.value}{end}", self.text, _TONES[self.outcome])
 
     def __str__(self) -> str:
@@ -67,6 +87,23 @@ class Result:
 
     def _repr_html_(self) -> str:
         return self.note()._repr_html_()
+
+
+class Fault(NamedTuple):
+    """Something wrong that evidence records, to be rejected later.
+
+    Args:
+        code: As in a Result.
+        fields: As in a Result.
+    """
+
+    code: str
+    fields: dict[str, object]
+
+
+def fault(code: str, **fields: object) -> Fault:
+    """A Fault."""
+    return Fault(code, fields)
 
 
 class Rejected(Exception):
@@ -81,26 +118,31 @@ class Rejected(Exception):
         self.result = result
 
 
-def correct(text: str) -> Result:
-    """The exercise is solved."""
-    return Result(Outcome.CORRECT, text)
+def correct(code: str = "correct", **fields: object) -> Result:
+    """The exercise is solved.
+
+    Args:
+        code: What was found, for its words; here and below, as a Result takes it.
+        fields: What the words take from the evidence.
+    """
+    return Result(Outcome.CORRECT, code, fields)
 
 
-def not_yet(text: str) -> NoReturn:
-    """Reject an answer that runs and is not right yet."""
-    raise Rejected(Result(Outcome.NOT_YET, text[:1].upper() + text[1:]))
+def not_yet(code: str, **fields: object) -> NoReturn:
+    """Reject an answer that runs but isn't right yet."""
+    raise Rejected(Result(Outcome.NOT_YET, code, fields))
 
 
-def not_attempted(text: str) -> NoReturn:
-    """Reject an answer that is still what the notebook came with."""
-    raise Rejected(Result(Outcome.NOT_ATTEMPTED, text))
+def not_attempted(code: str, **fields: object) -> NoReturn:
+    """Reject an answer that's still what the notebook came with."""
+    raise Rejected(Result(Outcome.NOT_ATTEMPTED, code, fields))
 
 
-def error_in_your_code(text: str) -> NoReturn:
-    """Reject an answer that cannot be run."""
-    raise Rejected(Result(Outcome.ERROR, text))
+def error_in_your_code(code: str, **fields: object) -> NoReturn:
+    """Reject an answer that can't be run."""
+    raise Rejected(Result(Outcome.ERROR, code, fields))
 
 
-def could_not_check(text: str) -> NoReturn:
-    """Give up where this machine, or this call, does not permit the check."""
-    raise Rejected(Result(Outcome.COULD_NOT_CHECK, text))
+def could_not_check(code: str, **fields: object) -> NoReturn:
+    """Give up where this machine, or this call, doesn't permit the check."""
+    raise Rejected(Result(Outcome.COULD_NOT_CHECK, code, fields))

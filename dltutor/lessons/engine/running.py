@@ -60,7 +60,7 @@ def made(
     *arguments: object,
     call: str,
     within: float,
-    question: str = "What does it wait for?",
+    question: str = "",  # TRANSITION
 ) -> Any:
     """Make what the learner's class or function makes.
 
@@ -69,16 +69,15 @@ def made(
         arguments: What it takes.
         call: How the lesson writes the call, such as "MyDataset(root)".
         within: Seconds that it may take.
-        question: What to ask where it takes longer.
 
     Raises:
-        Rejected: It takes longer, or raises.
+        Rejected: It takes longer ("not-ready"), or raises ("raised").
     """
     try:
         with theirs(), deadline(within):
             return make(*arguments)
     except DeadlinePassed:
-        not_yet(f"`{call}` was not ready after {within:g} s. {question}")
+        not_yet("not-ready", call=call, seconds=f"{within:g}")
 
 
 @cache
@@ -163,8 +162,13 @@ def send_cells() -> None:
 
 def failed_in_main(error: BaseException) -> Result:
     """Tell a learner of an exception that their code raised in the main process."""
+    return Result(Outcome.ERROR, "raised", {"error": in_words(error), "where": ""})
+
+
+def in_words(error: BaseException) -> str:
+    """An exception that a learner's code raised here, and its place, in one sentence."""
     read = errors.read(error)
-    return Result(Outcome.ERROR, failed_at(*read.chain[0], read.traceback))
+    return failed_at(*read.chain[0], read.traceback)
 
 
 def failed_at(kind: str, message: str, frames: tuple[Frame, ...]) -> str:

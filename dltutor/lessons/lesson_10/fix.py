@@ -201,7 +201,7 @@ class _Growth:
         made = (_written(every) - self.written) / MB + float(self.mapped)
         files = _files(every)
         new = files.keys() - self.files
-        if min(_sum(files, new), made) > _TOO_MUCH["shared"][0]:
+        if min(_sum(files, new), made) > _TOO_MUCH["shared"]:
             new -= set().union(*map(processes.files_of, {*psutil.pids()} - {*every}))
         sizes = {
             # Shared with a fork or not: a worker of the run before may still be on its way out.
@@ -256,82 +256,53 @@ def _files(pids: Iterable[int]) -> dict[tuple[int, int], float]:
     return sizes
 
 
-_BOUND: Final = "as much as {recordings} recordings (there are {files}). Who still refers to them, "
-# What -> how much of it may come beyond an empty run's (MB: about 20 recordings), and the text.
+# What may grow beyond an empty run, by how much: MB are those of about 20 recordings. In the order
+# in which a learner is told.
 _TOO_MUCH: Final = {
-    "threads": (64, "{grown} threads and processes pile up. Who joins or ends them?"),
-    "main": (
-        24,
-        "making your dataset took {grown} MB in main. That is fine where the archive fits into "
-        "memory, since forked workers share it; this one does not.",
-    ),
-    "alone": (24, "main grew by {grown} MB, " + _BOUND + "and does the bound grow with them?"),
-    "shared": (
-        24,
-        "{grown} MB of shared memory are new: files in `/dev/shm`, a `memfd`, or a mapping that "
-        "processes share. What lies there lies in memory. What bounds it?",
-    ),
-    "descriptors": (64, "{grown} descriptors pile up. Who closes them?"),
-    "worker": (24, "each worker grew by {grown} MB, " + _BOUND + "and what bounds their number?"),
-    "others": (
-        24,
-        "the workers stay small, and what else your code started grew by {grown} MB. The "
-        "recordings have moved to another process. What bounds them there?",
-    ),
+    "threads": 64,
+    "main": 24,
+    "alone": 24,
+    "shared": 24,
+    "descriptors": 64,
+    "worker": 24,
+    "others": 24,
 }
 
 
 def _too_much(grew: dict[str, float]) -> str:
-    return next((what for what, (most, _) in _TOO_MUCH.items() if grew.get(what, 0) > most), "")
+    return next((what for what, most in _TOO_MUCH.items() if grew.get(what, 0) > most), "")
 
 
 def judge(ran: Ran) -> Result:
     """Correct if all samples came, from any number of workers, and nothing grew."""
     if ran.changed:
-        not_yet(f"{ran.changed} files of the archive were changed or gone. Others read them, too.")
+        not_yet("files-changed", files=ran.changed)
     if ran.odd:
-        not_yet(
-            f"a batch is `{ran.odd}`. With the class above, a batch of four is `torch.float32, "
-            "(4,)`. What does `__getitem__` return?"
-        )
+        not_yet("other-batch", batch=ran.odd)
     for workers, files, epochs in RUNS[: len(ran.ends)]:
         arrived = sum(map(len, ran.epochs[workers]))
-        ended_well(
-            ran.ends[workers],
-            where(workers),
-            hung=f"{arrived} of {files * epochs} samples had come. If that is most of them, the "
-            "machine may be busy: check again. If not, what keeps your class there?",
-            died="Which of your lines ends a process?",
-        )
+        there = where(workers)
+        ended_well(ran.ends[workers], there, arrived=arrived, expected=files * epochs)
         right = ran.expected[:files]
         for came in ran.epochs[workers]:
             if len(came) != files:
-                not_yet(f"{where(workers)}, {len(came)} of {files} samples came in an epoch.")
+                not_yet("missing", where=there, came=len(came), files=files)
             if wrong := int((~np.isclose(came, right, rtol=1e-4)).sum()):
-                not_yet(
-                    f"{where(workers)}, {wrong} of {files} samples are not the loudness of their "
-                    "recording. What does `__getitem__` return for each index, and from where?"
-                )
+                not_yet("wrong-samples", where=there, wrong=wrong, files=files)
     if what := _too_much(ran.grew):
-        grown, text = ran.grew[what], _TOO_MUCH[what][1]
-        said = text.format(grown=f"{grown:.0f}", recordings=f"{grown / _EACH:.0f}", files=files)
-        not_yet(f"{where(workers)}, {said}")
-    if ran.mixed:
+        grown = ran.grew[what]
+        recordings = f"{grown / _EACH:.0f}"
         not_yet(
-            f"two datasets in one process mix up {ran.mixed} of {2 * _SECOND} samples: their "
-            "archives have the same indices and file names. What is the key of your cache, and "
-            "whose is it?"
+            f"grew-{what}", where=there, grown=f"{grown:.0f}", recordings=recordings, files=files
         )
-    return correct(
-        "All samples are right: three epochs of 64 recordings with two workers, one of 128 without "
-        "workers, and one with four. No worker grew by more than 24 MB, nor did anything else."
-    )
+    if ran.mixed:
+        not_yet("mixed", mixed=ran.mixed, samples=2 * _SECOND)
+    return correct()
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=CachedRecordings),
-    runs="3 epochs of 64 fresh recordings with two workers; one of 128 without, and one with four",
     at_most=len(RUNS) * _WITHIN + 15,
 )

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.lessons.engine.endings import Ending, ended_well, ending
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, shown
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.observation import observe
 from dltutor.tables import MB
 
@@ -71,16 +71,16 @@ class Validated:
         graphs: Of how many batches a graph was alive, with the last, and after the return.
         kept: MB of all tensors that are alive in this process, likewise.
         pieces: How many tensors of batches a view keeps, likewise: images, or labels.
-        wrong: What is wrong with the result, in a sentence, or nothing.
-        harm: What of the model is not as before, likewise.
+        wrong: What's wrong with the result.
+        harm: What about the model isn't as it was.
     """
 
     end: Ending
     graphs: tuple[float, ...] = ()
     kept: tuple[float, ...] = ()
     pieces: tuple[float, ...] = ()
-    wrong: str = ""
-    harm: str = ""
+    wrong: Fault | None = None
+    harm: Fault | None = None
 
 
 class _Saved:
@@ -154,95 +154,71 @@ def gather(answer: Any) -> Validated:
     return Validated(ending(seen), each, kept, pieces, wrong, harm)
 
 
-def _wrong(result: Any) -> str:
+def _wrong(result: Any) -> Fault | None:
     with torch.no_grad():
         try:
             mean, scans = result
             mean, scans = float(mean + 0.0), list(scans)  # no text, no list
         except (TypeError, ValueError, RuntimeError):
-            return "your function returns something else than the mean loss and the scans."
+            return fault("other-result")
         right_mean, right = validate(make_model(), DataLoader(Scans(_SEED), _BATCH))
     same = sum(map(_same, scans, right))
     if same != len(right) or len(scans) != len(right):
         first = scans[0] if scans else None
         kind = getattr(first, "dtype", type(first).__name__), tuple(getattr(first, "shape", ()))
-        return (
-            f"{same} of {len(right)} hardest scans come back as the tensors they were. You return "
-            f"{len(scans)}; the first is {shown(kind)}."
-        )
-    close = abs(mean - float(right_mean)) < 1e-3
-    return "" if close else f"the mean loss is {shown(mean)} and should be {right_mean:.4f}."
+        how: dict[str, Any] = {"returned": len(scans), "first": shown(kind)}
+        return fault("other-scans", same=same, scans=len(right), **how)
+    if abs(mean - float(right_mean)) >= 1e-3:
+        return fault("other-mean", mean=shown(mean), right=f"{right_mean:.4f}")
+    return None
 
 
 def _same(one: Any, other: torch.Tensor) -> bool:
     return isinstance(one, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
 
 
-def _harm(model: nn.Module, before: list[torch.Tensor], state: dict[str, Any]) -> str:
+def _harm(model: nn.Module, before: list[torch.Tensor], state: dict[str, Any]) -> Fault | None:
     mine = list(model.parameters())
     if not torch.is_grad_enabled():
-        return "gradients are still switched off when your function has returned."
+        return fault("no-grad-left")
     if not all(each.requires_grad for each in mine):
-        return "a parameter of the model does not require gradients any more."
+        return fault("no-grad-needed")
     if not all(module.training for module in model.modules()):
-        return "the model came in training mode, and is left in `eval()`."
+        return fault("left-in-eval")
     if not all(map(_same, mine, before)):
-        return "the parameters of the model are not what they were. A validation trains nothing."
+        return fault("trained")
     if any(each.grad is not None for each in mine):
-        return "parameters of the model have a gradient now, which the next training step adds to."
-    if _state(model) != state:
-        return "the model has other settings, hooks or parts than before."
-    return ""
+        return fault("left-gradients")
+    return fault("other-model") if _state(model) != state else None
 
 
 def judge(seen: Validated) -> Result:
     """Correct if the result is right, nothing is kept, and the model is as before."""
-    ended_well(seen.end, hung="What does your function wait for?")
+    ended_well(seen.end)
     if not seen.graphs:
-        not_yet(
-            f"your function took fewer than {_BATCHES} batches from the `loader` that it was given "
-            "and that has two workers. Fix what the loop keeps of them."
-        )
+        not_yet("too-few", batches=_BATCHES)
     if seen.wrong:
-        not_yet(seen.wrong)
+        not_yet(seen.wrong.code, **seen.wrong.fields)
     (graphs, left_graphs), (kept, left), pieces = seen.graphs, seen.kept, seen.pieces[0]
+    each = f"{_MB:.1f}"
     if graphs > _FEW:
-        not_yet(
-            f"when the last batch came, the graphs of at least {graphs:.0f} others were alive, "
-            "with all that a backward pass would need. Which variable leads to them?"
-        )
+        not_yet("keeps-graphs", graphs=f"{graphs:.0f}")
     if kept > _FEW * _MB:
-        not_yet(
-            f"when the last batch came, {kept:.0f} MB of tensors were alive, {_MB:.1f} for each "
-            "batch, and no graph holds them. What of a batch do you keep, and what does that keep?"
-        )
+        not_yet("keeps-tensors", kept=f"{kept:.0f}", each=each)
     if pieces > 2 * _FEW:
-        not_yet(
-            f"when the last batch came, {pieces} tensors of batches were alive in shared memory, "
-            "and a batch has two. Who keeps a view of the others, however small?"
-        )
+        not_yet("keeps-views", pieces=pieces)
     if left_graphs:
-        not_yet(
-            "nothing piles up in the loop. But what your function returns still leads to a graph: "
-            "that of the last batch. Is the mean loss a number, or a tensor that can go backward?"
-        )
+        not_yet("returns-a-graph")
     if left > 1.5 * _MB:
-        not_yet(
-            f"nothing piles up in the loop. But {left:.1f} MB of tensors are left when your "
-            f"function has returned, and the scans have {_MB:.1f}. Which is not a copy of its own?"
-        )
+        not_yet("returns-a-view", left=f"{left:.1f}", each=each)
     if seen.harm:
-        not_yet(f"nothing is kept. But {seen.harm}")
-    return correct(
-        "None of the batches was kept when the last came: no graph, no view, no copy. The mean "
-        "loss and the hardest scans are right, and the model is as it was."
-    )
+        not_yet(seen.harm.code, **seen.harm.fields)
+    return correct()
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_function, starter=validate),
-    runs=f"one validation of {_BATCHES} batches",
     at_most=_WITHIN + 8,
 )
