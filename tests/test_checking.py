@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Numbers, raise_error
+from own_exercise import HINTS, own_exercise
 
 from dltutor.lessons.engine import endings
 from dltutor.lessons.engine.checking import (
@@ -22,11 +23,9 @@ from dltutor.lessons.engine.checking import (
     progress,
     verdict,
 )
-from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.outcomes import Outcome, Result, correct, error_in_your_code, not_yet
 from dltutor.observation.time_limits import deadline
-
-HINTS = ("Look there.", "It is this.", "Write `that`.")
 
 
 @pytest.fixture(autouse=True)
@@ -35,28 +34,27 @@ def three(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def judge(answer: Any) -> Result:
         if answer == "rejected":
-            error_in_your_code("no text is taken.")
-        return correct("so it is") if answer == 3 else not_yet("no")
+            error_in_your_code("no-text")
+        return correct() if answer == 3 else not_yet("no")
 
-    exercise = Exercise("00.own", "An exercise", Grader(lambda answer: answer, judge), HINTS)
-    monkeypatch.setitem(exercises(), "00.own", exercise)
+    own_exercise(monkeypatch, Grader(lambda answer: answer, judge), no="No.", **{"no-text": "text"})
 
 
 # What check() answers.
 
 
 def test_the_result_is_what_the_grader_says() -> None:
-    assert check("00.own", 3) == correct("so it is")
-    assert check("00.own", 4) == Result(Outcome.NOT_YET, "No")
-    assert check("00.own", "rejected") == Result(Outcome.ERROR, "no text is taken.")
+    assert check("00.own", 3) == Result(Outcome.CORRECT, "correct", {}, "00.own")
+    assert str(check("00.own", 4)) == "Not yet. No."
+    assert str(check("00.own", "rejected")) == "Error in your code: text"
 
 
 @pytest.mark.parametrize("name", ["01.fxi", "01.mend", "", None, 3, ["01.fix"], {}, Numbers])
 def test_an_exercise_that_is_not_there_is_named_with_those_that_are(name: Any) -> None:
     result = check(name, 3)
     assert result.outcome is Outcome.COULD_NOT_CHECK
-    assert "there is no exercise" in result.text and "00.fix" in result.text
-    assert "there is no exercise" in str(hint(name))
+    assert "there's no exercise" in result.text and "00.fix" in result.text
+    assert "there's no exercise" in str(hint(name))
 
 
 def test_under_strict_all_but_correct_raises(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +62,7 @@ def test_under_strict_all_but_correct_raises(monkeypatch: pytest.MonkeyPatch) ->
     assert check("00.own", 3).outcome is Outcome.CORRECT
     with pytest.raises(CheckFailed, match=r"Not yet\. No"):
         check("00.own", 4)
-    with pytest.raises(CheckFailed, match="there is no exercise"):
+    with pytest.raises(CheckFailed, match="there's no exercise"):
         check("01.fxi", True)
 
 
@@ -72,7 +70,7 @@ def test_where_nothing_can_be_forked_it_says_so(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delattr("os.fork")
     result = check("00.own", 3)
     assert result.outcome is Outcome.COULD_NOT_CHECK
-    assert "this system has no fork" in result.text
+    assert result.code == "no-fork"
 
 
 # Whose exception is it?
@@ -86,7 +84,7 @@ def loop(loader):
 
 def grade():
     endings.ended_well(endings.run_loader(dataset, loop, workers=0, within=5))
-    return correct("so it is")
+    return correct()
 """
 
 
@@ -98,10 +96,10 @@ def told_of_a_run(line: str, dataset: Any) -> Result:
 
 
 def test_what_a_graders_loop_raises_is_no_error_of_the_answer() -> None:
-    assert told_of_a_run("pass", Numbers()) == correct("so it is")
+    assert told_of_a_run("pass", Numbers()) == correct()
     result = told_of_a_run("batch.no_such_thing", Numbers())
     assert result.outcome is Outcome.COULD_NOT_CHECK
-    assert "a mistake in dltutor" in result.text and "no_such_thing" in result.text
+    assert result.code == "our-mistake" and "no_such_thing" in result.text
 
 
 @pytest.mark.parametrize(
@@ -126,7 +124,7 @@ def test_so_it_is_where_a_grader_calls_it_outside_a_loop() -> None:
 
 
 def test_a_graders_loop_may_reject_a_batch() -> None:
-    assert told_of_a_run("not_yet('a text')", Numbers()) == Result(Outcome.NOT_YET, "A text")
+    assert told_of_a_run("not_yet('a-code')", Numbers()) == Result(Outcome.NOT_YET, "a-code")
 
 
 def test_what_a_dataset_raises_in_the_loop_is_the_answers_own() -> None:
@@ -164,14 +162,14 @@ def test_an_exception_with_a_line_of_the_learners_is_theirs(
 def test_an_exception_without_one_is_a_mistake_of_ours_and_is_told_in_full() -> None:
     result = verdict({}.popitem)  # type: ignore[arg-type]
     assert result.outcome is Outcome.COULD_NOT_CHECK
-    assert "a mistake in dltutor and not in your answer" in result.text
+    assert result.code == "our-mistake"
     assert "Traceback (most recent call last)" in result.text and "KeyError" in result.text
 
 
 def test_a_stop_in_a_check_is_the_answers_for_nobody_can_press_it() -> None:
     interrupt = functools.partial(signal.raise_signal, signal.SIGINT)
     result = verdict(interrupt)  # type: ignore[arg-type]
-    assert (result.outcome, result.text) == (Outcome.ERROR, "`KeyboardInterrupt`.")
+    assert (result.outcome, result.fields["error"]) == (Outcome.ERROR, "`KeyboardInterrupt`.")
 
 
 def test_a_deadline_that_nobody_told_of_is_told() -> None:
@@ -182,7 +180,7 @@ def test_a_deadline_that_nobody_told_of_is_told() -> None:
 
     result = verdict(grade)
     assert result.outcome is Outcome.NOT_YET
-    assert "did not end in time" in result.text and "in grade" in result.text
+    assert result.code == "late" and "in grade" in result.text
 
 
 # Progress and hints.
@@ -233,7 +231,7 @@ def test_every_exercise_has_a_title_three_hints_and_its_lesson(name: str) -> Non
     assert each.name == name
     assert each.lesson == name.split(".")[0] and each.lesson.isdigit()
     assert each.title and len(set(each.hints)) == 3 and all(each.hints)
-    assert bool(each.grader.runs) == (each.grader.at_most > 0)
+    assert bool(each.runs) == (each.grader.at_most > 0)
 
 
 ODD: tuple[Any, ...] = (

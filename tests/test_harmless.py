@@ -16,16 +16,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import torch
+from own_exercise import own_exercise
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor import confine, diagnose, observe, watch
-from dltutor.lessons.engine.checking import check, exercises
-from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.checking import check
+from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.outcomes import Outcome, correct
 from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.lesson_12.material import torchrun
@@ -167,13 +167,12 @@ def watched(folder: Path, method: str) -> None:
 
 
 @pytest.fixture
-def own_exercise(monkeypatch: pytest.MonkeyPatch) -> None:
+def calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def gather(answer: Callable[[], object]) -> object:
         with theirs():
             return len(answer())  # type: ignore[arg-type]
 
-    grader: Grader[Any] = Grader(gather, lambda _: correct("yes"), at_most=UP)
-    monkeypatch.setitem(exercises(), "00.own", Exercise("00.own", "Own", grader, ("a", "b", "c")))
+    own_exercise(monkeypatch, Grader(gather, lambda _: correct(), at_most=UP))
 
 
 @pytest.mark.timeout(2 * UP)
@@ -183,7 +182,7 @@ def test_whatever_somebody_else_started_meanwhile_lives_on(
     run: Callable[[Path, str], None],
     method: str,
     tmp_path: Path,
-    own_exercise: None,
+    calls_it: None,
     nothing_left_behind: Callable[..., None],
 ) -> None:
     with Neighbors(tmp_path, method) as neighbors:

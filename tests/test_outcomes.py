@@ -1,11 +1,17 @@
-"""Five outcomes: each a label and a text, in words, with or without color."""
+"""Five outcomes: each a label and the words of a code, with or without color."""
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from own_exercise import HINTS
 
+from dltutor import lessons
+from dltutor.lessons.engine import words
 from dltutor.lessons.engine.outcomes import (
     Outcome,
     Rejected,
@@ -40,11 +46,11 @@ makers = pytest.mark.parametrize(
 
 
 @makers
-def test_an_outcome_is_a_label_and_a_text(
+def test_an_outcome_is_a_label_and_the_words_of_its_code(
     make: Callable[[str], Result], outcome: Outcome, shown: str
 ) -> None:
     result = told(make, "8 of 8.")
-    assert (result.outcome, result.text) == (outcome, "8 of 8.")
+    assert (result.outcome, result.code) == (outcome, "8 of 8.")
     assert str(result) == repr(result) == shown
 
 
@@ -71,5 +77,60 @@ def test_right_and_wrong_differ_in_color_also() -> None:
     assert len({told(make, "x")._repr_html_().split(";")[0] for make in (correct, not_yet)}) == 2
 
 
-def test_a_sentence_begins_with_a_capital_letter_wherever_a_grader_began_it() -> None:
-    assert told(not_yet, "with 2 workers it hangs.").text == "With 2 workers it hangs."
+OWN = {
+    "says": {"missing": "{where}, {came} of 8 came. {more} Why?", "hung": "own words"},
+    "hints": HINTS,
+}
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(words.lesson("00"), "own", OWN)
+    monkeypatch.setitem(words.lesson("00"), "says", {"missing": "of the lesson", "lost": "lost"})
+
+
+def said(code: str, outcome: Outcome = Outcome.NOT_YET, **fields: object) -> str:
+    return Result(outcome, code, fields, "00.own").text
+
+
+@pytest.mark.usefixtures("own")
+def test_words_are_the_exercises_own_else_the_lessons_else_everybodys() -> None:
+    assert said("hung") == "Own words"
+    assert said("lost") == "Lost"
+    assert "`f`" in said("starter-class", Outcome.NOT_ATTEMPTED, name="f")
+    with pytest.raises(KeyError, match="no words for 'no-such'"):
+        said("no-such")
+
+
+@pytest.mark.usefixtures("own")
+def test_fields_are_filled_in_and_an_empty_one_leaves_no_gap() -> None:
+    fields = {"where": "with 2 workers", "came": 7}
+    assert said("missing", more="", **fields) == "With 2 workers, 7 of 8 came. Why?"
+    assert (
+        said("missing", more="{came}  {", **fields) == "With 2 workers, 7 of 8 came. {came} { Why?"
+    )
+    assert said("missing", Outcome.ERROR, more="", **fields).startswith("with")  # after a colon
+
+
+def test_every_code_has_words_and_all_words_are_used() -> None:
+    for folder in sorted(Path(lessons.__file__).parent.glob("lesson_*")):
+        table = words.lesson(folder.name[-2:])
+        exercises = {name: each for name, each in table.items() if name != "says"}
+        own = {code for each in (*exercises.values(), table) for code in each.get("says", ())}
+        written = "".join(path.read_text() for path in folder.glob("*.py"))
+        unused = {code for code in own - COMMON if not mentions(written, code)}
+        assert unused <= {"correct"}, (folder.name, unused)
+        codes = re.findall(rf"""\b(?:{MAKERS})\(\s*"([^"]*)\"""", written)
+        options = {code for each in exercises.values() for code in each.get("options", ())}
+        unknown = {*codes} - own - COMMON - options
+        assert not unknown, (folder.name, unknown)
+
+
+MAKERS = "correct|not_yet|not_attempted|error_in_your_code|could_not_check|fault"
+COMMON = {*tomllib.loads((Path(words.__file__).parent / "says.toml").read_text())}
+
+
+def mentions(written: str, code: str) -> bool:
+    """Whether code has a word's name, whole or put together from a part and a value."""
+    parts = [code[:at] for at in range(len(code)) if code[at - 1] == "-"]
+    return f'"{code}"' in written or any(f'f"{part}{{' in written for part in parts)

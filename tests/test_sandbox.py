@@ -28,10 +28,11 @@ from harms import (
     state,
     swallow_everything,
 )
+from own_exercise import own_exercise
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.engine.checking import check, exercises
-from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.checking import check
+from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.outcomes import Outcome, Result, correct, not_yet
 from dltutor.lessons.engine.running import theirs
 from dltutor.observation import sandbox
@@ -106,32 +107,36 @@ def run(code: str) -> Callable[[], object]:
     return lambda: eval(code)
 
 
-# What an answer does -> the outcome, and what is said of it.
+# What an answer does -> the outcome, and a part of its code and fields.
 DEEDS: dict[str, tuple[Callable[[], object], Outcome, str]] = {
     "ends its process": (run("os._exit(3)"), Outcome.ERROR, "ended with exit code 3"),
     "ends it as if all were well": (run("os._exit(0)"), Outcome.ERROR, "ended with exit code 0"),
     "exits": (run("sys.exit(3)"), Outcome.ERROR, "SystemExit: 3"),
     "kills itself": (run("os.kill(os.getpid(), 9)"), Outcome.ERROR, "was killed by SIGKILL"),
     "is interrupted": (run("signal.raise_signal(2)"), Outcome.ERROR, "KeyboardInterrupt"),
-    "terminates its parent": (signal_parent(15), Outcome.ERROR, "had started yours was killed by"),
+    "terminates its parent": (signal_parent(15), Outcome.ERROR, "parent-ended was killed by"),
     "kills its parent": (
         signal_parent(9),
         Outcome.ERROR,
-        "had started yours was killed by SIGKILL",
+        "parent-ended was killed by SIGKILL",
     ),
     "kills its parent in a worker": (
         in_a_worker(signal_parent(9)),
         Outcome.ERROR,
-        "that ran it was killed by SIGKILL",
+        "process-ended was killed by SIGKILL",
     ),
     "retries under a bare except": (swallow_everything, Outcome.NOT_YET, "in swallow_everything"),
     "waits for input": (run("input()"), Outcome.ERROR, "EOFError"),
-    "reads stdin": (run("sys.stdin.read()"), Outcome.CORRECT, "yes"),
-    "leaves a process": (start_a_stray, Outcome.NOT_YET, "a process that your code"),
-    "leaves a grandchild": (start_a_stray_through_a_child, Outcome.NOT_YET, "a process that your"),
-    "leaves threads": (start_threads, Outcome.CORRECT, "yes"),
-    "changes everything": (change_everything, Outcome.CORRECT, "yes"),
-    "returns what cannot be pickled": (NoRepr, Outcome.CORRECT, "yes"),
+    "reads stdin": (run("sys.stdin.read()"), Outcome.CORRECT, "correct"),
+    "leaves a process": (start_a_stray, Outcome.NOT_YET, "still-running a process"),
+    "leaves a grandchild": (
+        start_a_stray_through_a_child,
+        Outcome.NOT_YET,
+        "still-running a process",
+    ),
+    "leaves threads": (start_threads, Outcome.CORRECT, "correct"),
+    "changes everything": (change_everything, Outcome.CORRECT, "correct"),
+    "returns what cannot be pickled": (NoRepr, Outcome.CORRECT, "correct"),
     "raises a text of a megabyte": (fails("x" * 1_000_000), Outcome.ERROR, "`ValueError: xxx"),
 }
 
@@ -147,7 +152,7 @@ def test_an_answer_that_does_harm_is_told_so_and_harms_nothing(
     result = check("00.own", answer)
     seconds = time.monotonic() - started
     assert result.outcome is outcome, result
-    assert told in result.text
+    assert told in " ".join((result.code, *map(str, result.fields.values())))
     assert len(result.text) < 4000
     assert seconds < LIMIT + CLEANING
     assert state() == before
@@ -176,13 +181,11 @@ def test_an_answer_that_fills_memory_is_stopped_before_its_time(
     at_most(60, monkeypatch)
     result = check("00.own", keep_allocating)
     assert result.outcome is Outcome.NOT_YET
-    assert "more than 600 MB together" in result.text
+    assert (result.code, result.fields) == ("too-much-memory", {"memory": "600 MB"})
 
 
 def at_most(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    grader: Grader[Any] = Grader(gather, lambda _: correct("yes"), runs="calls it", at_most=seconds)
-    hints = ("Look there.", "It is this.", "Write `that`.")
-    monkeypatch.setitem(exercises(), "00.own", Exercise("00.own", "An exercise", grader, hints))
+    own_exercise(monkeypatch, Grader(gather, lambda _: correct(), at_most=seconds))
 
 
 def test_an_answer_that_starts_process_after_process_is_stopped_before_its_time(
@@ -195,7 +198,7 @@ def test_an_answer_that_starts_process_after_process_is_stopped_before_its_time(
     started = time.monotonic()
     result = check("00.own", multiply)
     assert result.outcome is Outcome.NOT_YET
-    assert f"more than {sandbox.PROCESSES} processes" in result.text
+    assert result.code == "too-many-processes"
     assert time.monotonic() - started < LIMIT + CLEANING
 
 
@@ -239,7 +242,7 @@ def test_an_answer_starts_processes_by_any_method(
             assert pool.apply(os.getppid) > 0
 
     at_most(60, monkeypatch)
-    assert check("00.own", answer) == correct("yes")
+    assert check("00.own", answer).outcome is Outcome.CORRECT
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
@@ -252,7 +255,7 @@ def test_an_answer_starts_processes_after_a_reset_of_the_notebook(
 
     at_most(60, monkeypatch)
     monkeypatch.delattr(sys.modules["__main__"], "__spec__")  # as `%reset -f` leaves it
-    assert check("00.own", answer) == correct("yes")
+    assert check("00.own", answer).outcome is Outcome.CORRECT
 
 
 def test_what_an_answer_removes_by_a_bare_name_is_not_the_learners(
@@ -285,7 +288,7 @@ def test_a_handler_that_waits_at_every_fork_is_told_and_the_kernel_goes_on() -> 
         assert check("00.predict", "b").outcome.value == "Correct"  # it holds the lock from now on
         result = check("00.predict", "b")
         assert result.outcome.value == "Could not check here", result
-        assert "`os.register_at_fork` waits for ever" in result.text
+        assert result.code == "fork-hooks-hang"
         """
     run_fresh(script)
 
@@ -356,12 +359,10 @@ def test_stop_ends_a_check_and_all_that_it_started(
 
 
 def test_a_mistake_of_the_grader_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    grader: Grader[Any] = Grader(gather=len, judge=lambda _: correct("yes"))
-    exercise = Exercise("00.own", "An exercise", grader, ("a", "b", "c"))
-    monkeypatch.setitem(exercises(), "00.own", exercise)
+    own_exercise(monkeypatch, Grader(gather=len, judge=lambda _: correct()))
     result = check("00.own", 3)
     assert result.outcome is Outcome.COULD_NOT_CHECK
-    assert "a mistake in dltutor" in result.text
+    assert result.code == "our-mistake"
     assert "TypeError: object of type 'int' has no len()" in result.text
 
 
@@ -369,18 +370,16 @@ def test_nothing_is_announced_for_an_answer_that_is_not_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def look(answer: Any) -> Any:
-        return answer if answer == 3 else not_yet("not worth it")
+        return answer if answer == 3 else not_yet("no")
 
     def judge(evidence: Any) -> Result:
-        return correct("yes")
+        return correct()
 
-    grader: Grader[Any] = Grader(lambda a: a, judge, look, runs="runs it twice", at_most=20)
-    exercise = Exercise("00.own", "An exercise", grader, ("a", "b", "c"))
-    monkeypatch.setitem(exercises(), "00.own", exercise)
+    own_exercise(monkeypatch, Grader(lambda a: a, judge, look, at_most=20), no="No.")
     assert check("00.own", 4).outcome is Outcome.NOT_YET
     assert capsys.readouterr().out == ""
     assert check("00.own", 3).outcome is Outcome.CORRECT
-    assert capsys.readouterr().out == "Checking 00.own: runs it twice, at most 20 s.\n"
+    assert capsys.readouterr().out == "Checking 00.own: calls it, at most 20 s.\n"
 
 
 def test_a_batch_that_a_worker_of_the_answer_left_is_removed_and_those_of_others_stay() -> None:

@@ -1,0 +1,28 @@
+"""An exercise "00.own" that a test makes, with words of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from dltutor.lessons.engine import words
+from dltutor.lessons.engine.checking import exercises
+from dltutor.lessons.engine.exercise import Exercise, Grader
+
+HINTS: Final = ("Look there.", "It is this.", "Write `that`.")
+
+
+def own_exercise(monkeypatch: pytest.MonkeyPatch, grader: Grader[Any], **says: str) -> None:
+    """Add "00.own" to the exercises for the rest of a test.
+
+    Args:
+        monkeypatch: Takes it away again.
+        grader: How an answer is graded.
+        says: Its words, by code.
+    """
+    known = exercises()
+    says = {"correct": "Yes.", **says}
+    table = {"title": "An exercise", "runs": "calls it", "hints": HINTS, "says": says}
+    monkeypatch.setitem(words.lesson("00"), "own", table)
+    monkeypatch.setitem(known, "00.own", Exercise("00.own", grader))
