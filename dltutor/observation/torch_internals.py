@@ -226,6 +226,7 @@ def abandon(iterator: Any) -> None:
     A worker that was killed may have held a lock of a queue; `shut_down` would wait for it.
     """
     iterator._shutdown = True
+    forget_workers(iterator)  # torch knows them by the iterator's address, which is used again
     workers = [worker for worker in workers_of(iterator) if worker.is_alive()]
     end(*(known(worker.pid) for worker in workers if worker.pid is not None))
     for worker in workers:

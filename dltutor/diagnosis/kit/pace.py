@@ -84,7 +84,6 @@ def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
         yield iterator
     finally:
         if torch_internals.workers_of(iterator):
-            torch_internals.forget_workers(iterator)  # their end is ours
             torch_internals.abandon(iterator)
 
 

@@ -102,7 +102,8 @@ class Database(Dataset[torch.Tensor]):
 
     def __init__(self, in_transaction: bool) -> None:
         self.path = own_folder() / "rows.db"
-        self.connection = sqlite3.connect(self.path)
+        # A garbage collection in any thread may be what closes it.
+        self.connection = sqlite3.connect(self.path, check_same_thread=False)
         execute = self.connection.execute
         execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, version INTEGER, padding BLOB)")
         rows = ((number, 0, bytes(200)) for number in range(20_000))
