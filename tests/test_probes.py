@@ -27,7 +27,7 @@ from dltutor import diagnose
 from dltutor.diagnosis import progress
 from dltutor.diagnosis.answers import answer
 from dltutor.diagnosis.evidence import Evidence, Fetched, Paces, Reordered, Run, Samples
-from dltutor.diagnosis.experiments import experiments, fetched, reordered, samples
+from dltutor.diagnosis.experiments import copies, experiments, fetched, reordered, samples
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.forks import in_fork
 from dltutor.diagnosis.promises import broken
@@ -246,6 +246,29 @@ def test_a_sampler_that_fills_one_batch_again() -> None:
     assert ask(samples, Rows(), batch_sampler=Batches(again=True), **options).looked == 32
 
 
+class Stacks:
+    """A collate function that fills one batch each time, and returns it or a copy."""
+
+    def __init__(self, copies: bool) -> None:
+        self.copies = copies
+        self.staging = torch.empty(4, 8)
+
+    def __call__(self, drawn: list[Any]) -> Any:
+        batch = torch.stack(drawn, out=self.staging[: len(drawn)])
+        return batch.clone() if self.copies else batch
+
+
+def test_a_collate_function_that_fills_one_batch_again() -> None:
+    options: dict[str, Any] = {"batch_size": 4, "num_workers": 2}
+    again = {**options, "collate_fn": Stacks(copies=False)}
+    assert ask(fetched, Rows(), **again).overwritten
+    found = ask(copies, Rows(), **again)
+    assert found.differ > 0 and found.steady and found.path == "collate_fn.staging"
+    once = {**options, "collate_fn": Stacks(copies=True)}
+    assert not ask(fetched, Rows(), **once).overwritten
+    assert ask(copies, Rows(), **once).differ == 0
+
+
 class Reseeds(Shuffles):
     def __iter__(self) -> Iterator[int]:
         torch.manual_seed(3)
@@ -383,6 +406,12 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
         ),
         (ill(fetched=Fetched(reused=True)), ill(fetched=Fetched()), "complete"),
         (ill(replace(RUN, end="worker died", codes=(None, -9))), ill(), "ends"),
+        (ill(replace(RUN, ending=5.1)), ill(replace(RUN, ending=0.4)), "ends"),
+        (
+            ill(replace(RUN, ending=5.1)),
+            ill(replace(RUN, ending=5.1), alone=replace(RUN, ending=5.0)),
+            "ends",
+        ),
     ],
     ids=[
         "another order",
@@ -406,6 +435,8 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
         "fewer without workers",
         "one batch again",
         "a worker died",
+        "a late end",
+        "late without workers, too, at the end",
     ],
 )
 def test_the_promise_that_is_broken(found: Evidence, near: Evidence, promise: str) -> None:

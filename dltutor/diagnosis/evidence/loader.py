@@ -92,6 +92,8 @@ class Run:
         computed: Seconds that the workers together have computed, or main without workers.
         temporary: How many temporary files and folders there were at the end of the first two whole
             iterations.
+        ending: Seconds that the loop waited after the last batch until the iteration ended: the
+            most of any iteration.
     """
 
     end: str
@@ -126,6 +128,7 @@ class Run:
     left: int = 0
     computed: float = 0.0
     temporary: tuple[int, ...] = ()
+    ending: float = 0.0
 
     @property
     def well(self) -> bool:

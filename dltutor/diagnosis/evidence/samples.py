@@ -80,6 +80,7 @@ class Fetched:
             have it, samples].
         crossed: Fields of a batch whose rows are in another order than those of the first field:
             [field, that field].
+        overwritten: Whether a batch changes when the collate function makes another one.
         together: Whether a sample in a batch isn't what it is in a batch of one: padded, for one.
         reused: Whether the sampler changes a batch of indices that it has dealt out already.
         dealt_once: Whether the sampler deals other batches when it is asked a second time, with
@@ -95,6 +96,7 @@ class Fetched:
     ragged: tuple[tuple[str, int, int], ...] = ()
     dropped: tuple[tuple[str, int, int], ...] = ()
     crossed: tuple[tuple[str, str], ...] = ()
+    overwritten: bool = False
     together: bool = False
     reused: bool = False
     dealt_once: bool = False
@@ -222,13 +224,14 @@ class Twice:
 
 @dataclass(frozen=True)
 class Copies:
-    """Whether samples arrive as they were drawn, compared with a loader that copies each.
+    """Whether batches arrive as they were made, compared with a loader that copies everything.
 
     Args:
         looked: Batches that were compared.
-        differ: How many come out differently when each sample is copied as it is drawn.
+        differ: How many come out differently when each sample is copied as it's drawn, and each
+            batch as it's made.
         steady: Whether two runs with copies are alike.
-        path: The buffer that the dataset reuses; "" if it was not found.
+        path: The buffer that the dataset or the collate function reuses; "" if it wasn't found.
     """
 
     looked: int = 0

@@ -1,13 +1,15 @@
-"""Do batches arrive with their samples the way they were drawn?
+"""Do batches arrive the way they were made?
 
-Compare the loader as it is with the same loader when each sample is copied as soon as it's drawn.
-Workers send their batches a little later than usual, and main looks at them a little later.
+Compare the loader as it is with the same loader when each sample is copied as soon as it's drawn,
+and each batch as soon as it's made. Workers send their batches a little later than usual, and main
+looks at them a little later.
 """
 
 from __future__ import annotations
 
 import copy
 import multiprocessing.queues
+import re
 import time
 from contextlib import suppress
 from functools import partial
@@ -33,14 +35,17 @@ _RUN: Final = 3.5
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Ask if a sample changed when the next one was drawn."""
-    return (
-        evidence is not None and evidence.samples is not None and evidence.samples.overwritten > 0
+    """Ask if a sample or a batch changed when the next one was made."""
+    if evidence is None:
+        return False
+    samples, fetched = evidence.samples, evidence.fetched
+    return (samples is not None and samples.overwritten > 0) or (
+        fetched is not None and fetched.overwritten
     )
 
 
 def ask(bench: Bench) -> Copies:
-    """Compare the batches as they arrive with batches of copied samples."""
+    """Compare the batches as they arrive with copied batches of copied samples."""
     order = [] if bench.stream else list(bench.indices())
     as_it_is = forks.in_fork(partial(_run, bench, copied=False), _RUN)
     copied = forks.in_fork(partial(_run, bench, copied=True), _RUN)
@@ -82,6 +87,9 @@ def _run(bench: Bench, *, copied: bool) -> list[str]:
     inner = bench.inner
     bench.seed_sampler()
     bench.change(method="fork", persistent_workers=False)
+    collate: Any = inner.collate_fn
+    if copied:
+        vars(inner)["collate_fn"] = lambda samples: copy.deepcopy(collate(samples))
     if inner.num_workers:
         bench.change(worker_init_fn=Prepared(bench, prepare))
     else:
@@ -98,16 +106,21 @@ def _run(bench: Bench, *, copied: bool) -> list[str]:
 
 
 def _buffer(bench: Bench, order: list[Any]) -> str:
-    # Which array of the dataset shares its memory with a sample?
+    # Which array of the dataset shares its memory with a sample, or which of the collate function
+    # with a batch?
+    collate: Any = bench.inner.collate_fn
     if bench.stream:
         iterator = iter(bench.dataset)
         sample = next(iterator)
+        batch = None
     else:
         sample = bench.dataset[order[0]]
-    at = {_memory(leaf) for _, leaf in leaves(sample)} - {0}
-    for each in walk(bench.dataset):
-        if _memory(each.thing) in at:
-            return each.path
+        batch = collate([sample])
+    for made, maker, named in ((sample, bench.dataset, "dataset"), (batch, collate, "collate_fn")):
+        at = {_memory(leaf) for _, leaf in leaves(made)} - {0}
+        for each in walk(maker):
+            if _memory(each.thing) in at:
+                return re.sub(r"^dataset\b", named, each.path)
     return ""
 
 

@@ -7,6 +7,7 @@ sample, to see which row of a batch belongs to which sample. Ask the sampler for
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
 from collections.abc import Mapping
@@ -57,17 +58,19 @@ def ask(bench: Bench) -> Fetched:
     ragged: dict[str, tuple[int, int]] = {}
     dropped: dict[str, tuple[int, int]] = {}
     crossed: dict[str, str] = {}
-    together = False
+    together = overwritten = False
     for keys in batches:
         if time.monotonic() > until:
             break
         with suppress(Exception):  # other experiments look for samples that fail
             first = digest(_by_hand(bench, pins, keys)[1])
-            samples, batch = _by_hand(bench, pins, keys)
+            samples, held = _by_hand(bench, pins, keys)
+            batch = copy.deepcopy(held)
             _fields(samples, batch, ragged, dropped)
             with suppress(Exception):  # a batch of one sample may be impossible
                 if len(keys) <= _ROWS:
-                    alone = [bench.inner.collate_fn([each]) for each in samples]
+                    alone = [copy.deepcopy(bench.inner.collate_fn([each])) for each in samples]
+                    overwritten = overwritten or digest(held) != digest(batch)
                     crossed |= _crossed(alone, batch)
                     together = together or _together(alone, batch)
             if digest(batch) == first:
@@ -80,6 +83,7 @@ def ask(bench: Bench) -> Fetched:
         ragged=tuple((name, *found) for name, found in ragged.items()),
         dropped=tuple((name, *found) for name, found in dropped.items()),
         crossed=tuple(crossed.items()),
+        overwritten=overwritten,
         together=together,
         reused=reused,
         dealt_once=once,

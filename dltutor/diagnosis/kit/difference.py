@@ -42,7 +42,9 @@ def with_workers(evidence: Evidence) -> Difference | None:
     """The first epoch that is another one with workers than without; else the first of all.
 
     None if nothing can be compared. Epochs that came to their end are compared whatever the order.
-    Of others the beginning is, if the sampler deals the same order each time.
+    Of others the beginning is, if the sampler deals the same order each time. After the first
+    epoch, one that shuffles doesn't: torch draws a seed per epoch for new workers, but none for
+    persistent ones, so the sampler's random numbers are different ones.
 
     Args:
         evidence: Of one visit.
@@ -50,11 +52,14 @@ def with_workers(evidence: Evidence) -> Difference | None:
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     if alone is None or not (run.well and alone.well):
         return None
-    in_order = evidence.parts.in_order and fetched is not None and not fetched.dealt_once
+    parts = evidence.parts
+    in_order = parts.in_order and fetched is not None and not fetched.dealt_once
+    always = parts.stream or parts.sampler == "SequentialSampler"
     found = [
         each
         for epoch in range(min(len(run.passes), len(alone.passes)))
-        if (each := between(run, alone, epoch, in_order=in_order)) is not None
+        if (each := between(run, alone, epoch, in_order=in_order and (always or not epoch)))
+        is not None
     ]
     return next((each for each in found if each.any), found[0] if found else None)
 

@@ -182,6 +182,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
         left=seen.left,
         computed=sum(watch.computed.values()) or state["computed"],
         temporary=tuple(watch.temporary),
+        ending=watch.ending,
     )
 
 

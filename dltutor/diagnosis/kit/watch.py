@@ -53,6 +53,8 @@ class Watch:
         self.finished: list[bool] = []
         self.pauses: list[float] = []  # seconds between two batches of one iteration
         self._last: dict[int, float] = {}  # when each iteration began, or its last batch came
+        self._asked: dict[int, float] = {}  # when each iteration was asked last
+        self.ending = 0.0  # seconds between the last batch and the end: the most of any iteration
         self.resumed = 0
         self.tensors = self.batches = 0
         self.batch_bytes = self.storage_bytes = 0
@@ -114,6 +116,7 @@ class Watch:
 
     def ask(self, number: int) -> None:
         """Write down that an iteration is asked for a batch."""
+        self._asked[number] = time.monotonic()
         if number in self._displaced:
             self._displaced.discard(number)
             self.resumed += 1
@@ -121,6 +124,7 @@ class Watch:
     def end(self, number: int) -> None:
         """Write down that an iteration came to its end."""
         self.finished[number] = True
+        self.ending = max(self.ending, time.monotonic() - self._asked[number])
         if len(self.temporary) < 2:  # the second epoch is compared with the first
             self.temporary.append(temporary_files())
         self._look(0)

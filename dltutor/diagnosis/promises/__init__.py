@@ -28,7 +28,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
     explained = set(explained)
     found: list[Broken] = []
     if "ends" not in explained:
-        found += _each(evidence, ends.no_batch, ends.hangs, ends.breaks_off)
+        found += _each(evidence, ends.no_batch, ends.hangs, ends.breaks_off, ends.late)
     if not explained & _SAME_DATA:
         found += _each(evidence, data.fetched, data.fields, data.replaced, data.order, data.told)
         found += _each(evidence, data.seeded, data.repeated, data.crossed, data.reused)

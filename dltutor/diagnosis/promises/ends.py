@@ -66,6 +66,29 @@ _ENDED: Final = {
 }
 
 
+_LATE: Final = 3.0  # seconds; torch waits 5 for each worker, and healthy ones take 0.01 to 0.3
+
+
+def late(evidence: Evidence) -> Iterator[Broken]:
+    """Find workers that don't end when the epoch does."""
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if run.ending < _LATE or not parts.workers or parts.persistent:
+        return
+    if alone is not None and alone.ending > run.ending / 2:
+        return  # it's the dataset or the loop
+    yield Broken(
+        "ends",
+        "shown",
+        f"After the last batch, the loop waited {duration(run.ending)} until the epoch was over.",
+        parts.where,
+        "The workers have nothing left to do, but they don't exit. torch waits 5 s for each one, "
+        "and then kills it. A process can't exit while a thread of it that isn't a daemon is "
+        "running, or while a multiprocessing queue holds something that nobody has read.",
+        "Make your threads daemons, or end them when the worker ends. Read each queue that workers "
+        "write to until it's empty, or call its `cancel_join_thread()` in the worker.",
+    )
+
+
 def hangs(evidence: Evidence) -> Iterator[Broken]:
     """Find a loop that waits for a batch that never arrives."""
     run, alone, samples = evidence.run, evidence.alone, evidence.samples

@@ -83,17 +83,19 @@ def mutated_in_place(evidence: Evidence) -> Fit | None:
 
 
 def reused_buffer(evidence: Evidence) -> Fit | None:
-    """Batches come out differently when each sample is copied as it's drawn."""
-    copies = evidence.copies
+    """Batches come out differently when each sample, or each batch, is copied as it's made."""
+    copies, fetched, parts = evidence.copies, evidence.fetched, evidence.parts
     if copies is None or not copies.steady or not copies.differ:
         return None
-    what = f"`{copies.path}`" if copies.path else "The memory of a sample"
+    by_collate = fetched is not None and fetched.overwritten
+    unit, made, maker = ("batch", "made", parts.collate) if by_collate else ("sample", "drawn", "")
+    what = f"`{copies.path}`" if copies.path else f"The memory of a {unit}"
     return Fit(
         "wrong",
         "shown",
-        f"{copies.differ} of {copies.looked} batches come out differently if each sample is copied "
-        f"as it's drawn. {what} is refilled while the last sample is still on its way.",
-        where=f"{evidence.parts.where}: {copies.path}".rstrip(": "),
+        f"{copies.differ} of {copies.looked} batches come out differently if each {unit} is copied "
+        f"as it's {made}. {what} is refilled while the last {unit} is still on its way.",
+        where=f"{maker or parts.where}: {copies.path}".rstrip(": "),
         fix=f"Return a copy, `.clone()` for a tensor or `.copy()` for an array"
         f"{f', instead of {what} itself' if copies.path else ''}.",
     )
