@@ -324,6 +324,19 @@ SERVED = Paces(
 )
 
 
+BY_TWO = replace(PARTS, stream=True, batches=None, batch_size=2)
+# W0 draws from the seed `epoch`, W1 from `epoch + 1`, in batches of two.
+COLLIDE = tuple(
+    tuple(
+        f"{epoch + worker}: {2 * batch + row}"
+        for batch in range(8)
+        for worker in (0, 1)
+        for row in (0, 1)
+    )
+    for epoch in (0, 1)
+)
+
+
 def ill(run: Run = RUN, **found: Any) -> Evidence:
     return Evidence(PARTS, run, **{"alone": RUN, "samples": PLAIN} | found)
 
@@ -412,6 +425,12 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
             ill(replace(RUN, ending=5.1), alone=replace(RUN, ending=5.0)),
             "ends",
         ),
+        (ill(replace(RUN, busy=(0.9, 0.1))), ill(replace(RUN, busy=(0.6, 0.4))), "quick"),
+        (
+            replace(ill(replace(TWO, drawn=COLLIDE)), parts=BY_TWO),
+            replace(ill(replace(TWO, drawn=(COLLIDE[0], COLLIDE[0]))), parts=BY_TWO),
+            "independent",
+        ),
     ],
     ids=[
         "another order",
@@ -437,6 +456,8 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
         "a worker died",
         "a late end",
         "late without workers, too, at the end",
+        "one worker does it all",
+        "one worker an epoch later",
     ],
 )
 def test_the_promise_that_is_broken(found: Evidence, near: Evidence, promise: str) -> None:

@@ -146,7 +146,9 @@ def _twice(found: told.Twice) -> str:
 
 
 def _copies(found: told.Copies) -> str:
-    return _of(found.differ, found.looked, "batch", "come out differently if they are copied at once", "do")
+    return _of(
+        found.differ, found.looked, "batch", "come out differently if they are copied at once", "do"
+    )
 
 
 def _ending(found: told.Ending) -> str:

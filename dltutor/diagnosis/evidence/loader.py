@@ -94,6 +94,7 @@ class Run:
             iterations.
         ending: Seconds that the loop waited after the last batch until the iteration ended: the
             most of any iteration.
+        busy: Seconds that each worker has computed when the first whole iteration ended.
     """
 
     end: str
@@ -129,6 +130,7 @@ class Run:
     computed: float = 0.0
     temporary: tuple[int, ...] = ()
     ending: float = 0.0
+    busy: tuple[float, ...] = ()
 
     @property
     def well(self) -> bool:

@@ -183,6 +183,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
         computed=sum(watch.computed.values()) or state["computed"],
         temporary=tuple(watch.temporary),
         ending=watch.ending,
+        busy=watch.busy,
     )
 
 

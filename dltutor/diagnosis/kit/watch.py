@@ -62,6 +62,7 @@ class Watch:
         self.kept_then: list[tuple[int, int]] = []
         self.memory: dict[int, list[float]] = {}  # MB of each worker's own, by its pid
         self.computed: dict[int, float] = {}  # seconds of each worker, by its pid
+        self.busy: tuple[float, ...] = ()  # seconds of each worker in the first whole iteration
         self.files: list[int] = []
         self.temporary: list[
             int
@@ -128,6 +129,7 @@ class Watch:
         if len(self.temporary) < 2:  # the second epoch is compared with the first
             self.temporary.append(temporary_files())
         self._look(0)
+        self.busy = self.busy or tuple(self.computed.values())
 
     def _weigh(self, batch: Any) -> None:
         tensors = [leaf for _, leaf in leaves(batch) if is_a(leaf, torch.Tensor)]

@@ -31,7 +31,8 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
         found += _each(evidence, ends.no_batch, ends.hangs, ends.breaks_off, ends.late)
     if not explained & _SAME_DATA:
         found += _each(evidence, data.fetched, data.fields, data.replaced, data.order, data.told)
-        found += _each(evidence, data.seeded, data.repeated, data.crossed, data.reused)
+        found += _each(evidence, data.seeded, data.repeated, data.collides)
+        found += _each(evidence, data.crossed, data.reused)
         if not found:
             found += data.stuck(evidence)
         # The first of these says the most, and the others may have the same cause.
@@ -43,7 +44,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
         found += _each(evidence, resources.left)
     found += _each(evidence, resources.reread, resources.pickled, resources.dealing, resources.idle)
     if "quick" not in {each.promise for each in found}:
-        found += _each(evidence, resources.scattered, resources.repeated)
+        found += _each(evidence, resources.scattered, resources.repeated, resources.uneven)
     for look in (resources.starts, resources.slower):
         if "quick" not in (*explained, *(each.promise for each in found)):
             found += look(evidence)

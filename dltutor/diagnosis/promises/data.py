@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Run
@@ -295,6 +296,40 @@ def repeated(evidence: Evidence) -> Iterator[Broken]:
         "Don't seed a global generator in every epoch. If the order has to stay the same, give "
         "the sampler a generator of its own: `torch.Generator().manual_seed(...)`.",
     )
+
+
+def collides(evidence: Evidence) -> Iterator[Broken]:
+    """Find a worker that repeats what another one delivered in the epoch before."""
+    run, parts = evidence.run, evidence.parts
+    size, count = parts.batch_size, parts.workers
+    if not size or count < 2 or run.finished[:2] != (True, True):
+        return
+    first, second = run.drawn[:2]
+    if Counter(first) == Counter(second):
+        return  # the same samples, perhaps dealt to other workers
+    before, after = (_by_worker(each, size, count) for each in (first, second))
+    for worker, drawn in enumerate(after):
+        for other, earlier in enumerate(before):
+            if drawn == earlier and other != worker and len({*drawn}) >= _ENOUGH:
+                yield Broken(
+                    "independent",
+                    "shown",
+                    f"In epoch 1, W{worker} delivers the samples that W{other} delivered in epoch "
+                    f"0, in the same order. The other samples differ between the epochs.",
+                    parts.where,
+                    "Two workers use the same random numbers, one of them an epoch later. That's "
+                    "what happens if a seed is a sum: seed + epoch + worker is the same number for "
+                    "the next worker one epoch earlier.",
+                    "Seed from all three: `np.random.default_rng([seed, epoch, worker])`.",
+                )
+                return
+
+
+def _by_worker(drawn: tuple[str, ...], size: int, count: int) -> list[tuple[str, ...]]:
+    # Batches come from the workers in turn, as long as all of them have some.
+    batches = [drawn[at : at + size] for at in range(0, len(drawn), size)]
+    batches = batches[: len(batches) // 2]
+    return [tuple(chain(*batches[worker::count])) for worker in range(count)]
 
 
 def stuck(evidence: Evidence) -> Iterator[Broken]:

@@ -24,6 +24,8 @@ _FIRST: Final = 4  # batches, at least, for a run to say anything
 _TIMES: Final = 2  # times as long as without workers, before it counts as late
 _SHARE: Final = 0.4  # of the time between two batches
 _REPEATED: Final = 1.6  # times the computing that it takes without workers
+_WORKED: Final = 0.4  # seconds of computing in an epoch, for one worker
+_UNEVEN: Final = 1.5  # times a worker's equal share
 _SCATTERED: Final = 2.0  # times as long as in ascending order
 _DRAWING: Final = 0.1  # seconds for a sampler that draws samples itself
 _START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
@@ -201,6 +203,41 @@ def idle(evidence: Evidence) -> Iterator[Broken]:
         "Split the data into at least as many files or shards as there are workers, or deal out "
         "smaller pieces: every `num_workers`-th sample, starting at `id`.",
     )
+
+
+def uneven(evidence: Evidence) -> Iterator[Broken]:
+    """Find a worker that does the work of the others."""
+    run, parts = evidence.run, evidence.parts
+    if not run.well or parts.workers < 2 or len(run.busy) != parts.workers:
+        return
+    most, all_of_them = max(run.busy), sum(run.busy)
+    if most < _WORKED or most < _UNEVEN * all_of_them / parts.workers:
+        return
+    if parts.batches is not None and parts.batches < 2 * parts.workers:
+        return
+    cause = "Some workers get more data than others, or data that takes longer."
+    fix = "Divide the data by what it costs, in smaller pieces: every `num_workers`-th sample."
+    if not parts.stream:
+        cause = (
+            "torch deals batches out in turn, so each worker gets every "
+            f"{_ordinal(parts.workers)} batch. If cheap and expensive batches alternate, the same "
+            "worker gets all the expensive ones."
+        )
+        fix = "Mix the order in which the sampler deals out cheap and expensive batches."
+    yield Broken(
+        "quick",
+        "shown",
+        f"One worker computed for {duration(most)} of the {duration(all_of_them)} that all "
+        f"{parts.workers} workers computed in an epoch. With equal shares, it would be "
+        f"{duration(all_of_them / parts.workers)}.",
+        parts.where if parts.stream else f"{parts.sampler}.__iter__",
+        cause,
+        fix,
+    )
+
+
+def _ordinal(count: int) -> str:
+    return {2: "second", 3: "third"}.get(count, f"{count}th")
 
 
 def slower(evidence: Evidence) -> Iterator[Broken]:
