@@ -1,10 +1,9 @@
-"""Lesson 13: what its judges say of recorded evidence, and what its notebook shows."""
+"""Lesson 13: what its checks count and time, and what its notebook shows."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,58 +12,15 @@ from answers.lesson_13 import forked, usual
 from cells import answer_in, source
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.engine.checking import check, verdict
-from dltutor.lessons.engine.outcomes import Outcome, Result
-from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_good, transfer
+from dltutor.lessons.engine.checking import check
+from dltutor.lessons.engine.outcomes import Outcome
+from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_good
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
-from dltutor.lessons.lesson_13.fix import Run
 from dltutor.lessons.lesson_13.material import Reviews, draw_curves, eight_against_none, photo
-from dltutor.lessons.lesson_13.transfer import Measured
 from dltutor.observation.speeds import Speed, Throughput
 from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "13-how-many-workers.ipynb"
-
-# 13.fix
-
-GOOD = (
-    Run(2, 8, 8, started=2, tensors=3),
-    Run(0, 5, 5, in_main=160),
-    Run(4, 60, 60, started=4, tensors=3),
-    Run(2, 2, 2, started=2, tensors=3, broken_off=True),
-)
-
-
-def told_of_fix(at: int = 0, **differs: Any) -> Result:
-    runs = tuple(replace(run, **differs) if i == at else run for i, run in enumerate(GOOD))
-    return verdict(lambda: fix.judge(runs))
-
-
-def test_batches_that_cost_what_they_must_are_correct() -> None:
-    result = told_of_fix()
-    assert result.outcome is Outcome.CORRECT
-    assert "3 tensors came with a batch" in result.text
-
-
-@pytest.mark.parametrize(
-    ("at", "differs", "told"),
-    [
-        (0, {"odd": "a batch is 3."}, "With 2 workers, a batch is 3. What does your function"),
-        (0, {"batches": 3}, "8 batches were asked for, and 3 came. Where does an epoch end?"),
-        (2, {"batches": 61}, "With 4 workers, 60 batches were asked for, and more came"),
-        (0, {"order": "two epochs came in the same order. Which call"}, "the same order. Which"),
-        (0, {"started": 16}, "16 processes were started for 8 batches. Which of"),
-        (1, {"started": 2}, "With 0 workers, 2 processes were started"),
-        (0, {"in_main": 90}, "main made 90 samples itself. Who should make them?"),
-        (0, {"tensors": 33}, "33 tensors came to main with one batch, and 3 are allowed"),
-        (0, {"left": "2 processes"}, "2 processes still ran when the last batch had come"),
-        (3, {"left": "2 processes"}, "2 processes still ran when the loop was broken off"),
-    ],
-)
-def test_what_is_wrong_with_batches_is_told(at: int, differs: dict[str, Any], told: str) -> None:
-    result = told_of_fix(at, **differs)
-    assert result.outcome is Outcome.NOT_YET
-    assert told in result.text
 
 
 def test_what_a_function_costs_can_be_counted() -> None:
@@ -84,54 +40,6 @@ def test_processes_are_counted_only_in_the_block() -> None:
     loader = DataLoader(range(4), num_workers=2, multiprocessing_context="fork")  # type: ignore[arg-type]
     assert processes_started(lambda: list(loader)) == 2
     assert processes_started(lambda: None) == 0
-
-
-# 13.transfer
-
-ORDER = (0, 2) * 3
-RIGHT = (0.02, 0.01, 0.03, 0.02, 0.04, 0.03)
-MEASURED = Measured(
-    counts=(0, 2),
-    order=ORDER,
-    taken=(1 + BATCHES, 2 + BATCHES) * 3,
-    right=RIGHT,
-    answer={0: (0.02, 0.03, 0.04), 2: (0.01, 0.02, 0.03)},
-    returned="{}",
-    looked=12,
-    crowded=0,
-)
-
-
-def told_of_transfer(**differs: Any) -> Result:
-    return verdict(lambda: transfer.judge((MEASURED, replace(MEASURED, **differs))))
-
-
-def test_a_measurement_that_is_not_fooled_is_correct() -> None:
-    assert told_of_transfer().outcome is Outcome.CORRECT
-
-
-@pytest.mark.parametrize(
-    ("differs", "told"),
-    [
-        ({"answer": None, "returned": "[1]"}, "returns [1], not a dict"),
-        ({"answer": {2: (0.1,) * 3}}, "returns measurements for [2]"),
-        ({"answer": {0: (0.1,), 2: (0.1,) * 3}}, "returns 1 measurements for 0 workers"),
-        ({"order": (0, 2)}, "began 2 epochs. 3 runs of each number are 6"),
-        ({"order": (0, 0, 0, 2, 2, 2)}, "ran the numbers in the order [0, 0, 0, 2, 2, 2]"),
-        ({"taken": (16, *MEASURED.taken[1:])}, "took 16 batches in a run with 0 workers. It is 1"),
-        ({"taken": (17, 17) * 3}, "took 17 batches in a run with 2 workers. It is 2 to begin"),
-        ({"crowded": 5}, "began 5 runs while the workers of another were alive"),
-        (
-            {"answer": {0: (0.02, 0.03, 0.05), 2: (0.01, 0.02, 0.03)}},
-            "for a batch of a run with 0 workers; by the clock it is 0.04 s",
-        ),
-        ({"looked": 0, "answer": {0: (0.0,) * 3, 2: (0.0,) * 3}}, "It never read the `clock`"),
-    ],
-)
-def test_what_is_wrong_with_a_measurement_is_told(differs: dict[str, Any], told: str) -> None:
-    result = told_of_transfer(**differs)
-    assert result.outcome in (Outcome.NOT_YET, Outcome.ERROR)
-    assert told in result.text
 
 
 def test_the_loaders_of_the_check_make_its_clock_go_on_and_nothing_else_does() -> None:

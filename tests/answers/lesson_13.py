@@ -260,6 +260,11 @@ def kept(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
         yield apart(batch)
 
 
+def kept_until_the_last_step(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
+    yield from kept(dataset, steps, workers)
+    KEPT.clear()
+
+
 def views(samples: list[Any]) -> tuple[Any, torch.Tensor]:
     words, lengths, labels = packed(samples)
     return words.split(lengths.tolist()), labels
@@ -939,39 +944,43 @@ RIGHT_ANSWERS: RightAnswers = {
 
 WRONG_FIXES: WrongFixes = {
     "13.predict": {
-        "the photos": (lambda: "b", "decoding needs a core"),
-        "the rows": (lambda: "c", "They are fastest with none"),
-        "all": (lambda: "d", "not what all three are short of"),
-        "a number": (lambda: 8, "none of the options"),
+        "the photos": (lambda: "b", "b"),
+        "the rows": (lambda: "c", "c"),
+        "all": (lambda: "d", "d"),
+        "a number": (lambda: 8, "no-option"),
     },
     "13.diagnose": {
         "A computes": (
             lambda: {"A": "computing", "B": "waiting", "C": "training", "D": "sending"},
-            "2 of 4 are right. A is not `computing`",
+            "wrong-A",
         ),
         "C waits": (
             lambda: {"A": "sending", "B": "training", "C": "waiting", "D": "computing"},
-            "2 of 4 are right. B is not `training`: a sample takes 10 ms",
+            "wrong-B",
         ),
         "only C waits": (
             lambda: {"A": "sending", "B": "waiting", "C": "waiting", "D": "computing"},
-            "3 of 4 are right. C is not `waiting`: training takes 16 times 20 ms",
+            "wrong-C",
         ),
-        "one is missing": (lambda: {"A": "sending"}, "is a dict with the keys"),
+        "D sends": (
+            lambda: {"A": "sending", "B": "waiting", "C": "training", "D": "sending"},
+            "wrong-D",
+        ),
+        "one is missing": (lambda: {"A": "sending"}, "other-keys"),
         "no such limit": (
             lambda: {"A": "sending", "B": "disk", "C": "training", "D": "computing"},
-            "none of the limits: sending",
+            "no-limit",
         ),
-        "a list": (lambda: ["sending", "waiting"], "is a dict with the keys"),
+        "a list": (lambda: ["sending", "waiting"], "other-keys"),
     },
     "13.fix": {
         "the starter, called by another": (
             lambda: lambda dataset, steps, workers: fix.starter(dataset, steps, workers),
-            "Which call begins an epoch",
+            "repeated-review",
         ),
         "persistent, and an epoch for each step": (
             lambda: persistent_only,
-            "Which call begins an epoch",
+            "repeated-review",
         ),
         "one iterator, and lists": (
             lambda: (
@@ -979,68 +988,72 @@ WRONG_FIXES: WrongFixes = {
                     endless(forked(dataset, workers, collate_fn=as_list)), steps
                 )
             ),
-            "33 tensors came to main with one batch",
+            "many-tensors",
         ),
-        "a new loader for each epoch": (lambda: new_loader_for_an_epoch, "6 processes were"),
-        "workers not kept": (lambda: usual(persistent_workers=False), "6 processes were started"),
-        "one epoch": (lambda: one_epoch, "8 batches were asked for, and 3 came"),
-        "never ends": (lambda: never_ends, "8 batches were asked for, and more came"),
-        "one batch too many": (lambda: one_too_many, "and more came"),
-        "persistent without workers": (lambda: always_persistent, "persistent_workers option"),
-        "always two workers": (lambda: always_two, "With 0 workers, 2 processes"),
-        "no workers": (lambda: no_workers, "0 processes were started"),
-        "all samples made in main": (lambda: loaded_in_main, "main made 90 samples itself"),
-        "a global keeps the loader": (lambda: kept, "processes still ran when the last batch"),
-        "a handler keeps the loader": (lambda: stopped_at_exit, "processes still ran"),
-        "taken apart in the worker": (lambda: split_in_the_worker, "33 tensors came to main"),
-        "padding left in": (lambda: padding_kept, "is none of the dataset's"),
-        "small numbers cut off": (lambda: zeros_cut, "is none of the dataset's"),
-        "the last batch dropped": (lambda: usual(drop_last=True), "times, and review"),
+        "a new loader for each epoch": (lambda: new_loader_for_an_epoch, "too-many-started"),
+        "workers not kept": (lambda: usual(persistent_workers=False), "too-many-started"),
+        "one epoch": (lambda: one_epoch, "too-few-batches"),
+        "never ends": (lambda: never_ends, "too-many-batches"),
+        "one batch too many": (lambda: one_too_many, "too-many-batches"),
+        "persistent without workers": (lambda: always_persistent, "raised"),
+        "always two workers": (lambda: always_two, "too-many-started"),
+        "no workers": (lambda: no_workers, "too-few-started"),
+        "all samples made in main": (lambda: loaded_in_main, "made-in-main"),
+        "a global keeps the loader": (lambda: kept, "left-at-the-end"),
+        "a global keeps it until the last step": (
+            lambda: kept_until_the_last_step,
+            "left-when-broken-off",
+        ),
+        "a handler keeps the loader": (lambda: stopped_at_exit, "left-at-the-end"),
+        "taken apart in the worker": (lambda: split_in_the_worker, "many-tensors"),
+        "padding left in": (lambda: padding_kept, "unknown-review"),
+        "small numbers cut off": (lambda: zeros_cut, "unknown-review"),
+        "the last batch dropped": (lambda: usual(drop_last=True), "repeated-review"),
         "the empty one dropped": (
             lambda: usual(collate_fn=empty_dropped),
-            "times, and review",
+            "repeated-review",
         ),
-        "labels in another order": (lambda: labels_sorted, "not its own"),
-        "labels as a list": (lambda: labels_as_list, "the labels of 32 reviews are ["),
-        "words as floats": (lambda: usual(collate_fn=as_floats), "torch.float32"),
-        "left packed": (lambda: still_packed, "not a list of reviews and their labels"),
-        "not shuffled": (lambda: usual(shuffle=False), "an epoch is not shuffled"),
+        "labels in another order": (lambda: labels_sorted, "wrong-label"),
+        "labels as a list": (lambda: labels_as_list, "other-labels"),
+        "words as floats": (lambda: usual(collate_fn=as_floats), "other-review"),
+        "left packed": (lambda: still_packed, "not-a-pair"),
+        "not shuffled": (lambda: usual(shuffle=False), "not-shuffled"),
         "one order for all epochs": (
             lambda: in_the_order(
                 lambda epoch, length: random.Random(0).sample(range(length), length)
             ),
-            "the same order",
+            "same-order",
         ),
-        "the same seed in each epoch": (lambda: seeded_each_epoch, "the same order"),
-        "the same batch": (lambda: same_batch, "times, and review"),
-        "one epoch again and again": (lambda: recycled, "(1). What is kept of an earlier"),
-        "batches of 64": (lambda: usual(batch_size=64), "It should have 32 at most"),
-        "batches of 1": (lambda: usual(batch_size=1), "have fewer than 32 reviews"),
-        "batches of 8": (lambda: usual(batch_size=8), "have fewer than 32 reviews"),
-        "a sample at a time": (lambda: a_sample_at_a_time, "tensors came to main with one batch"),
-        "two messages for a batch": (lambda: two_halves, "6 tensors came to main with one batch"),
-        "shorter numbers left": (lambda: left_short, "the type torch.int16"),
+        "the same seed in each epoch": (lambda: seeded_each_epoch, "same-order"),
+        "the same batch": (lambda: same_batch, "repeated-review"),
+        "one epoch again and again": (lambda: recycled, "not-made"),
+        "batches of 64": (lambda: usual(batch_size=64), "other-size"),
+        "batches of 1": (lambda: usual(batch_size=1), "small-batches"),
+        "batches of 8": (lambda: usual(batch_size=8), "small-batches"),
+        "a sample at a time": (lambda: a_sample_at_a_time, "many-tensors"),
+        "two messages for a batch": (lambda: two_halves, "many-tensors"),
+        "shorter numbers left": (lambda: left_short, "other-review"),
         "labels as floats": (
             lambda: changed(lambda words, labels: (words, labels.float())),
-            "the type torch.float32",
+            "other-labels",
         ),
         "labels in a column": (
             lambda: changed(lambda words, labels: (words, labels[:, None])),
-            "a 2-dimensional tensor",
+            "other-labels",
         ),
         "reviews that come once": (
             lambda: changed(lambda words, labels: (iter(words), labels)),
-            "not a list of reviews and their labels",
+            "not-a-pair",
         ),
         "a dict": (
             lambda: changed(lambda words, labels: {"reviews": words, "labels": labels}),
-            "not a list of reviews and their labels",
+            "not-a-pair",
         ),
-        "the first batch made in main": (lambda: first_batch_in_main, "main made 32 samples"),
-        "blocks in another order": (lambda: in_the_order(in_blocks), "an epoch is not shuffled"),
+        "the first batch made in main": (lambda: first_batch_in_main, "made-in-main"),
+        "blocks in another order": (lambda: in_the_order(in_blocks), "not-shuffled"),
         "backwards and forwards": (
             lambda: in_the_order(lambda epoch, length: [*range(length)][:: (-1) ** epoch]),
-            "an epoch is not shuffled",
+            "not-shuffled",
         ),
         "shuffled in the first epoch only": (
             lambda: in_the_order(
@@ -1048,121 +1061,121 @@ WRONG_FIXES: WrongFixes = {
                     random.sample(range(length), length if epoch == 1 else 0) or [*range(length)]
                 )
             ),
-            "an epoch is not shuffled",
+            "not-shuffled",
         ),
         "two orders by turns": (
             lambda: in_the_order(
                 lambda epoch, length: random.Random(epoch % 2).sample(range(length), length)
             ),
-            "the same order",
+            "same-order",
         ),
-        "kept batches, shuffled": (lambda: kept_and_shuffled, "than it was made (1)"),
-        "workers send numbers": (lambda: numbers_sent, "than it was made (0)"),
-        "one buffer for all": (lambda: one_buffer, "none of the dataset's"),
-        "raises": (lambda: raises, "IndexError"),
-        "ends its process": (lambda: leaves, "ends a process"),
-        "waits for ever": (lambda: waits_for_ever, "had not ended by then. It was at answers"),
-        "returns nothing": (lambda: returns_nothing, "'NoneType' object is not iterable"),
-        "takes too little": (lambda: lambda dataset: [], "takes 1 positional argument"),
+        "kept batches, shuffled": (lambda: kept_and_shuffled, "not-made"),
+        "workers send numbers": (lambda: numbers_sent, "not-made"),
+        "one buffer for all": (lambda: one_buffer, "unknown-review"),
+        "raises": (lambda: raises, "raised"),
+        "ends its process": (lambda: leaves, "process-ended"),
+        "waits for ever": (lambda: waits_for_ever, "over-the-limit"),
+        "returns nothing": (lambda: returns_nothing, "raised"),
+        "takes too little": (lambda: lambda dataset: [], "raised"),
     },
     "13.transfer": {
         "the starter, called by another": (
             lambda: lambda make, counts, clock: transfer.starter(make, counts, clock),
-            "ran the numbers in the order",
+            "not-in-turns",
         ),
         "start-up in the time": (
             lambda: measure(late=True),
-            "Between which lines is the clock read",
+            "other-seconds",
         ),
-        "one number after the other": (lambda: measure(turns=False), "ran the numbers in the"),
-        "the first batch only": (lambda: measure(warm=lambda workers: 1), "4 to begin with"),
-        "no batch to begin with": (lambda: measure(warm=lambda workers: 0), "took 16 batches"),
+        "one number after the other": (lambda: measure(turns=False), "not-in-turns"),
+        "the first batch only": (lambda: measure(warm=lambda workers: 1), "other-batches"),
+        "no batch to begin with": (lambda: measure(warm=lambda workers: 0), "other-batches"),
         "as many as workers, without them none": (
             lambda: measure(warm=lambda workers: workers),
-            "took 16 batches in a run with 0 workers",
+            "other-batches",
         ),
-        "divided by 17": (lambda: measure(divide=17), "by how many batches is it divided"),
-        "not divided": (lambda: measure(divide=1), "by how many batches is it divided"),
-        "17 batches": (lambda: measure(batches=17, divide=17), "took 18 batches"),
-        "one batch more": (lambda: measure(more=1), "took 18 batches"),
-        "two runs": (lambda: measure(runs=2), "returns 2 measurements for"),
-        "five runs": (lambda: measure(runs=5), "returns 5 measurements for"),
-        "the iterator kept": (lambda: iterator_left, "Which variable still holds their iterator"),
-        "zip takes one more": (lambda: zipped_the_other_way, "took 18 batches"),
-        "another epoch for the first batch": (lambda: first_batch_again, "began 18 epochs"),
+        "divided by 17": (lambda: measure(divide=17), "other-seconds"),
+        "not divided": (lambda: measure(divide=1), "other-seconds"),
+        "17 batches": (lambda: measure(batches=17, divide=17), "other-batches"),
+        "one batch more": (lambda: measure(more=1), "other-batches"),
+        "two runs": (lambda: measure(runs=2), "other-number-of-runs"),
+        "five runs": (lambda: measure(runs=5), "other-number-of-runs"),
+        "the iterator kept": (lambda: iterator_left, "crowded"),
+        "zip takes one more": (lambda: zipped_the_other_way, "other-batches"),
+        "another epoch for the first batch": (lambda: first_batch_again, "other-epochs"),
         "another clock": (
             lambda: measure(clock_of=lambda clock: time.perf_counter),
-            "It never read the `clock`",
+            "never-read-the-clock",
         ),
-        "the median": (lambda: medians, "not a dict: number of workers -> list"),
-        "a list": (lambda: a_list, "not a dict"),
-        "one run, three times": (lambda: thrice_the_same, "began 3 epochs"),
-        "batches per second": (lambda: per_second, "by the clock it is"),
-        "without 0": (lambda: only_some, "returns measurements for [1, 4]"),
-        "made up": (lambda: made_up, "began 0 epochs"),
-        "prints it": (lambda: prints, "returns None"),
-        "counts of its own": (lambda: own_counts, "returns measurements for [0, 1, 4]"),
+        "the median": (lambda: medians, "other-result"),
+        "a list": (lambda: a_list, "other-result"),
+        "one run, three times": (lambda: thrice_the_same, "other-epochs"),
+        "batches per second": (lambda: per_second, "other-seconds"),
+        "without 0": (lambda: only_some, "other-counts"),
+        "made up": (lambda: made_up, "other-epochs"),
+        "prints it": (lambda: prints, "other-result"),
+        "counts of its own": (lambda: own_counts, "other-counts"),
         "the workers end before the clock is read": (
             lambda: ended_before_the_clock,
-            "by the clock it is 0.048 s",
+            "other-seconds",
         ),
         "shut down without workers": (
             lambda: put_in_order(lambda batches: batches._shutdown_workers()),
-            "has no attribute '_shutdown_workers'",
+            "raised",
         ),
-        "sorts what it was given": (lambda: sorts_what_it_was_given, "has no attribute 'sort'"),
-        "one epoch for three runs": (lambda: one_epoch_for_three, "began 3 epochs"),
+        "sorts what it was given": (lambda: sorts_what_it_was_given, "raised"),
+        "one epoch for three runs": (lambda: one_epoch_for_three, "other-epochs"),
         "texts for numbers": (
             lambda: returning(lambda found: {n: [*map(str, s)] for n, s in found.items()}),
-            "not a dict: number of workers -> list",
+            "other-result",
         ),
         "texts for workers": (
             lambda: returning(lambda found: {str(n): s for n, s in found.items()}),
-            "not a dict: number of workers -> list",
+            "other-result",
         ),
         "halves of workers": (
             lambda: returning(lambda found: {n + 0.5: s for n, s in found.items()}),
-            "not a dict: number of workers -> list",
+            "other-result",
         ),
         "sets": (
             lambda: returning(lambda found: {n: set(s) for n, s in found.items()}),
-            "not a dict: number of workers -> list",
+            "other-result",
         ),
         "what comes once": (
             lambda: returning(lambda found: {n: iter(s) for n, s in found.items()}),
-            "not a dict: number of workers -> list",
+            "other-result",
         ),
         "the best of three, three times": (
             lambda: returning(lambda found: {n: [min(s)] * 3 for n, s in found.items()}),
-            "returns 0.044 s for a batch of a run with 0 workers; by the clock it is 0.056 s",
+            "other-seconds",
         ),
         "rounded": (
             lambda: returning(
                 lambda found: {n: [round(x, 3) for x in s] for n, s in found.items()}
             ),
-            "returns 0.014 s for a batch of a run with 3 workers; by the clock it is 0.01420833",
+            "other-seconds",
         ),
-        "nothing measured": (lambda: closing_each, "has no attribute 'close'"),
-        "ends its process": (lambda: ends_its_process, "ends a process"),
-        "runs for ever": (lambda: endless_run, "was not ready after"),
+        "nothing measured": (lambda: closing_each, "raised"),
+        "ends its process": (lambda: ends_its_process, "process-ended"),
+        "runs for ever": (lambda: endless_run, "not-ready"),
     },
 }
 
 OTHER_OUTCOMES: OtherOutcomes = {
     "13.fix": {
-        "the starter": (lambda: fix.starter, "Not attempted", "is still the one from above"),
-        "nothing": (lambda: ..., "Not attempted", "hand in your function"),
+        "the starter": (lambda: fix.starter, "Not attempted", "starter-function"),
+        "nothing": (lambda: ..., "Not attempted", "no-function"),
         "a loader": (
             lambda: forked([1, 2], 0),
             "Error in your code",
-            "takes the function itself",
+            "not-a-function",
         ),
     },
     "13.transfer": {
-        "the starter": (lambda: transfer.starter, "Not attempted", "is still the one"),
-        "what it returns": (lambda: {0: [0.1]}, "Error in your code", "takes the function itself"),
+        "the starter": (lambda: transfer.starter, "Not attempted", "starter-function"),
+        "what it returns": (lambda: {0: [0.1]}, "Error in your code", "not-a-function"),
     },
     "13.diagnose": {
-        "dots": (lambda: dict.fromkeys("ABCD", ...), "Not attempted", "in place of the dots"),
+        "dots": (lambda: dict.fromkeys("ABCD", ...), "Not attempted", "dots"),
     },
 }

@@ -1,15 +1,16 @@
-"""Grade "12.fix": noise that depends on seed, epoch and index, and on nothing else.
+"""Grade "12.fix": noise that depends on seed, epoch, and index, and on nothing else.
 
-Three datasets live side by side: two with one seed, one with other and more signals; a third with
-the next seed. They run in other orders, with other numbers of workers. Each noise is compared with
-all others, also of indices far away, where a packed key, epoch * 1000 + index, meets itself.
+Three datasets exist at the same time. Two have the same seed, but one of them has other signals and
+more of them. The third has the next seed. They run in different orders, with different numbers of
+workers. Each noise is compared with all others. Some indices are far apart, because a packed key
+such as epoch * 1000 + index repeats there.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -34,21 +35,21 @@ _RUNS: Final = ((2, 0, (0, 1, 0)), (0, 2, (1, 0, 11)), (4, 0, (11, 100)), (2, 1,
 _EQUAL: Final = 1e-4  # by which two may differ: a sample may be float32
 
 Noise = tuple[float, ...]
-Came = dict[int, Noise | str]  # by index; a text says what came instead
+Came = dict[int, Noise | str]  # by index; a string is the form of a sample that has no noise
 Key = tuple[int, int, int]  # seed, epoch, index
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one dataset with some workers.
+    """What a run of one dataset delivered.
 
     Args:
-        workers: How many; two are persistent.
+        workers: How many there were; two are persistent.
         signals: How many the dataset has.
-        seed: Of the dataset.
-        end: How it ended.
-        epochs: Of each its number, and what came.
-        moved: The global generators that moved meanwhile.
+        seed: The dataset's.
+        end: How the run ended.
+        epochs: The number of each epoch, and what arrived in it.
+        moved: The global generators that moved during the run.
         changed: Whether the signals were changed, in main or in a worker.
     """
 
@@ -62,7 +63,7 @@ class Run:
 
 
 def gather(answer: type) -> tuple[Run, ...]:
-    """Make three datasets, and run them up to the first run that is not right."""
+    """Make three datasets and run them, up to the first run that isn't right."""
     base = torch.arange(4.0 * max(_LENGTHS), dtype=torch.float64).reshape(-1, 4) % 17 - 8
     signals = [each[:n] for each, n in zip((base, base, base.flip(0)), _LENGTHS, strict=True)]
     before, given = states(), [each.clone() for each in signals]
@@ -70,12 +71,12 @@ def gather(answer: type) -> tuple[Run, ...]:
     pairs = zip(given, _SEEDS, strict=True)
     datasets = [made(answer, *pair, call=call, within=_LONG) for pair in pairs]
     if moved := moved_in([before, states()]):
-        not_yet(f"`{call}` sets {_listed(moved)}, which others draw from. What could it own?")
+        not_yet("moved-globals-at-the-start", call=call, generators=_listed(moved))
     runs: list[Run] = []
     for plan in _RUNS:
         dataset, of = datasets[plan[1]], signals[plan[1]]
         if (length := made(partial(len, dataset), call="len(dataset)", within=_LONG)) != len(of):
-            not_yet(f"there are {len(of)} signals, and `len(dataset)` is {length}.")
+            not_yet("other-length", signals=len(of), length=length)
         with patch("builtins.hash", hash_without_texts()):
             runs.append(_run(dataset, given[plan[1]], of, plan))
         try:
@@ -134,9 +135,9 @@ def _run(dataset: Any, given: torch.Tensor, signals: torch.Tensor, plan: Plan) -
 
 def _told(sample: Any) -> list[float] | str:
     if not isinstance(sample, torch.Tensor):
-        return f"a `{type(sample).__name__}`"
+        return type(sample).__name__
     if sample.shape != (4,) or sample.dtype not in (torch.float32, torch.float64):
-        return f"{sample.dtype}, shape {tuple(sample.shape)}"
+        return f"{sample.dtype}, {tuple(sample.shape)}"
     return sample.tolist()
 
 
@@ -146,59 +147,51 @@ def _less(sample: list[float] | str, signal: torch.Tensor) -> Noise | str:
     return tuple(round(number - s, 5) for number, s in zip(sample, signal.tolist(), strict=True))
 
 
-def _listed(names: Sequence[str] | set[str]) -> str:
-    return "the global generator of " + " and of ".join(f"`{name}`" for name in sorted(names))
+def _listed(generators: Iterable[str]) -> str:
+    return " and ".join(f"`{name}`" for name in sorted(generators))
 
 
 def judge(runs: Sequence[Run]) -> Result:
-    """Correct if each seed, epoch and index has one noise, and no two have the same."""
-    known: dict[Key, tuple[Noise, str]] = {}  # and where it came first
+    """Accept if each seed, epoch, and index has one noise, and no two have the same."""
+    known: dict[Key, tuple[Noise, str, int]] = {}  # with where it first arrived, of how many
     owner: dict[Noise, Key] = {}
     for run in runs:
-        lead = where(run.workers)
-        ended_well(run.end, lead)
+        here = where(run.workers)
+        ended_well(run.end, here)
         if run.changed:
-            not_yet(f"{lead}, the signals that the class was given were changed.")
-        here = f"{lead} ({run.signals} signals)"
+            not_yet("changed-signals", where=here)
         for epoch, came in run.epochs:
-            _right_form(lead, epoch, came)
+            _right_form(here, epoch, came)
             for index, noise in came.items():
                 key = run.seed, epoch, index
-                first, there = known.setdefault(key, (noise, here))  # type: ignore[arg-type]
+                first, there, signals = known.setdefault(key, (noise, here, run.signals))  # type: ignore[arg-type]
                 if any(abs(a - b) > _EQUAL for a, b in zip(first, noise, strict=True)):  # type: ignore[operator]
-                    also = f"{there}, and {here}" if there != here else f"{lead}, asked twice"
+                    same_run = (there, signals) == (here, run.signals)
                     not_yet(
-                        f"sample {index} of epoch {epoch} has two different noises: {also}. What "
-                        "else than seed, epoch and index does it depend on: the worker, the order, "
-                        "what was drawn before, how many signals there are?"
+                        "other-noise-the-second-time" if same_run else "two-noises",
+                        index=index,
+                        epoch=epoch,
+                        there=there,
+                        signals_there=signals,
+                        here=here,
+                        signals_here=run.signals,
                     )
             _never_before(run, epoch, came, owner)
         if run.moved:
-            not_yet(
-                f"{lead}, your class sets or draws from {_listed(run.moved)}, which others use. "
-                "What could draw in its place?"
-            )
-    _standard_normal([noise for noise, _ in known.values()])
-    return correct(
-        f"{len(known)} noises, one for each seed, epoch and index that was asked for, and no two "
-        "alike: with 2 persistent workers, with 0 and with 4, in any order, and again when an "
-        "epoch is run again. The global generators stayed where they were."
-    )
+            not_yet("moved-globals", where=here, generators=_listed(run.moved))
+    _standard_normal([noise for noise, *_ in known.values()])
+    return correct(noises=len(known))
 
 
-def _right_form(lead: str, epoch: int, came: Came) -> None:
+def _right_form(here: str, epoch: int, came: Came) -> None:
     ties = [index for index, noise in came.items() if len({*noise}) < 4]
     for index, noise in came.items():
         if isinstance(noise, str):
-            form = "one tensor of 4 floats of 32 or 64 bits, as in the starter"
-            error_in_your_code(f"{lead}, sample {index} is {noise}. It has to be {form}.")
+            error_in_your_code("other-sample", where=here, index=index, form=noise)
         if index in ties[2:]:  # one or two may be chance
-            not_yet(
-                f"{lead}, sample {index} of epoch {epoch} less its signal is {list(noise)}. Its "
-                "noise has to be four numbers of their own."
-            )
+            not_yet("not-four-numbers", where=here, index=index, epoch=epoch, noise=[*noise])
     if len(came) != len(_READ):
-        not_yet(f"{lead}, {len(came)} of {len(_READ)} samples came in epoch {epoch}.")
+        not_yet("missing", where=here, came=len(came), samples=len(_READ), epoch=epoch)
 
 
 def _never_before(run: Run, epoch: int, came: Came, owner: dict[Noise, Key]) -> None:
@@ -210,15 +203,22 @@ def _never_before(run: Run, epoch: int, came: Came, owner: dict[Noise, Key]) -> 
             repeated.append((key, other))
     if repeated:
         (seed, epoch, index), (other_seed, other_epoch, other_index) = repeated[0]
-        text = f"{len(repeated)} of {len(_READ)} noises of epoch {epoch} had come before"
-        what = "What differs between the two, and does your generator know of it?"
+        code = "repeated"
         if (epoch, index) == (other_epoch, other_index):
-            what += " (If it is a `torch.Generator`: it reads the low 32 bits of its seed.)"
+            code = "repeated-for-another-seed"
         elif run.workers and other_epoch != epoch and other_index == index:
-            what = "Main had called `set_epoch`. Who reads the epoch, and in which process?"
+            code = "repeated-in-another-epoch"
         not_yet(
-            f"{where(run.workers)}, {text}: sample {index} of epoch {epoch} with seed {seed} has "
-            f"that of sample {other_index} of epoch {other_epoch} with seed {other_seed}. {what}"
+            code,
+            where=where(run.workers),
+            repeated=len(repeated),
+            samples=len(_READ),
+            seed=seed,
+            epoch=epoch,
+            index=index,
+            other_seed=other_seed,
+            other_epoch=other_epoch,
+            other_index=other_index,
         )
 
 
@@ -227,13 +227,11 @@ def _standard_normal(noises: Sequence[Noise]) -> None:
     mean, spread = float(numbers.mean()), float(numbers.std())
     kurtosis = float(((numbers - mean) / spread).pow(4).mean())  # a standard error of 0.08
     if abs(mean) > 0.15 or abs(spread - 1) > 0.15 or abs(kurtosis - 3) > 0.5:
-        not_yet(
-            f"samples less their signals have a mean of {mean:.1f}, a standard deviation of "
-            f"{spread:.1f} and a kurtosis of {kurtosis:.1f}. Standard normal: 0, 1 and 3."
-        )
+        mean, spread, kurtosis = (round(each, 1) + 0.0 for each in (mean, spread, kurtosis))
+        not_yet("not-standard-normal", mean=mean, spread=spread, kurtosis=kurtosis)
     times = Counter(numbers.tolist())
     if sum(count > 1 for count in times.values()) > len(times) // 10:
-        not_yet("the noises share numbers: windows that overlap? Each needs four of its own.")
+        not_yet("shared-numbers")
 
 
 GRADER: Final = Grader(
@@ -243,8 +241,6 @@ GRADER: Final = Grader(
         a_fixed_class,
         starter=Signals,
         methods=("__len__", "__getitem__", "set_epoch"),
-        without_workers="What do two workers copy?",
     ),
-    runs="runs epochs of three datasets with 2, 0 and 4 workers, in other orders",
     at_most=5 * _LONG,
 )

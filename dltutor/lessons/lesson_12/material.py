@@ -135,9 +135,9 @@ def moved_in(seen: Sequence[list[int]]) -> set[str]:
 
 
 def hash_without_texts() -> Callable[[object], int]:
-    """`hash`, but it raises where a learner's line calls it on a text.
+    """Make a `hash` that raises where a learner's line calls it on a string.
 
-    That is another number in each run of Python, which nothing within one run can show.
+    A string's hash is different in each run of Python, and nothing within one run can show that.
     """
     known = hash
 
@@ -145,7 +145,7 @@ def hash_without_texts() -> Callable[[object], int]:
         parts = thing if isinstance(thing, tuple) else (thing,)
         texts = any(isinstance(part, (str, bytes)) for part in parts)
         if texts and errors.is_yours(sys._getframe(1).f_code.co_filename):
-            raise ValueError("`hash` of a text is another number in each run of Python")
+            raise ValueError("`hash` of a string is a different number in each run of Python")
         return known(thing)
 
     return guarded

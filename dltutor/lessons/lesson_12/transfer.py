@@ -1,6 +1,6 @@
-"""Grade "12.transfer": a stream that is shared by the workers of all ranks.
+"""Grade "12.transfer": a stream that the workers of all ranks share.
 
-A dataset is made for each rank, in one process, and each is run in a loader of its own.
+One process makes a dataset for each rank, and runs each in its own loader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from torch.utils.data import IterableDataset, get_worker_info
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class, shown, whole_number
-from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.outcomes import (
+    Fault,
+    Rejected,
+    Result,
+    correct,
+    error_in_your_code,
+    fault,
+    not_yet,
+)
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_12.job import ByWorker
 
@@ -26,7 +34,7 @@ _ENOUGH: Final = 30  # records of a rank, from which on each of its workers give
 
 @dataclass(frozen=True)
 class Plan:
-    """How many ranks, workers in each, and records; and how many epochs."""
+    """How many ranks, workers of each, records, and epochs."""
 
     ranks: int
     workers: int
@@ -34,11 +42,7 @@ class Plan:
     epochs: int = 1
 
     def __str__(self) -> str:
-        def some(count: int, what: str) -> str:
-            return f"{count} {what}{'s' * (count != 1)}"
-
-        each = some(self.workers, "worker") + " each" * (self.ranks > 1)
-        return f"with {some(self.ranks, 'rank')}, {each}, and {some(self.records, 'record')}"
+        return f"`ranks={self.ranks}, num_workers={self.workers}, records={self.records}`"
 
 
 PLANS: Final = (
@@ -58,7 +62,7 @@ Came = tuple[tuple[int, str], ...]  # the worker that gave it, and the record
 
 @dataclass(frozen=True)
 class Rank:
-    """What one rank got: how its run ended, and of each epoch its batches."""
+    """What one rank got: how its run ended, and the batches of each epoch."""
 
     end: Ending
     epochs: tuple[tuple[Came, ...], ...] = ()
@@ -66,19 +70,19 @@ class Rank:
 
 @dataclass(frozen=True)
 class Run:
-    """What came by a plan, up to the first rank that did not end well."""
+    """What a plan delivered, up to the first rank whose run didn't finish."""
 
     plan: Plan
     ranks: tuple[Rank, ...]
 
 
 def records_of(plan: Plan) -> list[int]:
-    """The records of a plan: numbers, no two alike, and other ones than those of most plans."""
+    """The records of a plan: numbers, all different, and different from those of most plans."""
     return [1000 * plan.records + (37 * number) % 1009 for number in range(plan.records)]
 
 
 def gather(answer: type) -> tuple[Run, ...]:
-    """Run the class by each plan, up to the first that is not right."""
+    """Run the class by each plan, up to the first one that isn't right."""
     runs: list[Run] = []
     for plan in PLANS:
         runs.append(_run(answer, plan))
@@ -131,94 +135,66 @@ def _collate(records: list[Any]) -> Came:  # in the worker
 
 
 def judge(runs: Sequence[Run]) -> Result:
-    """Correct if no record came twice, and all ranks got equally many, whatever the plan."""
+    """Accept if no record came twice, and all ranks got equally many, whatever the plan."""
     for run in runs:
         for number, rank in enumerate(run.ranks):
-            ended_well(rank.end, f"{run.plan}, on rank {number}")
+            ended_well(rank.end, f"with {run.plan}, on rank {number}")
         for epoch, ranks in enumerate(zip(*(rank.epochs for rank in run.ranks), strict=True)):
-            _right(run.plan, epoch, ranks)
-    return correct(
-        "No record comes twice, and all ranks get equally many, with 1, 2 and 3 ranks, 0, 2 and 4 "
-        "workers each, and from 0 to 92 records. No rank will wait for another."
-    )
+            if wrong := _wrong(run.plan, epoch, ranks):
+                not_yet(wrong.code, plan=run.plan, epoch=epoch, **wrong.fields)
+    return correct()
 
 
-def _right(plan: Plan, epoch: int, ranks: Sequence[tuple[Came, ...]]) -> None:
-    lead = f"{plan}, " + (f"in epoch {epoch}, " if plan.epochs > 1 else "")
+def _wrong(plan: Plan, epoch: int, ranks: Sequence[tuple[Came, ...]]) -> Fault | None:
     gave = [[pair for batch in batches for pair in batch] for batches in ranks]
     came = Counter(record for rank in gave for _, record in rank)
     wanted = {str(record) for record in records_of(plan)}
     if strange := came.keys() - wanted:
-        not_yet(
-            f"{lead}`{min(strange)}` came, which is no record that `read()` gives. What does "
-            "`__iter__` yield?"
-        )
+        return fault("no-such-record", record=min(strange))
     if twice := [record for record, times in came.items() if times > 1]:
-        _twice(lead, twice, gave, len(came))
+        places = [
+            f"W{worker} of rank {rank}" if plan.workers else f"main of rank {rank}"
+            for rank, pairs in enumerate(gave)
+            for worker, record in pairs
+            if record == twice[0]
+        ]
+        return fault(
+            "repeated-records",
+            repeated=len(twice),
+            records=len(came),
+            record=twice[0],
+            places=" and ".join(places[:4]),
+        )
     counts = [len(rank) for rank in gave]
     share = plan.records // plan.ranks
     if counts != [share] * plan.ranks:
-        what = "Which records may a rank not take, and how can it know without asking the others?"
+        code = "uneven-ranks"
         if epoch and not all(counts):
-            what = "Epoch 0 was right. What has it used up?"
+            code = "used-up"
         elif max(counts) == min(counts) < share:
-            what = "Equal, but too few: which of those left out would give each rank one more?"
-        not_yet(
-            f"{lead}the ranks get {_listed(counts)} records. {share} each would be equal, with "
-            f"{plan.records - share * plan.ranks} left out. {what}"
-        )
+            code = "too-few-records"
+        left_out = plan.records - share * plan.ranks
+        return fault(code, counts=_listed(counts), share=share, left_out=left_out)
     steps = [len(batches) for batches in ranks]
     if len({*steps}) > 1:
-        not_yet(
-            f"{lead}the ranks get equally many records, in {_listed(steps)} batches of {_BATCH} at "
-            "most. Do the workers of all ranks share in the same way?"
-        )
+        return fault("uneven-batches", steps=_listed(steps), size=_BATCH)
     for rank, pairs in enumerate(gave):
         idle = {*range(plan.workers)} - {worker for worker, _ in pairs}
         if idle and len(pairs) >= _ENOUGH:
-            not_yet(
-                f"{lead}W{min(idle)} of rank {rank} gives none of its {len(pairs)} records. What "
-                "is it there for?"
-            )
-
-
-def _twice(lead: str, twice: list[str], gave: Sequence[list[tuple[int, str]]], of: int) -> None:
-    places = [
-        f"W{worker} of rank {rank}"
-        for rank, pairs in enumerate(gave)
-        for worker, record in pairs
-        if record == twice[0]
-    ]
-    not_yet(
-        f"{lead}{len(twice)} of {of} records come more than once: record {twice[0]} from "
-        f"{' and '.join(places[:4])}. How does each of them know which records are its own?"
-    )
+            return fault("idle-worker", worker=min(idle), rank=rank, records=len(pairs))
+    return None
 
 
 def _listed(counts: Sequence[int]) -> str:
-    return f"{', '.join(map(str, counts[:-1]))} and {counts[-1]}" if counts[1:] else str(counts[0])
+    return " and ".join(map(str, counts))
 
 
 def look(answer: Any) -> type:
-    """The answer, if it is a class that a loader iterates."""
-    fixed = a_fixed_class(
-        answer,
-        ByWorker,
-        methods=("__iter__",),
-        without_workers="Each rank has a loader of its own: which records are whose?",
-    )
+    """The answer, if it's a class that a loader iterates over."""
+    fixed = a_fixed_class(answer, ByWorker, methods=("__iter__",))
     if not issubclass(fixed, IterableDataset):
-        error_in_your_code(
-            f"`{fixed.__name__}` is not an `IterableDataset`, as the starter is: a loader would "
-            "not iterate it, but ask it for a length and for samples by index."
-        )
+        error_in_your_code("not-iterable", name=fixed.__name__)
     return fixed
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
-    look=look,
-    runs="makes your class for 1, 2 and 3 ranks, and runs it with 0, 2 and 4 workers each",
-    at_most=60,
-)
+GRADER: Final = Grader(gather=gather, judge=judge, look=look, at_most=60)

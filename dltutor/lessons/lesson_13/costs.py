@@ -1,7 +1,7 @@
-"""What the checks of lesson 13 observe: what a loader costs, what it delivers, and in what time.
+"""What the checks of lesson 13 observe: what a loader costs, what it delivers, and how fast.
 
-Processes that are started and tensors that are sent are counted. Batches of reviews are read. And
-a clock goes on only when a loader that belongs to it is asked for a batch.
+They count the processes that a loader starts and the tensors that it sends, and read batches of
+reviews. And there's a clock that only moves when one of its own loaders is asked for a batch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ import torch.multiprocessing.reductions as reductions
 from torch.utils.data import DataLoader, TensorDataset
 
 from dltutor.lessons.engine.forms import shown
+from dltutor.lessons.engine.outcomes import Fault, fault
 from dltutor.lessons.lesson_13.material import Reviews
 
 BATCH: Final = 32  # reviews
 BATCHES: Final = 16  # that are timed
-_EPOCH: Final = "Which call begins an epoch, and what does each epoch deliver?"
-_KEPT: Final = "What is kept of an earlier epoch, or not made by the dataset?"
 _AS_THEY_LIE: Final = 3 / 4  # of an epoch: a random order has next to none of that
 _START: Final = 0.5  # seconds for the first batch of each worker
 _END: Final = 0.3  # seconds for the end of each worker
@@ -88,37 +87,50 @@ def messages() -> Iterator[list[int]]:
 
 
 class Odd(Exception):
-    """What is wrong with a batch; the message is a sentence."""
+    """Something is wrong with a batch.
+
+    Args:
+        code: What it is, for its words.
+        fields: What the words take from the batch.
+    """
+
+    def __init__(self, code: str, **fields: object) -> None:
+        super().__init__(code)
+        self.fault = Fault(code, fields)
 
 
 Known = dict[tuple[int, ...], tuple[int, int]]  # a review's words -> its number and label
 
 
 def known(dataset: Reviews) -> Known:
-    """The reviews of a dataset, as they can be told from their words."""
+    """The reviews of a dataset by their words, which are different in each."""
     pairs = zip(dataset.reviews, dataset.labels, strict=True)
     return {tuple(words.tolist()): (at, label) for at, (words, label) in enumerate(pairs)}
 
 
 def numbers_in(batch: Any, reviews_known: Known) -> list[int]:
-    """The numbers of the reviews in a batch; Odd where it is not as it should be."""
+    """The numbers of the reviews in a batch.
+
+    Raises:
+        Odd: The batch isn't as it should be.
+    """
     pair = isinstance(batch, (list, tuple)) and len(batch) == 2
     if not pair or not isinstance(batch[0], (list, tuple)):
-        raise Odd(f"a batch is {shown(batch)}, not a list of reviews and their labels.")
+        raise Odd("not-a-pair", batch=shown(batch))
     reviews, labels = batch
     if not _whole(labels) or labels.shape != (len(reviews),):
-        raise Odd(f"the labels of {len(reviews)} reviews are {_form(labels)}.")
+        raise Odd("other-labels", reviews=len(reviews), labels=_form(labels))
     if not 0 < len(reviews) <= BATCH:
-        raise Odd(f"a batch has {len(reviews)} reviews. It should have {BATCH} at most.")
+        raise Odd("other-size", reviews=len(reviews), most=BATCH)
     numbers = []
     for words, label in zip(reviews, labels.tolist(), strict=True):
         if not _whole(words) or words.ndim != 1:
-            raise Odd(f"a review is {_form(words)}. It should be the tensor that the dataset has.")
+            raise Odd("other-review", review=_form(words))
         number, own = reviews_known.get(tuple(words.tolist()), (None, 0))
         if number is None:
-            raise Odd(f"a review of {len(words)} words is none of the dataset's.")
+            raise Odd("unknown-review", words=len(words))
         if label != own:
-            raise Odd(f"review {number} has the label {label}, not its own.")
+            raise Odd("wrong-label", number=number, label=label)
         numbers.append(number)
     return numbers
 
@@ -129,12 +141,17 @@ def _whole(thing: Any) -> bool:
 
 def _form(thing: Any) -> str:
     if isinstance(thing, torch.Tensor):
-        return f"a {thing.ndim}-dimensional tensor of the type {thing.dtype}"
+        return f"{thing.dtype}, {tuple(thing.shape)}"
     return shown(thing)
 
 
-def order(batches: list[list[int]], times: list[int]) -> str:
-    """What is wrong with the order of batches, and a question; `times`: how often each was made."""
+def order(batches: list[list[int]], times: list[int]) -> Fault | None:
+    """What's wrong with the order of batches.
+
+    Args:
+        batches: The numbers of the reviews in each.
+        times: How often each review was made.
+    """
     size = len(times)
     numbers = [number for batch in batches for number in batch]
     epochs = [numbers[at : at + size] for at in range(0, len(numbers), size)]
@@ -142,21 +159,21 @@ def order(batches: list[list[int]], times: list[int]) -> str:
         number, came = Counter(epoch).most_common(1)[0]
         if came > 1:
             missing = min(set(range(size)) - set(epoch))
-            return f"review {number} came {came} times, and review {missing} not yet. {_EPOCH}"
+            return fault("repeated-review", number=number, came=came, missing=missing)
     smaller = sum(len(batch) < BATCH for batch in batches)
     if smaller > len(epochs):
-        return f"{smaller} of {len(batches)} batches have fewer than {BATCH} reviews. {_EPOCH}"
+        return fault("small-batches", smaller=smaller, batches=len(batches), size=BATCH)
     for number, came in Counter(numbers).items():
         if came > (made := times[number]):
-            return f"review {number} came more often ({came}) than it was made ({made}). {_KEPT}"
+            return fault("not-made", number=number, came=came, made=made)
     long = [epoch for epoch in epochs if len(epoch) >= BATCH]
     for epoch in long:
         steps = Counter((after - before) % size for before, after in pairwise(epoch))
         if max(steps.values()) > _AS_THEY_LIE * len(epoch):
-            return f"an epoch is not shuffled: most reviews come as in the dataset. {_EPOCH}"
+            return fault("not-shuffled")
     if any(one[: len(other)] == other for one, other in combinations(long, 2)):
-        return f"two epochs came in the same order. {_EPOCH}"
-    return ""
+        return fault("same-order")
+    return None
 
 
 @dataclass

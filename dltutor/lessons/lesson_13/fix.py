@@ -1,7 +1,7 @@
-"""Grade "13.fix": batches for a training loop, by workers that are started once.
+"""Grade "13.fix": batches for a training loop, from workers that are started once.
 
-Nothing is timed. What costs is counted: processes that are started, tensors that come to main with
-a batch, samples that main makes itself.
+The check times nothing. It counts what costs time: processes that are started, tensors that arrive
+in main with a batch, and samples that main makes by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from dltutor.failures.material.sentences import as_list
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import made, still_running
 from dltutor.lessons.lesson_13.costs import BATCH, Odd, known, messages, numbers_in, order, starts
 from dltutor.lessons.lesson_13.material import Reviews
@@ -51,23 +51,23 @@ class Run:
     """What one run of an answer delivered, and what it cost.
 
     Args:
-        workers: How many it was told to use.
-        steps: How many batches it was asked for, or were taken of more.
+        workers: How many it was given.
+        steps: How many batches the check asked for, or took before it broke off the loop.
         batches: How many came.
-        odd: What is wrong with a batch, as a sentence, or "".
-        order: What is wrong with the order, likewise.
+        odd: What's wrong with a batch.
+        order: What's wrong with the order.
         started: How many processes were started.
-        tensors: How many came to main with a batch.
-        in_main: How many samples main made itself.
-        left: What still runs afterwards: "2 processes", or "".
-        broken_off: Whether no more batches were asked for after some steps.
+        tensors: How many arrived in main with a batch.
+        in_main: How many samples main made by itself.
+        left: What was still running afterwards: "2 processes", or "".
+        broken_off: Whether the check stopped asking for batches after some steps.
     """
 
     workers: int
     steps: int
     batches: int
-    odd: str = ""
-    order: str = ""
+    odd: Fault | None = None
+    order: Fault | None = None
     started: int = 0
     tensors: int = 0
     in_main: int = 0
@@ -98,12 +98,12 @@ def _one_run(
         made(go, call=f"my_batches(dataset, {steps}, {workers})", within=within)
         gc.collect()
     left = still_running()
-    odd = order_wrong = ""
-    try:  # they are read last of all: what comes later must not change them
+    odd = order_wrong = None
+    try:  # Batches are read last, because a later batch must not change an earlier one.
         numbers = [numbers_in(batch, reviews_known) for batch in batches]
         order_wrong = order(numbers, dataset.times())
-    except Odd as said:
-        odd = str(said)
+    except Odd as found:
+        odd = found.fault
     return Run(
         workers,
         take or steps,
@@ -128,9 +128,9 @@ def _with_a_batch(tensors: list[int], batches: int, times: list[int]) -> int:
 
 
 def gather(answer: Callable[..., Any]) -> tuple[Run, ...]:
-    """Run the answer with 2, 0 and 4 workers, and break one run off; stop at what is not right."""
+    """Run the answer with 2, 0, and 4 workers, and break off one run; stop at a wrong run."""
     gc.collect()
-    gc.freeze()  # collections are quick then, the answer's own too
+    gc.freeze()  # This makes collections quick, including those of the answer.
     runs: list[Run] = []
     for workers, reviews, steps in _RUNS:
         take = _BROKEN_OFF if steps == _RUNS[-1][-1] else None
@@ -140,65 +140,50 @@ def gather(answer: Callable[..., Any]) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def _wrong(run: Run) -> str:
-    came = "more" if run.batches > run.steps else f"{run.batches}"
-    when = "the loop was broken off" if run.broken_off else "the last batch had come"
-    faults = (
-        (run.odd, f"{run.odd} What does your function do with what `collate_fn` has sent?"),
-        (
-            run.batches != run.steps,
-            f"{run.steps} batches were asked for, and {came} came. Where does an epoch end?",
-        ),
-        (
-            run.workers and run.started and run.in_main > _LOOKED_AT,
-            f"main made {run.in_main} samples itself. Who should make them?",
-        ),
-        (run.order, run.order),
-        (
-            run.started != run.workers,
-            f"{run.started} processes were started for {run.batches} batches. Which of your lines "
-            "starts them, and how often does it run?",
-        ),
-        (
-            run.tensors > MOST,
-            f"{run.tensors} tensors came to main with one batch, and {MOST} are allowed. What "
-            "could be one tensor, and where could main take it apart again?",
-        ),
-        (
-            run.left,
-            f"{run.left} still ran when {when}. Who still holds the loader or its iterator?",
-        ),
-    )
-    return next((f"with {run.workers} workers, {told}" for wrong, told in faults if wrong), "")
+def _wrong(run: Run) -> Fault | None:
+    if run.odd:
+        return run.odd
+    if run.batches != run.steps:
+        code = "too-many-batches" if run.batches > run.steps else "too-few-batches"
+        return fault(code, steps=run.steps, came=run.batches)
+    if run.workers and run.started and run.in_main > _LOOKED_AT:
+        return fault("made-in-main", made=run.in_main)
+    if run.order:
+        return run.order
+    if run.started != run.workers:
+        code = "too-many-started" if run.started > run.workers else "too-few-started"
+        return fault(code, started=run.started, batches=run.batches)
+    if run.tensors > MOST:
+        return fault("many-tensors", tensors=run.tensors, most=MOST)
+    if run.left:
+        code = "left-when-broken-off" if run.broken_off else "left-at-the-end"
+        return fault(code, left=run.left)
+    return None
 
 
 def judge(runs: tuple[Run, ...]) -> Result:
-    """Correct if every run was right, and cost no more than it must."""
+    """Accept if every run was right and cost no more than it had to."""
     for run in runs:
         if wrong := _wrong(run):
-            not_yet(wrong)
-    most = max(run.tensors for run in runs)
-    return correct(
-        "As many batches as steps, every review once in each epoch. As many processes as workers "
-        f"were started, once; {most} tensor{'s' * (most != 1)} came with a batch; nothing is left, "
-        "even when the loop is broken off."
-    )
+            not_yet(wrong.code, workers=run.workers, **wrong.fields)
+    return correct(tensors=max(run.tensors for run in runs), most=MOST)
 
 
 def counted(answer: Callable[..., Any]) -> Table:
-    """What 8 batches cost that a function delivers with 2 workers, in counts."""
+    """Count what 8 batches cost that a function delivers with 2 workers."""
     run = _one_run(answer, *_RUNS[0], within=60)
+    once = "no" if run.order else "yes"
     rows = (
         ("processes started", f"{run.started}"),
         ("tensors sent with one batch", f"{run.tensors}"),
-        ("each review once in an epoch", run.odd or ("no" if run.order else "yes")),
+        ("each review once in an epoch", "can't tell from these batches" if run.odd else once),
     )
     return Table(f"{run.batches} batches with 2 workers", rows)
 
 
 def _look(answer: Any) -> Callable[..., Any]:
     if isinstance(answer, type) and not is_a_loader(answer):
-        return answer  # a class whose objects are iterated does as well
+        return answer  # A class works too, if a loop can iterate over its objects.
     return a_fixed_function(answer, starter)
 
 
@@ -206,6 +191,5 @@ GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=_look,
-    runs="runs your function with 2, 0 and 4 workers, and breaks one run off",
     at_most=4 * _LONG + 4,
 )

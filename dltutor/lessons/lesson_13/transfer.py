@@ -1,7 +1,7 @@
-"""Grade "13.transfer": a function that measures throughput by number of workers, and is not fooled.
+"""Grade "13.transfer": a function that measures throughput by number of workers, and isn't fooled.
 
-The clock is the grader's, and goes on only when a loader is asked for a batch: what the function
-must return is known to the last digit, on any machine.
+The clock is the grader's. It only moves when a loader is asked for a batch, so the grader knows to
+the last digit what the function must return, on any machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ import torch
 
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, shown
-from dltutor.lessons.engine.outcomes import Result, correct, error_in_your_code, not_yet
+from dltutor.lessons.engine.outcomes import (
+    Fault,
+    Result,
+    correct,
+    error_in_your_code,
+    fault,
+    not_yet,
+)
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
 
@@ -50,17 +57,18 @@ def starter(
 
 @dataclass(frozen=True)
 class Measured:
-    """What a function returned, and what it did for it.
+    """What a function returned, and what it did before that.
 
     Args:
         counts: The numbers of workers that it was called with.
-        order: Those that it ran, run by run.
+        order: The number of workers of each run.
         taken: How many batches each run took.
         right: The seconds for a batch of each run, as they should be measured.
-        answer: Number of workers -> what was returned for it, sorted; None if it is no such dict.
-        returned: What was returned, in words.
+        answer: Number of workers -> what it returned for that number, sorted; None if it returned
+            something else.
+        returned: What it returned, as a string.
         looked: How often it read the clock.
-        crowded: How many runs began while the workers of another were alive.
+        crowded: How many runs began while the workers of another run were alive.
     """
 
     counts: tuple[int, ...]
@@ -74,9 +82,9 @@ class Measured:
 
 
 def gather(answer: Callable[..., Any]) -> tuple[Measured, ...]:
-    """Call the function with loaders whose times are known, twice; stop at what is not right."""
+    """Call the function twice, with loaders whose times are known; stop at a call that's wrong."""
     gc.collect()
-    gc.freeze()  # collections are quick then, the answer's own too
+    gc.freeze()  # This makes collections quick, including those of the answer.
     calls: list[Measured] = []
     for counts in _CALLS:
         calls.append(seen := _called(answer, counts))
@@ -118,74 +126,47 @@ def _read(returned: Any) -> dict[int, tuple[float, ...]] | None:
 
 
 def judge(calls: tuple[Measured, ...]) -> Result:
-    """Correct if the function returned the seconds that the clock says, and ran as asked."""
+    """Accept if the function returned the seconds that the clock says, and ran as asked."""
     for seen in calls:
-        called = f"called with {list(seen.counts)}, your function"
+        counts = list(seen.counts)
         if seen.answer is None:
-            error_in_your_code(
-                f"{called} returns {seen.returned}, not a dict: number of workers -> list of "
-                f"{RUNS} numbers."
-            )
+            error_in_your_code("other-result", counts=counts, returned=seen.returned, runs=RUNS)
         if wrong := _wrong(seen, seen.answer):
-            not_yet(f"{called} {wrong}")
-    return correct(
-        "Every number is measured three times, in turns; the clock starts when each worker has "
-        "delivered, and stops after 16 batches more; the workers of one run have ended before the "
-        "next begins."
-    )
+            not_yet(wrong.code, counts=counts, **wrong.fields)
+    return correct()
 
 
-def _with(workers: int) -> str:
-    return f"{workers} worker{'s' * (workers != 1)}"
-
-
-def _wrong(seen: Measured, answer: dict[int, tuple[float, ...]]) -> str:
+def _wrong(seen: Measured, answer: dict[int, tuple[float, ...]]) -> Fault | None:
     numbers, size = set(seen.counts), len(seen.counts)
     if answer.keys() != numbers:
-        return f"returns measurements for {sorted(answer)}."
+        return fault("other-counts", measured=sorted(answer))
     for workers, runs in answer.items():
         if len(runs) != RUNS:
-            return f"returns {len(runs)} measurements for {_with(workers)}."
+            return fault("other-number-of-runs", measured=len(runs), workers=workers, runs=RUNS)
     if len(seen.order) != RUNS * size:
-        return (
-            f"began {len(seen.order)} epochs. {RUNS} runs of each number are {RUNS * size}: what "
-            "is an epoch begun for?"
-        )
+        return fault("other-epochs", epochs=len(seen.order), runs=RUNS, right=RUNS * size)
     if any(set(seen.order[at : at + size]) != numbers for at in range(0, len(seen.order), size)):
-        return (
-            f"ran the numbers in the order {list(seen.order)}. The machine got busier meanwhile: "
-            "which numbers suffer from it, and how would all suffer alike?"
-        )
+        return fault("not-in-turns", order=list(seen.order))
     for workers, taken in zip(seen.order, seen.taken, strict=True):
         first = max(1, workers)
         if taken != first + BATCHES:
-            return (
-                f"took {taken} batches in a run with {_with(workers)}. It is {first} to begin "
-                f"with, and {BATCHES} that are timed: {first + BATCHES}."
-            )
+            right = {"first": first, "timed": BATCHES, "right": first + BATCHES}
+            return fault("other-batches", taken=taken, workers=workers, **right)
     if seen.crowded:
-        return (
-            f"began {seen.crowded} runs while the workers of another were alive. Which variable "
-            "still holds their iterator when the next begins?"
-        )
+        return fault("crowded", crowded=seen.crowded, runs=len(seen.order))
     for workers in seen.counts:
         pairs = zip(seen.order, seen.right, strict=True)
-        right = sorted(seconds for number, seconds in pairs if number == workers)
-        for got, seconds in zip(answer[workers], right, strict=True):
+        right_seconds = sorted(seconds for number, seconds in pairs if number == workers)
+        for got, seconds in zip(answer[workers], right_seconds, strict=True):
             if abs(got - seconds) > _CLOSE:
-                clock = "" if seen.looked else " It never read the `clock` that it was given."
-                return (
-                    f"returns {got:.7g} s for a batch of a run with {_with(workers)}; by the "
-                    f"clock it is {seconds:.7g} s.{clock} Between which lines is the clock read, "
-                    "and by how many batches is it divided?"
-                )
-    return ""
+                code = "other-seconds" if seen.looked else "never-read-the-clock"
+                return fault(code, got=f"{got:.7g}", workers=workers, seconds=f"{seconds:.7g}")
+    return None
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_function, starter=starter),
-    runs="calls your function twice, with loaders and a clock whose times are known",
     at_most=2 * _LONG + 6,
 )
