@@ -74,6 +74,7 @@ class Run:
         resumed: How many iterations were begun anew before they had ended, and then asked for more.
         result: What the loop returned, as a digest of its value; "" for nothing to compare.
         returned: The same value as its repr, cut short.
+        numbers: The numbers in that value.
         kept: The most earlier batches that the loop still held on to at one time.
         kept_bytes: The most bytes of these.
         kept_then: `kept` each time the number of batches had doubled: [batches, kept].
@@ -113,6 +114,7 @@ class Run:
     resumed: int = 0
     result: str = ""
     returned: str = ""
+    numbers: tuple[float, ...] = ()
     kept: int = 0
     kept_bytes: int = 0
     kept_then: tuple[tuple[int, int], ...] = ()

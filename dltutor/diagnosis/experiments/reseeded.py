@@ -1,7 +1,8 @@
 """How does the loader run without workers and with another seed?
 
-This is asked when samples with workers differ from those without. Random samples change with the
-seed anyway. If the samples don't change with the seed, the ones from the workers are wrong.
+This is asked when samples with workers differ from those without, or what the loop returns does.
+Random samples change with the seed anyway. If the samples don't change with the seed, the ones from
+the workers are wrong.
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ from dltutor.diagnosis.evidence import Evidence, Run
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.diagnosis.kit.difference import with_workers
+from dltutor.diagnosis.kit.difference import close, with_workers
+
+_ROUNDED: Final = 0.01  # the order of samples, and which process they come from, may round a sum
 
 
 def needed(evidence: Evidence | None) -> bool:
-    """Ask if an epoch's samples with workers differ from those without."""
+    """Ask if an epoch's samples, or the loop's results, differ from those without workers."""
     if evidence is None:
         return False
     found = with_workers(evidence)
-    return found is not None and found.any and found.whole
+    if found is not None and found.any and found.whole:
+        return True
+    alone = evidence.alone
+    return alone is not None and not close(evidence.run.numbers, alone.numbers, _ROUNDED)
 
 
 def ask(bench: Bench) -> Run:

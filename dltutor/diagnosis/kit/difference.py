@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isclose
 
 from dltutor.diagnosis.evidence import Evidence, Run
 
@@ -62,6 +64,20 @@ def with_workers(evidence: Evidence) -> Difference | None:
         is not None
     ]
     return next((each for each in found if each.any), found[0] if found else None)
+
+
+def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
+    """Whether two runs returned the same numbers.
+
+    Args:
+        ours: What the loop of the one returned.
+        theirs: What that of the other returned.
+        apart: By which share of a number they may differ.
+    """
+    if len(ours) != len(theirs):
+        return False
+    pairs = zip(ours, theirs, strict=True)
+    return all(isclose(a, b, rel_tol=apart, abs_tol=1e-9) or (a != a and b != b) for a, b in pairs)
 
 
 def between(run: Run, other: Run, epoch: int = 0, *, in_order: bool = False) -> Difference | None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from statistics import fmean
 from typing import Any, Final
 
+import numpy as np
+
 from dltutor.diagnosis.evidence import Run
 from dltutor.diagnosis.kit.bench import Bench, TooSlow
-from dltutor.diagnosis.kit.digests import digest
+from dltutor.diagnosis.kit.digests import digest, leaves
 from dltutor.diagnosis.kit.watch import Enough, Watch
 from dltutor.diagnosis.messages import explain
 from dltutor.observation.counting import counting
@@ -25,6 +27,7 @@ from dltutor.observation.texts import said, tidy
 
 PATIENCE: Final = 6.0  # seconds without a batch until a forked worker counts as hanging
 STARTING: Final = 14.0  # the same, if workers import torch first
+_NUMBERS: Final = 64  # of what a loop returns
 _YOURS: Final = ("...", "your cell")  # how the file of a frame starts that belongs to no library
 
 
@@ -166,6 +169,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Run:
         resumed=watch.resumed,
         result=digest(state["result"]) if _comparable(state["result"]) else "",
         returned=shown(state["result"])[:80] if _comparable(state["result"]) else "",
+        numbers=_numbers(state["result"]),
         kept=watch.kept,
         kept_bytes=watch.kept_bytes,
         kept_then=tuple(watch.kept_then),
@@ -201,6 +205,14 @@ def _stood(seen: Observation) -> str:
 def _comparable(result: object) -> bool:
     plain = module_of(type(result)) in ("builtins", "numpy", "torch")
     return result is not None and (plain or has(type(result), "__dataclass_fields__"))
+
+
+def _numbers(result: object) -> tuple[float, ...]:
+    found: list[float] = []
+    for _, leaf in leaves(result):
+        with suppress(Exception):  # what isn't a number
+            found += np.asarray(leaf, dtype=float).ravel()[:_NUMBERS].tolist()
+    return tuple(found[:_NUMBERS])
 
 
 def _short(text: str) -> str:

@@ -36,7 +36,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
         if not found:
             found += data.stuck(evidence)
         # The first of these says the most, and the others may have the same cause.
-        for look in (data.reordered, data.differs, data.dealt, data.epochs):
+        for look in (data.reordered, data.differs, data.dealt, data.epochs, data.results):
             found = found or [*look(evidence)]
     if "bounded" not in explained:
         found += _each(evidence, resources.opened, resources.held, resources.grows)

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Run
-from dltutor.diagnosis.kit.difference import Difference, between, with_workers
+from dltutor.diagnosis.kit.difference import Difference, between, close, with_workers
 from dltutor.diagnosis.kit.pins import SAID
 from dltutor.diagnosis.promises.broken import Broken
 from dltutor.failures import Promise
@@ -479,6 +479,36 @@ def told(evidence: Evidence) -> Iterator[Broken]:
         "(`torch.zeros(1, dtype=torch.int64).share_memory_()`), or use "
         "`persistent_workers=False`.",
     )
+
+
+def results(evidence: Evidence) -> Iterator[Broken]:
+    """Find a loop that returns something else with workers, though the samples are the same."""
+    run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
+    if alone is None or reseeded is None or not evidence.parts.loop:
+        return
+    ran = (run, alone, reseeded)
+    if not all(each.end == "finished" and each.numbers for each in ran):
+        return
+    if not close(alone.numbers, reseeded.numbers, _EXACT):
+        return  # it depends on the seed, or it's a time
+    if close(run.numbers, alone.numbers, _RESULT):
+        return
+    yield Broken(
+        "same",
+        "shown",
+        f"Your loop returns `{run.returned}` with workers, and `{alone.returned}` without. With "
+        f"another seed, it returns `{reseeded.returned}` without workers.",
+        "your training loop",
+        "A batch from a worker is a copy. What your code attached to a tensor as an attribute, "
+        "what it stored in another place while it made the sample, and which objects were the same "
+        "one is lost on the way.",
+        "Compare one batch with workers to the same batch without, in your loop: types, "
+        "attributes, and flags. Return everything that the loop needs in the batch itself.",
+    )
+
+
+_RESULT: Final = 0.05  # of a number; sums of the same samples in another order differ by far less
+_EXACT: Final = 1e-4  # of a number; times differ by more
 
 
 def _again(run: Run) -> bool:
