@@ -3,8 +3,8 @@
 Types that pass the notebook's three gates stay as they are. All others become a RuntimeError.
 
 The dataset raises in nineteen places. The check reads it in an order of its own, one sample at a
-time, and reads on after each error. Samples hold no tensors, because a dead worker's shared memory
-would show up as an error of its own.
+time, and reads on after each error. Samples hold no tensors, so if a worker dies, its death
+is all that main sees of it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _interrupted(located: Any) -> Fault | None:
     except DeadlinePassed:
         return fault("interrupt-late", index=INTERRUPTED, seconds=_LONG)
     except BaseException as error:
-        return fault("interrupt-replaced", kind=type(error).__name__)
+        return fault("interrupt-replaced", index=INTERRUPTED, kind=type(error).__name__)
     return fault("interrupt-caught", index=INTERRUPTED, sample=shown(sample))
 
 
