@@ -1,9 +1,8 @@
-"""Lesson 00: its checks name what is wrong, and its tables leave nothing out."""
+"""Lesson 00: its starters are what the checks know, and its tables leave nothing out."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 from typing import Any
 from xml.etree import ElementTree
@@ -11,11 +10,9 @@ from xml.etree import ElementTree
 import pytest
 from cells import answer_in, source
 
-from dltutor.lessons.engine.checking import check, verdict
-from dltutor.lessons.engine.endings import Ending
-from dltutor.lessons.engine.outcomes import Outcome, Result
-from dltutor.lessons.lesson_00 import fix
-from dltutor.lessons.lesson_00.fix import LEVELS, Pairs, Run
+from dltutor.lessons.engine.checking import check
+from dltutor.lessons.engine.outcomes import Outcome
+from dltutor.lessons.lesson_00.fix import LEVELS, Pairs
 from dltutor.observation import Observation
 from notebooks import NOTEBOOKS, read
 
@@ -30,9 +27,6 @@ def cell(name: str) -> str:
 def solved(*cells: str) -> dict[str, Any]:
     """What these cells of the twin define."""
     return answer_in(read(TWIN), *cells)
-
-
-# The notebook
 
 
 def test_the_notebook_has_the_levels_and_the_starter_that_the_check_knows() -> None:
@@ -92,76 +86,6 @@ def test_the_loaders_of_the_lesson_name_their_start_method() -> None:
     load = solved("setup", "signed")["load"]
     assert own.multiprocessing_context.get_start_method() == "fork"
     assert load(range(2)).multiprocessing_context.get_start_method() == "fork"
-
-
-# What the judge says of recorded evidence
-
-
-PAIRS = tuple(itertools.pairwise(LEVELS))
-
-
-def told(**differs: Any) -> Result:
-    run = Run(LEVELS, 2, 16, (PAIRS,), Ending("finished", 6), tuple(map(repr, LEVELS)))
-    return verdict(lambda: fix.judge((run, dataclasses.replace(run, **differs))))
-
-
-def test_all_pairs_once_and_in_order_are_correct() -> None:
-    assert told().outcome is Outcome.CORRECT
-    assert "16 of 16 pairs" in told().text
-
-
-@pytest.mark.parametrize(
-    ("differs", "text"),
-    [
-        ({"epochs": (PAIRS[:-1],)}, "15 of 16 pairs came from 17 levels. (49, 47) did not."),
-        ({"epochs": (PAIRS[::-1],)}, "in batches of 4 they came in another order"),
-        ({"epochs": ((*PAIRS, PAIRS[-1]),)}, "(49, 47) came once too often"),
-        ({"epochs": ((*PAIRS, (47, 52)),)}, "As sample 16 came (47, 52), which is not"),
-        ({"promised": 17}, "But `__len__` promises 17 samples. A loader takes StopIteration"),
-        (
-            {"promised": 15},
-            "16 of 16 pairs came from 17 levels. But `__len__` promises 15 samples.",
-        ),
-        ({"epochs": (PAIRS[1:],)}, "(52, 55) did not. No error says so. `__len__` promises 16"),
-        ({"epochs": ((*PAIRS, "[47]"),)}, "As sample 16 came [47], which is not two numbers."),
-        ({"left": ("52", "55")}, "`levels[2]` was 61 and is missing"),
-        ({"left": (*map(repr, LEVELS), "0")}, "`levels[17]` was missing and is 0"),
-        ({"left": tuple(map(repr, map(float, LEVELS)))}, "`levels[0]` was 52 and is 52.0"),
-        ({"workers": 4, "epochs": (PAIRS[1:],)}, "With 4 workers, 15 of 16 pairs"),
-        ({"epochs": (PAIRS, PAIRS, (), PAIRS)}, "in epoch 3, 0 of 16 pairs"),
-        (
-            {
-                "ending": Ending("raised", 6, kind="IndexError", error="`IndexError`."),
-                "promised": 17,
-            },
-            "16 of 16 pairs came from 17 levels in batches of 4, then `IndexError`. `__len__` pro",
-        ),
-        (
-            {"ending": Ending("worker died", 6, fates="W0 killed by SIGKILL")},
-            "W0 killed by SIGKILL",
-        ),
-        ({"ending": Ending("hung", 6, stood="W0 was at a.py.")}, "W0 was at a.py."),
-    ],
-)
-def test_each_thing_that_can_go_wrong_is_told(differs: dict[str, Any], text: str) -> None:
-    assert told(**differs).outcome is Outcome.NOT_YET
-    assert text in told(**differs).text
-
-
-def test_more_than_promised_is_not_told_as_an_early_end() -> None:
-    assert "StopIteration" not in told(promised=15).text
-
-
-def test_a_pair_that_comes_too_seldom_did_come() -> None:
-    levels = (33, 33, 33)
-    text = told(levels=levels, epochs=(((33, 33),),), left=("33",) * 3, promised=1).text
-    assert "1 of 2 pairs came from 3 levels. (33, 33) came 1 of 2 times" in text
-
-
-def test_an_exception_of_the_answer_is_told_as_its_own() -> None:
-    result = told(ending=Ending("raised", 6, kind="KeyError", error="`KeyError: 3` in `f`."))
-    assert result.outcome is Outcome.ERROR
-    assert "`KeyError: 3` in `f`." in result.text
 
 
 def test_the_failing_index_is_the_one_that_fails_in_main() -> None:

@@ -1,7 +1,7 @@
 """Grade "00.fix": every pair of neighbors arrives, once and in order, with any number of workers.
 
-The answer is run on the levels of the notebook, on a list with awkward ones, and, for many epochs
-of one dataset, on a list of only two; all datasets are made before the first is run.
+The check runs the answer on the notebook's levels, on a list of awkward ones, and for many epochs
+on a list of only two levels. It makes all the datasets before it runs the first one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
@@ -27,16 +27,16 @@ Pair = tuple[int, int]
 #: A river's level in cm, hour by hour: the list in the notebook.
 LEVELS: Final = (52, 55, 61, 68, 72, 81, 90, 88, 79, 67, 60, 58, 56, 53, 50, 49, 47)
 
-# Levels that come again, zero, negative ones, and more than fit into 8 or 16 bits.
+# Some levels appear twice, one is 0, one is negative, and some don't fit into 8 or 16 bits.
 _AWKWARD: Final = (31, 33, 33, 33, 44, 31, 0, -3, 301, 1027, 70001, 33, *range(61, 33, -1))
-# Levels, workers, epochs. What changes from one epoch to the next shows soonest in two levels.
+# Levels, workers, epochs. With two levels, epochs are short, so there's time for many.
 _RUNS: Final = ((LEVELS, 2, 1), (_AWKWARD, 0, 2), ((33, 44), 0, 20), (_AWKWARD, 4, 1))
-_BATCH: Final = 4  # not the 2 of the notebook, which a stream may count on
-_TIME: Final = 6  # seconds for making a dataset, and again for all its epochs
+_BATCH: Final = 4  # not 2 as in the notebook, because a stream may count on that
+_TIME: Final = 6  # seconds to make a dataset, and the same again for all its epochs
 
 
 class Pairs(Dataset[Pair]):
-    """The starter: a level and the level one hour later."""
+    """The starter: a level and the level an hour later."""
 
     def __init__(self, levels: Sequence[int]) -> None:
         self.levels = levels
@@ -56,10 +56,11 @@ class Run:
         levels: The list.
         workers: How many the loader had.
         promised: What `__len__` says.
-        epochs: What arrived in each epoch, in order, up to the one that ended the run; what is no
-            pair, as text.
+        epochs: What arrived in each epoch, in order, up to the one that ended the run. A sample
+            that isn't a pair is a string.
         ending: How the run ended.
-        left: What the list holds that the answer was given, after all; 52.0 is not 52.
+        left: The `repr` of what's in the list that the answer was given, when everything is over.
+            52.0 isn't 52.
     """
 
     levels: tuple[int, ...]
@@ -71,19 +72,21 @@ class Run:
 
 
 def look(answer: Any) -> type:
-    """The answer, if it is a class that is no longer the starter."""
+    """Return the answer if it's a class that has been changed."""
     return a_fixed_class(answer, Pairs, methods=())
 
 
 def gather(answer: type) -> tuple[Run, ...]:
-    """The runs, up to the first that is not right."""
+    """Run the answer on each list, up to the first run that isn't right."""
     runs: list[Run] = []
     lists = [[*levels] for levels, *_ in _RUNS]
     datasets = [made(answer, given, call="Pairs(levels)", within=_TIME) for given in lists]
     for (levels, workers, count), given in zip(_RUNS, lists, strict=True):
         dataset = datasets.pop(0)
         with theirs():
-            promised = len(dataset)  # a stream needs none to be loaded, but the task asks for it
+            promised = len(
+                dataset
+            )  # a loader doesn't need it of a stream, but the task asks for it
         epochs: list[list[Pair | str]] = []
 
         def collect(loader: DataLoader[Any], epochs: list[list[Pair | str]] = epochs) -> None:
@@ -94,7 +97,7 @@ def gather(answer: type) -> tuple[Run, ...]:
         how: dict[str, Any] = {"within": _TIME, "batch_size": _BATCH, "collate_fn": _collate}
         ending = run_loader(dataset, collect, workers=workers, epochs=count, **how)
         del dataset
-        gc.collect()  # its last chance to change the list
+        gc.collect()  # the dataset's last chance to change the list
         arrived, left = tuple(map(tuple, epochs)), tuple(map(repr, given))
         runs.append(Run(levels, workers, promised, arrived, ending, left))
         if ending.end != "finished" or any(each != [*pairwise(levels)] for each in epochs):
@@ -103,7 +106,7 @@ def gather(answer: type) -> tuple[Run, ...]:
 
 
 def _collate(samples: list[Any]) -> tuple[Any, list[str]]:
-    # A batch does not show what its samples were: two strings, or one dict.
+    # A batch doesn't show whether its samples were two strings, say, or one dict.
     return default_collate(samples), [*map(shown, samples)]
 
 
@@ -116,14 +119,10 @@ def _pairs_in(batch: Any) -> list[Pair]:
 
 
 def judge(runs: tuple[Run, ...]) -> Result:
-    """Correct if every pair came in every epoch."""
+    """Correct if every pair arrived in every epoch."""
     for run in runs:
         _judge(run)
-    return correct(
-        f"{len(LEVELS) - 1} of {len(LEVELS) - 1} pairs arrive from {len(LEVELS)} levels, "
-        f"{len(_AWKWARD) - 1} of {len(_AWKWARD) - 1} from {len(_AWKWARD)}, and 1 from 2, each once "
-        "and in order, with 0, 2 and 4 workers, in 20 epochs too."
-    )
+    return correct()
 
 
 def _judge(run: Run) -> None:
@@ -132,48 +131,41 @@ def _judge(run: Run) -> None:
     number = next(wrong, len(run.epochs) - 1)
     pairs = run.epochs[number]
     missing = Counter(expected) - Counter(pairs)
-    loader = f"with {run.workers} workers{f', in epoch {number + 1}' if number else ''}"
-    came = (
-        f"{loader}, {len(expected) - missing.total()} of {len(expected)} pairs came from "
-        f"{len(run.levels)} levels"
-    )
-    promise = f" `__len__` promises {run.promised} samples."
+    there = f"in epoch {number + 1} {where(run.workers)}"
+    seen = {
+        "where": there,
+        "arrived": len(expected) - missing.total(),
+        "expected": len(expected),
+        "levels": len(run.levels),
+        "batch": _BATCH,
+        "promised": run.promised,
+    }
     if run.ending.kind == "IndexError":
-        not_yet(f"{came} in batches of {_BATCH}, then {run.ending.error}{promise}")
+        not_yet("index-error", **seen, error=run.ending.error)
     if "found <class 'NoneType'>" in run.ending.message:
-        not_yet(f"{came}, then `{run.ending.kind}`: a sample was None.{promise}")
-    ended_well(run.ending, loader)
+        not_yet("sample-is-none", **seen, kind=run.ending.kind)
+    ended_well(run.ending, there)
     held = zip_longest(map(repr, run.levels), run.left, fillvalue="missing")
-    for place, (was, now) in enumerate(held):
+    for position, (was, now) in enumerate(held):
         if was != now:
-            not_yet(
-                f"{came}, but the list that your class was given has changed: `levels[{place}]` "
-                f"was {was} and is {now}. Whose list is it?"
-            )
-    for place, pair in enumerate(pairs):
+            not_yet("list-changed", **seen, position=position, was=was, now=now)
+    for position, pair in enumerate(pairs):
         if pair not in expected:
-            neighbors = "a level and the one an hour later. Where is it from?"
-            due = "two numbers." if isinstance(pair, str) else neighbors
-            not_yet(f"{came}. As sample {place} came {pair}, which is not {due}")
+            code = "not-a-pair" if isinstance(pair, str) else "not-neighbors"
+            not_yet(code, **seen, position=position, sample=pair)
     for pair in Counter(pairs) - Counter(expected):
-        not_yet(f"{came}. And {pair} came once too often. Where is the second from?")
+        times, due = pairs.count(pair), expected.count(pair)
+        not_yet("too-often", **seen, pair=pair, times=times, due=due)
     for pair in missing:
         if times := pairs.count(pair):
-            due = f"{times} of {expected.count(pair)} times"
-            not_yet(f"{came}. {pair} came {due}: the same two levels can come again.")
-        not_yet(f"{came}. {pair} did not. No error says so.{promise}")
+            not_yet("too-seldom", **seen, pair=pair, times=times, due=expected.count(pair))
+        not_yet("missing", **seen, pair=pair)
     if [*pairs] != expected:
-        not_yet(f"{came}. But in batches of {_BATCH} they came in another order than in `levels`.")
+        not_yet("other-order", **seen)
     if run.promised > len(pairs):
-        not_yet(f"{came}. But{promise} A loader takes StopIteration for the end of an epoch.")
+        not_yet("ends-early", **seen)
     if run.promised < len(pairs):
-        not_yet(f"{came}. But{promise}")
+        not_yet("more-than-promised", **seen)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
-    look=look,
-    runs="24 epochs, with 2, 0 and 4 workers",
-    at_most=2 * _TIME * len(_RUNS) + 3,
-)
+GRADER: Final = Grader(gather=gather, judge=judge, look=look, at_most=2 * _TIME * len(_RUNS) + 3)

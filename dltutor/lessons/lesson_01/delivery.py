@@ -1,5 +1,5 @@
-"""What "01.fix" and "01.transfer" ask of a class: all that can be used arrives, as what it is, and
-the rest is accounted for. On two folders, for what one object keeps is none of the next one's.
+"""What "01.fix" and "01.transfer" ask of a class: every usable file arrives, and the class accounts
+for the rest. There are two folders, because nothing that one dataset keeps belongs to the next one.
 """
 
 from __future__ import annotations
@@ -9,20 +9,29 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 from torch.utils.data import default_collate
 
+from dltutor.lessons.engine import words
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.engine.running import changed, contents, failed_in_main, made, theirs
+from dltutor.lessons.engine.outcomes import (
+    Fault,
+    Rejected,
+    Result,
+    correct,
+    error_in_your_code,
+    fault,
+    not_yet,
+)
+from dltutor.lessons.engine.running import changed, contents, in_words, made, theirs
 from dltutor.lessons.lesson_01.material import HEALTHY, Folder, Told
 from dltutor.observation.time_limits import deadline
 
@@ -35,13 +44,14 @@ class Evidence:
 
     Args:
         folder: The folder.
-        quarantined: Its keys and values as texts, the folder as "root"; empty if it is no dict.
-        samples: What each `dataset[i]` is, as `Folder.told` says it, or the exception it raised.
-        error: The first of those exceptions, with its place, or "".
-        runs: Workers -> how the loader's run ended, and whether it brought the same samples.
-        changed: Files that are gone or no longer as they were, and listed ones that are new.
-        dtypes: How many samples are of which type of floats.
-        later: What arrives in place of a sample whose file goes bad; "" if that raises.
+        quarantined: Its keys and values as strings, with "root" for the folder. Empty if it isn't a
+            dict.
+        samples: What each `dataset[i]` is, as `Folder.told` has it, or the exception it raised.
+        error: The first of those exceptions and its place, or "".
+        runs: Workers -> how the loader's run ended, and whether it delivered the same samples.
+        changed: Files that are gone or changed, and listed ones that are new.
+        dtypes: How many samples have which floating-point dtype.
+        later: What arrives instead of a sample whose file goes bad. None if that raises.
     """
 
     folder: Folder
@@ -51,17 +61,21 @@ class Evidence:
     runs: dict[int, tuple[Ending, bool]]
     changed: Sequence[str]
     dtypes: dict[str, int] = field(default_factory=dict)
-    later: str = ""
+    later: Fault | None = None
 
 
-def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
-    """Grade a class that is no longer the starter, on two folders that `fresh` fills."""
+def grader(exercise: str, fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
+    """Grade a class that isn't the starter anymore, on two folders.
+
+    Args:
+        exercise: Its name, such as "01.fix".
+        fresh: Fills a folder from a seed.
+        starter: The class as the notebook has it.
+    """
     return Grader(
         gather=partial(gather, fresh=fresh),
-        judge=judge,
+        judge=partial(judge, exercise=exercise),
         look=lambda answer: a_fixed_class(answer, starter),
-        runs="makes your class on two fresh folders and runs it with 0, 2 and 4 workers, "
-        f"{_SECONDS} s for each step",
         at_most=8 * _SECONDS + 2,
     )
 
@@ -73,7 +87,7 @@ def gather(answer: type, fresh: Callable[[Path, int], Folder]) -> list[Evidence]
         found.append(_delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers))
         try:
             _folder_is_right(found[-1])
-        except Rejected:  # another folder would bring nothing that is told
+        except Rejected:  # only the first thing that's wrong is reported
             break
     return found
 
@@ -82,7 +96,7 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     before = contents(folder.root)
     dataset = made(answer, folder.root, call=f"{answer.__name__}(root)", within=_SECONDS)
     quarantined = _quarantined(dataset, folder)
-    # The workers first: what main had read by then, they would have too.
+    # The workers run first, because they'd inherit whatever main had read.
     forked, came = _run(dataset, workers, 1, folder)
     samples: list[Told] = []
     error, dtypes = "", Counter[str]()
@@ -91,7 +105,7 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
             try:
                 sample = dataset[index]
             except Exception as raised:
-                error = error or failed_in_main(raised).text
+                error = error or in_words(raised)
                 samples.append((f"{type(raised).__name__} raised", None))
             else:
                 samples.append(folder.told(sample))
@@ -107,14 +121,19 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     return Evidence(folder, quarantined, samples, error, runs, spoilt, dtypes, later)
 
 
-def _later(dataset: Any, folder: Folder, samples: Sequence[Told]) -> str:
+def _later(dataset: Any, folder: Folder, samples: Sequence[Told]) -> Fault | None:
     for index, how in enumerate(("deleted", "cut in half", "emptied") * 2):
         with suppress(Exception):
             folder.spoil(path := samples[index][0], how)
-            if (told := folder.told(dataset[index])[0]) != path:
-                bad = f"the file of sample {index} was {how}. Nothing raised: in its place, "
-                return f"{bad}`dataset[{index}]` gives {folder.held(told)}"
-    return ""
+            told, number = folder.told(dataset[index])
+            if told in folder.kinds and told != path:
+                odd = folder.kinds[told].odd
+                return fault("later-another-file", index=index, how=how, path=told, odd=odd)
+            if number is None:
+                return fault("later-wrong-kind", index=index, how=how, kind=told)
+            if told != path:
+                return fault("later-other-values", index=index, how=how, values=told)
+    return None
 
 
 def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
@@ -130,7 +149,7 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
 def _run(dataset: Any, workers: int, epochs: int, folder: Folder) -> tuple[Ending, list[Any]]:
     came: list[Told] = []
 
-    def join(samples: list[Any]) -> Any:  # a batch as it would be, and what each sample was
+    def join(samples: list[Any]) -> Any:  # the usual batch, and what each sample was
         return default_collate(samples), [folder.told(sample) for sample in samples]
 
     def take(loader: Any) -> None:
@@ -141,104 +160,116 @@ def _run(dataset: Any, workers: int, epochs: int, folder: Folder) -> tuple[Endin
     return run_loader(dataset, take, within=_SECONDS, batch_size=4, **options), came
 
 
-def judge(found: Sequence[Evidence]) -> Result:
-    """Correct if every file that can be used came, and nothing else did."""
-    for evidence in found:
+def judge(found: Sequence[Evidence], exercise: str) -> Result:
+    """Correct if every usable file arrived, and nothing else did.
+
+    Args:
+        found: The evidence of one or two folders.
+        exercise: The name of the exercise, for its words.
+    """
+    first, *others = found
+    _folder_is_right(first)
+    for second in others:
         try:
-            _folder_is_right(evidence)
+            _folder_is_right(second)
         except Rejected as rejected:
-            if evidence is not found[0]:
-                also = " This is the second folder; the first was right. What do the two share?"
-                rejected.result = replace(rejected.result, text=rejected.result.text + also)
-            raise
+            result = rejected.result
+            finding = words.text(exercise, result.code, result.fields)
+            fields = {"finding": finding, **result.fields}
+            raise Rejected(Result(result.outcome, "second-folder", fields)) from None
     _reasons_tell(*found)
     listed = sum(len(evidence.folder.listed) for evidence in found)
     bad = sum(len(evidence.quarantined) for evidence in found)
-    return correct(
-        f"In two folders, {listed - bad} of {listed} files can be used, and each arrives once, "
-        f"with 0, 2 and 4 workers. The other {bad} are in `quarantined`, each with its reason."
-    )
+    return correct(usable=listed - bad, listed=listed, bad=bad)
 
 
 def _folder_is_right(evidence: Evidence) -> None:
+    _files_are_untouched(evidence)
+    _samples_are_the_right_kind(evidence)
     folder, samples, named = evidence.folder, evidence.samples, evidence.quarantined
-    for path in evidence.changed:
-        odd = f", {folder.kinds[path].odd}," if path in folder.kinds else ""
-        not_yet(f"`{path}`{odd} is no longer as it was. Whoever looks into it later needs it.")
-    told = Counter(folder.right if number is not None else kind for kind, number in samples)
-    if told.keys() - {folder.right}:
-        tell = error_in_your_code if evidence.error and len(told) == 1 else not_yet
-        kinds = ", ".join(f"{times} x {kind}" for kind, times in told.most_common())
-        first = f" The first error: {evidence.error}" if evidence.error else ""
-        tell(f"a sample has to be {folder.right}. Yours: {kinds}.{first}")
     if good := named.keys() & folder.contents.keys():
         path = max(good, key=lambda path: (folder.kinds[path].odd, path))
-        not_yet(
-            f"{len(good)} of the {len(named)} files in `quarantined` can be used, such as "
-            f"`{path}`, {folder.kinds[path].odd}. Your class gives the reason "
-            f"`{named[path]:.90}`. Is that the file's fault?"
-        )
+        reason, odd = f"{named[path]:.90}", folder.kinds[path].odd
+        counts = {"good": len(good), "named": len(named)}
+        not_yet("usable-set-aside", **counts, path=path, odd=odd, reason=reason)
     count = Counter(file for file, _ in samples)
     lost = folder.listed.keys() - count.keys() - named.keys()
     for path, times in count.most_common():
         if times > 1 and path in folder.listed:
-            not_yet(
-                f"{len(samples)} samples arrive, and only {len(count)} different ones: {times} "
-                f"hold {folder.held(path)}. Whose place did the other {times - 1} take?"
-            )
+            counts = {"samples": len(samples), "different": len(count), "times": times}
+            not_yet("copies", **counts, path=path, odd=folder.kinds[path].odd)
     if strays := [file for file, _ in samples if file not in folder.listed]:
         kinds = ", ".join(sorted({folder.kinds[path].odd for path in lost} - {HEALTHY}))
-        not_yet(
-            f"{len(strays)} of {len(samples)} samples match no usable file, such as one with "
-            f"values {strays[0]}."
-            + (f" Not accounted for: {kinds}." if kinds else " Where do they come from?")
-        )
+        code = "strays-for-files" if kinds else "strays"
+        if ImageFile.LOAD_TRUNCATED_IMAGES:  # as the answer left it, in its cell or in its class
+            code = "strays-truncated"
+        counts = {"strays": len(strays), "samples": len(samples)}
+        not_yet(code, **counts, values=strays[0], kinds=kinds)
     classes = sorted(set(folder.listed.values()))
     if wrong := sum(classes.index(folder.listed[file]) != number for file, number in samples):
-        not_yet(
-            f"{wrong} of {len(samples)} samples arrive with another class number than `labels.csv` "
-            "gives them. Numbers follow the sorted names of all classes that it lists, also of one "
-            "that has no usable file."
-        )
+        not_yet("class-numbers", wrong=wrong, samples=len(samples))
     if unknown := sorted(named.keys() - folder.listed.keys()):
-        not_yet(
-            f"{len(unknown)} keys of `quarantined` are not in `labels.csv`, such as "
-            f"`{unknown[0]}`. How does the list write that path?"
-        )
+        not_yet("unknown-keys", unknown=len(unknown), key=unknown[0])
     if lost:
-        not_yet(
-            f"of {len(folder.listed)} files, {len(lost)} neither arrive nor are in the dict "
-            f"`quarantined` when the dataset is made, such as {folder.kinds[min(lost)].odd}."
-        )
+        odd = folder.kinds[min(lost)].odd
+        not_yet("lost", lost=len(lost), listed=len(folder.listed), odd=odd)
     for path, why in named.items():
+        if not why:
+            not_yet("no-reason", path=path)
         if not _words(path, why):
-            what = f"{why[:80]!r}: numbers or a path, and no word" if why else "missing"
-            not_yet(f"the reason for `{path}` is {what}. What is wrong with the file?")
+            not_yet("reason-without-words", path=path, reason=repr(why[:80]))
     for workers, (run, same) in sorted(evidence.runs.items()):
         ended_well(run, where(workers))
         if not same:
-            not_yet(f"{where(workers)}, the loader brings other samples than `dataset[i]` gave.")
+            not_yet("other-samples", where=where(workers))
     if len(evidence.dtypes) > 1:
-        each = ", ".join(f"{times} x {dtype}" for dtype, times in evidence.dtypes.items())
-        not_yet(f"samples arrive as {each}. Of which type is a batch that has both?")
-    if evidence.later:
-        not_yet(f"after the dataset was made, {evidence.later}. Who will notice?")
+        not_yet("mixed-dtypes", dtypes=_listed(evidence.dtypes))
+    if later := evidence.later:
+        not_yet(later.code, **later.fields)
+
+
+def _files_are_untouched(evidence: Evidence) -> None:
+    for path in evidence.changed:
+        if path in evidence.folder.kinds:
+            not_yet("changed-odd-file", path=path, odd=evidence.folder.kinds[path].odd)
+        not_yet("changed", path=path)
+
+
+def _samples_are_the_right_kind(evidence: Evidence) -> None:
+    right, samples, error = evidence.folder.right, evidence.samples, evidence.error
+    kinds = Counter(right if number is not None else kind for kind, number in samples)
+    if not kinds.keys() - {right}:
+        return
+    if error and len(kinds) == 1:
+        error_in_your_code("all-raise", right=right, samples=len(samples), error=error)
+    if error:
+        not_yet("some-raise", right=right, kinds=_listed(kinds), error=error)
+    not_yet("wrong-kind", right=right, kinds=_listed(kinds))
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{times} x {what}" for what, times in Counter(counts).most_common())
 
 
 def _reasons_tell(first: Evidence, second: Evidence) -> None:
-    """Whoever has read the reasons of one folder can tell what is wrong in the other."""
+    """Check that one folder's reasons tell a reader what's wrong in the other."""
     known = {path: _words(path, why) for path, why in first.quarantined.items()}
     limit = Image.MAX_IMAGE_PIXELS  # as the answer left it, in its cell or in its class
-    also = f" (`Image.MAX_IMAGE_PIXELS` is {limit}.)" if limit != 1024**3 // 12 else ""
+    code = "reasons-alike" if limit == 1024**3 // 12 else "reasons-alike-limit"
     for path, why in second.quarantined.items():
-        words = _words(path, why)
-        like = max(known, key=lambda each: len(known[each] & words) / len(known[each] | words))
-        kind, its = second.folder.kinds[path], first.folder.kinds[like]
-        if kind.cause != its.cause and "other" not in (kind.cause, its.cause):
+        said = _words(path, why)
+        like = max(known, key=lambda each: len(known[each] & said) / len(known[each] | said))
+        one, other = second.folder.kinds[path], first.folder.kinds[like]
+        if one.cause != other.cause and "other" not in (one.cause, other.cause):
             not_yet(
-                f"`quarantined` says of {kind.odd}: `{why:.80}`. Numbers and paths aside, that "
-                f"reads most like what it says of {its.odd}: `{first.quarantined[like]:.80}`. "
-                f"Which word tells a file that is {kind.cause} from one that is {its.cause}?{also}"
+                code,
+                odd=one.odd,
+                reason=f"{why:.80}",
+                other=other.odd,
+                other_reason=f"{first.quarantined[like]:.80}",
+                cause=one.cause,
+                other_cause=other.cause,
+                limit=limit,
             )
 
 

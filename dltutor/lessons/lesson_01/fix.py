@@ -1,4 +1,4 @@
-"""Grade "01.fix": every usable image arrives as what it is, and the rest is accounted for."""
+"""Grade "01.fix": every usable image arrives, and the class accounts for the rest."""
 
 from __future__ import annotations
 
@@ -60,4 +60,4 @@ def fresh_images(root: Path, seed: int) -> Folder:
     return fill(root, seed, _KINDS, CLASSES, partial(draw, side=2 * SIDE), load_on_white)
 
 
-GRADER: Final = grader(fresh_images, StartImages)
+GRADER: Final = grader("01.fix", fresh_images, StartImages)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageFile
+from PIL import Image
 from torch.utils.data import DataLoader
 
 from dltutor.failures.corrupt_images import Images
@@ -60,17 +60,13 @@ class Folder:
         return f"(floats {next(iter(self.contents.values())).shape}, int)"
 
     def told(self, sample: Any) -> Told:
-        """The file and the class number of a sample; its kind and None if that is a wrong one."""
+        """The file and the class number of a sample, or its kind and None if that's wrong."""
         if (kind := _kind(sample)) != self.right:
             return kind, None
         return self._file_of(torch.as_tensor(sample[0]).detach().float().numpy()), int(sample[1])
 
-    def held(self, it: str) -> str:
-        """What `told` told of the values, in words."""
-        return f"what `{it}`, {self.kinds[it].odd}, holds" if it in self.kinds else f"`{it}`"
-
     def spoil(self, path: str, how: str) -> None:
-        """Let a file go bad: "deleted", "cut in half" or "emptied". Who has it open keeps it."""
+        """Let a file go bad: "deleted", "cut in half", or "emptied". Open files stay whole."""
         whole = (self.root / path).read_bytes()
         (self.root / path).unlink()
         if how != "deleted":
@@ -80,8 +76,7 @@ class Folder:
         for path, held in self.contents.items():
             if held.shape == values.shape and float(np.abs(held - values).mean()) <= TOLERANCE:
                 return path
-        on = " (`ImageFile.LOAD_TRUNCATED_IMAGES` is on)" * ImageFile.LOAD_TRUNCATED_IMAGES
-        return f"from {values.min():.3g} to {values.max():.3g}{on}"
+        return f"from {values.min():.3g} to {values.max():.3g}"
 
 
 def _kind(thing: Any) -> str:

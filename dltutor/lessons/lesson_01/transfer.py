@@ -1,4 +1,4 @@
-"""Grade "01.transfer": readings that can be used arrive, no zeros do, the rest is accounted for."""
+"""Grade "01.transfer": usable readings arrive, and the class accounts for the rest."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _pickle(path: Path, reading: Values) -> None:
     path.write_bytes(path.read_bytes()[:128] + b"cos\nunlink\n(V%b\ntR." % bytes(path))
 
 
-# The recorder of the worn machines ran out of disk: all that cannot be used is theirs.
+# The recorder of the worn machines ran out of disk, so every unusable file is one of theirs.
 SPOILT_READINGS: Final = (
     Kind(_cut, "a file cut short", "damaged", label="worn"),
     Kind(lambda path, _: path.touch(), "an empty file", "damaged", label="worn"),
@@ -89,4 +89,4 @@ def fresh_readings(root: Path, seed: int) -> Folder:
     return fill(root, seed, kinds, STATES, record, np.load)
 
 
-GRADER: Final = grader(fresh_readings, Readings)
+GRADER: Final = grader("01.transfer", fresh_readings, Readings)

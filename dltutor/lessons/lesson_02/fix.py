@@ -1,9 +1,10 @@
-"""Grade "02.fix": whatever a dataset raises arrives, with the sample's place.
+"""Grade "02.fix": whatever a dataset raises arrives, with the sample's index and path.
 
-Types that pass the three gates of the notebook keep their type, all others become a RuntimeError.
+Types that pass the notebook's three gates stay as they are. All others become a RuntimeError.
 
-A dataset raises in nineteen places. It is read in an order of our own, sample by sample, past each
-error. No tensor is in a sample: if a worker dies, that is all that can be seen of it.
+The dataset raises in nineteen places. The check reads it in an order of its own, one sample at a
+time, and reads on after each error. Samples hold no tensors, so if a worker dies, its death
+is all that main sees of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch.utils.data import DataLoader
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class, shown
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import failed_at, made
 from dltutor.lessons.lesson_02.material import Located
 from dltutor.lessons.lesson_02.readings import (
@@ -46,11 +47,11 @@ class Arrival:
 
     Args:
         index: The sample.
-        kind: The type of the exception in main, or "" for a sample.
-        right: Whether it is the sample, or `except` of the expected type catches it.
-        lacks: What Python does not print of it.
+        kind: The type of the exception in main, or "" if a sample arrived.
+        right: Whether it's the right sample, or `except` of the expected type catches it.
+        lacks: What's missing from what Python prints of it.
         raised: The type as it left the answer.
-        place: What was raised and where in the learner's cell, or "" if nowhere there.
+        place: What the learner's cell raised and where, or "" if it raised nothing.
     """
 
     index: int
@@ -63,7 +64,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Run:
-    """The epochs with some workers, and what came in the one that was wrong, or in the last."""
+    """The epochs with some workers, and what arrived in the wrong one, or in the last one."""
 
     workers: int
     ending: Ending
@@ -72,10 +73,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of an answer: its length, what a KeyboardInterrupt became, the runs."""
+    """What's known about an answer: its length, what's wrong after a Ctrl-C, and the runs."""
 
     length: int = LENGTH
-    interrupt: str = "KeyboardInterrupt"
+    interrupt: Fault | None = None
     runs: tuple[Run, ...] = ()
 
 
@@ -84,7 +85,7 @@ def gather(answer: type) -> Evidence:
     dataset = Readings()
     call = f"{answer.__name__}(dataset)"
     located = made(answer, dataset, call=call, within=_LONG)
-    made(answer, Readings(9), call=call, within=_LONG)  # what one keeps is not the other's
+    made(answer, Readings(9), call=call, within=_LONG)  # a second dataset must not change the first
     length = made(lambda: len(located), call="len(located)", within=_LONG)
     evidence = Evidence(length, _interrupted(located))
     for workers, epochs in _RUNS if length == LENGTH else ():
@@ -95,14 +96,17 @@ def gather(answer: type) -> Evidence:
     return evidence
 
 
-def _interrupted(located: Any) -> str:
+def _interrupted(located: Any) -> Fault | None:
     try:
         with deadline(_LONG):
-            return f"a sample, `{shown(located[INTERRUPTED])}`"
-    except (KeyboardInterrupt, DeadlinePassed) as error:
-        return type(error).__name__
+            sample = located[INTERRUPTED]
+    except KeyboardInterrupt:
+        return None
+    except DeadlinePassed:
+        return fault("interrupt-late", index=INTERRUPTED, seconds=_LONG)
     except BaseException as error:
-        return f"`{type(error).__name__}`"
+        return fault("interrupt-replaced", index=INTERRUPTED, kind=type(error).__name__)
+    return fault("interrupt-caught", index=INTERRUPTED, sample=shown(sample))
 
 
 def _run(located: Any, dataset: Readings, workers: int, epochs: int) -> Run:
@@ -142,17 +146,17 @@ def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
     read, kind = errors.read(error), type(error).__name__
     raised = read.raised_in_worker or kind
     place = failed_at(*read.chain[0], read.traceback) if read.traceback else ""
-    if (fault := FAULTS.get(index)) is None:
+    if (expected := FAULTS.get(index)) is None:
         return Arrival(index, kind, right=False, raised=raised, place=place)
     printed = "".join(traceback.format_exception(error))
     parts = {
         "the index": re.search(rf"(?<!\d){index}(?!\d)", printed),
         "the path as `str` writes it": str(dataset.paths[index]) in printed,
-        "the text of the first error": word_of(index) in printed,
+        "the message of the first error": word_of(index) in printed,
         "the code of the line that raised": "raise FAULTS[index]" in printed,
     }
     lacks = tuple(part for part, found in parts.items() if not found)
-    return Arrival(index, kind, isinstance(error, fault.kind), lacks, raised, place)
+    return Arrival(index, kind, isinstance(error, expected.kind), lacks, raised, place)
 
 
 def _is_wrong(arrivals: tuple[Arrival, ...]) -> bool:
@@ -161,74 +165,59 @@ def _is_wrong(arrivals: tuple[Arrival, ...]) -> bool:
 
 
 def judge(evidence: Evidence) -> Result:
-    """Correct if each sample, and each error, arrived in every run as what it should be."""
+    """Correct if every sample and every error arrived in every run as what it should be."""
     if evidence.length != LENGTH:
-        not_yet(f"the dataset has {LENGTH} samples, and `len(located)` is {evidence.length}.")
+        not_yet("other-length", samples=LENGTH, length=evidence.length)
     for run in evidence.runs:
         for arrival in run.arrivals:
             _judge_arrival(where(run.workers), arrival)
         _judge_ending(where(run.workers), run.ending, len(run.arrivals))
-    if evidence.interrupt != "KeyboardInterrupt":
-        not_yet(
-            "in main, a KeyboardInterrupt (Ctrl-C) while a sample is read becomes "
-            f"{evidence.interrupt}. Which of your lines catches more than `Exception`?"
-        )
-    changed = sum(fault.kind is RuntimeError for fault in FAULTS.values())
-    return correct(
-        f"{len(FAULTS)} errors arrive with 0, 2 and 4 workers, with index, path and line: "
-        f"{len(FAULTS) - changed} as their type, {changed} as a RuntimeError. The {len(_HEALTHY)} "
-        "healthy samples arrive around them."
-    )
+    if evidence.interrupt:
+        not_yet(evidence.interrupt.code, **evidence.interrupt.fields)
+    changed = sum(each.kind is RuntimeError for each in FAULTS.values())
+    kept = len(FAULTS) - changed
+    return correct(faults=len(FAULTS), kept=kept, changed=changed, healthy=len(_HEALTHY))
 
 
-def _judge_ending(lead: str, ending: Ending, came: int) -> None:
+def _judge_ending(there: str, ending: Ending, came: int) -> None:
     due = ORDER[came] if came < len(ORDER) else -1
-    what = f"sample {due} raises {FAULTS[due].what}" if due in FAULTS else f"sample {due} is due"
+    seen: dict[str, Any] = {"where": there, "index": due}
+    if due in FAULTS:
+        seen["what"] = FAULTS[due].what
     if ending.end == "hung" and due >= 0 and "pickle" in ending.last_words.lower():
-        not_yet(
-            f"{lead}, the loop waits: {what}. A worker wrote `{ending.last_words}`. What has to be "
-            "pickled on the way to main, and can it be?"
-        )
-    ended_well(ending, lead)
+        code = "not-pickled" if due in FAULTS else "healthy-not-pickled"
+        not_yet(code, **seen, last_words=ending.last_words)
+    ended_well(ending, there)
     if due >= 0:
-        not_yet(f"{lead}, the epoch ends without a word: {what}. What ends a `for` loop?")
+        not_yet("ends-early" if due in FAULTS else "ends-early-healthy", **seen)
 
 
-def _judge_arrival(lead: str, arrival: Arrival) -> None:
-    index, fault = arrival.index, FAULTS.get(arrival.index)
+def _judge_arrival(there: str, arrival: Arrival) -> None:
+    index = arrival.index
     if index < 0:
-        not_yet(f"{lead}, more comes than the {len(ORDER)} samples that were asked for.")
-    if fault is None:
+        not_yet("too-many", where=there, samples=len(ORDER))
+    seen = {"where": there, "index": index, "kind": arrival.kind, "place": arrival.place}
+    if index not in FAULTS:
         if not arrival.right:
-            came = f"the loop gets `{arrival.kind}`" if arrival.kind else "another one arrives"
-            due = f"sample {index} is healthy, `{sample_of(index)}`"
-            ask = arrival.place and f"Your class raised {arrival.place}"
-            not_yet(f"{lead}, {due}, and {came}. {ask or 'What do you do with those?'}")
+            code = "healthy-lost" if arrival.kind else "healthy-replaced"
+            code = "healthy-raised" if arrival.place else code
+            not_yet(code, **seen, sample=sample_of(index))
         return
-    said = f"{lead}, sample {index} raises {fault.what}"
+    expected = FAULTS[index]
+    seen |= {"what": expected.what, "due": expected.kind.__name__}
     if not arrival.kind:
-        not_yet(f"{said}, and the loop gets a sample in its place. Who will notice?")
+        not_yet("swallowed", **seen)
     if not arrival.right:
-        its = type(fault.make("")).__name__
-        ask = "Which of the three gates does that type not pass?"
-        if arrival.place and arrival.raised != its:
-            ask = f"Your class raised {arrival.place} Is that what you meant to raise here?"
-        not_yet(
-            f"{said}, and the loop gets `{arrival.kind}`, which `except {fault.kind.__name__}` "
-            f"does not catch. {ask}"
-        )
+        given = type(expected.make("")).__name__
+        by_the_class = arrival.place and arrival.raised != given
+        not_yet("other-type-raised" if by_the_class else "other-type", **seen)
     if arrival.lacks:
-        not_yet(
-            f"{said}. It is caught, and what Python prints of it lacks "
-            f"{' and '.join(arrival.lacks)}. What is in its text, and was it raised `from` the "
-            "first error?"
-        )
+        not_yet("lacks", **seen, lacks=", ".join(arrival.lacks))
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=Located),
-    runs="wraps a dataset that raises at nineteen samples, and reads it with 2, 0 and 4 workers",
     at_most=5 * _LONG,
 )

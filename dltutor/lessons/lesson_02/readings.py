@@ -14,7 +14,7 @@ Sample = tuple[list[int], int] | None
 
 
 class Blank(Exception):
-    """Takes one text, as most do."""
+    """Takes one string, as most exceptions do."""
 
 
 class TornReading(Exception):
@@ -32,7 +32,7 @@ class WrongUnit(Exception):
 
 
 class Drifted(Exception):
-    """Its class has a message for all."""
+    """Has a message in its class."""
 
     message = "the sensor has drifted"
 
@@ -42,13 +42,13 @@ class Stuck(Drifted):
 
 
 class Unnamed(Exception):
-    """torch takes no notice of a message that is empty."""
+    """Has an empty message, which torch ignores."""
 
     message = ""
 
 
 class Failed(Exception):
-    """Each object has a message, the class has none."""
+    """Has a message in each object, and none in its class."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class Failed(Exception):
 
 
 class Told(Exception):
-    """To torch the property is a message of the class."""
+    """Has a property, which torch takes for a message of the class."""
 
     @property
     def message(self) -> str:
@@ -64,7 +64,7 @@ class Told(Exception):
 
 
 Ended: Final = type("Ended", (StopIteration,), {})
-#: As the first of two runs of a cell leaves it: `Drifted` is another class now.
+#: As if a cell had run twice, so that `Drifted` is another class now.
 _BEFORE: Final = type("Drifted", (OSError,), {})
 
 
@@ -76,7 +76,7 @@ def _local(base: type[Exception]) -> type[Exception]:
 
 
 class Fault(NamedTuple):
-    """What a sample raises: made of a word; what `except` is to catch; in words."""
+    """How a word becomes the error, what `except` should catch, and what kind of error it is."""
 
     make: Callable[[str], Exception]
     kind: type[Exception]
@@ -85,36 +85,41 @@ class Fault(NamedTuple):
 
 _JSON: Final = partial(json.JSONDecodeError, doc="{", pos=1)
 _UTF8: Final = partial(UnicodeDecodeError, "utf-8", b"\xff", 0, 1)
-_INSIDE: Final = "a class made inside a function, of"
 _TORN: Final = partial(_local(TornReading), "its header")
 LENGTH: Final = 5200
-#: By the index of the sample. The last sample is among them, the first is not.
+#: By the index of the sample. The last sample is one of them, and the first one isn't.
 FAULTS: Final = {
     4217: Fault(ValueError, ValueError, "a ValueError"),
     1931: Fault(KeyError, KeyError, "a KeyError"),
     2617: Fault(partial(FileNotFoundError, 2), FileNotFoundError, "a FileNotFoundError"),
-    2711: Fault(Blank, Blank, "a type of its own that takes one text"),
-    2203: Fault(partial(TornReading, "its header"), RuntimeError, "a type of two arguments"),
-    3019: Fault(lambda word: WrongUnit(unit=word), RuntimeError, "a type of keywords only"),
+    2711: Fault(Blank, Blank, "an exception that takes one string"),
+    2203: Fault(
+        partial(TornReading, "its header"), RuntimeError, "an exception that takes two arguments"
+    ),
+    3019: Fault(
+        lambda word: WrongUnit(unit=word), RuntimeError, "an exception that only takes keywords"
+    ),
     4129: Fault(_UTF8, RuntimeError, "a UnicodeDecodeError"),
     3307: Fault(_JSON, RuntimeError, "a json.JSONDecodeError"),
-    3541: Fault(Drifted, RuntimeError, "a type with a class attribute `message`"),
-    2837: Fault(Stuck, RuntimeError, "a type that inherits a class attribute `message`"),
-    4409: Fault(Told, RuntimeError, "a type with a property `message`"),
-    4007: Fault(Unnamed, Unnamed, "a type whose class attribute `message` is empty"),
-    2309: Fault(Failed, Failed, "a type with a `message` of the object, none of the class"),
+    3541: Fault(Drifted, RuntimeError, "an exception with a class attribute `message`"),
+    2837: Fault(Stuck, RuntimeError, "an exception that inherits a class attribute `message`"),
+    4409: Fault(Told, RuntimeError, "an exception with a property `message`"),
+    4007: Fault(Unnamed, Unnamed, "an exception whose class attribute `message` is empty"),
+    2309: Fault(Failed, Failed, "an exception with a `message` that its class lacks"),
     3803: Fault(StopIteration, RuntimeError, "a StopIteration"),
-    1507: Fault(_local(ValueError), RuntimeError, f"{_INSIDE} the base ValueError"),
-    4801: Fault(_TORN, RuntimeError, f"{_INSIDE} the base TornReading"),
+    1507: Fault(
+        _local(ValueError), RuntimeError, "a subclass of ValueError, made inside a function"
+    ),
+    4801: Fault(_TORN, RuntimeError, "a subclass of TornReading, made inside a function"),
     2417: Fault(IndexError, IndexError, "an IndexError"),
-    4603: Fault(_BEFORE, RuntimeError, "an OSError of a class whose name means another now"),
-    LENGTH - 1: Fault(Ended, RuntimeError, "a class of the base StopIteration"),
+    4603: Fault(_BEFORE, RuntimeError, "an OSError whose class name now means another class"),
+    LENGTH - 1: Fault(Ended, RuntimeError, "a subclass of StopIteration"),
 }
 INTERRUPTED: Final = 2900
 
 
 class Readings(Dataset[Sample]):
-    """Samples that are made on the spot, and that fail as FAULTS says."""
+    """Samples that are made when they're read, and that fail as FAULTS says."""
 
     def __init__(self, shift: int = 0) -> None:
         self.shift = shift
@@ -132,12 +137,12 @@ class Readings(Dataset[Sample]):
 
 
 def sample_of(index: int, shift: int = 0) -> Sample:
-    """A healthy sample; one is None."""
+    """A healthy sample. One of them is None."""
     return None if index == 4000 else ([index, shift, 3 * index], index % 7)
 
 
 def word_of(index: int) -> str:
-    """A word in the text of what the sample raises, and nowhere else."""
+    """A word that's in the message of what the sample raises, and nowhere else."""
     return f"w-{_letters(index)}-w"
 
 

@@ -1,4 +1,4 @@
-"""Grade "02.transfer": samples that can be sent to main, and are what they were before."""
+"""Grade "02.transfer": samples that can be sent to main, with the same values as before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class, shown
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_02.material import VOCABULARY
 from dltutor.observation.texts import tidy
@@ -29,7 +29,7 @@ _RUNS: Final = ((2, 2), (0, 1), (4, 1))  # workers, and epochs
 
 
 class Captions(Dataset[dict[str, Any]]):
-    """The starter: what it returns works in main, and cannot leave a worker."""
+    """The starter: what it returns works in main, but can't leave a worker."""
 
     def __init__(self, paths: Sequence[Path], table: torch.Tensor) -> None:
         self.paths, self.table = paths, table
@@ -49,33 +49,33 @@ class Captions(Dataset[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Run:
-    """What came with some workers, how it ended, and what is wrong with a sample, if one is."""
+    """How a run ended, how many samples arrived, and what's wrong with the first bad one."""
 
     workers: int
     ending: Ending
     samples: int = 0
-    odd: str = ""
+    odd: Fault | None = None
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of an answer.
+    """What's known about an answer.
 
     Args:
-        length: As `len` says it.
-        problem: What is wrong with a sample in main.
-        touched: What it changed that is not its own, as a clause.
-        runs: Up to the first that is not right.
+        length: What `len` returned.
+        problem: What's wrong with a sample in main.
+        touched: What the answer changed that doesn't belong to it.
+        runs: Up to the first that isn't right.
     """
 
     length: int = CAPTIONS
-    problem: str = ""
-    touched: str = ""
+    problem: Fault | None = None
+    touched: Fault | None = None
     runs: tuple[Run, ...] = ()
 
 
 def gather(answer: type) -> Evidence:
-    """Read the first and the last sample in main, then all."""
+    """Read the first and the last sample in main, and then all samples with workers."""
     folder = Path(tempfile.mkdtemp())
     captions = _written(folder)
     before, table = (
@@ -85,34 +85,35 @@ def gather(answer: type) -> Evidence:
     table.grad = torch.arange(80.0).reshape(16, 5).double() % 3
     held, grad, paths = table.detach().clone(), table.grad.clone(), sorted(folder.iterdir())
 
-    def odd(index: int, sample: Any) -> str:
+    def odd(index: int, sample: Any) -> Fault | None:
         vector = held[[VOCABULARY[word] for word in captions[index]]].mean(dim=0)
         with theirs():
             return _odd(sample, captions[index], vector)
 
-    def touched() -> str:
+    def touched() -> Fault | None:
         if not table.requires_grad or not _same(table, held):
-            return "`table`, which is the model's, is not as it was"
+            return fault("table-changed")
         if not _same(table.grad, grad):
-            return "`table.grad`, which is the model's, is not as it was"
+            return fault("gradient-changed")
         if not torch.is_grad_enabled():
-            return "autograd is off in main now"
+            return fault("autograd-off")
         for file in changed(before, folder):
-            return f"the file `{file}` is {'not as it was' if file in before else 'new'}"
-        return ""
+            return fault("file-changed" if file in before else "new-file", file=file)
+        return None
 
     call = f"{answer.__name__}(paths, table)"
     dataset = made(answer, paths, table, call=call, within=_LONG)
-    length, problem = made(lambda: len(dataset), call="len(dataset)", within=_LONG), ""
+    length: int = made(lambda: len(dataset), call="len(dataset)", within=_LONG)
+    problem: Fault | None = None
     for index in (0, CAPTIONS - 1) if length == CAPTIONS else ():
         call = f"dataset[{index}]"
         sample = made(dataset.__getitem__, index, call=call, within=_LONG)
         problem = problem or _cannot_be_sent(call, sample) or odd(index, sample)
     evidence = Evidence(length, problem, touched())
     for workers, epochs in () if problem or length != CAPTIONS else _RUNS:
-        found: list[str] = []
+        found: list[Fault | None] = []
 
-        def loop(loader: DataLoader[Any], found: list[str] = found) -> None:
+        def loop(loader: DataLoader[Any], found: list[Fault | None] = found) -> None:
             samples = (sample for batch in loader for sample in batch)
             found.extend(map(odd, _ORDER, samples))
 
@@ -127,7 +128,7 @@ def gather(answer: type) -> Evidence:
             collate_fn=list,
             persistent_workers=workers > 0 and epochs > 1,
         )
-        run = Run(workers, ending, len(found), next(filter(None, found), ""))
+        run = Run(workers, ending, len(found), next(filter(None, found), None))
         evidence = replace(evidence, runs=(*evidence.runs, run), touched=touched())
         if ending.end != "finished" or run.odd:
             break
@@ -148,70 +149,61 @@ def _written(folder: Path) -> list[list[str]]:
     return captions
 
 
-def _cannot_be_sent(call: str, sample: Any) -> str:
-    for name, part in sample.items() if isinstance(sample, dict) else [("it", sample)]:
+def _cannot_be_sent(call: str, sample: Any) -> Fault | None:
+    parts = sample.items() if isinstance(sample, dict) else [(None, sample)]
+    for name, part in parts:
         try:
             ForkingPickler.dumps(part)
         except Exception as error:
             text = tidy(f"{type(error).__name__}: {error}").splitlines()[0]
-            return f"`{call}`: `{name}` cannot be sent to main, `{text:.80}`. What is it?"
-    return ""
+            code = "sample-cannot-be-sent" if name is None else "cannot-be-sent"
+            return fault(code, call=call, part=name, error=f"{text:.80}")
+    return None
 
 
-def _odd(sample: Any, words: list[str], vector: torch.Tensor) -> str:
+def _odd(sample: Any, words: list[str], vector: torch.Tensor) -> Fault | None:
     if not isinstance(sample, dict) or {*sample} != {"words", "times", "vector"}:
-        return f"a sample is {shown(sample)}, not a dict of `words`, `times` and `vector`."
+        return fault("other-sample", got=shown(sample))
     said = [word for word in words if word not in ("a", "an", "the")]
     if not isinstance(sample["words"], list) or sample["words"] != said:
-        return f"`words` is {shown(sample['words'])}, not the list {said}."
+        return fault("other-words", got=shown(sample["words"]), due=said)
     if not isinstance(sample["times"], dict) or sample["times"] != Counter(words):
-        return f"`times` is {shown(sample['times'])}, not the dict {dict(Counter(words))}."
-    its = sample["vector"]
-    if not isinstance(its, torch.Tensor) or its.shape != vector.shape:
-        return f"`vector` is {shown(its)}, not a tensor of shape (5,)."
-    if its.requires_grad:
-        return "`vector` requires grad, and nothing can be trained through a loader."
-    if its.dtype != vector.dtype:
-        return f"`vector` is of {its.dtype}, and the starter's of {vector.dtype}."
-    if not torch.allclose(its, vector):
-        return f"`vector` is {shown(its)}, and the starter's is {shown(vector)}."
-    return ""
+        return fault("other-times", got=shown(sample["times"]), due=dict(Counter(words)))
+    got = sample["vector"]
+    if not isinstance(got, torch.Tensor) or got.shape != vector.shape:
+        return fault("other-vector", got=shown(got))
+    if got.requires_grad:
+        return fault("requires-grad")
+    if got.dtype != vector.dtype:
+        return fault("other-dtype", got=got.dtype, due=vector.dtype)
+    if not torch.allclose(got, vector):
+        return fault("other-values", got=shown(got), due=shown(vector))
+    return None
 
 
 def judge(evidence: Evidence) -> Result:
     """Correct if every sample arrived with any number of workers, and nothing else changed."""
     if evidence.length != CAPTIONS:
-        not_yet(f"there are {CAPTIONS} captions, and `len(dataset)` is {evidence.length}.")
-    if evidence.problem:
-        not_yet(evidence.problem)
+        not_yet("other-length", captions=CAPTIONS, length=evidence.length)
+    if problem := evidence.problem:
+        not_yet(problem.code, where="in main", **problem.fields)
     for run in evidence.runs:
-        lead = where(run.workers)
+        there = where(run.workers)
         if run.ending.end == "hung" and run.ending.last_words:
-            not_yet(
-                f"{lead}, the loop waits. A worker wrote `{run.ending.last_words}`. Which sample "
-                "is that, and what is in it?"
-            )
-        ended_well(run.ending, lead)
+            not_yet("waits", where=there, last_words=run.ending.last_words)
+        ended_well(run.ending, there)
         if run.odd:
-            not_yet(f"{lead}, {run.odd}")
+            not_yet(run.odd.code, where=there, **run.odd.fields)
         if run.samples % CAPTIONS:
-            not_yet(f"{lead}, the epoch ends early: {run.samples} samples arrive.")
-    if evidence.touched:
-        not_yet(f"the samples are right, but {evidence.touched}. Which of your lines does that?")
-    return correct(
-        f"{CAPTIONS} of {CAPTIONS} captions arrive with 0, 2 and 4 workers: words, times and "
-        "vector. The table is the model's as before."
-    )
+            not_yet("ends-early", where=there, samples=run.samples, captions=CAPTIONS)
+    if touched := evidence.touched:
+        not_yet(touched.code, **touched.fields)
+    return correct(captions=CAPTIONS)
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
-    look=partial(
-        a_fixed_class,
-        starter=Captions,
-        without_workers="What of a sample cannot leave a worker?",
-    ),
-    runs="makes your class on fresh captions, and reads it in main and with 2, 0 and 4 workers",
+    look=partial(a_fixed_class, starter=Captions),
     at_most=5 * _LONG,
 )
