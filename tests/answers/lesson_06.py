@@ -76,7 +76,6 @@ GENERATOR = "        g = torch.Generator().manual_seed(10_000 * self.seed + inde
 SCALE = "        return clip / clip.abs().max()\n"
 KEPT = LOADED + "        self.generator = torch.Generator().manual_seed(10_000 * seed)\n"
 RESEEDED = GENERATOR.replace("torch.Generator()", "self.generator")
-NO_RECIPE = "samples are not the clip with the task's noise, scaled"
 STATES = """
     def __getstate__(self):
         return {**vars(self), "generator": %s}
@@ -319,38 +318,30 @@ RIGHT_ANSWERS: RightAnswers = {
 }
 
 OTHER_OUTCOMES: OtherOutcomes = {
-    "06.diagnose": {"a dot": (lambda: ".", "Not attempted", "set `culprit` to the way to it")},
+    "06.diagnose": {"a dot": (lambda: ".", "Not attempted", "no-culprit")},
     "06.fix": {
-        "the starter": (lambda: starter("fix"), "Not attempted", "still the broken one"),
+        "the starter": (lambda: starter("fix"), "Not attempted", "starter-class"),
         "an attribute of the class": (
             lambda: records(*CLASS_ATTRIBUTE),
             "Not yet",
-            "read from two datasets that each have a file of their own",
+            "wrong-records",
         ),
-        "lseek and read on main's file": (
-            lambda: records(UNBUFFERED),
-            "Not yet",
-            "moved the read position of the file that main has open",
-        ),
+        "lseek and read on main's file": (lambda: records(UNBUFFERED), "Not yet", "moved-position"),
         "seek, read and seek back on main's file": (
             lambda: records(('"rb")', '"rb", buffering=0)'), RESTORING),
             "Not yet",
-            "moved the read position of the file that main has open",
+            "moved-position",
         ),
         "seek, read and seek back, buffered": (
             lambda: records(RESTORING),
             "Not yet",
-            "moved the read position of the file that main has open",
+            "moved-position",
         ),
-        "a list": (
-            lambda: records((PREAD, PREAD[13:-1])),
-            "Not yet",
-            "A sample is a `list`. In the starter it is torch.int64, (8,)",
-        ),
+        "a list": (lambda: records((PREAD, PREAD[13:-1])), "Not yet", "other-sample"),
         "of another type": (
             lambda: records((PREAD, PREAD + ".float()")),
             "Not yet",
-            "A sample is torch.float32, (8,). In the starter it is torch.int64, (8,)",
+            "other-sample",
         ),
     },
     "06.transfer": {
@@ -360,12 +351,12 @@ OTHER_OUTCOMES: OtherOutcomes = {
                 % ("self.generator.get_state()", 'self.generator.set_state(state["generator"])')
             ),
             "Not yet",
-            "unable to resize file",
+            "freed-tensor",
         ),
         "in place": (
             lambda: clips(("clip + self.noise(clip, index)", "clip.add_(self.noise(clip, index))")),
             "Not yet",
-            "What changes while you read, or is different",
+            "wrong-later",
         ),
         "torch.manual_seed in __getitem__": (
             lambda: clips(
@@ -373,62 +364,56 @@ OTHER_OUTCOMES: OtherOutcomes = {
                 (", generator=g", ""),
             ),
             "Not yet",
-            "changed the global random numbers of torch",
+            "changed",
         ),
-        "the starter": (lambda: starter("transfer"), "Not attempted", "still the broken one"),
+        "the starter": (lambda: starter("transfer"), "Not attempted", "starter-class"),
         "the starter, with a comment": (
             lambda: write("my_clips.py", "# mine\n" + starter("transfer").read_text()),
             "Not attempted",
-            "still the broken one",
+            "starter-class",
         ),
     },
 }
 
 WRONG_FIXES: WrongFixes = {
     "06.diagnose": {
-        "the top of the way": (lambda: "reader", "`reader` cannot be pickled because of some"),
-        "not to the end": (
-            lambda: "tiles.reader.cache",
-            "`reader.cache` cannot be pickled because",
-        ),
-        "beyond the end": (lambda: "reader.cache.turn.acquire", "Go one step back"),
-        "a lock that is never asked": (
-            lambda: "rng.bit_generator.lock",
-            "`rng` can be pickled, whatever it holds",
-        ),
-        "the random generator": (lambda: "rng", "`rng` can be pickled"),
-        "the side": (lambda: "reader.side", "`reader.side` can be pickled"),
-        "the type": (lambda: "_thread.lock", "is the type that"),
-        "its name alone": (lambda: "turn", "Write the whole way, from an attribute of `tiles` on"),
-        "without its beginning": (lambda: "cache.turn", "`Tiles` has no `cache`"),
-        "a name that is not there": (lambda: "reader.handle", "`Reader` has no `handle`"),
-        "no text": (lambda: 3, "got 3"),
-        "a letter": (lambda: "a", "There is no `tiles.a`"),
+        "the top of the way": (lambda: "reader", "not-to-the-end"),
+        "not to the end": (lambda: "tiles.reader.cache", "not-to-the-end"),
+        "beyond the end": (lambda: "reader.cache.turn.acquire", "beyond"),
+        "a lock that is never asked": (lambda: "rng.bit_generator.lock", "can-be-pickled"),
+        "the random generator": (lambda: "rng", "can-be-pickled"),
+        "the side": (lambda: "reader.side", "can-be-pickled"),
+        "the type": (lambda: "_thread.lock", "a-type"),
+        "its name alone": (lambda: "turn", "no-attribute"),
+        "without its beginning": (lambda: "cache.turn", "no-attribute"),
+        "a name that is not there": (lambda: "reader.handle", "no-attribute"),
+        "no text": (lambda: 3, "not-a-string"),
+        "a letter": (lambda: "a", "no-attribute"),
     },
     "06.fix": {
         "num_workers=0": (
             lambda: records(("class MyRecords(Dataset)", "class MyRecords(DataLoader)")),
-            "keeps its workers",
+            "a-loader",
         ),
         "set_start_method": (
             lambda: records(
                 ("SIZE = 8", 'torch.multiprocessing.set_start_method("fork", True)\nSIZE = 8'),
                 (STATE, ""),
             ),
-            "It is in `handle`",
+            "attributes-cannot-be-pickled",
         ),
-        "opened late, and kept": (lambda: records((STATE, "")), "It is in `handle`"),
+        "opened late, and kept": (lambda: records((STATE, "")), "attributes-cannot-be-pickled"),
         "dropped, never opened again": (
             lambda: records(OPENS_AT_ONCE, NEVER_OPENS),
-            "'NoneType' object has no attribute 'fileno'",
+            "raised-in-a-loader",
         ),
         "deleted, never opened again": (
             lambda: records(OPENS_AT_ONCE, NEVER_OPENS, (STATE, DELETED % ".copy()")),
-            "no attribute 'handle'",
+            "raised-in-a-loader",
         ),
         "deleted from the dataset itself": (
             lambda: records(OPENS_AT_ONCE, NEVER_OPENS, (STATE, DELETED % "" + REOPENS)),
-            "does your `__getstate__` change main's own dict",
+            "raised-once-renamed",
         ),
         "try, and zeros": (
             lambda: records(
@@ -439,11 +424,11 @@ WRONG_FIXES: WrongFixes = {
                     "            return torch.zeros(SIZE).long()\n",
                 ),
             ),
-            "With 1 worker under spawn, 64 of 64 records are wrong",
+            "wrong-records",
         ),
         "a lambda that opens it": (
             lambda: records((OPENED, f"{OPENED}        self.open = lambda: {OPEN}\n")),
-            "It is in `open`",
+            "attributes-cannot-be-pickled",
         ),
         "a map of the file": (
             lambda: records(
@@ -453,15 +438,15 @@ WRONG_FIXES: WrongFixes = {
                     "            self.map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)\n",
                 )
             ),
-            "It is in `map`",
+            "attributes-cannot-be-pickled",
         ),
         "opened for every record": (
             lambda: records((LAZY + READ, f"        return self.read({OPEN}, index)\n")),
-            "Does it open the file for each record",
+            "raised-once-renamed",
         ),
         "mapped by torch for every record": (
             lambda: records((LAZY + READ, READ.replace("self.handle", FROM_FILE)), FROM_MAP),
-            "Does it open the file for each record",
+            "raised-once-renamed",
         ),
         "opened for every record, in workers": (
             lambda: records(
@@ -471,15 +456,12 @@ WRONG_FIXES: WrongFixes = {
                     f"            return self.read({OPEN}, index)\n{LAZY}",
                 )
             ),
-            "With 2 workers under fork, the first records arrive. Then the file gets another name",
+            "raised-once-renamed",
         ),
-        "seek and read on main's file": (
-            lambda: records(BY_SEEK),
-            "moved the read position of the file that main has open",
-        ),
+        "seek and read on main's file": (lambda: records(BY_SEEK), "moved-position"),
         "reads once from main's file": (
             lambda: records(PID, handed_down("self.handle.seek(index * SIZE)"), BY_SEEK),
-            "moved the read position of the file that main has open",
+            "moved-position",
         ),
         "moves main's position and puts it back": (
             lambda: records(
@@ -491,12 +473,9 @@ WRONG_FIXES: WrongFixes = {
                 ),
                 BY_SEEK,
             ),
-            "moved the read position of the file that main has open",
+            "moved-position",
         ),
-        "empties main's own dataset": (
-            lambda: records((STATE, EMPTIES)),
-            "does your `__getstate__` change main's own dict",
-        ),
+        "empties main's own dataset": (lambda: records((STATE, EMPTIES)), "raised-once-renamed"),
         "closes main's file": (
             lambda: records(
                 (
@@ -506,7 +485,7 @@ WRONG_FIXES: WrongFixes = {
                     '        return {**vars(self), "handle": None}\n',
                 )
             ),
-            "change main's own dict, or close its file?",
+            "raised-once-renamed",
         ),
         "the pickle has no count": (
             lambda: records(
@@ -517,17 +496,17 @@ WRONG_FIXES: WrongFixes = {
                     ),
                 )
             ),
-            "has no attribute 'count'",
+            "raised",
         ),
         "reads on and on": (
             lambda: records(BY_SEEK, ("        handle.seek(index * SIZE)\n", "")),
-            "Is it the right file that each of them reads, and the right place in it?",
+            "wrong-records",
         ),
         "deletes the file": (
             lambda: records(
                 (STATE, f"{STATE}\n    def __del__(self):\n        os.unlink(self.path)\n")
             ),
-            "files are new, gone or no longer the same: `one.bin`",
+            "changed-files",
         ),
         "writes to the file": (
             lambda: records(
@@ -537,12 +516,9 @@ WRONG_FIXES: WrongFixes = {
                     f"            file.write(bytes(SIZE))\n{READ}",
                 )
             ),
-            "files are new, gone or no longer the same: `one.bin`",
+            "changed-files",
         ),
-        "copies the file beside it": (
-            lambda: records((LAZY, COPIED)),
-            "files are new, gone or no longer the same: `one.bin.",
-        ),
+        "copies the file beside it": (lambda: records((LAZY, COPIED)), "changed-files"),
         "64 handles, opened in main, one for each worker": (
             lambda: records(
                 (OPENED, f"        self.handles = [{OPEN} for _ in range(64)]\n"),
@@ -559,30 +535,24 @@ WRONG_FIXES: WrongFixes = {
                 ),
                 BY_SEEK,
             ),
-            "moved the read position of the file that main has open",
+            "moved-position",
         ),
         "ends main at import": (
             lambda: records(("SIZE = 8", "os._exit(3)\nSIZE = 8")),
-            "ended with exit code 3",
+            "process-ended",
         ),
         "the whole file in memory": (
             lambda: records((OPENED, f"{OPENED}        self.data = {OPEN}.read()\n")),
-            "what is in the file goes to every worker",
+            "heavy-pickle",
         ),
-        "a global of the module": (
-            lambda: records(*MODULE_GLOBAL),
-            "read from two datasets that each have a file of their own",
-        ),
-        "a class from a cell": (typed_into_a_cell, "takes the path of a file, got"),
-        "no file": (lambda: "nowhere.py", "no file 'nowhere.py'"),
-        "another name": (
-            lambda: records(("class MyRecords", "class Records")),
-            "no `MyRecords` in my_records.py",
-        ),
-        "an error in the file": (lambda: records(("SIZE = 8", "SIZE = 8 bytes")), "SyntaxError"),
+        "a global of the module": (lambda: records(*MODULE_GLOBAL), "wrong-records"),
+        "a class from a cell": (typed_into_a_cell, "not-a-path"),
+        "no file": (lambda: "nowhere.py", "no-file"),
+        "another name": (lambda: records(("class MyRecords", "class Records")), "not-in-the-file"),
+        "an error in the file": (lambda: records(("SIZE = 8", "SIZE = 8 bytes")), "raised"),
         "an error in the class": (
             lambda: records(("handle.fileno()", "handel.fileno()")),
-            "name 'handel' is not defined` in `read`, line 18 of my_records.py",
+            "raised",
         ),
         "a file of the class": (
             lambda: records(
@@ -592,7 +562,7 @@ WRONG_FIXES: WrongFixes = {
                 ("class MyRecords(Dataset):\n", "class MyRecords(Dataset):\n    pid = None\n\n"),
                 BY_SEEK,
             ),
-            "read from two datasets that each have a file of their own",
+            "wrong-records",
         ),
         "one file for each process": (
             lambda: records(
@@ -607,7 +577,7 @@ WRONG_FIXES: WrongFixes = {
                 (STATE, ""),
                 BY_SEEK,
             ),
-            "read from two datasets that each have a file of their own",
+            "wrong-records",
         ),
         "records that main has read travel": (
             lambda: records(
@@ -619,7 +589,7 @@ WRONG_FIXES: WrongFixes = {
                     "        return self.cache[index]\n",
                 ),
             ),
-            "what is in the file goes to every worker",
+            "heavy-pickle",
         ),
         "mapped by torch for every record, in workers": (
             lambda: records(
@@ -632,13 +602,13 @@ WRONG_FIXES: WrongFixes = {
                 FROM_MAP,
                 ('"handle": None}', '"handle": None, "pid": None}'),
             ),
-            "With 2 workers under fork, the first records arrive. Then the file gets another name",
+            "raised-once-renamed",
         ),
     },
     "06.transfer": {
         "the lambda stays": (
             lambda: clips((LOADED, LOADED + "        self.scale = lambda clip: clip\n")),
-            "It is in `scale`",
+            "attributes-cannot-be-pickled",
         ),
         "a function inside __init__": (
             lambda: clips(
@@ -648,27 +618,24 @@ WRONG_FIXES: WrongFixes = {
                     "        self.scale_by = scale\n",
                 )
             ),
-            "It is in `scale_by`",
+            "attributes-cannot-be-pickled",
         ),
-        "the generator stays": (kept_generator, "unable to resize file"),
+        "the generator stays": (kept_generator, "freed-tensor"),
         "the generator stays, seeded for each sample": (
             lambda: kept_generator(generator=RESEEDED),
-            "unable to resize file",
+            "freed-tensor",
         ),
         "made again on arrival": (
             lambda: kept_generator(STATES % ("None", "self.generator.manual_seed(self.seed)")),
-            f"23 of 24 {NO_RECIPE}",
+            "wrong-noise",
         ),
         "a generator of the module, made by __init__": (
             lambda: clips(
                 ("class MyClips(Dataset):", "shared = None\n\n\nclass MyClips(Dataset):"),
-                (
-                    LOADED,
-                    f"        global shared\n        shared = torch.Generator()\n{LOADED}",
-                ),
+                (LOADED, f"        global shared\n        shared = torch.Generator()\n{LOADED}"),
                 (GENERATOR, GENERATOR.replace("torch.Generator()", "shared")),
             ),
-            "With 1 worker under spawn, it ends with `AttributeError: 'NoneType' object",
+            "raised-in-a-loader",
         ),
         "other noise in workers": (
             lambda: clips(
@@ -678,11 +645,11 @@ WRONG_FIXES: WrongFixes = {
                     "            g.manual_seed(10_000 * self.seed + index + info.id)\n",
                 )
             ),
-            "Read with 2 workers under fork, from the last to the first and once more, 24 of 48",
+            "wrong-later",
         ),
         "torch's global numbers": (
             lambda: clips((GENERATOR, ""), (", generator=g", "")),
-            "changed the global random numbers of torch",
+            "changed",
         ),
         "torch's global numbers, put back in main only": (
             lambda: clips(
@@ -696,7 +663,7 @@ WRONG_FIXES: WrongFixes = {
                 ),
                 (", generator=g", ""),
             ),
-            "changed the global random numbers of torch in a worker, with 1 worker under spawn",
+            "changed-in-worker",
         ),
         "torch's global numbers, seeded once in each worker": (
             lambda: clips(
@@ -709,7 +676,7 @@ WRONG_FIXES: WrongFixes = {
                 ),
                 ("import torch\n", "import os\n\nimport torch\n"),
             ),
-            "changed the global random numbers of torch in a worker",
+            "changed-in-worker",
         ),
         "torch.manual_seed on arrival": (
             lambda: clips(
@@ -720,7 +687,7 @@ WRONG_FIXES: WrongFixes = {
                     "        torch.manual_seed(self.seed)\n",
                 )
             ),
-            "reading or unpickling it changed the global random numbers of torch. Others",
+            "changed",
         ),
         "scaled before the noise is on it": (
             lambda: clips(
@@ -729,7 +696,7 @@ WRONG_FIXES: WrongFixes = {
                     "self.scale(clip) + self.noise(clip, index)",
                 )
             ),
-            "the loudest value is nan (this clip is silent: all zeros), not 1 as",
+            "scaled-silence",
         ),
         "numpy's global numbers, started anew": (
             lambda: clips(
@@ -737,15 +704,15 @@ WRONG_FIXES: WrongFixes = {
                 (RANDN, "torch.from_numpy(np.random.normal(size=clip.shape)).float()"),
                 ("import torch\n", "import numpy as np\nimport torch\n"),
             ),
-            "changed the global random numbers of numpy",
+            "changed",
         ),
         "random.seed at import": (
             lambda: clips(("import torch\n", "import random\n\nrandom.seed(0)\nimport torch\n")),
-            "changed the global random numbers of Python",
+            "changed",
         ),
         "writes over the file": (
             lambda: clips((LOADED, LOADED + "        torch.save(0 * self.clips, path)\n")),
-            "changed the file of clips",
+            "changed",
         ),
         "other noise in the third epoch": (
             lambda: clips(
@@ -756,18 +723,15 @@ WRONG_FIXES: WrongFixes = {
                     + GENERATOR.replace("index)", "index + 2000 * (self.read > 2 * len(self)))"),
                 ),
             ),
-            "Read in main for the first time, each sample is right",
+            "wrong-later",
         ),
-        "the index first": (lambda: seeded("10_000 * index + self.seed"), NO_RECIPE),
-        "the seed alone": (lambda: seeded("10_000 * self.seed"), f"23 of 24 {NO_RECIPE}"),
-        "the index alone": (lambda: seeded("index"), f"24 of 24 {NO_RECIPE}"),
-        "the seed plus the index": (
-            lambda: seeded("self.seed + index"),
-            "the loudest value is 1.0000, as in the starter. How is the",
-        ),
+        "the index first": (lambda: seeded("10_000 * index + self.seed"), "wrong-noise"),
+        "the seed alone": (lambda: seeded("10_000 * self.seed"), "wrong-noise"),
+        "the index alone": (lambda: seeded("index"), "wrong-noise"),
+        "the seed plus the index": (lambda: seeded("self.seed + index"), "wrong-noise"),
         "the number of clips is in the seed": (
             lambda: seeded("self.seed * len(self) + index"),
-            NO_RECIPE,
+            "wrong-noise",
         ),
         "numpy's generator for each sample": (
             lambda: clips(
@@ -775,7 +739,7 @@ WRONG_FIXES: WrongFixes = {
                 (RANDN, "torch.from_numpy(rng.normal(size=clip.shape)).float()"),
                 ("import torch\n", "import numpy as np\nimport torch\n"),
             ),
-            NO_RECIPE,
+            "wrong-noise",
         ),
         "one generator for all noise": (
             lambda: clips(
@@ -787,17 +751,17 @@ WRONG_FIXES: WrongFixes = {
                 ),
                 ("clip + self.noise(clip, index)", "clip + self.noises[index]"),
             ),
-            NO_RECIPE,
+            "wrong-noise",
         ),
         "one number for each clip": (
             lambda: clips((RANDN, "torch.randn(1, generator=g)")),
-            NO_RECIPE,
+            "wrong-noise",
         ),
-        "for clips of 64 values": (lambda: clips(("clip.shape", "64")), "must match the size"),
-        "uniform": (lambda: clips((RANDN, RANDN.replace("randn", "rand"))), NO_RECIPE),
-        "clamped": (lambda: clips((RANDN, RANDN + ".clamp(-1, 1)")), NO_RECIPE),
-        "a little less noise": (lambda: clips(("0.1 * torch", "0.098 * torch")), NO_RECIPE),
-        "no noise": (lambda: clips(("clip + self.noise(clip, index)", "clip")), NO_RECIPE),
+        "for clips of 64 values": (lambda: clips(("clip.shape", "64")), "raised"),
+        "uniform": (lambda: clips((RANDN, RANDN.replace("randn", "rand"))), "wrong-noise"),
+        "clamped": (lambda: clips((RANDN, RANDN + ".clamp(-1, 1)")), "wrong-noise"),
+        "a little less noise": (lambda: clips(("0.1 * torch", "0.098 * torch")), "wrong-noise"),
+        "no noise": (lambda: clips(("clip + self.noise(clip, index)", "clip")), "scaled-silence"),
         "scaled without its noise": (
             lambda: clips(
                 (
@@ -805,36 +769,36 @@ WRONG_FIXES: WrongFixes = {
                     "(clip + self.noise(clip, index)) / clip.abs().max()",
                 )
             ),
-            "the loudest value is inf (this clip is silent: all zeros), not 1 as in the starter",
+            "scaled-silence",
         ),
         "scaled to the loudest of all clips": (
             lambda: clips((SCALE, "        return clip / self.clips.abs().max()\n")),
-            NO_RECIPE,
+            "wrong-scale",
         ),
         "scaled as the first": (
             lambda: clips((SCALE, "        return clip / self.clips[0].abs().max()\n")),
-            NO_RECIPE,
+            "scaled-silence",
         ),
         "scaled to the highest value, not the loudest": (
             lambda: clips((SCALE, "        return clip / clip.max()\n")),
-            NO_RECIPE,
+            "wrong-scale",
         ),
-        "no scaling": (lambda: clips((SCALE, "        return clip\n")), NO_RECIPE),
+        "no scaling": (lambda: clips((SCALE, "        return clip\n")), "wrong-scale"),
         "of another type": (
             lambda: clips((RANDN, RANDN.replace("generator=", "dtype=torch.float64, generator="))),
-            "A sample is torch.float64",
+            "other-sample",
         ),
         "cropped": (
             lambda: clips(("clip = self.clips[index]\n", "clip = self.clips[index][:800]\n")),
-            "A sample is torch.float32, (800,). In the starter it is torch.float32, (1000,)",
+            "other-sample",
         ),
         "a wrong length": (
             lambda: clips(("return len(self.clips)", "return len(self.clips) - 1")),
-            "`len(dataset)` is 23",
+            "other-length",
         ),
         "num_workers=0": (
             lambda: clips(("class MyClips(Dataset)", "class MyClips(DataLoader)")),
-            "keeps its workers",
+            "a-loader",
         ),
         "kills its worker": (
             lambda: clips(
@@ -845,7 +809,7 @@ WRONG_FIXES: WrongFixes = {
                     "            import os\n            os.kill(os.getpid(), 9)\n",
                 )
             ),
-            "W0 killed by SIGKILL (exit code -9). What in your class ends a process?",
+            "worker-died",
         ),
     },
 }

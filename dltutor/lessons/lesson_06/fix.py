@@ -1,9 +1,9 @@
-"""Grade "06.fix": two datasets side by side, each on a file of its own.
+"""Grade "06.fix": two datasets in one loader, each with its own file.
 
-Once each worker has delivered, the files get another name: what is open can still be read, and who
-opens a file anew finds none. The records that are read lie further apart than the buffer of an open
-file reaches: `seek` and `read` move the position of the descriptor each time. A forked worker looks
-at those that it inherited after each call into C.
+Once each worker has delivered a batch, the check renames the files. An open file can still be read,
+but a class that opens the file again doesn't find it. The records are further apart than the buffer
+of an open file, so `seek` and `read` move the position of the descriptor each time. After each call
+into C, a forked worker looks at the positions of the descriptors that it inherited.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from torch.utils.data import ConcatDataset
 
 from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, not_yet
 from dltutor.lessons.engine.running import changed, contents, theirs
 from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.material import SIZE, MyRecords
@@ -55,7 +55,7 @@ class Evidence:
     length: int  # as `len` says it
     wrong: int = 0  # of what main reads first
     touched: str = ""  # files that are new, gone or no longer as they were
-    problem: str = ""  # why the dataset cannot be pickled after that
+    problem: Fault | None = None  # why the dataset can't be pickled after that
     size: int = 0  # bytes of the pickle
     epochs: tuple[Epoch, ...] = ()  # up to the first that is not right
 
@@ -77,7 +77,7 @@ class _Files:
         self.moved = mmap.mmap(-1, 1)  # shared with all forks
 
     def touched(self) -> str:
-        """Which of them the answer wrote to or removed, and what it put beside them."""
+        """Which of them the answer changed or removed, and which files it added."""
         return ", ".join(f"`{name}`" for name in changed(self.contents, self.folder))
 
     def _hold(self) -> None:
@@ -146,66 +146,35 @@ def gather(path: Path) -> Evidence:
 def judge(evidence: Evidence) -> Result:
     """Correct if the records arrive everywhere, and no process opens a file for each of them."""
     if evidence.length != _RECORDS:
-        not_yet(f"the file holds {_RECORDS} records, and `len(dataset)` is {evidence.length}.")
+        not_yet("other-length", records=_RECORDS, length=evidence.length)
     if evidence.touched:
-        not_yet(
-            "in the folder of the records, files are new, gone or no longer the same: "
-            f"{evidence.touched}. Others read there as well. Which of your lines does more than "
-            "read?"
-        )
+        not_yet("changed-files", files=evidence.touched)
     if evidence.wrong:
-        _wrong("without workers", evidence.wrong, 2 * len(_FIRST))
+        wrong_in_main = {"wrong": evidence.wrong, "records": 2 * len(_FIRST)}
+        not_yet("wrong-records", where="without workers", **wrong_in_main)
     if evidence.problem:
-        not_yet(
-            f"after `dataset[0]` in main, the dataset cannot be pickled: {evidence.problem} What "
-            "does a worker need to be sent, and what can it make itself?"
-        )
+        not_yet(evidence.problem.code, **evidence.problem.fields)
     if evidence.size > _RECORDS * SIZE * 3 // 4:
-        not_yet(
-            f"after main has read {len(_FIRST)} records, the pickle of your dataset has "
-            f"{evidence.size} bytes, for a file of {_RECORDS * SIZE}: what is in the file goes to "
-            "every worker. What is the least that a worker needs in order to read it?"
-        )
+        not_yet("heavy-pickle", read=len(_FIRST), size=evidence.size, file=_RECORDS * SIZE)
     for epoch in evidence.epochs:
         _judge_epoch(epoch)
-    return correct(
-        f"{len(_READ)} of {len(_READ)} records of two files arrive with 0, 2 and 4 workers under "
-        f"fork and with 1 under spawn, after main has read some. The pickle has {evidence.size} "
-        "bytes, and no forked worker was seen to move a read position of main's."
-    )
+    return correct(records=len(_READ), size=evidence.size)
 
 
 def _judge_epoch(epoch: Epoch) -> None:
-    where = epoch.samples.where
+    where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
     if epoch.moved:
-        not_yet(
-            f"{where}, the workers moved the read position of the file that main has open. They "
-            "inherit that file, and its position is one for all: the records come right by luck "
-            "only. Does it read from main's file, or close it though it is open for writing too?"
-        )
-    if epoch.renamed and epoch.samples.run.end == "raised":
-        not_yet(
-            f"{where}, the first records arrive. Then the file gets another name, an open one can "
-            f"still be read, and it ends with {epoch.samples.run.error} Does it open the file for "
-            "each record, or does your `__getstate__` change main's own dict, or close its file?"
-        )
+        not_yet("moved-position", where=where)
+    if epoch.renamed and run.end == "raised":
+        not_yet("raised-once-renamed", where=where, error=run.error)
     travel.arrived(epoch.samples)
-    if epoch.samples.wrong:
-        _wrong(where, epoch.samples.wrong, len(_READ))
-
-
-def _wrong(where: str, wrong: int, of: int) -> None:
-    not_yet(
-        f"{where}, {wrong} of {of} records are wrong, read from two datasets that each have a file "
-        "of their own. Is it the right file that each of them reads, and the right place in it?"
-    )
+    if wrong:
+        not_yet("wrong-records", where=where, wrong=wrong, records=len(_READ))
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=lambda answer: travel.a_fixed_file(answer, MyRecords),
-    runs="reads two fresh files with your class, in main, in 2 and 4 forked workers and a spawned "
-    "one",
     at_most=travel.AT_MOST,
 )

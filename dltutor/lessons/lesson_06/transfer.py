@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import default_collate, get_worker_info
 
 from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.material import MyClips
@@ -31,7 +31,7 @@ _READ: Final = (*reversed(range(CLIPS)), *range(CLIPS))  # by each loader, once 
 
 
 class Changed(Exception):
-    """Raised in a worker: the answer changed what is not its own."""
+    """Raised in a worker: the answer changed something that others use too."""
 
 
 class _Watch:
@@ -53,9 +53,9 @@ class _Watch:
 
     def _now(self) -> dict[str, object]:
         return {  # less than the 64 KB of a pipe: main hangs where a worker dies before it has all
-            "the global random numbers of torch": torch.get_rng_state().numpy().tobytes(),
-            "the global random numbers of numpy": pickle.dumps(np.random.get_state()),
-            "the global random numbers of Python": pickle.dumps(random.getstate()),
+            "torch's global random numbers": torch.get_rng_state().numpy().tobytes(),
+            "numpy's global random numbers": pickle.dumps(np.random.get_state()),
+            "Python's global random numbers": pickle.dumps(random.getstate()),
             "the file of clips": hash(self.file.read_bytes()),
         }
 
@@ -65,8 +65,8 @@ class Evidence:
     """What is known of an answer."""
 
     length: int  # as `len` says it
-    problem: str = ""  # why the dataset cannot be pickled
-    changed: str = ""  # what it changed that is not its own
+    problem: Fault | None = None  # why the dataset can't be pickled
+    changed: Fault | None = None  # what it changed that others use too
     wrong: tuple[float, ...] = ()  # of each sample that is wrong in main, its loudest value
     epochs: tuple[travel.Epoch, ...] = ()  # up to the first that is not right
 
@@ -86,7 +86,8 @@ def gather(path: Path) -> Evidence:
             length = len(dataset)
         _, problem = travel.sent(dataset)
         samples = travel.read(dataset, range(CLIPS), f"torch.float32, ({len(tone)},)")
-        evidence = Evidence(length, problem, watch.changed())
+        changed = watch.changed()
+        evidence = Evidence(length, problem, fault("changed", what=changed) if changed else None)
     judge(evidence)
     pairs = zip(samples, expected, strict=True)
     wrong = [float(one.abs().max()) for one, right in pairs if travel.wrong_of([one], [right])]
@@ -98,7 +99,8 @@ def gather(path: Path) -> Evidence:
         evidence = replace(evidence, epochs=(*evidence.epochs, epoch))
         if epoch.run.kind == Changed.__name__:
             what = epoch.run.message.partition(": ")[2]
-            evidence = replace(evidence, changed=f"{what} in a worker, {epoch.where}")
+            changed_there = fault("changed-in-worker", what=what, where=epoch.where)
+            evidence = replace(evidence, changed=changed_there)
         judge(evidence)  # ends here where it is not right
     return evidence
 
@@ -112,43 +114,28 @@ def _sample(clip: torch.Tensor, index: int) -> torch.Tensor:
 def judge(evidence: Evidence) -> Result:
     """Correct if the task's samples arrive everywhere."""
     if evidence.problem:
-        question = "Which kind of function can be found by its name?"
-        not_yet(f"the dataset cannot be pickled: {evidence.problem} {question}")
+        not_yet(evidence.problem.code, **evidence.problem.fields)
     if evidence.length != CLIPS:
-        not_yet(f"the file holds {CLIPS} clips, and `len(dataset)` is {evidence.length}.")
+        not_yet("other-length", clips=CLIPS, length=evidence.length)
     if evidence.changed:
-        not_yet(
-            "importing the file, making the dataset, reading or unpickling it changed "
-            f"{evidence.changed}. Others use that as well. What can your dataset have of its own?"
-        )
+        not_yet(evidence.changed.code, **evidence.changed.fields)
     for epoch in evidence.epochs:
         travel.arrived(epoch)
     if evidence.wrong:
         loudest = evidence.wrong[0]
-        compared = "as" if isclose(loudest, 1, abs_tol=1e-4) else "not 1 as"
-        silent = "" if isfinite(loudest) else " (this clip is silent: all zeros)"
-        not_yet(
-            f"in main, {len(evidence.wrong)} of {CLIPS} samples are not the clip with the task's "
-            f"noise, scaled. In the first of them, the loudest value is {loudest:.4f}{silent}, "
-            f"{compared} in the starter. How is the noise of each sample made, and what is scaled?"
-        )
+        code = "wrong-scale" if isfinite(loudest) else "scaled-silence"
+        if isclose(loudest, 1, abs_tol=1e-4):
+            code = "wrong-noise"
+        not_yet(code, wrong=len(evidence.wrong), clips=CLIPS, loudest=f"{loudest:.4f}")
     for epoch in evidence.epochs:
         if epoch.wrong:
-            not_yet(
-                f"read in main for the first time, each sample is right. Read {epoch.where}, from "
-                f"the last to the first and once more, {epoch.wrong} of {len(_READ)} are not. What "
-                "changes while you read, or is different in another process?"
-            )
-    return correct(
-        f"{CLIPS} of {CLIPS} samples are the task's with 0, 2 and 4 workers under fork and with "
-        "one under spawn, in either order, and the global random numbers are as they were."
-    )
+            not_yet("wrong-later", where=epoch.where, wrong=epoch.wrong, read=len(_READ))
+    return correct(clips=CLIPS)
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=lambda answer: travel.a_fixed_file(answer, MyClips),
-    runs="makes your class on fresh clips, with 1 spawned and 2 and 4 forked workers",
     at_most=travel.AT_MOST,
 )

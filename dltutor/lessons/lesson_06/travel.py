@@ -1,6 +1,6 @@
-"""A dataset's class in a file: can the dataset be sent to a worker, and what arrives there?
+"""A dataset's class in a file: can main send the dataset to a worker, and what arrives there?
 
-Both graders take a file, since a new interpreter cannot import a class from a cell.
+Both graders take a file, because a new interpreter can't import a class from a cell.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ import torch
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.forms import a_class, blank, is_a_loader, shown
-from dltutor.lessons.engine.outcomes import error_in_your_code, not_attempted, not_yet
+from dltutor.lessons.engine.outcomes import (
+    Fault,
+    error_in_your_code,
+    fault,
+    not_attempted,
+    not_yet,
+)
 from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.engine.sources import only_holds
 from dltutor.observation.texts import said, tidy
@@ -58,20 +64,14 @@ def import_file(path: str | Path) -> ModuleType:
 def a_fixed_file(answer: Any, starter: type) -> Path:
     """The answer, if it is a file that no longer holds the starter alone. It is not imported."""
     if blank(answer):
-        not_attempted(f"give the check the file that holds `{starter.__name__}`.")
+        not_attempted("no-path", name=starter.__name__)
     if not isinstance(answer, (str, Path)):
-        error_in_your_code(
-            f"the check takes the path of a file, got {shown(answer)}. It starts a new "
-            "interpreter, and that can import a file, not a cell."
-        )
+        error_in_your_code("not-a-path", answer=shown(answer))
     path = Path(answer).absolute()
     if not path.is_file():
-        error_in_your_code(f"there is no file {path.name!r}. Run the cell that writes it first.")
+        error_in_your_code("no-file", file=path.name)
     if only_holds(path.read_text(errors="replace"), starter):
-        not_attempted(
-            f"`{starter.__name__}` is still the broken one from above. Change it, run its cell, "
-            "then this one."
-        )
+        not_attempted("starter-class", name=starter.__name__)
     return path
 
 
@@ -80,17 +80,14 @@ def class_in(path: Path, name: str) -> Any:
     with theirs():
         found = getattr(import_file(path), name, None)
     if found is None:
-        error_in_your_code(f"there is no `{name}` in {path.name}.")
+        error_in_your_code("not-in-the-file", name=name, file=path.name)
     if is_a_loader(found):
-        not_yet(
-            f"`{name}` is a loader, with a `num_workers` of its own. The exercise keeps its "
-            "workers and fixes what they are sent: the dataset's class."
-        )
+        not_yet("a-loader", name=name)
     return a_class(found)
 
 
 def problem_with(thing: Any) -> str:
-    """Why something cannot be pickled: the exception and its text, or an empty text."""
+    """Why something can't be pickled: the exception and its message, or an empty string."""
     try:
         pickle.dumps(thing)
     except Exception as error:  # a __getstate__ may raise anything
@@ -98,8 +95,8 @@ def problem_with(thing: Any) -> str:
     return ""
 
 
-def sent(dataset: Any) -> tuple[bytes, str]:
-    """The pickle of an answer's dataset, or why there is none and which attributes it lies in."""
+def sent(dataset: Any) -> tuple[bytes, Fault | None]:
+    """The pickle of an answer's dataset, or why it can't be pickled."""
     with theirs():
         try:
             pickled = pickle.dumps(dataset)
@@ -107,11 +104,13 @@ def sent(dataset: Any) -> tuple[bytes, str]:
             problem = problem_with(dataset)
         else:
             len(pickle.loads(pickled))  # it has a length; its end is not the file's
-            return pickled, ""
+            return pickled, None
         state = dataset.__getstate__()  # what goes into the pickle: all attributes, or fewer
         parts = state.items() if isinstance(state, dict) else ()
         held = [f"`{name}`" for name, value in parts if problem_with(value)]
-    return b"", f"`{problem}`." + (f" It is in {' and '.join(held)}." if held else "")
+    if held:
+        return b"", fault("attributes-cannot-be-pickled", problem=problem, held=", ".join(held))
+    return b"", fault("cannot-be-pickled", problem=problem)
 
 
 def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
@@ -120,14 +119,14 @@ def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:
         samples = [dataset[index] for index in indices]
     for found in map(_kind, samples):
         if found != kind:
-            not_yet(f"a sample is {found}. In the starter it is {kind}.")
+            not_yet("other-sample", found=found, kind=kind)
     return samples
 
 
 def _kind(sample: Any) -> str:
     if isinstance(sample, torch.Tensor):
         return f"{sample.dtype}, {tuple(sample.shape)}"
-    return f"a `{type(sample).__name__}`"
+    return type(sample).__name__
 
 
 def wrong_of(samples: Samples, expected: Samples) -> int:
@@ -165,9 +164,11 @@ def epoch(
 
 def arrived(epoch: Epoch) -> None:
     """Go on only where an epoch finished."""
-    question = "Which of what it uses is not there, or not the same, in that process?"
-    if epoch.run.end == "raised":
-        not_yet(f"{epoch.where}, it ends with {epoch.run.error} {question}")
-    if "unable to resize file" in epoch.run.last_words:
-        question = "To pickle it, a tensor was made. Does it live until the worker comes for it?"
-    ended_well(epoch.run, epoch.where, died=question if epoch.run.last_words else "")
+    run = epoch.run
+    if run.end == "raised":
+        not_yet("raised-in-a-loader", where=epoch.where, error=run.error)
+    if run.end in ("worker died", "main died") and run.last_words:
+        code = "freed-tensor" if "unable to resize file" in run.last_words else "last-words"
+        fates = run.fates or "main ended"
+        not_yet(code, where=epoch.where, fates=fates, words=run.last_words)
+    ended_well(run, epoch.where)

@@ -1,8 +1,8 @@
 """Grade "07.fix": pairs of files, opened at the same time, by threads that each process has.
 
-Main makes the dataset and takes a sample, as people do. Then come two epochs with 2 workers that
-are kept, two with 0, and one with 4, in another order than that of the files, which are new in
-each. Whoever opens one file of a pair in a worker is held up until the other one is opened too.
+Main makes the dataset and takes a sample, as people do. Then the check runs two epochs with 2
+persistent workers, two with 0, and one with 4. Each epoch has new files, and reads them in another
+order than theirs. In a worker, whatever opens one file of a pair waits until the other one is open.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     first = _tensor(made(lambda: dataset[0], call="dataset[0]", within=_LONG))
     started = threading.active_count() > threads
     if (length := made(lambda: len(dataset), call="len(dataset)", within=_LONG)) != _PAIRS:
-        not_yet(f"the folder holds {_PAIRS} pairs, and `len(dataset)` is {length}.")
+        not_yet("other-length", pairs=_PAIRS, length=length)
     if not torch.equal(first, expected[0]):
-        not_yet("in main, `dataset[0]` is not the bytes of the first image and of its mask.")
-    _only_reads("In main", changed(before, folder))
+        not_yet("wrong-first")
+    _only_reads("in main", changed(before, folder))
     reads, runs = _Reads(), []
     for workers, epochs in _RUNS:
         came: list[bool] = []  # whether each pair is right
@@ -116,10 +116,7 @@ def _tensor(delivered: Any) -> torch.Tensor:
     try:
         return torch.as_tensor(delivered).long()
     except (TypeError, ValueError, RuntimeError):
-        not_yet(
-            f"a `{type(delivered).__name__}` comes. A sample is one tensor, the bytes of the image "
-            "and of the mask, as in the starter."
-        )
+        not_yet("other-sample", kind=type(delivered).__name__)
 
 
 def _write(folder: Path, shift: int) -> torch.Tensor:
@@ -181,76 +178,45 @@ class _Reads:
 def judge(runs: tuple[Epochs, ...]) -> Result:
     """Correct if every pair came, and its two files were opened at the same time."""
     for epochs in runs:
-        run, lead = epochs.run, where(epochs.workers)
-        _only_reads(lead, epochs.changed)
+        run, there = epochs.run, where(epochs.workers)
+        _only_reads(there, epochs.changed)
         timed_out = run.raised_in_worker == "TimeoutError"
         if timed_out or run.end == "hung":
-            _why_it_hangs(epochs, lead)
-        ended_well(run, lead)
+            _why_it_hangs(epochs, there)
+        ended_well(run, there)
         if epochs.wrong:
-            not_yet(
-                f"{lead}, {epochs.wrong} of {epochs.samples} pairs are not what the files held "
-                "when they were asked for. When did your class open and read them?"
-            )
+            not_yet("wrong-pairs", where=there, wrong=epochs.wrong, samples=epochs.samples)
         if epochs.workers:
-            _how_it_reads(epochs, lead)
-    return correct(
-        f"{_PAIRS} of {_PAIRS} pairs arrive in every epoch, with 2 workers, with 0 and with 4, "
-        "after main had used the dataset too. In the workers, both files of a pair are opened "
-        "at the same time, and each worker starts its threads once."
-    )
+            _how_it_reads(epochs, there)
+    return correct(pairs=_PAIRS)
 
 
-def _only_reads(lead: str, files: Sequence[str]) -> None:
+def _only_reads(there: str, files: Sequence[str]) -> None:
     if files:
-        not_yet(
-            f"{lead}, `{files[0]}` was changed, added or removed in the folder, one of "
-            f"{len(files)} such files. A dataset only reads."
-        )
+        not_yet("changed-files", where=there, file=files[0], files=len(files))
 
 
-def _why_it_hangs(epochs: Epochs, lead: str) -> None:
-    run = epochs.run
-    what = run.error or f"the run was stopped after {run.deadline:g} s"
+def _why_it_hangs(epochs: Epochs, there: str) -> None:
+    run, how = epochs.run, {"where": there, "seconds": f"{epochs.run.deadline:g}"}
     if run.end == "hung" and epochs.samples == _PAIRS * dict(_RUNS)[epochs.workers]:
-        not_yet(
-            f"{lead}, {what}: all pairs came, and then its workers did not end. A process ends "
-            "when its threads have ended. Who tells yours that there is no more work?"
-        )
-    main = " Main had started a thread before, and no worker has that." * epochs.main_started
-    not_yet(
-        f"{lead}, {what}{'' if run.error else '. '}{run.stood}{main} Who works for what they wait "
-        "for, and how can a worker tell in which process that was started?"
-    )
+        not_yet("never-ends", **how)
+    code = "timed-out" if run.error else "waits"
+    more = "-main-started" if epochs.main_started else ""
+    not_yet(f"{code}{more}", error=run.error, stood=run.stood, **how)
 
 
-def _how_it_reads(epochs: Epochs, lead: str) -> None:
+def _how_it_reads(epochs: Epochs, there: str) -> None:
     if epochs.more > epochs.samples // 2 or (epochs.more and epochs.ended):
-        not_yet(
-            f"{lead}, {epochs.more} reading threads were started after a worker's first pair, for "
-            f"{epochs.samples} pairs in all. Once in each process is enough. What would a worker "
-            "have to remember?"
-        )
+        not_yet("more-threads", where=there, more=epochs.more, samples=epochs.samples)
     if not epochs.opened:
-        not_yet(
-            f"{lead}, Python opened none of their files in a worker. The check sees nothing else: "
-            "open them with Python, when a pair is asked for."
-        )
+        not_yet("opened-none", where=there)
     if epochs.apart:
-        not_yet(
-            f"{lead}, image and mask are opened one after the other: the first was held up for "
-            f"{_APART:g} s, and Python did not open the second. Who could open it meanwhile?"
-        )
+        not_yet("one-after-the-other", where=there, seconds=f"{_APART:g}")
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
-    look=partial(
-        a_fixed_class,
-        starter=Pairs,
-        without_workers="Without workers there is no fork: what does a fork leave behind?",
-    ),
-    runs="uses your class in main, then runs epochs with 2, 0 and 4 workers on fresh files",
+    look=partial(a_fixed_class, starter=Pairs),
     at_most=6 * _LONG + 4,
 )

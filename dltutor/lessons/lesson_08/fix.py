@@ -1,7 +1,8 @@
-"""Grade "08.fix": what travels from a worker to main is small, and main makes of it what it was.
+"""Grade "08.fix": the samples that workers send to main are small, and main can unpack them.
 
-All samples of an epoch are kept and weighed, and main unpacks them, with an object that has made
-none of them itself. The numbers are noise: what is much smaller when compressed has them not in it.
+The check keeps and weighs all samples of an epoch. Main unpacks them with an object that didn't
+make any of them. The numbers are noise, so if a sample is much smaller when it's compressed, they
+aren't in it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class, shown
-from dltutor.lessons.engine.outcomes import Rejected, Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Rejected, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import changed, contents, made
 from dltutor.observation.texts import tidy
 from dltutor.tables import size
@@ -66,7 +67,7 @@ class Sample:
     carried: int  # bytes that came with it
     packed: int  # the same when compressed
     tensors: _Tensors = ()  # type, how many numbers, bytes of the storage
-    wrong: str = ""  # what is wrong with it unpacked, as the end of a sentence
+    wrong: Fault | None = None  # what's wrong with it after `unpack`
 
 
 @dataclass(frozen=True)
@@ -156,28 +157,28 @@ def gather(answer: type) -> tuple[Epochs, ...]:
 def _try(dataset: Any) -> None:
     length = made(lambda: len(dataset), call="len(dataset)", within=_WITHIN)
     if length != _RECORDINGS:
-        not_yet(f"there are {_RECORDINGS} recordings, and `len(dataset)` is {shown(length)}.")
+        not_yet("other-length", recordings=_RECORDINGS, length=shown(length))
     sample = made(lambda: dataset[0], call="dataset[0]", within=_WITHIN)
     try:
         weigh(sample)
     except Exception as why:
-        text = tidy(f"{type(why).__name__}: {why}").splitlines()[0]
-        not_yet(f"`dataset[0]` cannot be sent from a worker to main: `{text:.90}`. What is it?")
+        error = tidy(f"{type(why).__name__}: {why}").splitlines()[0]
+        not_yet("cannot-be-sent", error=f"{error:.90}")
 
 
-def _wrong(got: Any, right: torch.Tensor) -> str:
+def _wrong(got: Any, right: torch.Tensor) -> Fault | None:
     if not isinstance(got, torch.Tensor):
-        return f"is a `{type(got).__name__}`, and the starter's is a tensor"
+        return fault("unpacks-no-tensor", kind=type(got).__name__)
     kind, shape = str(got.dtype).removeprefix("torch."), tuple(got.shape)
     if kind != "float32":
-        return f"is {kind}, and the starter's is float32"
+        return fault("unpacks-another-type", kind=kind)
     if shape != tuple(right.shape):
-        return f"has the shape {shape}, and the starter's {tuple(right.shape)}"
+        return fault("unpacks-another-shape", shape=shape, right=tuple(right.shape))
     differ = (got - right).abs() > 1e-6
     if not (count := int((~torch.isfinite(got) | differ).sum())):
-        return ""
+        return None
     most = float((got - right).abs().max())
-    return f"differs in {count} of {len(right)} numbers, by up to {most:.2g}"
+    return fault("unpacks-other-numbers", wrong=count, numbers=len(right), most=f"{most:.2g}")
 
 
 def judge(runs: Sequence[Epochs]) -> Result:
@@ -185,61 +186,44 @@ def judge(runs: Sequence[Epochs]) -> Result:
     for run in runs:
         _right(run)
     most = max(each.carried for run in runs for epoch in run.samples for each in epoch)
-    return correct(
-        f"With 2, 0 and 4 workers, {_RECORDINGS} of {_RECORDINGS} excerpts arrive in every epoch "
-        f"and unpack to what the starter's are. None carries more than {size(most)}; the starter's "
-        "carry their whole recording, as float32."
-    )
+    return correct(recordings=_RECORDINGS, most=size(most))
 
 
 def _right(run: Epochs) -> None:
     if run.changed:
-        not_yet(f"{run.where}, `{run.changed[0]}` was changed, added or removed. Others read it.")
-    ended_well(run.run, run.where, hung="What keeps it from ending?")
+        not_yet("changed-files", where=run.where, file=run.changed[0])
+    ended_well(run.run, run.where)
     for samples in run.samples:
         if len(samples) != _RECORDINGS:
-            not_yet(f"{run.where}, {len(samples)} of {_RECORDINGS} samples came in an epoch.")
+            not_yet("missing", where=run.where, arrived=len(samples), recordings=_RECORDINGS)
         for number, each in enumerate(samples):
             if each.wrong:
-                not_yet(f"{run.where}, recording {number}, unpacked, {each.wrong}.")
+                not_yet(each.wrong.code, where=run.where, recording=number, **each.wrong.fields)
             if each.packed < each.numbers:
-                not_yet(
-                    f"{run.where}, the {each.numbers} numbers of recording {number} are not in its "
-                    f"sample: compressed, it has {each.packed} bytes. Where does `unpack` get them?"
-                )
+                how = {"recording": number, "numbers": each.numbers, "packed": each.packed}
+                not_yet("not-in-the-sample", where=run.where, **how)
         too_much = [each for each in samples if each.carried > EACH * each.numbers + MORE]
         if too_much:
             _too_much(run.where, len(too_much), max(too_much, key=lambda each: each.carried))
 
 
 def _too_much(where: str, samples: int, one: Sample) -> None:
-    lead = (
-        f"{where}, {samples} of {_RECORDINGS} samples carry too much: one with {one.numbers} "
-        f"numbers carries {one.carried} bytes, and may have {EACH * one.numbers + MORE}."
-    )
+    seen: dict[str, object] = {"where": where, "samples": samples, "recordings": _RECORDINGS}
+    seen |= {"numbers": one.numbers, "carried": one.carried, "limit": EACH * one.numbers + MORE}
     for kind, count, storage in one.tensors:
         each = getattr(torch, kind).itemsize
         if storage > each * count:
-            not_yet(
-                f"{lead} It has a tensor of {each * count} bytes in a storage of {storage}. Who "
-                "still needs the rest of that storage?"
-            )
+            not_yet("heavy-storage", **seen, own=each * count, storage=storage)
         if count > one.numbers:
-            not_yet(
-                f"{lead} It has a tensor of {count} numbers. Which of them does the loop not use?"
-            )
+            not_yet("heavy-recording", **seen, count=count)
         if each > EACH:
-            not_yet(
-                f"{lead} It has a tensor of {kind}, {each} bytes for each number. How many does a "
-                "number have in the file, and where does it become larger?"
-            )
-    not_yet(f"{lead} What is in it besides the numbers, and how is each written?")
+            not_yet("heavy-type", **seen, kind=kind, each=each)
+    not_yet("heavy", **seen)
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=Excerpts, methods=("__len__", "__getitem__", "unpack")),
-    runs=f"your class on {_RECORDINGS} fresh recordings, with 2, 0 and 4 workers",
     at_most=60,
 )

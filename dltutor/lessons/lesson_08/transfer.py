@@ -1,7 +1,7 @@
-"""Grade "08.transfer": a function that tells how many batches are ready and not yet with the loop.
+"""Grade "08.transfer": a function that says how many batches are ready and not yet in the loop.
 
-Workers make a batch only when the check opens their gate, so at each question the right number is
-known, and nothing is a matter of luck.
+Workers only make a batch when the check opens their gate. So the check knows the right number each
+time it asks, and luck doesn't matter.
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ from torch.utils.data import DataLoader
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, as_int, shown
-from dltutor.lessons.engine.outcomes import Rejected, Result, correct, could_not_check, not_yet
+from dltutor.lessons.engine.outcomes import (
+    Fault,
+    Rejected,
+    Result,
+    correct,
+    could_not_check,
+    fault,
+    not_yet,
+)
 from dltutor.lessons.lesson_08.gated import BATCHES, Gated
 from dltutor.lessons.lesson_08.material import ready
 
 _WITHIN: Final = 20  # seconds for each run; it takes less than one
 _WRITING: Final = 0.05  # seconds for what is put into a queue to be written to its pipe
-_ENDED: Final = "of the loader's workers had ended or been stopped. What in your function does it?"
 _PATIENCE: Final = 8.0  # seconds for the workers to make what they may
 
 
@@ -43,8 +50,8 @@ class Asked:
     when: str
     right: int  # batches that were ready
     said: str
-    number: int | None  # what was said; None where it is no `int`
-    did: str = ""  # what asking has changed, as a sentence and a question
+    number: int | None  # what it said; None if that isn't an `int`
+    did: Fault | None = None  # what asking has changed
 
     @property
     def fine(self) -> bool:
@@ -70,17 +77,18 @@ class _Moment(NamedTuple):
 
 
 _ALL: Final = (BATCHES,) * 4  # as many as they may
+_EARLY: Final = "after the loop had to wait for W0's first batch and W1 had already made two"
 _TWO: Final = (  # 2 workers, prefetch_factor 3
     _Moment("before any batch is made", 0),
     _Moment("when W1 has made two batches and W0 none", 2, (0, 2)),
-    _Moment("when the loop waited for W0's first batch, and W1 had made two before", 2, (1,), 1),
-    _Moment("when both workers have made all that they may", 6, _ALL),
-    _Moment("when three of the epoch's batches are left", 3, take=BATCHES - 4),
-    _Moment("when the loop has got the last batch", 0, take=3),
+    _Moment(_EARLY, 2, (1,), 1),
+    _Moment("when both workers have made as many as they're allowed to", 6, _ALL),
+    _Moment("when three batches of the epoch are left", 3, take=BATCHES - 4),
+    _Moment("when the loop has the last batch", 0, take=3),
 )
 _FOUR: Final = (  # 4 workers, prefetch_factor 2
     _Moment("when W3 has made a batch and no other worker has", 1, (0, 0, 0, 1)),
-    _Moment("when all workers have made all that they may", 8, _ALL),
+    _Moment("when all workers have made as many as they're allowed to", 8, _ALL),
     _Moment("when the loop has its first batch and the workers have caught up", 8, take=1),
 )
 _NONE: Final = (_Moment("before the first batch", 0), _Moment("after the first batch", 0, take=1))
@@ -93,7 +101,7 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
     try:
         multiprocessing.get_context("fork").Queue().qsize()
     except NotImplementedError:
-        could_not_check("this system does not count what is in a queue of multiprocessing.")
+        could_not_check("no-queue-size")
     found: list[Counted] = []
     for workers, prefetch, epochs, moments in _RUNS:
         dataset, asked, came = Gated(workers), list[Asked](), list[tuple[int, ...]]()
@@ -160,26 +168,24 @@ def _runs(worker: Any) -> bool:
     return False
 
 
-def _did(before: tuple[int, ...], after: tuple[int, ...]) -> str:
+def _did(before: tuple[int, ...], after: tuple[int, ...]) -> Fault | None:
     workers, sent, came, waiting = (b - a for a, b in zip(before, after, strict=True))
     ways = (
-        (-workers, _ENDED),
-        (max(came, -waiting), "were gone, not with the loop. Which of your lines takes one out?"),
-        (sent, "more had to be made. Which of your lines asks the workers for it?"),
+        (-workers, "ended-workers"),
+        (max(came, -waiting), "took-batches"),
+        (sent, "asked-for-more"),
     )
-    return next((f"{count} {words}" for count, words in ways if count > 0), "")
+    return next((fault(code, count=count) for count, code in ways if count > 0), None)
 
 
 def _settle(batches: Any, right: int) -> None:
     until = time.monotonic() + _PATIENCE
     while ready(batches) != right:
         if lost := len(batches._workers) - _counts(batches)[0]:
-            not_yet(f"After your function was asked, {lost} {_ENDED}")
+            not_yet("ended-workers-later", count=lost)
         if time.monotonic() > until:
-            could_not_check(
-                f"after {_PATIENCE:g} s {ready(batches)} batches are ready, and not {right}. The "
-                "machine is busy, or your function holds the workers up. Check again."
-            )
+            seconds = f"{_PATIENCE:g}"
+            could_not_check("not-ready-yet", seconds=seconds, ready=ready(batches), right=right)
         time.sleep(0.005)
     time.sleep(_WRITING)
 
@@ -188,44 +194,30 @@ def judge(found: Sequence[Counted]) -> Result:
     """Correct if it was right each time, and took nothing away."""
     for each in found:
         _right(each)
-    return correct(
-        f"Asked {sum(len(each.asked) for each in found)} times, with 2, 4 and 0 workers, your "
-        "function told how many batches were ready, and every batch still reached the loop."
-    )
+    return correct(asked=sum(len(each.asked) for each in found))
 
 
 def _right(counted: Counted) -> None:
     for asked in counted.asked:
-        lead = f"{counted.where}, {asked.when}, {asked.right} batches are ready. "
+        seen = {"where": counted.where, "when": asked.when, "right": asked.right}
         if asked.did:
-            not_yet(f"{lead}Once your function was asked, {asked.did}")
+            not_yet(asked.did.code, **seen, **asked.did.fields)
         if asked.number is None:
-            not_yet(f"{lead}Your function returns {asked.said}, which is not an `int`.")
-        if not asked.fine:
-            question = _question(asked.when, asked.number, asked.right)
-            not_yet(f"{lead}Your function says {asked.said}. {question}")
-    died = "What in your function ends a process?"
-    ended_well(counted.run, counted.where, hung="What does your function wait for?", died=died)
+            not_yet("not-an-int", **seen, said=asked.said)
+        if asked.number > asked.right:
+            not_yet("too-many", **seen, said=asked.said)
+        if asked.number < asked.right:
+            code = "forgets-early-batches" if asked.when == _EARLY else "too-few"
+            not_yet(code, **seen, said=asked.said)
+    ended_well(counted.run, counted.where)
     for came in counted.came:
         if came != (*range(BATCHES),):
-            not_yet(
-                f"{counted.where}, the loop gets the batches {list(came)}, and not 0 to "
-                f"{BATCHES - 1}. Which of your lines changes what waits?"
-            )
-
-
-def _question(when: str, said: int, right: int) -> str:
-    if when.startswith("when the loop waited") and said < right:
-        return "Main has fetched both already, since it had to look for W0's. Where are they now?"
-    if said > right:
-        return "Which of these has been asked for, and not made yet, or counted twice?"
-    return "Where does a batch wait that you have not counted?"
+            not_yet("other-batches", where=counted.where, came=[*came], last=BATCHES - 1)
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_function, starter=ahead),
-    runs="asks your function with 2, 4 and 0 workers, whose batches it holds back",
     at_most=70,
 )
