@@ -525,39 +525,39 @@ WRONG_FIXES: WrongFixes = {
     "14.text": {
         "no workers": (
             report(text.INCIDENT, STREAM, "share", *NO_WORKERS),
-            "2 workers were asked for, and the loader has 0",
+            "other-workers",
         ),
         "a comment": (
             report(text.INCIDENT, STREAM, "share", ("CONTEXT = 32", "CONTEXT =  32")),
-            "came once too often",
+            "other-blocks",
         ),
         "one worker reads all": (
             report(text.INCIDENT, STREAM, "share", FIRST_ALONE),
-            "1 of them read nothing",
+            "idle-workers",
         ),
         "seeded in each worker alike": (
             report(text.INCIDENT, STREAM, "share", SEEDED),
-            "in the same order in two epochs",
+            "same-order",
         ),
         "not shuffled": (
             report(text.INCIDENT, STREAM, "share", UNSHUFFLED),
-            "in the same order in two epochs",
+            "same-order",
         ),
         "epochs counted in each worker": (
             report(text.INCIDENT, STREAM, "share", *COUNTED_EPOCHS),
-            "in the same order in two epochs",
+            "same-order",
         ),
         "torch's seed, which is another in each worker": (
             report(text.INCIDENT, STREAM, "shuffled", UNEQUAL_SEED),
-            "came once too often",
+            "other-blocks",
         ),
         "all blocks read in main, in order": (
             report(text.INCIDENT, STREAM, "share", MAP_STYLE),
-            "in the same order in two epochs",
+            "same-order",
         ),
         "without 0 workers": (
             report(text.INCIDENT, STREAM, "share", DEALT_FIRST, (" if info else things", "")),
-            "without workers, `AttributeError",
+            "raised",
         ),
         "two workers only": (
             report(
@@ -567,7 +567,7 @@ WRONG_FIXES: WrongFixes = {
                 DEALT_FIRST,
                 ("things[info.id :: info.num_workers]", "things[info.id :: 2]"),
             ),
-            "With 3 workers under fork",
+            "other-blocks",
         ),
         "the last batches are dropped": (
             report(
@@ -577,102 +577,114 @@ WRONG_FIXES: WrongFixes = {
                 DEALT_FIRST,
                 ("        BATCH,\n", "        BATCH,\n        drop_last=True,\n"),
             ),
-            "are missing",
+            "other-blocks",
         ),
         "one shard": (
             report(text.INCIDENT, STREAM, "share", (DEAL, DEAL.replace("shards)", "shards[:1])"))),
-            "are missing",
+            "other-blocks",
         ),
         "another cause, fixed": (
             report(text.INCIDENT, "wrong_length", "share", DEALT_FIRST),
-            "`wrong_length` is not what happened here",
+            "fixed-but-other-cause",
         ),
         "no such cause": (
             report(text.INCIDENT, "duplicates", "share", DEALT_FIRST),
-            "No failure mode is called 'duplicates'",
+            "no-such-cause",
         ),
         "the wrong place, fixed": (
             report(text.INCIDENT, STREAM, "train", DEALT_FIRST),
-            "`where` does not name its place",
+            "fixed-but-other-place",
         ),
-        "only said": (report(text.INCIDENT, STREAM, "Blocks"), "is as it came"),
+        "only said": (report(text.INCIDENT, STREAM, "Blocks"), "only-said"),
+        "another cause": (report(text.INCIDENT, "held_lock", "share"), "other-cause"),
+        "the wrong place": (report(text.INCIDENT, STREAM, "train"), "other-place"),
+        "too much": (
+            report(text.INCIDENT, [STREAM, "lost_tail", "ranks"], "share"),
+            "too-many-causes",
+        ),
+        "a misspelled cause": (
+            report(text.INCIDENT, "repeated_streams", "share"),
+            "misspelled-cause",
+        ),
+        "a number": (report(text.INCIDENT, 12, "share"), "not-text"),
+        "a name": (lambda: STREAM, "not-a-report"),
         "everything named": (
             report(text.INCIDENT, [STREAM, "lost_tail", "wrong_length"], "Blocks", DEALT_FIRST),
-            "you name 3 causes",
+            "fixed-but-too-many-causes",
         ),
     },
     "14.table": {
         "no workers": (
             report(table.INCIDENT, TOUCHED, "read", *NO_WORKERS, ("workers > 0", "False")),
-            "2 workers were asked for",
+            "other-workers",
         ),
         "closed after the statistics": (
             report(table.INCIDENT, TOUCHED, "read", *CLOSED),
-            "another customer's",
+            "swapped-rows",
         ),
         "rows of all customers at hand": (
             report(table.INCIDENT, TOUCHED, "read", ("RECENT = 16", "RECENT = 64")),
-            "another customer's",
+            "swapped-rows",
         ),
         "worker 0 has main's": (
             report(table.INCIDENT, TOUCHED, "read", BY_WORKER),
-            "another customer's",
+            "swapped-rows",
         ),
         "by the thread's number": (
             report(table.INCIDENT, TOUCHED, "read", BY_THREAD_ID),
-            "another customer's",
+            "swapped-rows",
         ),
         "one for each row": (
             report(table.INCIDENT, TOUCHED, "read", EACH_TIME),
-            "connections were opened so far",
+            "many-connections",
         ),
         "nothing kept": (
             report(table.INCIDENT, TOUCHED, "read", SMALL_CACHE),
-            "another customer's",
+            "swapped-rows",
         ),
         "from the file": (
             report(table.INCIDENT, TOUCHED, "read", FROM_FILE),
-            "No connection to the server was opened",
+            "no-connection",
         ),
         "another cause": (
             report(table.INCIDENT, "shared_file_offset", "read", BY_PID),
-            "`shared_file_offset` is not what happened here",
+            "fixed-but-other-cause",
         ),
-        "only said": (report(table.INCIDENT, TOUCHED, "read"), "is as it came"),
+        "only said": (report(table.INCIDENT, TOUCHED, "read"), "only-said"),
     },
     "14.images": {
         "numbers only": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED),
-            "which epoch is it there",
+            "other-brightness",
         ),
-        "the ramp only": (report(images.INCIDENT, BOTH, PLACES, *SHARED), "of a batch before them"),
+        "the ramp only": (report(images.INCIDENT, BOTH, PLACES, *SHARED), "repeated-batches"),
         "one seed for all workers": (
             report(images.INCIDENT, BOTH, PLACES, *SAME_FOR_ALL, *SHARED),
-            "of a batch before them",
+            "repeated-batches",
         ),
         "fresh workers": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, FRESH_WORKERS),
-            "processes were started for 6 epochs",
+            "many-processes",
         ),
         "a loader for each epoch": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, LOADER_EACH_EPOCH),
-            "processes were started for 6 epochs",
+            "many-processes",
         ),
         "told when batches are under way": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, *SHARED, PREFETCHED),
-            "as bright as in epoch 0",
+            "stale-brightness",
         ),
         "one brightness for all photos": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, NOT_BRIGHTER, SAME_FOR_ALL_PHOTOS),
-            "How many photos does one draw serve",
+            "shared-brightness",
         ),
         "by index": (
             report(images.INCIDENT, BOTH, PLACES, *BY_INDEX),
-            "at the same place in two epochs in a row",
+            "kept-places",
         ),
         "seeds that are sums": (
             report(images.INCIDENT, BOTH, PLACES, *BY_SUM),
-            "draws of place and brightness",
+            "repeated-draws",
         ),
         "no augmentation": (
             report(
@@ -683,11 +695,11 @@ WRONG_FIXES: WrongFixes = {
                 (DRAWN[0], "        top, left = 4, 4\n"),
                 (DRAWN[1], "np.random.uniform(-0.5, 0.5)"),
             ),
-            "of a batch before them",
+            "repeated-batches",
         ),
         "not mirrored": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, *SHARED, NOT_MIRRORED),
-            "0% of the photos are mirrored",
+            "mirrored",
         ),
         "all photos": (
             report(
@@ -698,76 +710,90 @@ WRONG_FIXES: WrongFixes = {
                 *SHARED,
                 (" if index % HELD_OUT", ""),
             ),
-            "96 photos came",
+            "other-photos",
         ),
         "the epoch in a file": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, *FILE),
-            "new, gone or changed: epoch.txt",
+            "files-changed",
         ),
         "one cause of two": (
             report(images.INCIDENT, "stale_epoch", "Ramp", UNWRAPPED, *SHARED),
-            "does not explain all that the ticket tells",
+            "fixed-but-one-cause-of-two",
         ),
-        "only said": (report(images.INCIDENT, BOTH, PLACES), "is as it came"),
+        "one cause of two, only said": (
+            report(images.INCIDENT, "stale_epoch", "Ramp"),
+            "one-cause-of-two",
+        ),
+        "only said": (report(images.INCIDENT, BOTH, PLACES), "only-said"),
     },
     "14.video": {
         "a try in main": (
             report(video.INCIDENT, "dead_worker", "decode", *BY_TRY),
-            "In which process do you decode?",
+            "process-ended",
         ),
         "the neighbor instead": (
             report(video.INCIDENT, "dead_worker", "decode", NEIGHBOR),
-            "killed by SIGSEGV",
+            "worker-died",
         ),
         "the first frame only": (
             report(video.INCIDENT, "dead_worker", "decode", *FIRST_FRAME),
-            "killed by SIGSEGV",
+            "worker-died",
         ),
         "deaths only": (
             report(video.INCIDENT, "dead_worker", "decode", *DEATHS_ONLY),
-            "are not a clip's frames",
+            "other-clips",
         ),
         "deletes them": (
             report(video.INCIDENT, "dead_worker", "decode", UNLINKED, *IN_A_PROCESS),
-            "not the names of files",
+            "not-names",
         ),
         "notes them in a file": (
             report(video.INCIDENT, "dead_worker", "decode", NOTED, *IN_A_PROCESS),
-            "new, gone or changed: bad.txt",
+            "files-changed",
         ),
         "does not name them": (
             report(video.INCIDENT, "dead_worker", "decode", UNNAMED, *IN_A_PROCESS),
-            "not the names of files",
+            "not-names",
         ),
         "counts them": (
             report(video.INCIDENT, "dead_worker", "decode", COUNTED, *IN_A_PROCESS),
-            "not the names of files",
+            "not-names",
+        ),
+        "names them twice": (
+            report(
+                video.INCIDENT,
+                "dead_worker",
+                "decode",
+                (SKIPPED, f"{SKIPPED}        self.skipped *= 2\n"),
+                *IN_A_PROCESS,
+            ),
+            "skipped-twice",
         ),
         "another cause": (
             report(video.INCIDENT, "shm_exhausted", "decode", *IN_A_PROCESS),
-            "`shm_exhausted` is not what happened here",
+            "fixed-but-other-cause",
         ),
     },
     "14.validation": {
         "workers for each batch": (
             report(validation.INCIDENT, KEEPS, "validate", IN_ORDER, CLONE),
-            "started 64 processes",
+            "many-processes",
         ),
         "shuffled": (
             report(validation.INCIDENT, KEEPS, "validate", LOOP, CLONE),
-            "are the hardest of their batch",
+            "other-scans",
         ),
         "views": (
             report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, VIEW),
-            "batches were alive",
+            "keeps-batches",
         ),
         "detached views": (
             report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER),
-            "batches were alive",
+            "keeps-batches",
         ),
         "to where it is already": (
             report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, SQUEEZED),
-            "batches were alive",
+            "keeps-batches",
         ),
         "a shorter report": (
             report(
@@ -778,7 +804,7 @@ WRONG_FIXES: WrongFixes = {
                 IN_ORDER,
                 ("SHOWN = 1000", "SHOWN = 64"),
             ),
-            "batches were alive",
+            "keeps-batches",
         ),
         "more files": (
             report(
@@ -789,11 +815,11 @@ WRONG_FIXES: WrongFixes = {
                 IN_ORDER,
                 ("OPEN_FILES = 128", "OPEN_FILES = 4096"),
             ),
-            "batches were alive",
+            "keeps-batches",
         ),
         "a graph": (
             report(validation.INCIDENT, KEEPS, "validate", *FIXED, *GRAPH),
-            "were alive",
+            "keeps-batches",
         ),
         "all batches at once": (
             report(
@@ -803,7 +829,7 @@ WRONG_FIXES: WrongFixes = {
                 (LOOP[0], "        for scans, kinds in list(feed):\n"),
                 *FIXED[1:],
             ),
-            "batches were alive",
+            "keeps-batches",
         ),
         "copied at the end": (
             report(
@@ -814,7 +840,7 @@ WRONG_FIXES: WrongFixes = {
                 IN_ORDER,
                 ("(), hardest.scans\n", "(), [each.clone() for each in hardest.scans]\n"),
             ),
-            "batches were alive",
+            "keeps-batches",
         ),
         "gradients zeroed": (
             report(
@@ -824,7 +850,7 @@ WRONG_FIXES: WrongFixes = {
                 *FIXED,
                 ("    mean, hardest =", "    model.zero_grad()\n    mean, hardest ="),
             ),
-            "gradients of the model's parameters",
+            "other-gradients",
         ),
         "left in eval": (
             report(
@@ -834,7 +860,7 @@ WRONG_FIXES: WrongFixes = {
                 *FIXED,
                 ("        model.train(was)\n", "        pass\n"),
             ),
-            "left in another",
+            "left-in-eval",
         ),
         "trains from then on": (
             report(
@@ -844,7 +870,7 @@ WRONG_FIXES: WrongFixes = {
                 *FIXED,
                 ("        model.train(was)\n", "        model.train()\n"),
             ),
-            "left in another",
+            "left-in-training",
         ),
         "no workers": (
             report(
@@ -854,68 +880,65 @@ WRONG_FIXES: WrongFixes = {
                 *FIXED,
                 ("(folder, workers, validation=True)", "(folder, 0, validation=True)"),
             ),
-            "no processes were started",
+            "few-processes",
         ),
         "one cause of two": (
             report(validation.INCIDENT, "kept_batches", "validate", *FIXED),
-            "does not explain all",
+            "fixed-but-one-cause-of-two",
         ),
     },
     "14.ranks": {
         "not told the epoch": (
             report(ranks.INCIDENT, "ranks", "Share", *EACH_LENGTH, NOT_TOLD),
-            "same order in two epochs",
+            "same-order",
         ),
         "fixed shares": (
             report(ranks.INCIDENT, "ranks", "Share", *FIXED_SHARES),
-            "are its own in the next epoch",
+            "same-recordings",
         ),
         "dropped": (
             report(ranks.INCIDENT, "ranks", "Share", *DROPPED),
-            "came to no rank",
+            "other-recordings",
         ),
         "truncated": (
             report(ranks.INCIDENT, "ranks", "Share", CUT),
-            "the ranks get",
+            "uneven-steps",
         ),
         "full batches only": (
             report(ranks.INCIDENT, "ranks", "Share", ONE_LENGTH_LESS),
-            "the ranks get",
+            "uneven-steps",
         ),
         "lengths mixed": (
             report(ranks.INCIDENT, "ranks", "Share", MIXED, NOT_TOLD),
-            "Trying to resize storage",
+            "raised",
         ),
         "a seed of this process": (
             report(ranks.INCIDENT, "ranks", "Share", *EACH_LENGTH, OWN_SEED),
-            "same order in two epochs",
+            "same-order",
         ),
         "a seed for each rank": (
             report(ranks.INCIDENT, "ranks", "Share", *EACH_LENGTH, RANK_SEED),
-            "came to no rank",
+            "other-recordings",
         ),
         "batches of one": (
             report(ranks.INCIDENT, "ranks", "Batches", *EACH_LENGTH, ("BATCH = 8", "BATCH = 1")),
-            "a batch has 1.0 recordings on average",
+            "small-batches",
         ),
-        "no barrier": (report(ranks.INCIDENT, "ranks", "Share", NO_BARRIER), "the ranks get"),
+        "no barrier": (report(ranks.INCIDENT, "ranks", "Share", NO_BARRIER), "uneven-steps"),
     },
 }
 
 OTHER_OUTCOMES: OtherOutcomes = {
     "14.text": {
-        "nothing": (lambda: ..., "Not attempted", "hand in a `Report`"),
-        "an empty report": (
-            report(text.INCIDENT, ..., ...),
-            "Not attempted",
-            "what it is and where",
-        ),
+        "nothing": (lambda: ..., "Not attempted", "no-report"),
+        "an empty report": (report(text.INCIDENT, ..., ...), "Not attempted", "empty-report"),
+        "no cause": (report(text.INCIDENT, "", "share"), "Not attempted", "empty-report"),
     },
     "14.table": {
         "another's report": (
             report(text.INCIDENT, STREAM, "Blocks", BY_BLOCK),
             "Error in your code",
-            "of the incident 'text'",
+            "other-incident",
         ),
     },
 }

@@ -1,7 +1,7 @@
-"""Incident "images": augmentation that repeats, and a ramp that no worker hears of.
+"""Incident "images": augmentation repeats, and the workers never hear about the ramp.
 
-The loader has a `worker_init_fn` that gives each worker numbers of its own. It looks for them in
-the dataset, and the dataset is a `Subset` since a part is held out.
+The loader has a `worker_init_fn` that gives each worker its own random numbers. It looks for the
+transform in the dataset, but the dataset is a `Subset`, because a part is held out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from dltutor.lessons.engine.endings import where
-from dltutor.lessons.engine.outcomes import not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import made, started
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
@@ -30,7 +30,7 @@ _KINDS: Final = 4
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Photos of a ramp in two directions, in a tint of their own; one of four labels."""
+    """Write photos with a ramp in two directions, a tint for each, and one of four labels."""
     random = np.random.default_rng(seed)
     down, right = np.mgrid[:_SIDE, :_SIDE] * _STEP
     tints = random.permutation(_PHOTOS)
@@ -41,7 +41,6 @@ def make_data(folder: Path, seed: int) -> None:
 
 INCIDENT: Final = Incident(
     name="images",
-    title="Augmentation that does not help",
     causes=(
         Cause(
             names=("repeated_randomness",),
@@ -56,8 +55,6 @@ INCIDENT: Final = Incident(
                 "Compose",
                 "transform",
             ),
-            shortest="two batches side by side, `batches(folder, 2, 1)`: what W1 draws is what W0 "
-            "has drawn.",
         ),
         Cause(
             names=("stale_epoch", "global_state"),
@@ -71,16 +68,14 @@ INCIDENT: Final = Incident(
                 "persistent_workers",
                 "make_loader",
             ),
-            shortest="how much brightness varies in the batches of epoch 5, with 0 workers and "
-            "with 2: in the workers it is still epoch 0.",
         ),
     ),
     make_data=make_data,
 )
 
 
-def run(folder: Path, data: Any, train: Any) -> str:
-    """Six epochs with each number of workers: are the draws fresh, and do they follow the ramp?"""
+def run(folder: Path, data: Any, train: Any) -> Result:
+    """Run six epochs with each number of workers: are the draws fresh, do they follow the ramp?"""
     for workers in _WORKERS:
         before = started()
         got = made(
@@ -89,11 +84,8 @@ def run(folder: Path, data: Any, train: Any) -> str:
             within=_WITHIN,
         )
         if problem := _problem(folder, got) or _processes(started() - before, workers):
-            not_yet(f"{where(workers)}, {problem}")
-    return (
-        f"With 0, 2 and 4 workers, all photos came in each of {_EPOCHS} epochs, cut out anew, and "
-        "brightness followed the ramp."
-    )
+            not_yet(problem.code, where=where(workers), **problem.fields)
+    return correct()
 
 
 def _copied(batch: Any) -> Any:
@@ -101,17 +93,14 @@ def _copied(batch: Any) -> Any:
     return int(epoch), torch.as_tensor(photos).clone(), torch.as_tensor(labels).clone()
 
 
-def _processes(count: int, workers: int) -> str:
+def _processes(count: int, workers: int) -> Fault | None:
     if count > workers:
-        return (
-            f"{count} processes were started for {_EPOCHS} epochs. The ticket wants workers "
-            "that are started once. What can tell a worker that runs on which epoch it is?"
-        )
-    return f"{count or 'no'} processes were started." if count < workers else ""
+        return fault("many-processes", started=count)
+    return fault("few-processes", started=count) if count < workers else None
 
 
-def _problem(folder: Path, got: list[Any]) -> str:
-    # What of the batches is not as the ticket asks, in a sentence, or nothing.
+def _problem(folder: Path, got: list[Any]) -> Fault | None:
+    # The first thing about the batches that isn't as the ticket asks.
     tints = np.load(folder / "photos.npy")[:, 2, 0, 0].astype(int) - 64
     labels_of = dict(zip(tints.tolist(), np.load(folder / "labels.npy").tolist(), strict=True))
     expected = {int(tint) for index, tint in enumerate(tints) if index % _HELD_OUT}
@@ -121,17 +110,17 @@ def _problem(folder: Path, got: list[Any]) -> str:
     for epoch, photos, labels in got:
         shape = tuple(photos.shape)
         if shape[1:] != (3, _SIZE, _SIZE) or photos.dtype != torch.float32:
-            return f"a batch of photos is {photos.dtype}, {shape}."
-        if not 0 <= epoch < _EPOCHS or len(labels) != len(photos):
-            return f"{len(photos)} photos of epoch {epoch} have {len(labels)} labels."
+            return fault("other-batch", dtype=photos.dtype, shape=shape)
+        if not 0 <= epoch < _EPOCHS:
+            return fault("no-such-epoch", epoch=epoch)
+        if len(labels) != len(photos):
+            return fault("other-labels", epoch=epoch, photos=len(photos), labels=len(labels))
         drawn = []
         for photo, label in zip(photos.double().numpy(), labels.tolist(), strict=True):
             mirrored = photo[1, 0, -1] < photo[1, 0, 0]
             tint, top, left, brightness = _decoded(photo[:, :, ::-1] if mirrored else photo)
             if tint not in labels_of:
-                return (
-                    "a photo is not a cutout of any in `photos.npy`, or not as bright throughout."
-                )
+                return fault("not-a-cutout")
             mirrors += int(mirrored)
             wrong += label != labels_of[tint]
             epochs[epoch][tint] = top, left, brightness
@@ -141,69 +130,45 @@ def _problem(folder: Path, got: list[Any]) -> str:
     for epoch, came in enumerate(times):
         once = sum(came[tint] == 1 for tint in expected)
         if once != len(expected) or came.total() != once:
-            return (
-                f"in epoch {epoch}, {came.total()} photos came, and {once} of {len(expected)} for "
-                "training came once."
-            )
+            counts = {"arrived": came.total(), "once": once, "expected": len(expected)}
+            return fault("other-photos", epoch=epoch, **counts)
     if wrong:
-        return f"{wrong} photos came with a label that is not theirs."
+        return fault("wrong-labels", wrong=wrong, photos=len(expected) * _EPOCHS)
     if repeats := len(series) - len(set(series)):
-        return (
-            f"{repeats} of {len(series)} batches are cut out at the places, and have the "
-            "brightness, of a batch before them. Which random numbers are those, and how many "
-            "processes have them?"
-        )
+        return fault("repeated-batches", repeats=repeats, batches=len(series))
     return _draws(epochs, mirrors / (len(expected) * _EPOCHS))
 
 
-def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> str:
-    # What is wrong with places and brightness of the epochs, each by photo.
+def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> Fault | None:
+    # The first thing that's wrong with the places and the brightness in the epochs, by photo.
     kept = max(
         sum(one[tint][:2] == other[tint][:2] for tint in one) / len(one)
         for one, other in pairwise(epochs)
     )
     if kept > 0.2:
-        return (
-            f"{kept:.0%} of the photos are cut out at the same place in two epochs in a row. "
-            "What is the same in each epoch where you draw?"
-        )
+        return fault("kept-places", kept=f"{kept:.0%}")
     if (places := len({drawn[:2] for each in epochs for drawn in each.values()})) < 40:
-        return (
-            f"there are {places} different places in {_EPOCHS} epochs, of "
-            f"{(_SIDE - _SIZE + 1) ** 2} possible ones. Where may a photo be cut out?"
-        )
+        return fault("few-places", places=places, possible=(_SIDE - _SIZE + 1) ** 2)
     for epoch, each in enumerate(epochs):
         most, spread = min(1, epoch / _RAMP) / 2, max(abs(last - 1) for *_, last in each.values())
         if not 0.6 * most <= spread <= most + 0.01:
-            return (
-                f"in epoch {epoch}, brightness varies by up to {spread:.2f}, and should by "
-                f"{most:.2f}. What do they draw from, and which epoch is it there?"
-            )
-        # Nothing has the brightness of epoch 0 by chance.
+            varies = {"spread": f"{spread:.2f}", "most": f"{most:.2f}"}
+            return fault("other-brightness", epoch=epoch, **varies)
+        # No photo has the brightness of epoch 0 by chance.
         if epoch == 1 and (stale := sum(abs(last - 1) < 1e-4 for *_, last in each.values())) > 2:
-            return (
-                f"in epoch 1, {stale} photos are as bright as in epoch 0. What do workers read "
-                "before they can know that it is over?"
-            )
+            return fault("stale-brightness", stale=stale)
         bright = {round(last, 5) for *_, last in each.values()}
         if epoch and len(bright) < 0.5 * len(each):
-            return (
-                f"in epoch {epoch}, {len(each)} photos have {len(bright)} different brightnesses. "
-                "How many photos does one draw serve?"
-            )
+            counts = {"photos": len(each), "different": len(bright)}
+            return fault("shared-brightness", epoch=epoch, **counts)
     draws = {
         (top, left, round((brightness - 1) / min(1, epoch / _RAMP), 3))
         for epoch, each in enumerate(epochs[1:], start=1)
         for top, left, brightness in each.values()
     }
     if len(draws) < 0.9 * (asked := sum(map(len, epochs[1:]))):
-        return (
-            f"in the epochs after the first, {asked} photos share {len(draws)} draws of place and "
-            "brightness. Which other photo has the same seed, in which epoch?"
-        )
-    if not 0.3 < mirrored < 0.7:
-        return f"{mirrored:.0%} of the photos are mirrored, and about half should be."
-    return ""
+        return fault("repeated-draws", photos=asked, draws=len(draws))
+    return None if 0.3 < mirrored < 0.7 else fault("mirrored", mirrored=f"{mirrored:.0%}")
 
 
 def _decoded(photo: Any) -> tuple[int, int, int, float]:
@@ -230,6 +195,5 @@ def _decoded(photo: Any) -> tuple[int, int, int, float]:
 GRADER: Final = grader(
     INCIDENT,
     run,
-    runs="runs your `batches` on other photos, 6 epochs with 0, 2 and 4 workers",
     at_most=_WITHIN * len(_WORKERS) + 15,
 )

@@ -1,4 +1,4 @@
-"""The incident room: which four a learner gets, and what is said at the end."""
+"""The incident room: which four incidents a learner gets, and what the debrief says."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DRAWN: Final = 4
 
 @dataclass(frozen=True)
 class Room:
-    """Four incidents of six; `room[0]` is the first.
+    """Four of the six incidents. `room[0]` is the first.
 
     Args:
         scenes: The incidents with their folders.
@@ -46,13 +46,13 @@ class Room:
         return iter(self.scenes)
 
     def debrief(self) -> Table:
-        """How it went, and the shortest way through each incident that is solved."""
+        """Show how many hints each incident took, and the shortest way once it's solved."""
         outcomes = saved_outcomes.load()
 
         def way(scene: Scene) -> str:
             if outcomes.get(scene.exercise) is not Outcome.CORRECT:
                 return "not solved yet"
-            return "\n".join(cause.shortest for cause in scene.incident.causes)
+            return "\n".join(scene.incident.shortest)
 
         rows = [(each.incident.title, str(hints_given(each.exercise)), way(each)) for each in self]
         return Table(
@@ -74,7 +74,7 @@ class Room:
 
 
 def causes() -> Table:
-    """The names that a report may give as its cause, by the lesson that treats each."""
+    """Show the names that a report can give as its cause, by lesson."""
     names: dict[str, list[str]] = {}
     for facts in FACTS:
         names.setdefault(facts.lesson, []).append(facts.name)
@@ -83,12 +83,12 @@ def causes() -> Table:
 
 
 def enter(seed: int, folder: str | Path | None = None) -> Room:
-    """Draw four incidents, and lay out the folder of each unless it is there already.
+    """Draw four incidents, and lay out the folder of each one that isn't there yet.
 
     Args:
-        seed: Any whole number. The same one draws the same four, in the same order.
-        folder: Where to lay them out; default: `incidents`, beside the notebook. What you have
-            changed there stays: delete an incident's folder to begin anew.
+        seed: Any whole number. The same number draws the same four, in the same order.
+        folder: Where to lay them out. The default is `incidents`, next to the notebook. Your
+            changes there stay. To start over, delete an incident's folder.
     """
     above = Path(folder or os.environ.get("DLTUTOR_INCIDENTS", "incidents")).absolute()
     drawn = random.Random(seed).sample(INCIDENTS, min(_DRAWN, len(INCIDENTS)))

@@ -1,7 +1,7 @@
-"""Incident "ranks": equal shares, which each rank puts into batches by itself.
+"""Incident "ranks": all ranks get equal shares, but each rank makes its own batches.
 
-The shares are equally long, and follow the epoch. But each rank sorts its own into batches of
-recordings of one length, and how many that are depends on what is left of each length.
+The shares are equally long, and they follow the epoch. But each rank sorts its share into batches
+of equally long recordings, and how many batches that makes depends on what's left of each length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.lessons.engine.outcomes import not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import made, started
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
@@ -31,7 +31,7 @@ _JOB: Final = 90  # seconds for the job on two ranks
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Recordings of three lengths, which begin with their index."""
+    """Write recordings of three lengths. Each begins with its index."""
     random = np.random.default_rng(seed)
     recordings = random.normal(size=(_RECORDINGS, _WIDTH)).astype(np.float32)
     recordings[:, 0] = np.arange(_RECORDINGS)
@@ -41,21 +41,18 @@ def make_data(folder: Path, seed: int) -> None:
 
 INCIDENT: Final = Incident(
     name="ranks",
-    title="On two ranks the job stops, and after a while gloo gives up",
     causes=(
         Cause(
             names=("ranks",),
             places=("Batches", "Share", "__iter__", "make_loader", "batch_sampler", "sampler"),
-            shortest="the batches of rank 0 and of rank 1, `batches(folder, rank, 2, 0, 3)`, "
-            "counted epoch by epoch without any torchrun.",
         ),
     ),
     make_data=make_data,
 )
 
 
-def run(folder: Path, data: Any, train: Any) -> str:
-    """Ask for the batches of each rank in turn; then run the job with torchrun."""
+def run(folder: Path, data: Any, train: Any) -> Result:
+    """Take the batches of each rank in turn, and then run the job with torchrun."""
     started()
     lengths = np.load(folder / "lengths.npy").tolist()
     for ranks in _RANKS:
@@ -65,79 +62,60 @@ def run(folder: Path, data: Any, train: Any) -> str:
                 call = f"list(batches(folder, {rank}, {ranks}, {workers}, {_EPOCHS}))"
                 asked = (folder, rank, ranks, workers, _EPOCHS)
                 got.append(made(_indices, train.batches, asked, lengths, call=call, within=_WITHIN))
-            lead = f"with {ranks} rank{'s' if ranks > 1 else ''}, {workers} workers each"
+            lead = f"with `ranks={ranks}` and `workers={workers}`"
             if problem := _problem(got):
-                not_yet(f"{lead}, {problem}")
+                not_yet(problem.code, where=lead, **problem.fields)
             if (count := started() - before) < workers * ranks:
-                not_yet(f"{lead}, {count or 'no'} processes were started. The job needs them.")
-    end, said = _with_torchrun(folder)
-    if end:
-        not_yet(
-            f"`batches` is right for each rank. But `train.py` on two ranks {end}; it said: "
-            f"`{said}`. What does the script do besides?"
-        )
-    return (
-        f"Over 1, 2 and 3 ranks each recording came, in other orders in each of {_EPOCHS} epochs "
-        "and in as many batches on each rank; and torchrun ends the job on two."
-    )
+                not_yet("few-processes", where=lead, started=count)
+    if failed := _with_torchrun(folder):
+        not_yet(failed.code, **failed.fields)
+    return correct()
 
 
 def _indices(batches: Any, asked: tuple[Any, ...], lengths: list[int]) -> Any:
-    # The indices of each batch, by epoch; or what is wrong with one.
+    # The indices of each batch, by epoch, or a Fault if something's wrong with one.
     found: list[list[list[int]]] = [[] for _ in range(_EPOCHS)]
     for epoch, indices, recordings in batches(*asked):
         indices, recordings = torch.as_tensor(indices).tolist(), torch.as_tensor(recordings)
         first = (recordings[:, 0] * _RECORDINGS).round().tolist()
-        if not 0 < len(indices) <= _BATCH or first != indices:
-            return f"a batch has the indices {indices}, and the recordings {first}."
+        if not 0 < len(indices) <= _BATCH:
+            return fault("no-such-size", size=len(indices))
+        if first != indices:
+            return fault("other-indices", indices=indices, recordings=first)
         if {lengths[index] for index in indices} != {recordings.shape[1]}:
-            return f"a batch of {recordings.shape[1]} numbers has recordings of another length."
+            return fault("mixed-lengths", width=recordings.shape[1])
         found[int(epoch)].append(indices)
     return found
 
 
-def _problem(got: list[Any]) -> str:
-    # What is wrong with what the ranks got, or nothing.
-    if odd := next((each for each in got if isinstance(each, str)), ""):
+def _problem(got: list[Any]) -> Fault | None:
+    # The first thing that's wrong with what the ranks got.
+    if odd := next((each for each in got if isinstance(each, Fault)), None):
         return odd
     steps = [[len(epoch) for epoch in rank] for rank in got]
     if any(each != steps[0] for each in steps):
-        return (
-            f"the ranks get {' and '.join(map(str, steps))} batches in the epochs. A rank that has "
-            "one more waits for the others in it. Who decides how many there are?"
-        )
+        return fault("uneven-steps", steps=" and ".join(map(str, steps)))
     for epoch in chain(*got):
         if (mean := sum(map(len, epoch)) / len(epoch)) < _BATCH / 2:
-            return (
-                f"a batch has {mean:.1f} recordings on average, and up to {_BATCH} fit. Who makes "
-                "the batches smaller?"
-            )
+            return fault("small-batches", mean=f"{mean:.1f}")
     orders: list[list[list[int]]] = [[[*chain(*epoch)] for epoch in rank] for rank in got]
     for epoch in range(_EPOCHS):
         times = Counter(index for rank in orders for index in rank[epoch])
         missing, twice = _RECORDINGS - len(times), sum(count == 2 for count in times.values())
         often = sum(count > 2 for count in times.values())
         if missing or often or twice >= (len(got) * _BATCH if len(got) > 1 else 1):
-            return (
-                f"of {_RECORDINGS} recordings, in epoch {epoch} {missing} came to no rank, {twice} "
-                f"came twice, and {often} more often."
-            )
+            counts = {"recordings": _RECORDINGS, "missing": missing, "twice": twice, "often": often}
+            return fault("other-recordings", epoch=epoch, **counts)
     for rank in orders:
         if any(one == other for one, other in pairwise(rank)):
-            return (
-                "a rank gets its recordings in the same order in two epochs. What in the order "
-                "depends on the epoch?"
-            )
+            return fault("same-order")
         again = max(len({*one} & {*other}) / len(set(one)) for one, other in pairwise(rank))
         if len(got) > 1 and again > _MOST_AGAIN:
-            return (
-                f"{again:.0%} of a rank's recordings are its own in the next epoch, too. Which "
-                "recordings can it never get?"
-            )
-    return ""
+            return fault("same-recordings", again=f"{again:.0%}")
+    return None
 
 
-def _with_torchrun(folder: Path) -> tuple[str, str]:
+def _with_torchrun(folder: Path) -> Fault | None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", "train.py"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -147,11 +125,12 @@ def _with_torchrun(folder: Path) -> tuple[str, str]:
         )
     except subprocess.TimeoutExpired as late:
         printed = (late.stdout or b"").decode()
-        return f"had not ended after {_JOB} s", _last(printed)
+        return fault("torchrun-hung", seconds=_JOB, said=_last(printed))
     if job.returncode:
         errors = [line for line in job.stderr.splitlines() if "Error" in line]
-        return f"ended with exit code {job.returncode}", errors[0] if errors else _last(job.stderr)
-    return "", _last(job.stdout)
+        said = errors[0] if errors else _last(job.stderr)
+        return fault("torchrun-failed", exitcode=job.returncode, said=said)
+    return None
 
 
 def _last(text: str) -> str:
@@ -161,7 +140,6 @@ def _last(text: str) -> str:
 GRADER: Final = grader(
     INCIDENT,
     run,
-    runs="deals other recordings to 1, 2 and 3 ranks, and runs your job with torchrun",
     job=False,  # it is one of several processes
     at_most=_WITHIN * 3 + _JOB + 15,
 )

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from dltutor.lessons.engine import words
+
 REPOS: Final = Path(__file__).parent / "repos"
 _SEED: Final = 3  # of the data of a folder, and of the run that was recorded
 
@@ -22,37 +24,45 @@ class Cause:
     """One thing that is wrong in an incident.
 
     Args:
-        names: What the catalogue calls it; the first one fits best, the others are right too.
-        places: Functions, classes and variables by which its place may be named.
-        shortest: The instrument that would have shown it soonest, as a sentence.
+        names: What the catalog calls it. The first one fits best, and the others are right, too.
+        places: The functions, classes, and variables that name its place.
     """
 
     names: tuple[str, ...]
     places: tuple[str, ...]
-    shortest: str
 
 
 @dataclass(frozen=True)
 class Incident:
-    """What happened.
+    """What happened. Its words are in `exercises.toml`, under its name.
 
     Args:
-        name: Of its exercise and its folder: "text" for "14.text" and `repos/text`.
-        title: The title of its ticket: the symptom.
+        name: The name of its exercise and its folder: "text" for "14.text" and `repos/text`.
         causes: One or two.
         make_data: Writes the incident's data to a folder, from a seed.
         not_yours: Files of code that a fix must leave as they are.
     """
 
     name: str
-    title: str
     causes: tuple[Cause, ...]
     make_data: Callable[[Path, int], None]
     not_yours: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """The title of its ticket, which is the symptom."""
+        return str(words.lesson("14")[self.name]["title"])
+
+    @property
+    def shortest(self) -> tuple[str, ...]:
+        """For each cause, the instrument that would have shown it first."""
+        return tuple(words.lesson("14")[self.name]["shortest"])
+
     def lay_out(self, folder: Path) -> None:
-        """Make its folder, with the data that its records were made of."""
+        """Make its folder, with the data that its records were made from."""
         shutil.copytree(REPOS / self.name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        ticket = folder / "TICKET.md"
+        ticket.write_text(f"### {self.title}\n\n{ticket.read_text()}")
         self.make_data(folder, _SEED)
 
 

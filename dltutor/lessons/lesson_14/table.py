@@ -1,7 +1,7 @@
-"""Incident "table": one connection for all workers, since main was there first.
+"""Incident "table": all workers use one connection, because main opened it first.
 
-Connections are kept for each thread. A forked worker is the same thread as main was, with the same
-connections; and main has one, since the numbers are scaled.
+Each thread keeps its connections. A forked worker runs as the same thread that main was, so it has
+the same connections. And main has one, because it reads all rows to scale them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.lessons.engine.endings import ended_well, ending, loader_of, where
-from dltutor.lessons.engine.outcomes import not_yet
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
@@ -31,7 +31,7 @@ _JOB: Final = 40  # seconds for the training script
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Customers whose first number tells who they are, in one order of 64."""
+    """Write customers whose first number says which one it is."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(_CUSTOMERS, _COLUMNS)) * 10.0 ** np.arange(-3, _COLUMNS - 3)
     rows[:, 0] = random.permutation(_CUSTOMERS) + 100 * seed
@@ -41,7 +41,6 @@ def make_data(folder: Path, seed: int) -> None:
 
 INCIDENT: Final = Incident(
     name="table",
-    title="The wrong customer's numbers",
     causes=(
         Cause(
             names=("lazy_but_touched", "shared_connection"),
@@ -56,8 +55,6 @@ INCIDENT: Final = Incident(
                 "Scaler",
                 "Customers",
             ),
-            shortest="the samples with 0 workers and with 2, compared by content; then the open "
-            "sockets of main and of a worker: the same one.",
         ),
     ),
     make_data=make_data,
@@ -65,8 +62,8 @@ INCIDENT: Final = Incident(
 )
 
 
-def run(folder: Path, data: Any, train: Any) -> str:
-    """Loaders of two databases, one made while the other's dataset is in use, for each number."""
+def run(folder: Path, data: Any, train: Any) -> Result:
+    """Read two databases with each number of workers, while main reads from both datasets, too."""
     for number, workers in enumerate(_WORKERS):
         databases = [_served(50 + 2 * number), _served(51 + 2 * number)]
         loaders: list[Any] = []
@@ -77,21 +74,18 @@ def run(folder: Path, data: Any, train: Any) -> str:
         for which, (loader, (at, rows)) in enumerate(zip(loaders, databases, strict=True), start=1):
             with theirs():
                 loaders[0].dataset[which]
-            told = "the second of two loaders" if which > 1 else "a loader whose data main has read"
-            lead = f"{where(workers)}, {told}"
+            lead = f"{where(workers)}, in loader {which} of {len(loaders)}"
             _rows(loader, which, rows, lead)
             _connections(at / "connections.log", 1 + workers, lead)
     _end_servers()
     made(train.train, folder, call="train.train(folder)", within=_JOB)
     _end_servers()
     (folder / "connections.log").unlink(missing_ok=True)
-    return (
-        f"All rows are their customer's with 0, 2 and 4 workers, {_EPOCHS} epochs of two loaders."
-    )
+    return correct()
 
 
 def _served(seed: int) -> tuple[Path, Any]:
-    # A folder with a server, and the rows that it has. What lies in the folder then is other rows.
+    # A folder with a server, and the server's rows. The file in the folder has other rows then.
     at = Path(tempfile.mkdtemp())
     make_data(at, seed)
     rows = np.load(at / "rows.npy")
@@ -134,41 +128,31 @@ def _rows(loader: DataLoader[Any], which: int, rows: Any, lead: str) -> None:
             for customer, row in zip(customers.tolist(), numbers.float(), strict=True):
                 times[customer] += 1
                 compare(customer, row)
-            compare(*dataset[(which + 7 * number) % _CUSTOMERS])  # main reads meanwhile
+            compare(*dataset[(which + 7 * number) % _CUSTOMERS])  # main reads between batches
 
     ended_well(ending(observe(loader, consume=consume, deadline=_WITHIN, epochs=_EPOCHS)), lead)
     if wrong["odd"]:
-        not_yet(f"{lead}: a batch is not the ids of customers and their numbers.")
+        not_yet("other-batch", where=lead)
     if missing := sum(times[customer] != _EPOCHS for customer in range(_CUSTOMERS)):
-        not_yet(
-            f"{lead}: {missing} of {_CUSTOMERS} customers did not come once in each of {_EPOCHS} "
-            "epochs."
-        )
+        not_yet("missing-customers", where=lead, missing=missing, customers=_CUSTOMERS)
+    if swapped := wrong["swapped"]:
+        not_yet("swapped-rows", where=lead, wrong=wrong[""], swapped=swapped)
     if wrong[""]:
-        of = f", {wrong['swapped']} of them another customer's" if wrong["swapped"] else ""
-        not_yet(
-            f"{lead}: {wrong['']} rows in {_EPOCHS} epochs, and in what main reads meanwhile, are "
-            f"not what the server has for this customer, scaled{of}. Who reads an answer, and who "
-            "asked?"
-        )
+        not_yet("wrong-rows", where=lead, wrong=wrong[""])
 
 
 def _connections(log: Path, allowed: int, lead: str) -> None:
-    # Each dataset has one for main, and one for each of its workers.
+    # Each dataset may have one connection for main, and one for each of its workers.
     opened = len(log.read_text().splitlines()) if log.exists() else 0
     if not opened:
-        not_yet("no connection to the server was opened: the rows are from somewhere else.")
+        not_yet("no-connection")
     if opened > allowed:
-        not_yet(
-            f"{lead}: {opened} connections were opened so far, and one for each process and "
-            f"dataset would be {allowed}. When do you open one?"
-        )
+        not_yet("many-connections", where=lead, opened=opened, allowed=allowed)
 
 
 GRADER: Final = grader(
     INCIDENT,
     run,
-    runs="runs two loaders of yours on another database, with 0, 2 and 4 workers",
     at_most=_WITHIN * len(_WORKERS) * 2 + _JOB + 15,
     job=False,  # run above: a server has to be ended after it
 )

@@ -1,7 +1,7 @@
-"""Incident "text": a stream that is dealt out to workers after each has shuffled it its own way.
+"""Incident "text": each worker shuffles the stream its own way, and then takes its share.
 
-torch seeds `random` in each worker with another number. So every n-th of the shuffled shards is
-another set of shards than it is for the other workers: some come twice, and some to none.
+torch seeds `random` differently in each worker. So every worker takes every n-th shard from a
+different order: some shards arrive twice, and some never do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from dltutor.lessons.engine.endings import ended_well, ending, loader_of, where
-from dltutor.lessons.engine.outcomes import not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
 from dltutor.observation import observe
@@ -31,7 +31,7 @@ _WITHIN: Final = 20  # seconds for the epochs of a loader
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """A shard of each source, of some 2,000 tokens: a chain in which most have one follower."""
+    """Write a shard of about 2,000 tokens per source: a chain, mostly with one follower each."""
     random = np.random.default_rng(seed)
     for part in ("shards", "held-out"):
         (folder / part).mkdir()
@@ -49,28 +49,25 @@ def make_data(folder: Path, seed: int) -> None:
 
 INCIDENT: Final = Incident(
     name="text",
-    title="Each run is bad at something else",
     causes=(
         Cause(
             names=("repeated_stream",),
             places=("share", "shuffled", "__iter__", "Blocks", "sample", "random"),
-            shortest="count the blocks of one epoch with a `Counter`, without workers and with "
-            "two: each comes once, then some twice and some never.",
         ),
     ),
     make_data=make_data,
 )
 
 
-def run(folder: Path, data: Any, train: Any) -> str:
-    """Two epochs with each number of workers: does each block come once?"""
+def run(folder: Path, data: Any, train: Any) -> Result:
+    """Run two epochs with each number of workers: does each block arrive once?"""
     source_of = _blocks(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)
         loader.collate_fn, read = _counting(loader.collate_fn, workers)
         came: list[Counter[bytes]] = []
         orders: list[list[str | None]] = []
-        odd: list[str] = []
+        odd: list[Fault] = []
 
         def consume(batches: Any) -> None:
             came.append(Counter())  # noqa: B023
@@ -84,20 +81,18 @@ def run(folder: Path, data: Any, train: Any) -> str:
         lead = where(workers)
         ended_well(ending(observe(loader, consume=consume, deadline=_WITHIN, epochs=_EPOCHS)), lead)
         if odd:
-            not_yet(f"{lead}, {odd[0]} What does the ticket say of batches?")
+            not_yet(odd[0].code, where=lead, **odd[0].fields)
+        blocks = len(source_of)
         for epoch in came:
             missing = sum(not epoch[block] for block in source_of)
-            if missing or epoch.total() > len(source_of):
-                not_yet(
-                    f"{lead}, of the {len(source_of)} blocks {missing} are missing, and "
-                    f"{epoch.total() - len(source_of) + missing} came once too often, or are no "
-                    "block of the shards. Who reads which part of them?"
-                )
+            extra = epoch.total() - blocks + missing
+            if missing or extra:
+                not_yet("other-blocks", where=lead, blocks=blocks, missing=missing, extra=extra)
         if workers in (0, 2) and any(one == other for one, other in pairwise(orders)):
-            not_yet(f"{lead}, the shards come in the same order in two epochs.")
+            not_yet("same-order", where=lead)
         if idle := int((read == 0).sum()):
-            not_yet(f"{lead}, {idle} of them read nothing. Which part is theirs?")
-    return f"Each of {len(source_of)} blocks came once, without workers and with 2, 3 and 4."
+            not_yet("idle-workers", where=lead, idle=idle, readers=len(read))
+    return correct(blocks=len(source_of))
 
 
 def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., Any], torch.Tensor]:
@@ -113,7 +108,7 @@ def _counting(collate: Callable[..., Any], workers: int) -> tuple[Callable[..., 
 
 
 def _blocks(folder: Path) -> dict[bytes, str]:
-    # Of each block the source that it is from. No block is there twice.
+    # The source that each block is from. No block is there twice.
     found = {}
     for shard in (folder / "shards").glob("*.bin"):
         tokens = np.fromfile(shard, np.uint16).astype(np.int64)
@@ -122,18 +117,17 @@ def _blocks(folder: Path) -> dict[bytes, str]:
     return found
 
 
-def _odd(batch: Any) -> str:
+def _odd(batch: Any) -> Fault | None:
     if not isinstance(batch, torch.Tensor) or batch.dtype != torch.int64:
         kind = getattr(batch, "dtype", type(batch).__name__)
-        return f"a batch is a {kind}, not a tensor of int64."
+        return fault("other-type", kind=kind)
     if batch.ndim != 2 or not 0 < len(batch) <= _BATCH or batch.shape[1] != _CONTEXT + 1:
-        return f"a batch has the shape {tuple(batch.shape)}."
-    return ""
+        return fault("other-shape", shape=tuple(batch.shape))
+    return None
 
 
 GRADER: Final = grader(
     INCIDENT,
     run,
-    runs="runs your loader on other shards, without workers and with 2, 3 and 4",
     at_most=2 * _WITHIN * len(_WORKERS) + 15,
 )

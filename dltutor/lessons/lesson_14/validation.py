@@ -1,7 +1,7 @@
-"""Incident "validation": it keeps its batches, and starts its workers anew for each of them.
+"""Incident "validation": it keeps its batches, and starts new workers for each one.
 
 `next` of a `Feed` makes a new iterator of the loader, and `Hardest` keeps a view of each batch. The
-deque that keeps them is bounded, by more than the open files that the cluster allows.
+deque that holds the views has a limit, but that's more than the open files the cluster allows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from dltutor.lessons.engine.endings import where
 from dltutor.lessons.engine.forms import shown
-from dltutor.lessons.engine.outcomes import not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import made, started
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
@@ -32,7 +32,7 @@ _WITHIN: Final = 20  # seconds for one validation
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Scans of noise; the first number tells the kind."""
+    """Write scans of noise whose first number says which kind it is."""
     random = np.random.default_rng(seed)
     scans = random.integers(256, size=(_SCANS, 3, _SIDE, _SIDE), dtype=np.uint8)
     scans += (scans[:, :1, :1, :1] // 64 * 8).astype(np.uint8)
@@ -41,19 +41,14 @@ def make_data(folder: Path, seed: int) -> None:
 
 INCIDENT: Final = Incident(
     name="validation",
-    title="Validation is slow, and the job does not reach its last epoch",
     causes=(
         Cause(
             names=("kept_batches", "too_many_open_files", "view_of_a_giant"),
             places=("Hardest", "add", "scans", "hardest", "argmax", "detach", "Report", "validate"),
-            shortest="the open files of main before and after `validate`: one more for each scan "
-            "that it returns.",
         ),
         Cause(
             names=("loader_per_step",),
             places=("Feed", "__next__", "__iter__", "next", "iter", "validate"),
-            shortest="`monitor.txt`: the workers have other pids at each tick; or the processes "
-            "that one `validate` starts, counted.",
         ),
     ),
     make_data=make_data,
@@ -99,11 +94,11 @@ def _pieces_left() -> int:
     )
 
 
-def run(folder: Path, data: Any, train: Any) -> str:
-    """One validation with each number of workers: is the result right, and nothing kept?"""
+def run(folder: Path, data: Any, train: Any) -> Result:
+    """Validate once with each number of workers: is the result right, and is nothing kept?"""
     started()
     gc.collect()
-    gc.freeze()  # what is there is not the answer's
+    gc.freeze()  # what already exists isn't the answer's
     for workers in _WORKERS:
         model = _Model().train(workers > 0)
         for each in model.parameters():
@@ -116,45 +111,30 @@ def run(folder: Path, data: Any, train: Any) -> str:
         count = started() - before
         lead = where(workers)
         if count > workers:
-            not_yet(
-                f"{lead}, one call of `validate` started {count} processes. Which line starts "
-                "workers, and how often does it run?"
-            )
-        if model.steps != _BATCHES:
-            not_yet(
-                f"{lead}, {model.steps} batches went through the model, and {_SCANS // 2} scans "
-                f"are {_BATCHES} of {_BATCH}."
-            )
+            not_yet("many-processes", where=lead, started=count)
+        if (steps := model.steps) != _BATCHES:
+            not_yet("other-batches", where=lead, steps=steps, scans=_SCANS // 2, batches=_BATCHES)
         if wrong := _wrong(result, folder):
-            not_yet(f"{lead}, {wrong}")
+            not_yet(wrong.code, where=lead, **wrong.fields)
         if count < workers:
-            not_yet(f"{lead}, {count or 'no'} processes were started. The job needs them.")
+            not_yet("few-processes", where=lead, started=count)
         if model.alive > _FEW + _AHEAD * workers:
-            not_yet(
-                f"{lead}, {model.alive} batches were alive when one went through the model. Who "
-                "keeps them: a list, a view, a graph?"
-            )
+            not_yet("keeps-batches", where=lead, alive=model.alive)
         if model.graphs > 2 * _FEW:
-            not_yet(
-                f"{lead}, {model.graphs} tensors that lead to a graph were alive when a batch went "
-                "through the model. Which variable keeps them?"
-            )
+            not_yet("keeps-graphs", where=lead, graphs=model.graphs)
         if left := _pieces_left():
-            not_yet(
-                f"{lead}, when `validate` has returned, {left} pieces of batches or graphs are "
-                "still alive. What is not a copy of its own?"
-            )
+            not_yet("leaves-pieces", where=lead, left=left)
         if harm := _harm(model, was, training=workers > 0):
-            not_yet(f"{lead}, {harm}")
-    return "With 0, 2 and 4 workers, the result is right, workers start once, and nothing is kept."
+            not_yet(harm, where=lead)
+    return correct()
 
 
-def _wrong(result: Any, folder: Path) -> str:
+def _wrong(result: Any, folder: Path) -> Fault | None:
     try:
         mean, hardest = result
         mean, hardest = float(torch.as_tensor(mean).detach()), list(hardest)
     except (TypeError, ValueError, RuntimeError):
-        return f"`validate` returns {shown(result)}, and not the mean loss and the hardest scans."
+        return fault("other-result", result=shown(result))
     scans = torch.from_numpy(np.load(folder / "scans.npy")[_SCANS // 2 :])
     kinds = scans[:, 0, 0, 0].long() // 64
     with torch.no_grad():
@@ -166,33 +146,27 @@ def _wrong(result: Any, folder: Path) -> str:
         for one, other in zip(hardest, right, strict=False)
     )
     if len(hardest) != _BATCHES or same != _BATCHES:
-        return (
-            f"{same} of the {len(hardest)} scans that `validate` returns are the hardest of their "
-            f"batch; there are {_BATCHES} batches, in order."
-        )
+        return fault("other-scans", same=same, returned=len(hardest), batches=_BATCHES)
     right_mean = losses.mean().item()
     if abs(mean - right_mean) > 1e-3:
-        return f"the mean loss is {mean:.4f}, and over all scans it is {right_mean:.4f}."
-    return ""
+        return fault("other-mean", mean=f"{mean:.4f}", right=f"{right_mean:.4f}")
+    return None
 
 
 def _harm(model: nn.Module, was: list[torch.Tensor], *, training: bool) -> str:
+    # The code of what about the model isn't as it was, or "".
     if any(module.training != training for module in model.modules()):
-        came = "training" if training else "evaluation"
-        return f"the model came in {came} mode, and is left in another."
+        return "left-in-eval" if training else "left-in-training"
     if not all(map(torch.equal, model.parameters(), was)):
-        return "the parameters of the model are not what they were."
+        return "trained"
     grads = [each.grad for each in model.parameters() if each.requires_grad]
     if len(grads) < len(was) or any(each is None or bool((each != 1).any()) for each in grads):
-        return "the gradients of the model's parameters are not as they were."
-    if not torch.is_grad_enabled():
-        return "gradients are still switched off when `validate` has returned."
-    return ""
+        return "other-gradients"
+    return "" if torch.is_grad_enabled() else "no-grad-left"
 
 
 GRADER: Final = grader(
     INCIDENT,
     run,
-    runs="validates a model on other scans with 0, 2 and 4 workers",
     at_most=_WITHIN * len(_WORKERS) + 15,
 )

@@ -1,7 +1,7 @@
-"""Incident "video": clips that pass the archive's look at their headers, and end the decoder.
+"""Incident "video": some clips pass the check of their header, and then crash the decoder.
 
-The codec's `probe` reads the header and believes it. `decode` copies frames from where the header
-says that they begin, be it outside of the file, and so of the process's memory.
+The codec's `probe` reads the header and believes it. `decode` copies each frame from where the
+header says that it begins, even if that's outside the file and outside the process's memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from dltutor.lessons.engine.endings import ended_well, ending, loader_of, where
 from dltutor.lessons.engine.forms import shown
-from dltutor.lessons.engine.outcomes import not_yet
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
 from dltutor.observation import observe
@@ -29,7 +29,7 @@ _WITHIN: Final = 20  # seconds for making a loader, and for its epochs
 
 
 def make_data(folder: Path, seed: int) -> None:
-    """Clips of noise around a level of their own; some that no decoder survives, or takes."""
+    """Write clips of noise around a level for each label, and some that the decoder can't take."""
     random = np.random.default_rng(seed)
     clips = folder / "clips"
     clips.mkdir()
@@ -51,7 +51,6 @@ def make_data(folder: Path, seed: int) -> None:
 
 INCIDENT: Final = Incident(
     name="video",
-    title="The job dies at another step each night",
     causes=(
         Cause(
             names=("dead_worker", "corrupt_images"),
@@ -65,8 +64,6 @@ INCIDENT: Final = Incident(
                 "Clips",
                 "__getitem__",
             ),
-            shortest="`observe(loader)`, which names the signal; then each clip in a process of "
-            "its own, and its exit code.",
         ),
     ),
     make_data=make_data,
@@ -74,8 +71,8 @@ INCIDENT: Final = Incident(
 )
 
 
-def run(folder: Path, data: Any, train: Any) -> str:
-    """Two epochs with each number of workers: does all come that can be decoded?"""
+def run(folder: Path, data: Any, train: Any) -> Result:
+    """Run two epochs with each number of workers: do all clips arrive that can be decoded?"""
     clips, bad = _clips(folder)
     for workers in _WORKERS:
         loader = loader_of(data, folder, workers, _WITHIN)
@@ -96,27 +93,17 @@ def run(folder: Path, data: Any, train: Any) -> str:
                         wrong.append(name)  # noqa: B023
 
         lead = where(workers)
-        ended_well(
-            ending(observe(loader, consume=consume, deadline=_WITHIN, epochs=_EPOCHS)),
-            lead,
-            died="A `try` around a decoder that dies ends with its process. Where could it do no "
-            "harm?",
-        )
+        ended_well(ending(observe(loader, consume=consume, deadline=_WITHIN, epochs=_EPOCHS)), lead)
         if "" in wrong:
-            not_yet(f"{lead}, a batch is not a dict of names, frames and labels.")
+            not_yet("other-batch", where=lead)
         missing = sum(times[name] != _EPOCHS for name in clips)
         if missing or wrong:
-            not_yet(
-                f"{lead}, of the {len(clips)} clips that can be decoded {missing} did not come "
-                f"once in each of {_EPOCHS} epochs, and {len(wrong)} samples are not a clip's "
-                "frames with its label."
-            )
+            counts = {"clips": len(clips), "missing": missing, "wrong": len(wrong)}
+            not_yet("other-clips", where=lead, **counts)
         if (length := len(loader.dataset)) != len(clips):  # type: ignore[arg-type]  # it has one
-            not_yet(
-                f"{lead}, `len(loader.dataset)` is {length}, and {len(clips)} clips can be decoded."
-            )
+            not_yet("other-length", where=lead, length=length, clips=len(clips))
         _skipped(loader.dataset, bad, lead)
-    return f"All {len(clips)} clips came with 0, 2 and 4 workers, the others are named, none died."
+    return correct(clips=len(clips))
 
 
 def _clips(folder: Path) -> tuple[dict[str, Any], set[str]]:
@@ -139,19 +126,16 @@ def _skipped(dataset: Any, bad: set[str], lead: str) -> None:
     except TypeError:
         names = []
     if not names:
-        not_yet(f"{lead}, `loader.dataset.skipped` is {shown(named)}, and not the names of files.")
-    if len(names) != len(set(names)) or set(names) != bad:
-        not_yet(
-            f"{lead}, `loader.dataset.skipped` has {len(set(names) & bad)} of the {len(bad)} clips "
-            f"that cannot be decoded, and {len(set(names) - bad) or 'no'} others. Which clip ends "
-            "a process, and which raises?"
-        )
+        not_yet("not-names", where=lead, skipped=shown(named))
+    if (once := set(names)) != bad:
+        counts = {"named": len(once & bad), "bad": len(bad), "others": len(once - bad)}
+        not_yet("other-skipped", where=lead, **counts)
+    if len(names) != len(once):
+        not_yet("skipped-twice", where=lead)
 
 
 GRADER: Final = grader(
     INCIDENT,
     run,
-    runs="makes your loader for other clips, and reads it twice with 0, 2 and 4 workers",
     at_most=2 * _WITHIN * len(_WORKERS) + 15,
-    died="A decoder that dies takes its process with it. In which process do you decode?",
 )
