@@ -6,7 +6,7 @@ cost next to nothing; and each epoch begins with a pause.
 Mechanism: a worker pays off only if a sample takes time to make. Here a sample is one row of a
 tensor, so starting the workers, sending them indices, and sending batches back is all the work
 there is, besides collating row by row. Without workers, nothing has to be sent. And a dataset that
-takes a list of indices makes a whole batch with one indexing operation, instead of 10000 collated
+takes a list of indices makes a whole batch with one indexing operation, instead of 100000 collated
 rows.
 
 Remedy: set `num_workers=0`, and let the dataset make the batch. Use a `BatchSampler` as the
@@ -29,12 +29,12 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Tensor
 from dltutor.failures.kit.contract import Case, Failure, load
 from dltutor.failures.kit.sign import Costs, Finding
 
-LENGTH = 10_000
+LENGTH = 100_000
 BATCH = 64
 
 
 def measurements() -> TensorDataset:
-    """10000 rows of 16 numbers, each with a class."""
+    """100000 rows of 16 numbers, each with a class."""
     random = torch.Generator().manual_seed(0)
     rows = torch.randn(LENGTH, 16, generator=random)
     return TensorDataset(rows, torch.randint(10, (LENGTH,), generator=random))

@@ -27,6 +27,7 @@ def tiny_tensors(evidence: Evidence) -> Fit | None:
 
 
 _CHEAP: Final = 0.001  # seconds: sending a sample takes a tenth of that
+_MATTERS: Final = 0.5  # seconds that an epoch takes longer; less isn't worth a change
 
 
 def cheap_samples(evidence: Evidence) -> Fit | None:
@@ -40,12 +41,17 @@ def cheap_samples(evidence: Evidence) -> Fit | None:
         if other is not None and other.times > 2:
             return None  # that's what makes the workers slow
     with_workers, without = workerless.both
+    batches = parts.batches or evidence.run.batches
+    lost = (with_workers - without) * batches
+    if lost < _MATTERS:
+        return None
     return Fit(
         "slow",
         "shown",
         f"A sample takes {1e6 * samples.typical:.2g} µs. A batch takes {1000 * with_workers:.3g} "
         f"ms with {parts.workers} worker{'s' * (parts.workers > 1)}, start-up not included, and "
-        f"{1000 * without:.3g} ms without workers.",
+        f"{1000 * without:.3g} ms without workers. In an epoch of {batches} batches, that's "
+        f"{lost:.1f} s.",
         f"num_workers={parts.workers}",
         f"Set num_workers=0. To go even faster, let {parts.dataset} make a whole batch at once: "
         "use a BatchSampler as the sampler with batch_size=None, or a __getitems__ method.",
