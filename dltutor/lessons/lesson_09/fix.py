@@ -1,8 +1,8 @@
 """Grade "09.fix": captions that are kept so that no worker grows. "09.transfer" is graded alike.
 
-The answer is made of two files, and read: of the first without workers, of the other with 2 and
-with 4. Before that an empty dataset is read with 2, and afterwards the broken class: they show what
-a worker has, and grows by, here and now.
+The check makes a dataset from each of two files. It reads the first one without workers, and the
+second one with 2 and with 4. Before that it reads an empty dataset with 2 workers, and afterwards
+the broken class. Those two show how much memory a worker has here, and how much it grows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import gc
 import math
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import getpid
 from os.path import commonprefix
@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.kit.gauge import Gauge
 from dltutor.failures.material.captions import Captions
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.memory import Empty, beyond, finished
@@ -48,18 +48,16 @@ _MORE: Final = 0.9  # MB that it may have more than the broken class's, before i
 
 @dataclass(frozen=True)
 class Task:
-    """What differs from one dataset that is to be rewritten to another.
+    """What one dataset to rewrite doesn't share with another.
 
     Args:
-        noun: What the lesson calls a sample, such as "caption".
-        same: Whether a sample is what the second one says.
-        told: A sample in words, all of it.
+        same: Whether a sample equals the second argument, which is the right one.
+        told: A whole sample as text.
         broken: The starter: a dataset made as `broken(path)`.
-        write: Writes a file for it, and returns the samples, kept without Python objects; another
+        write: Writes a file for it, and returns the samples, kept without Python objects. Another
             number makes another file.
     """
 
-    noun: str
     same: Callable[[Any, Any], bool]
     told: Callable[[Any], str]
     broken: type
@@ -73,12 +71,12 @@ class Run:
     Args:
         workers: How many there were.
         end: How it ended.
-        first: MB private to each worker when it had read some samples again and again, W0 first.
-        last: The same when all samples had been read.
-        number: How many samples came.
-        different: How many indices had something else, in one epoch at least.
-        example: What the first of these was, and what it should be, in words.
-        left: What the answer started and left running, in words.
+        first: MB private to each worker after it had read a few samples again and again, W0 first.
+        last: The same after all samples had been read.
+        number: How many samples arrived.
+        different: How many indices had another sample, in at least one epoch.
+        example: The first of these, for the words: `index`, `epoch`, `found`, and `right`.
+        left: What the answer started and left running, such as "2 processes", or "".
     """
 
     workers: int
@@ -87,101 +85,101 @@ class Run:
     last: Sequence[float] = ()
     number: int = 0
     different: int = 0
-    example: str = ""
+    example: dict[str, object] = field(default_factory=dict)
     left: str = ""
 
     @property
     def grown(self) -> tuple[float, str]:
-        """MB that a worker grew by at the most while it read, and which one that was."""
+        """The most MB that a worker grew by while it read, and which worker that was."""
         grown = [last - first for first, last in zip(self.first, self.last, strict=True)]
         return max(((max(0.0, by), f"W{n}") for n, by in enumerate(grown)), default=(0.0, ""))
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What was seen of an answer.
+    """What an answer did.
 
     Args:
         samples: How many there are in each file.
-        runs: With 0, 2 and 4 workers, up to the first that is not right.
+        runs: With 0, 2, and 4 workers, up to the first run that isn't right.
         broken: The run of the broken dataset with 2 workers, if all samples are right.
-        empty: MB that a worker grows by here while it reads what is there already.
-        keeps: What its attributes are, and what it did to the garbage collector, in words.
+        empty: MB that a worker grows by on this machine while it reads what's already there.
+        kept: The containers among its attributes, such as "`captions` (list)", or "".
+        frozen: Whether it froze the garbage collector, or turned it off.
     """
 
     samples: int
     runs: tuple[Run, ...]
     broken: Run | None = None
     empty: float = 0.0
-    keeps: str = ""
+    kept: str = ""
+    frozen: bool = False
 
     def grown(self, run: Run) -> tuple[float, str]:
-        """MB that a worker grew by at the most beyond an empty run's, and which one that was."""
+        """The most MB that a worker grew by beyond an empty run's, and which worker that was."""
         by, name = run.grown
         return beyond({name: self.empty}, {name: by})[name], name
 
 
 def grader(task: Task) -> Grader[Rewritten]:
-    """The grader of a dataset that is to be rewritten so that no worker grows."""
-    without = "Without workers nothing is copied, and nothing is loaded in parallel."
+    """The grader of a dataset that has to be rewritten so that no worker grows."""
     return Grader(
         gather=partial(gather, task),
-        judge=partial(judge, task),
-        look=lambda answer: a_fixed_class(answer, task.broken, without_workers=without),
-        runs="all samples with 0, 2 and 4 workers, and the broken class beside yours",
+        judge=judge,
+        look=partial(a_fixed_class, starter=task.broken),
         at_most=2 * _MAKING + 3 * _READING + 7,
     )
 
 
 def gather(task: Task, answer: type) -> Rewritten:
-    """Make and run an answer, up to the first thing that is wrong.
+    """Make and run an answer, up to the first thing that's wrong.
 
     Raises:
-        Rejected: It cannot be made, has another length, or changes its file.
+        Rejected: It can't be made, has another length, or changes its file.
     """
-    folder = Path(tempfile.mkdtemp())  # goes with the process of the check
+    folder = Path(tempfile.mkdtemp())  # it's removed with the process of the check
     frozen = gc.get_freeze_count()  # some Pythons start with a few hundred objects frozen
     runs: list[Run] = []
     empty = _empty(task, task.write(folder / "empty", len(_FILES)))
     for number, (file, epochs_with) in enumerate(_FILES.items()):
-        # A file and a dataset of its own: what was kept of another is wrong here.
+        # Each file gets its own dataset, so what a class kept from the other one is wrong here.
         path = folder / file
         truth = task.write(path, number)
         content = path.read_bytes()
-        call, slow = f"{answer.__name__}(path)", f"What takes so long for each {task.noun}?"
-        dataset = made(answer, path, call=call, within=_MAKING, question=slow)
+        dataset = made(answer, path, call=f"{answer.__name__}(path)", within=_MAKING)
         with theirs():
             length = len(dataset)
         if length != len(truth):
-            not_yet(f"`len()` is {length}, and the {file} file holds {len(truth)} {task.noun}s.")
+            not_yet("length", length=length, file=file, samples=len(truth))
         for workers, epochs in epochs_with.items():
             run = read_all(task, dataset, truth, workers, epochs)
             runs.append(run)
-            if not path.exists() or path.read_bytes() != content:
-                now = "is not what it was" if path.exists() else "is gone"
-                not_yet(f"the file that your class was given {now}. Who else reads it?")
+            if not path.exists():
+                not_yet("file-gone")
+            if path.read_bytes() != content:
+                not_yet("file-changed")
             seen = Rewritten(length, tuple(runs), empty=empty)
             if run.end.end != "finished" or run.different or run.left:
                 return seen
             if seen.grown(run)[0] > _MOST:
                 break
             with theirs():
-                dataset[0]  # what it opens in main, the next workers inherit
-    keeps = _in_words(dataset, frozen)
+                dataset[0]  # the next workers inherit what it opens in main
+    seen = replace(seen, kept=_kept(dataset), frozen=_collector_is_off(frozen))
     del dataset
-    # A part of the samples is of nearly all pages.
+    # Some of the samples are enough, because they touch nearly all pages.
     broken = read_all(task, task.broken(path), truth, 2, 0.4)
-    return replace(seen, broken=broken, keeps=keeps)
+    return replace(seen, broken=broken)
 
 
 def _empty(task: Task, truth: Any) -> float:
     run = read_all(task, Empty(truth), truth, 2, 1)
-    finished(run.end, "with 2 workers")
+    finished(run.end, where(2))
     return run.grown[0]
 
 
 def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) -> Run:
-    """Read all samples at random, for so many epochs, and before that a few again and again."""
+    """Read all samples in random order for some epochs, and before that a few again and again."""
     generator, samples = torch.Generator().manual_seed(7), len(truth)
     before, few = _BEFORE * workers, min(_FEW, samples)
     order = [torch.randint(few, (before * _BATCH,), generator=generator)]
@@ -193,15 +191,16 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) 
 
     def read(loader: DataLoader[Any]) -> None:
         gauge, others = Gauge(), descendants(getpid())
-        for number, (unlike, words) in enumerate(loader, start=1):
-            if number == before - 2 * workers:  # it is two batches ahead
+        for number, (unlike, texts) in enumerate(loader, start=1):
+            if number == before - 2 * workers:  # each worker is two batches ahead
                 run.first = gauge.each()
             if number == len(batches):
                 run.last = gauge.each()
             if number > before:
                 if unlike and not run.example:
                     epoch = math.ceil((run.number + 1) / samples)
-                    run.example = f"Sample {unlike[0]} in epoch {epoch} is {words}."
+                    pair = dict(zip(("found", "right"), texts, strict=True))
+                    run.example = {"index": unlike[0], "epoch": epoch, **pair}
                 different.update(unlike)
                 run.number += len(batches[number - 1])
         run.different, run.left = len(different), still_running(others)
@@ -215,91 +214,73 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) 
 
 @dataclass(frozen=True)
 class _Compared(Dataset[Any]):
-    """Compares each batch in the worker: to send samples would make its heap grow by 1 or 2 MB."""
+    """Compares batches in the worker, because sending samples makes its heap grow by 1 or 2 MB."""
 
     task: Task
     dataset: Any
-    truth: Any  # without Python objects: to read it copies nothing
+    truth: Any  # without Python objects, so reading it copies nothing
 
-    def __getitems__(self, indices: list[int]) -> tuple[list[int], str]:
+    def __getitems__(self, indices: list[int]) -> tuple[list[int], list[str]]:
         task, truth = self.task, self.truth
         samples = {index: self.dataset[index] for index in indices}
         unlike = [index for index in samples if not task.same(samples[index], truth[index])]
         told = [task.told(each[index]) for index in unlike[:1] for each in (samples, truth)]
-        return unlike, where_unlike(*told) if told else ""
+        return unlike, where_unlike(*told) if told else []
 
 
-def where_unlike(found: str, right: str) -> str:
-    """Two texts in one sentence, of each only what is near the first difference."""
+def where_unlike(found: str, right: str) -> list[str]:
+    """Two texts, cut to what is near their first difference."""
     same = len(commonprefix([found, right]))  # noqa: RUF071 - of characters, not of paths
     start = same - 25 if same > 50 else 0
-    cut = [
+    return [
         f"{'...' if start else ''}{text[start : start + 60]}{'...' if text[start + 60 :] else ''}"
         for text in (found, right)
     ]
-    return ", and should be ".join(cut)
 
 
-def judge(task: Task, seen: Rewritten) -> Result:
-    """Correct if all samples are as before, and no worker grows like the broken one's."""
+def judge(seen: Rewritten) -> Result:
+    """Correct if all samples are right, and no worker grows like the broken class's."""
     for run in seen.runs:
-        where = f"with {run.workers} workers" if run.workers else "without workers"
-        ended_well(run.end, where, hung="What takes so long, or waits for what?")
+        there, file = where(run.workers), "second" if run.workers else "first"
+        ended_well(run.end, there)
         if run.different:
-            them = f"{task.noun}s of the {'second' if run.workers else 'first'} file"
-            count = f"{run.different} of {seen.samples} {them}"
-            not_yet(f"{where}, {count} are not as before. {run.example}")
+            counts = {"different": run.different, "samples": seen.samples}
+            not_yet("different", where=there, file=file, **counts, **run.example)
         if run.left:
-            not_yet(
-                f"{where}, {run.left} that your code started still ran when the run had ended. "
-                "Who ends what it starts?"
-            )
-    assert seen.broken, "a run that is not right was not told"
+            not_yet("left-running", where=there, left=run.left)
+    assert seen.broken, "a run that isn't right was not rejected"
     broken, (broken_by, _) = seen.broken, seen.broken.grown
     if not broken_by > _LEAST:
-        could_not_check(
-            f"the broken dataset grew by {broken_by:.0f} MB in a worker on this machine, too "
-            "little to compare yours with."
-        )
+        could_not_check("broken-stayed-small", broken=f"{broken_by:.0f}")
+    how = "" if seen.kept else "-elsewhere"
+    if seen.kept and seen.frozen:
+        how = "-frozen"
     more = max(mb for run in seen.runs for mb in run.first) - max(broken.first)
     if more > _MORE:
-        not_yet(
-            f"a worker that had read nothing but the first {_FEW} {task.noun}s had "
-            f"{more:.1f} MB more for itself than one of the broken class. {seen.keeps} What does "
-            "each worker make for itself, or does it collect garbage?"
-        )
+        not_yet(f"started-larger{how}", few=_FEW, more=f"{more:.1f}", kept=seen.kept)
     worst = max(seen.runs, key=seen.grown)
     by, name = seen.grown(worst)
+    grown = {"grown": f"{by:.1f}", "broken": f"{broken_by:.1f}"}
     if by > _MOST:
-        not_yet(
-            f"{name} of {worst.workers} workers grew by {by:.1f} MB while it read, and {_MOST} MB "
-            f"are allowed; with the broken class by {broken_by:.1f} MB. {seen.keeps} Does a sample "
-            "touch Python objects that main has made, write into main's data, or collect garbage? "
-            "Does the worker keep something of each?"
-        )
-    return correct(
-        f"All {seen.samples} {task.noun}s of each file are as before, with 0, 2 and 4 workers, "
-        f"which read in random order. No worker grew by more than {by:.1f} MB; with the broken "
-        f"class by {broken_by:.1f} MB."
-    )
+        there = where(worst.workers)
+        not_yet(f"grew{how}", where=there, worker=name, most=_MOST, kept=seen.kept, **grown)
+    return correct(samples=seen.samples, **grown)
 
 
-def _in_words(dataset: Any, frozen: int) -> str:
+def _kept(dataset: Any) -> str:
     kept = []
     for name, value in getattr(dataset, "__dict__", {}).items():  # a class with slots has none
         if hasattr(value, "__len__") and not isinstance(value, str):
             dtype = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
             kept.append(f"`{name}` ({type(value).__name__}{dtype})")
-    words = f"Your dataset keeps {', '.join(kept)}."
-    if not kept:
-        words = "No container that your dataset keeps explains it: is it the cache of a library?"
-    if gc.get_freeze_count() > frozen or not gc.isenabled():
-        words += " The garbage collector is frozen or switched off, so it was not what wrote."
-    return words
+    return ", ".join(kept)
+
+
+def _collector_is_off(frozen: int) -> bool:
+    return gc.get_freeze_count() > frozen or not gc.isenabled()
 
 
 CAPTIONS: Final = Task(
-    noun="caption",
     same=lambda sample, truth: isinstance(sample, str) and bool(sample == truth),
     told=repr,
     broken=Captions,

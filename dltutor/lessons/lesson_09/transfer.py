@@ -77,12 +77,11 @@ def write_boxes(path: Path, *, images: int, seed: int) -> Kept:
 
 def _told(sample: Any) -> str:
     if not isinstance(sample, np.ndarray):
-        return f"of the type `{type(sample).__name__}`"
-    return f"an array of {sample.dtype} with the shape {sample.shape}, {sample.tolist()}"
+        return type(sample).__name__
+    return f"ndarray of {sample.dtype}, {sample.shape}, {sample.tolist()}"
 
 
 BOXES: Final = Task(
-    noun="image",
     same=lambda sample, truth: (
         isinstance(sample, np.ndarray)
         and sample.dtype == truth.dtype

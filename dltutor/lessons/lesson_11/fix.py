@@ -19,7 +19,7 @@ from dltutor.failures.material.sentences import Sentences
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader
 from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.engine.running import failed_in_main, send_cells
+from dltutor.lessons.engine.running import in_words, send_cells
 from dltutor.lessons.lesson_11.material import collect, held
 from dltutor.lessons.lesson_11.traces import (
     Limit,
@@ -37,6 +37,12 @@ from dltutor.system import processes
 
 SPARE: Final = 128  # descriptors that a process may open
 RUNS: Final = (2, 0, 4, 0)  # workers of each call
+_WHERE: Final = (
+    "with 2 workers",
+    "without workers",
+    "with 4 workers",
+    "without workers, the second time",
+)
 LENGTH: Final = 3_000  # sentences: 30 batches of 100
 _WITHIN: Final = 60  # seconds for a call: a right answer takes one, spawned workers take a few
 
@@ -47,19 +53,19 @@ class Called:
 
     Args:
         workers: What it was asked for.
-        hung: Whether it had not returned in time.
-        error: What it raised, in a sentence, or nothing.
-        ran_out: Whether that says that there are no more descriptors.
-        complaint: The last line that was written to stderr about descriptors, or nothing.
-        kind: What it returned, where that is no list of pairs; or nothing.
-        came: How many pairs.
-        wrong: How many of them are not the sentence and class of their place.
-        first: What is wrong with the first of those.
-        read: How many samples other processes have read.
-        loaders: The `num_workers` of their loaders; 0 stands for a process that is not a worker.
-        in_main: How many samples main has read.
+        hung: Whether it didn't return in time.
+        error: What it raised, in a sentence, or "".
+        ran_out: Whether the error says that there are no more descriptors.
+        complaint: The last line on stderr about descriptors, or "".
+        kind: The type of what it returned, if that isn't a list of pairs, or "".
+        came: How many pairs it returned.
+        wrong: How many of them aren't the sentence and class at their position.
+        types: The types in the first wrong pair, if they're wrong, or "".
+        read: How many samples other processes read.
+        loaders: The `num_workers` of their loaders. 0 stands for a process that isn't a worker.
+        in_main: How many samples main read.
         left: Tensors of batches whose descriptors were open afterwards.
-        strategy: Another sharing strategy that was set, or nothing.
+        strategy: Another sharing strategy that it set, or "".
     """
 
     workers: int
@@ -70,7 +76,7 @@ class Called:
     kind: str = ""
     came: int = LENGTH
     wrong: int = 0
-    first: str = ""
+    types: str = ""
     read: int = 0
     loaders: tuple[int, ...] = ()
     in_main: int = 0
@@ -111,7 +117,7 @@ def _called(answer: Any, workers: int, seed: int) -> Called:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises
             processes.end_descendants()  # or each of its workers is waited for
         except BaseException as error:  # also SystemExit
-            failed = {"error": failed_in_main(error).text, "ran_out": ran_out(str(error))}
+            failed = {"error": in_words(error), "ran_out": ran_out(str(error))}
     set_to = [each for each in Path(strategies).read_text().split() if each != "file_descriptor"]
     said = [*filter(ran_out, tidy(Path(words).read_text(errors="replace")).splitlines())]
     gc.collect()
@@ -136,93 +142,65 @@ def _called(answer: Any, workers: int, seed: int) -> Called:
 def _compared(result: Any, right: Sentences) -> dict[str, Any]:
     if not isinstance(result, (list, tuple)):
         return {"kind": type(result).__name__}
-    wrong, first = 0, ""
+    wrong, types = 0, ""
     for pair, (words, label) in zip(result, map(right.__getitem__, range(LENGTH)), strict=False):
         try:
             mine, number = pair
         except (TypeError, ValueError):
-            return {"kind": f"a {type(result).__name__} of {type(pair).__name__}"}
+            return {"kind": f"{type(result).__name__} of {type(pair).__name__}"}
         is_number = isinstance(number, int) and number == label
         if not (is_number and type_of(mine) == type_of(words) and torch.equal(mine, words)):
-            wrong, first = wrong + 1, first or _told(mine, number)
-    return {"came": len(result), "wrong": wrong, "first": first}
-
-
-def _told(words: Any, number: Any) -> str:
-    if (of := f"({type_of(words)}, {type_of(number)})") != "(Tensor of torch.int64, int)":
-        return f"has {of}"
-    return "has the right types, and another sentence's words or class"
+            found = f"({type_of(mine)}, {type_of(number)})"
+            if not wrong and found != "(Tensor of torch.int64, int)":
+                types = found
+            wrong += 1
+    return {"came": len(result), "wrong": wrong, "types": types}
 
 
 def judge(calls: list[Called]) -> Result:
-    """Correct if every call brought everything, read by its workers, and kept nothing open."""
-    for number, call in enumerate(calls):
-        _is_right(call, ", the second time" * (call.workers in RUNS[:number]))
-    return correct(
-        f"All {LENGTH:,} sentences are there, in order, with 2, 0, and 4 workers. No process "
-        f"needed more than {SPARE} descriptors, and none of a batch is open now."
-    )
+    """Correct if every call returned everything, its workers read it, and nothing stayed open."""
+    for call, where in zip(calls, _WHERE, strict=False):
+        _is_right(call, where)
+    return correct()
 
 
-def _is_right(call: Called, again: str = "") -> None:
-    where = f"with {call.workers} workers{again}" if call.workers else f"without workers{again}"
+def _is_right(call: Called, where: str = "") -> None:
     if call.strategy:
-        not_yet(
-            f"{where}, the sharing strategy is set to `{call.strategy}`. The exercise keeps it. "
-            "What do you send, and what do you keep, that needs so many descriptors?"
-        )
+        not_yet("other-strategy", where=where, strategy=call.strategy)
     if call.hung and call.complaint:
-        not_yet(
-            f"{where}, your function waits for a batch that is lost. On stderr stands "
-            f"`{call.complaint}`. That was a worker, in the thread that sends its batches. How "
-            "many tensors is one batch?"
-        )
+        not_yet("lost-batch", where=where, complaint=call.complaint)
     if call.hung:
-        not_yet(
-            f"{where}, your function did not return within {_WITHIN} s. Does it wait for "
-            "something, or is it slow?"
-        )
+        not_yet("hung", where=f"{where}, ", seconds=_WITHIN)
     if call.ran_out:
-        not_yet(
-            f"{where}, {SPARE} descriptors were not enough: `Too many open files`. How many "
-            "tensors is one batch, times those that are on their way? And what of each batch is "
-            "kept, by whatever name?"
-        )
+        not_yet("too-many-open-files", where=where, spare=SPARE)
     if call.error:
-        error_in_your_code(f"{where}, {call.error}")
+        error_in_your_code("raised", where=f"{where}, ", error=call.error)
     if call.kind:
-        not_yet(
-            f"{where}, your function returns {call.kind}, and not a list of pairs: a tensor and a "
-            "number for each sentence."
-        )
+        not_yet("no-pairs", where=where, kind=call.kind)
+    sentences = f"{LENGTH:,}"
     if call.came != LENGTH:
-        not_yet(f"{where}, {call.came:,} of {LENGTH:,} sentences come back. Where are the others?")
+        not_yet("missing", where=where, came=f"{call.came:,}", sentences=sentences)
     if call.wrong:
-        not_yet(
-            f"{where}, {call.wrong:,} of {LENGTH:,} pairs are not the words (a tensor, `int64`) "
-            f"and the class (an `int`) of the sentence at their place. The first {call.first}."
-        )
+        code, wrong = "wrong-types" if call.types else "wrong-pairs", f"{call.wrong:,}"
+        not_yet(code, where=where, wrong=wrong, sentences=sentences, types=call.types)
+    read, in_main = f"{call.read:,}", f"{call.in_main:,}"
     if not call.workers and call.read:
-        not_yet(f"{where}, other processes have read {call.read:,} samples. 0 means none.")
+        not_yet("not-without-workers", where=where, read=read)
     if call.workers and (call.in_main or call.read < LENGTH):
-        not_yet(
-            f"{where}, they have read {call.read:,} samples, and main has read {call.in_main:,} "
-            "itself. The exercise keeps its workers. What do they send?"
-        )
+        not_yet("read-in-main", where=where, read=read, in_main=in_main)
+    if call.workers and 0 in call.loaders:
+        not_yet("no-worker", asked=call.workers)
     if call.workers and call.loaders != (call.workers,):
-        who = (f"by a loader with `num_workers={n}`" if n else "elsewhere" for n in call.loaders)
-        not_yet(f"{where} asked for, the samples were read {' and '.join(who)}.")
+        not_yet("other-loader", asked=call.workers, loaders=" and ".join(map(str, call.loaders)))
+    if call.left == 1:
+        not_yet("one-left-open", where=where)
     if call.left > 0:
-        tensors = "tensor of a batch is" if call.left == 1 else "tensors of batches are"
-        not_yet(
-            f"{where}, all sentences are right, and {call.left} {tensors} still open when your "
-            "function has returned. What, in the list or not, shares their memory?"
-        )
+        not_yet("left-open", where=where, left=call.left)
 
 
 def _look(answer: Any) -> Callable[..., Any]:
     if is_a_loader(answer):
-        not_yet("that is a loader. The check calls your function, `collect(dataset, num_workers)`.")
+        not_yet("a-loader")
     return a_fixed_function(answer, starter=collect)
 
 
@@ -230,7 +208,5 @@ GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=_look,
-    runs=f"{LENGTH:,} fresh sentences with 2, 0, 4, and again 0 workers, and {SPARE} descriptors "
-    "to spare",
     at_most=120,
 )

@@ -1,4 +1,4 @@
-"""Grade "11.transfer": a table in shared memory that all see, and that is gone at last."""
+"""Grade "11.transfer": a shared table that every process sees, and that's gone in the end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,16 @@ from torch.utils.data import DataLoader
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet
-from dltutor.lessons.engine.running import failed_in_main, made, send_cells
+from dltutor.lessons.engine.outcomes import (
+    Fault,
+    Rejected,
+    Result,
+    correct,
+    error_in_your_code,
+    fault,
+    not_yet,
+)
+from dltutor.lessons.engine.running import in_words, made, send_cells
 from dltutor.lessons.lesson_11.material import Rows
 from dltutor.lessons.lesson_11.traces import Files, errors_to, tracker_said, type_of
 
@@ -39,14 +47,14 @@ _METHODS: Final = ("__len__", "__getitem__", "write", "close")
 
 @dataclass(frozen=True)
 class Epochs:
-    """Two epochs of a table: how they ended, and what came.
+    """Two epochs of a table: how they ended, and what arrived.
 
     Args:
-        where: With how many workers, started how.
+        where: With how many workers, and how they start.
         run: How it ended.
-        came: How many rows.
-        wrong: How many of them are not the table's.
-        old: How many of those are what stood there before main wrote.
+        came: How many rows arrived.
+        wrong: How many of them aren't the table's.
+        old: How many of those are what was in the table before main wrote.
     """
 
     where: str
@@ -58,31 +66,31 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Used:
-    """What became of a table.
+    """What happened to a table.
 
     Args:
-        length: What `len` says, and should say, where they differ.
-        kind: What type a row is, and should be; or nothing.
-        other: Whether `table[3]` is not the array's row 3.
-        shares: Whether a change to a row that was read is a change of the table.
-        lost: Whether main does not see what it has written.
+        length: What `len` returns, and what it should return, if they differ.
+        kind: The type of a row, and the right type, if they differ.
+        other: Whether `table[3]` isn't the array's row 3.
+        shares: Whether changing a row that was read changes the table.
+        lost: Whether main doesn't see what it wrote.
         runs: The epochs, until something was wrong.
         mixed: Whether two tables at once get in each other's way.
-        error: What `close()` raised, in a sentence; with "second" the second call.
+        error: What a `close()` raised.
         left: How many files of the tables still have a name.
         opened: How many descriptors of files main still has open.
         mapped: MB of shared memory that main still maps.
-        tracker: What the resource tracker has said.
+        tracker: What the resource tracker wrote, or "".
     """
 
     length: tuple[int, ...] = ()
-    kind: str = ""
+    kind: tuple[str, ...] = ()
     other: bool = False
     shares: bool = False
     lost: bool = False
     runs: tuple[Epochs, ...] = ()
     mixed: bool = False
-    error: str = ""
+    error: Fault | None = None
     left: int = 0
     opened: int = 0
     mapped: float = 0.0
@@ -118,9 +126,9 @@ def _used(answer: Any) -> Used:
             return replace(used, runs=tuple(runs))
     used = replace(used, runs=tuple(runs))
     files.look()
-    error = _closed(table, "close()")
+    error = _closed(table, "`close()`")
     mixed = not error and not _reads(other, two)
-    for each, what in ((other, "close()"), (table, "a second close()")):
+    for each, what in ((other, "`close()`"), (table, "a second `close()`")):
         error = error or _closed(each, what)
     gc.collect()
     left = len(files.there())
@@ -134,7 +142,7 @@ def _alone(table: Any, array: Any) -> Used:
         return Used((len(table), len(array)))
     row, right = table[3], torch.from_numpy(array[3])
     if type_of(row) != type_of(right):
-        return Used(kind=f"{type_of(row)}, and not {type_of(right)}")
+        return Used(kind=(type_of(row), type_of(right)))
     if not torch.equal(row, right):
         return Used(other=True)
     row.fill_(-1)
@@ -175,75 +183,59 @@ def _epochs(table: Any, array: Any, workers: int, method: str, options: dict[str
     return Epochs(where(workers, method), run, came[0], wrong[0], old[0])
 
 
-def _closed(table: Any, call: str) -> str:
+def _closed(table: Any, call: str) -> Fault | None:
     try:
-        made(table.close, call=f"table.{call}", within=_STEP)
+        made(table.close, call="table.close()", within=_STEP)
     except Rejected as rejected:
         cause = rejected.__cause__
         if cause is None:
             raise
-        who = " Who still has a view of `block.buf`?" * isinstance(cause, BufferError)
-        return f"`{call}` raises: {failed_in_main(cause).text}{who}"
-    return ""
+        code = "view-left" if isinstance(cause, BufferError) else "close-raised"
+        return fault(code, call=call, error=in_words(cause))
+    return None
 
 
 def judge(used: Used) -> Result:
     """Correct if every process saw the table as main wrote it, and nothing is left of it."""
     if used.length:
-        not_yet("`len(dataset)` is {:,}, and the array has {:,} rows.".format(*used.length))
+        length, rows = used.length
+        not_yet("length", length=f"{length:,}", rows=f"{rows:,}")
     if used.kind:
-        not_yet(f"a row is {used.kind}.")
+        kind, right = used.kind
+        not_yet("other-type", kind=kind, right=right)
     if used.other:
-        not_yet("with two tables open, `dataset[3]` of one, in main, is not row 3 of its array.")
+        not_yet("other-row")
     if used.shares:
-        lies = "The row lies in the block. What becomes of it after `close()`?"
-        not_yet(f"a row that was read, and then filled with -1, has changed the table. {lies}")
+        not_yet("shares")
     if used.lost:
-        not_yet("after `write(3, row)`, main itself reads another row 3. Where did it go?")
+        not_yet("lost")
     for epochs in used.runs:
-        question = "Which of your lines ends it, or needs what is gone?"
-        hung = "Does your class wait for something, or is it slow?"
-        ended_well(epochs.run, epochs.where, hung=hung, died=question)
+        ended_well(epochs.run, epochs.where)
         if epochs.came != 2 * LENGTH:
-            not_yet(f"{epochs.where}, {epochs.came} of {2 * LENGTH} rows came in two epochs.")
+            not_yet("missing", where=epochs.where, came=epochs.came, rows=2 * LENGTH)
         if epochs.old and epochs.old == epochs.wrong:
-            not_yet(
-                f"{epochs.where}, {epochs.old} of {2 * len(_WRITTEN)} rows that main had written "
-                "came as they were before. How did that worker get its rows: as a name, or copied?"
-            )
+            written = 2 * len(_WRITTEN)
+            not_yet("old-rows", where=epochs.where, old=epochs.old, written=written)
         if epochs.wrong:
-            not_yet(f"{epochs.where}, {epochs.wrong} of {epochs.came} rows are not the table's.")
+            not_yet("wrong-rows", where=epochs.where, wrong=epochs.wrong, came=epochs.came)
     if used.mixed:
-        not_yet("two tables were open. When one was closed, the other could not be read any more.")
+        not_yet("other-table")
     if used.error:
-        error_in_your_code(used.error)
+        error_in_your_code(used.error.code, **used.error.fields)
     if used.left:
-        not_yet(
-            f"every row is right. But after `close()` of both tables, files are left: {used.left}. "
-            "Closing ends this process's use of a block. What removes its name?"
-        )
-    if used.opened or used.mapped > 0.5:
-        held = "has {0} descriptors of files open" if used.opened else "maps {1:.0f} MB"
-        not_yet(
-            "every row is right, and no name is left. But after `close()` of both tables, main "
-            f"still {held.format(used.opened, used.mapped)}. Who holds the block, or a view of it?"
-        )
+        not_yet("left-files", left=used.left)
+    if used.opened:
+        not_yet("left-open", opened=used.opened)
+    if used.mapped > 0.5:
+        not_yet("left-mapped", mapped=f"{used.mapped:.0f}")
     if used.tracker:
-        not_yet(
-            f"every row is right, and no file is left. But the resource tracker says: "
-            f"`{used.tracker}`. Who registers the block, and who has taken that back, how often?"
-        )
-    return correct(
-        "Each of 2 forked, 4 forked, and 1 spawned workers read every row as main had written it, "
-        "also after it had started. After close() no file is left, and the tracker says nothing."
-    )
+        not_yet("tracker", tracker=used.tracker)
+    return correct()
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=Rows, methods=_METHODS),
-    runs="two tables at once: two epochs each with 2 (persistent), 0, and 4 forked workers, and "
-    "with 1 spawned one",
     at_most=120,
 )
