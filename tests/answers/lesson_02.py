@@ -680,6 +680,13 @@ class EndsInAWorker(WithoutGrad):
         return super().__getitem__(index)
 
 
+class StopsInEveryWorker(WithoutGrad):
+    def __getitem__(self, index: int) -> Any:
+        if get_worker_info():
+            raise StopIteration
+        return super().__getitem__(index)
+
+
 class Generates(WithoutGrad):
     def __getitem__(self, index: int) -> Any:
         return (part for part in super().__getitem__(index).items())
@@ -838,6 +845,7 @@ WRONG_FIXES: WrongFixes = {
         "one too few": (sample(__len__=lambda self: 21), "other-length"),
         "os._exit": (lambda: Exits, "worker-died"),
         "the epoch ended in a worker": (lambda: EndsInAWorker, "ends-early"),
+        "nothing from any worker": (lambda: StopsInEveryWorker, "ends-early"),
         "a generator for a sample": (lambda: Generates, "sample-cannot-be-sent"),
         "an endless loop": (lambda: Waits, "hung"),
         "None": (sample(__getitem__=lambda self, index: None), "other-sample"),

@@ -133,6 +133,11 @@ def not_yet(code: str, **fields: object) -> NoReturn:
     raise Rejected(Result(Outcome.NOT_YET, code, fields))
 
 
+def reject(found: Fault) -> NoReturn:
+    """Reject an answer for what the evidence recorded."""
+    not_yet(found.code, **found.fields)
+
+
 def not_attempted(code: str, **fields: object) -> NoReturn:
     """Reject an answer that's still what the notebook came with."""
     raise Rejected(Result(Outcome.NOT_ATTEMPTED, code, fields))

@@ -30,6 +30,7 @@ from dltutor.lessons.engine.outcomes import (
     error_in_your_code,
     fault,
     not_yet,
+    reject,
 )
 from dltutor.lessons.engine.running import changed, contents, in_words, made, theirs
 from dltutor.lessons.lesson_01.material import HEALTHY, Folder, Told
@@ -225,7 +226,7 @@ def _folder_is_right(evidence: Evidence) -> None:
     if len(evidence.dtypes) > 1:
         not_yet("mixed-dtypes", dtypes=_listed(evidence.dtypes))
     if later := evidence.later:
-        not_yet(later.code, **later.fields)
+        reject(later)
 
 
 def _files_are_untouched(evidence: Evidence) -> None:

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class, shown
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
 from dltutor.lessons.engine.running import failed_at, made
 from dltutor.lessons.lesson_02.material import Located
 from dltutor.lessons.lesson_02.readings import (
@@ -173,7 +173,7 @@ def judge(evidence: Evidence) -> Result:
             _judge_arrival(where(run.workers), arrival)
         _judge_ending(where(run.workers), run.ending, len(run.arrivals))
     if evidence.interrupt:
-        not_yet(evidence.interrupt.code, **evidence.interrupt.fields)
+        reject(evidence.interrupt)
     changed = sum(each.kind is RuntimeError for each in FAULTS.values())
     kept = len(FAULTS) - changed
     return correct(faults=len(FAULTS), kept=kept, changed=changed, healthy=len(_HEALTHY))

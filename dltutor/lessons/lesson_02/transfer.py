@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class, shown
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
 from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_02.material import VOCABULARY
 from dltutor.observation.texts import tidy
@@ -52,6 +52,7 @@ class Run:
     """How a run ended, how many samples arrived, and what's wrong with the first bad one."""
 
     workers: int
+    epochs: int
     ending: Ending
     samples: int = 0
     odd: Fault | None = None
@@ -128,7 +129,7 @@ def gather(answer: type) -> Evidence:
             collate_fn=list,
             persistent_workers=workers > 0 and epochs > 1,
         )
-        run = Run(workers, ending, len(found), next(filter(None, found), None))
+        run = Run(workers, epochs, ending, len(found), next(filter(None, found), None))
         evidence = replace(evidence, runs=(*evidence.runs, run), touched=touched())
         if ending.end != "finished" or run.odd:
             break
@@ -194,10 +195,11 @@ def judge(evidence: Evidence) -> Result:
         ended_well(run.ending, there)
         if run.odd:
             not_yet(run.odd.code, where=there, **run.odd.fields)
-        if run.samples % CAPTIONS:
-            not_yet("ends-early", where=there, samples=run.samples, captions=CAPTIONS)
+        expected = CAPTIONS * run.epochs
+        if run.samples != expected:
+            not_yet("ends-early", where=there, samples=run.samples, expected=expected)
     if touched := evidence.touched:
-        not_yet(touched.code, **touched.fields)
+        reject(touched)
     return correct(captions=CAPTIONS)
 
 

@@ -22,7 +22,7 @@ import torch
 from torch.utils.data import ConcatDataset
 
 from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, not_yet, reject
 from dltutor.lessons.engine.running import changed, contents, theirs
 from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.material import SIZE, MyRecords
@@ -153,7 +153,7 @@ def judge(evidence: Evidence) -> Result:
         wrong_in_main = {"wrong": evidence.wrong, "records": 2 * len(_FIRST)}
         not_yet("wrong-records", where="without workers", **wrong_in_main)
     if evidence.problem:
-        not_yet(evidence.problem.code, **evidence.problem.fields)
+        reject(evidence.problem)
     if evidence.size > _RECORDS * SIZE * 3 // 4:
         not_yet("heavy-pickle", read=len(_FIRST), size=evidence.size, file=_RECORDS * SIZE)
     for epoch in evidence.epochs:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor.lessons.engine.endings import Ending, ended_well, ending
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, shown
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
 from dltutor.observation import observe
 from dltutor.tables import MB
 
@@ -198,7 +198,7 @@ def judge(seen: Validated) -> Result:
     if not seen.graphs:
         not_yet("too-few", batches=_BATCHES)
     if seen.wrong:
-        not_yet(seen.wrong.code, **seen.wrong.fields)
+        reject(seen.wrong)
     (graphs, left_graphs), (kept, left), pieces = seen.graphs, seen.kept, seen.pieces[0]
     each = f"{_MB:.1f}"
     if graphs > _FEW:
@@ -212,7 +212,7 @@ def judge(seen: Validated) -> Result:
     if left > 1.5 * _MB:
         not_yet("returns-a-view", left=f"{left:.1f}", each=each)
     if seen.harm:
-        not_yet(seen.harm.code, **seen.harm.fields)
+        reject(seen.harm)
     return correct()
 
 

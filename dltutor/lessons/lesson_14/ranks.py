@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
 from dltutor.lessons.engine.running import made, started
 from dltutor.lessons.lesson_14.reports import grader
 from dltutor.lessons.lesson_14.scene import Cause, Incident
@@ -68,7 +68,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
             if (count := started() - before) < workers * ranks:
                 not_yet("few-processes", where=lead, started=count)
     if failed := _with_torchrun(folder):
-        not_yet(failed.code, **failed.fields)
+        reject(failed)
     return correct()
 
 
