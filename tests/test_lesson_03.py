@@ -1,4 +1,4 @@
-"""Lesson 03: its checks tell deaths apart, on recorded evidence; its material is what it says."""
+"""Lesson 03's checks tell deaths apart, and its material is what the notebook says it is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_untouched_starter_is_not_attempted(exercise: str, cells: list[str], 
     assert result.outcome is Outcome.NOT_ATTEMPTED, result
 
 
-# What the judge of "03.fix" says of recorded evidence
+# What the judge of "03.fix" finds in recorded evidence
 
 PATHS = [Path("/film", name) for name in "abcd"]
 FILM = Film(PATHS, {"b": b"1", "d": b"2"}, {"a": 139, "c": 139})
@@ -71,134 +71,75 @@ def says(reason: Any) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("epoch", "reason"),
     [
-        (SEGFAULT, "SIGSEGV"),
-        (SEGFAULT, "SEGV"),
-        (SEGFAULT, "Segmentation fault"),
         (SEGFAULT, "Segfault (core dumped)"),
-        (replace(SEGFAULT, how="abort"), "abort"),
-        (SEGFAULT, "exit code -11"),
-        (SEGFAULT, "exit code 139"),
         (SEGFAULT, "returncode=-11, died of signal 11"),
         (SEGFAULT, "killed by signal 11"),
         (SEGFAULT, "take-042.frame: died with -11"),
         (EXIT, "attempt 1 of 1: exit code 139"),
-        (EXIT, "exit code 139"),
         (EXIT, "returned non-zero exit status 139."),
     ],
 )
-def test_what_names_the_death_is_a_reason(epoch: fix.Reading, reason: str) -> None:
+def test_a_reason_can_name_the_death_in_many_ways(epoch: fix.Reading, reason: str) -> None:
     assert told(epoch, **says(reason)).outcome is Outcome.CORRECT
 
 
 @pytest.mark.parametrize(
-    ("epoch", "reason", "text"),
+    ("epoch", "reason", "code"),
     [
-        (SEGFAULT, "-11", "`signal.Signals(11).name`"),
-        (SEGFAULT, "11", "`signal.Signals(11).name`"),
-        (SEGFAULT, "", "`signal.Signals(11).name`"),
-        (EXIT, "139", 'words, such as "exit code 139"'),
-        (SEGFAULT, ["SIGSEGV"], "one reason is ['SIGSEGV']. Whoever reads the log wants words"),
-        (SEGFAULT, "bad", "one reason is 'bad'. A process that decodes this frame is killed by"),
-        (EXIT, "exit", "ended with exit code 139. Is that what ended"),
-        (SEGFAULT, "SIGKILL", "is killed by SIGSEGV (exit code -11). Is that what ended"),
-        (SEGFAULT, "killed", "is killed by SIGSEGV (exit code -11). Is that what ended"),
-        (SEGFAULT, "SIGSEGV or SIGABRT", "Is that what ended"),
-        (SEGFAULT, "SIGSEGV or exit code 3", "Is that what ended"),
-        (EXIT, "exit code 3", "ended with exit code 139. Is that what ended"),
-        (SEGFAULT, "SIGSEGV, exit code 11", "Is that what ended"),
-        (EXIT, "exit code 139, signal 139", "Is that what ended"),
-        (EXIT, "SIGSEGV", "ended with exit code 139. Is that what ended"),
+        (SEGFAULT, "", "reason-not-words"),
+        (SEGFAULT, "killed", "reason-not-the-signal"),
+        (SEGFAULT, "SIGSEGV or exit code 3", "reason-not-the-signal"),
+        (EXIT, "exit", "reason-not-the-exit"),
+        (EXIT, "exit code 139, signal 139", "reason-not-the-exit"),
+        (EXIT, "SIGSEGV", "reason-not-the-exit"),
     ],
 )
-def test_what_does_not_name_the_death_or_another_is_told(
-    epoch: fix.Reading, reason: str, text: str
+def test_a_reason_that_names_no_death_or_another_one_is_found(
+    epoch: fix.Reading, reason: str, code: str
 ) -> None:
     result = told(epoch, **says(reason))
-    assert result.outcome is Outcome.NOT_YET
-    assert text in result.text
-
-
-DEAD = Ending("worker died", 6, fates="W0 killed by SIGSEGV")
+    assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
 
 
 @pytest.mark.parametrize(
-    ("differs", "text"),
+    ("differs", "code"),
     [
-        ({"run": DEAD, "quarantined": {"a": "x"}}, "Deadly frames: 2; set aside: 1. What is"),
-        ({"run": DEAD, "quarantined": []}, "W0 killed by SIGSEGV. Deadly frames: 2; set aside: 0"),
-        ({"run": Ending("raised", 6, message="E: daemonic processes")}, "a worker may not start"),
-        ({"run": Ending("hung", 6)}, "The run did not end within 6 s"),
-        ({"came": ((),)}, "0 samples come, and with them 0 of the 2 frames"),
-        (
-            {"came": (("b", "d"), ("d",))},
-            "In the second epoch, 1 samples come, and with them 1 of the 2",
-        ),
-        ({"came": (("b", "NoneType"),)}, "The first is `NoneType`, not `uint8 (64,)`"),
-        ({"came": (("b", "uint8 (64,)"),)}, "1 of 2 samples are no frame of the film. The first"),
-        ({"came": (("uint8 (64,)",),)}, "`uint8 (64,)`, other pixels than any file has"),
-        ({"came": (("b", "d", "b"),)}, "3 samples come, and with them 2 of the 2 frames"),
-        ({"quarantined": None}, "has no `quarantined`"),
-        ({"quarantined": ["a"]}, "has ['a'] as `quarantined`"),
-        ({"quarantined": {"/film/a": "x"}}, "file's name in this film: '/film/a'. The"),
-        (
-            {"quarantined": dict.fromkeys("acx", "SIGSEGV")},
-            "file's name in this film: 'x'. The deadly",
-        ),
-        (
-            {"quarantined": {"b": "SIGSEGV"}},
-            "has 1 of the 2 frames that can be decoded, one with the reason 'SIGSEGV'",
-        ),
-        (
-            {"quarantined": {"a": "SIGSEGV"}},
-            "`quarantined` lacks 'c'. The deadly files here are ['a', 'c']",
-        ),
-        ({"changed": ["a"]}, "The film's folder is not as it was: `a` differs"),
+        ({"run": Ending("hung", 6)}, "hung"),
+        ({"came": (("b", "d"), ("d",))}, "not-each-once"),
+        ({"quarantined": ["a"]}, "not-a-dict"),
     ],
 )
-def test_each_thing_that_can_go_wrong_with_a_film_is_told(
-    differs: dict[str, Any], text: str
+def test_what_no_answer_of_the_corpus_does_to_a_film_is_found(
+    differs: dict[str, Any], code: str
 ) -> None:
     result = told(**differs)
-    assert result.outcome is Outcome.NOT_YET, result
-    assert result.text.startswith('With `how="segfault"`: ')
-    assert text in result.text
+    assert (result.outcome, result.code) == (Outcome.NOT_YET, code)
 
 
-def test_an_error_of_the_learners_is_told_as_it_is() -> None:
-    error = Ending("raised", 6, error="`NameError: x`.")
-    assert str(told(run=error)) == 'Error in your code: With `how="segfault"`: `NameError: x`.'
-
-
-# What the judge of "03.transfer" says
+# What the judge of "03.transfer" finds
 
 GOOD = transfer.Reading(2, Ending("finished", 15), came=12, wrong={}, took=7)
 
 
 @pytest.mark.parametrize(
-    ("differs", "outcome", "text"),
+    ("differs", "outcome", "code"),
     [
-        ({}, Outcome.CORRECT, "with the same thumbnails"),
-        ({"took": 40}, Outcome.CORRECT, "No process took more than 40 MB"),
-        ({"took": 41}, Outcome.NOT_YET, "with 2 workers under fork, a process took 41 MB beyond"),
+        ({"took": 40}, Outcome.CORRECT, "correct"),
+        ({"took": 41}, Outcome.NOT_YET, "too-large"),
+        ({"run": Ending("hung", 15)}, Outcome.NOT_YET, "hung"),
         (
             {"run": Ending("hung", 15), "took": 80, "came": 3},
             Outcome.NOT_YET,
-            "the run did not end within 15 s. And a process took 80 MB beyond",
+            "hung-and-large",
         ),
-        ({"came": 11}, Outcome.NOT_YET, "11 of 12 samples come. Each"),
-        ({"workers": 0, "came": 25}, Outcome.NOT_YET, "25 of 24 samples come. Each"),
-        ({"wrong": {5: "uint8 (4, 64, 64)"}}, Outcome.NOT_YET, "with 5 slices are others. Which"),
-        ({"wrong": {5: "list"}}, Outcome.NOT_YET, "5 slices are `list`. They were `uint8"),
-        ({"changed": ["a"]}, Outcome.NOT_YET, "the scans' folder is not as it was. `a` differs"),
-        ({"run": Ending("raised", 15, error="`KeyError: 1`.")}, Outcome.ERROR, "`KeyError: 1`."),
+        ({"workers": 0, "came": 25}, Outcome.NOT_YET, "missing"),
     ],
 )
-def test_each_thing_that_can_go_wrong_with_scans_is_told(
-    differs: dict[str, Any], outcome: Outcome, text: str
+def test_what_no_answer_shows_for_sure_about_scans_is_found(
+    differs: dict[str, Any], outcome: Outcome, code: str
 ) -> None:
     result = verdict(lambda: transfer.judge((GOOD, replace(GOOD, **differs))))
-    assert result.outcome is outcome, result
-    assert text.lower() in result.text.lower()
+    assert (result.outcome, result.code) == (outcome, code)
 
 
 # The material
@@ -254,7 +195,7 @@ def test_workers_read_the_same_slices() -> None:
 def test_freed_memory_of_the_kernel_hides_nothing_that_an_answer_takes() -> None:
     held = [np.zeros(20_000, np.uint8) for _ in range(15_000)]
     last = held[-1]
-    del held  # 300 MB, free for whoever comes next, below the last block
+    del held  # 300 MB, free for the next one that asks, below the last block
     wrong, _ = WRONG_FIXES["03.transfer"]["views of every slice"]
     assert check("03.transfer", wrong()).outcome is Outcome.NOT_YET
     assert not last.any()

@@ -1,8 +1,7 @@
-"""Lesson 04's checks accept what reaches every process, and say what does not."""
+"""Lesson 04: its tables, what makes a race certain, and what its check finds in rare runs."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +19,8 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
-from dltutor.lessons.engine.outcomes import Outcome, Result
-from dltutor.lessons.lesson_04 import fix, transfer
+from dltutor.lessons.engine.outcomes import Outcome
+from dltutor.lessons.lesson_04 import fix
 from dltutor.lessons.lesson_04.exercises import EXERCISES
 from dltutor.lessons.lesson_04.material import (
     CountedClips,
@@ -52,7 +51,7 @@ def test_each_process_counts_for_itself_from_what_main_had_when_it_started() -> 
     }
 
 
-def test_the_broken_class_stands_beside_the_fixed_one() -> None:
+def test_the_broken_class_is_shown_next_to_the_fixed_one() -> None:
     rows = side_by_side(CountedClips, Fixed).rows
     right = "16 of 16 right, silent() says"
     assert [row[3] for row in rows] == [f"{right} {count}" for count in (4, 7, 10)]
@@ -74,7 +73,7 @@ def test_every_exercise_has_three_different_hints() -> None:
     assert all(len({*each.hints}) == 3 for each in EXERCISES)
 
 
-# What the notebook says beside that
+# What else the notebook says
 
 
 class Cached(Dataset[torch.Tensor]):
@@ -166,11 +165,11 @@ def test_slow_motion_loses_counts_without_a_lock_and_none_with_it(
     assert (int(dataset.silent()) < len(dataset)) is loses
 
 
-# What is said of recorded evidence
+# What the judge finds in recorded evidence, if no answer of the corpus shows it for sure
 
 
 def right(plan: Plan) -> Run:
-    """The run of an answer that is right."""
+    """The run of an answer that's right."""
     epochs, silent = [], 0
     for epoch, draw in plan.epochs:
         came = stretches(plan.given, epoch)[draw]
@@ -179,80 +178,30 @@ def right(plan: Plan) -> Run:
     return Run(plan, len(plan.given), tuple(epochs), FINISHED)
 
 
-RUNS = tuple(map(right, fix.PLANS))
-FAST, SLOW, *_, SPAWNED = RUNS
-
-
-def told(run: Run) -> Result:
-    return verdict(lambda: fix.judge((run,)))
+FAST, *_, SPAWNED = map(right, fix.PLANS)
+DIED = Ending("worker died", 6, fates="W0 killed by SIGKILL")
 
 
 def with_last(run: Run, batches: list[Any], said: Any) -> Run:
     return replace(run, epochs=(*run.epochs[:-1], (batches, said)))
 
 
-def test_stretches_heard_and_silence_counted_in_all_runs_are_correct() -> None:
-    assert verdict(lambda: fix.judge(RUNS)).outcome is Outcome.CORRECT
-
-
 LAST, COUNTED = FAST.epochs[-1][0][0], FAST.epochs[-1][1]
 SENT, _ = SPAWNED.epochs[-1]
-OF_EPOCH_0, OF_EPOCH_3 = (stretches(FAST.plan.given, epoch) for epoch in (0, 3))
 
 
 @pytest.mark.parametrize(
-    ("run", "text"),
+    ("run", "code"),
     [
-        (replace(FAST, length=15), "`len()` says 15, and the class was given 16"),
-        (with_last(FAST, [[LAST]], COUNTED), "A batch: a list."),
-        (with_last(FAST, [LAST.float()], COUNTED), "A batch: torch.float32, shape (16, 32)."),
-        (with_last(FAST, [LAST + 1], COUNTED), "16 of 16 stretches of epoch 1 are wrong. Which"),
-        (with_last(FAST, [OF_EPOCH_0], COUNTED), "which copy of the number"),
-        (with_last(FAST, [OF_EPOCH_3], COUNTED), "Epochs may be left out."),
-        (with_last(FAST, [LAST[:15]], COUNTED), "15 samples came in an epoch, of 16"),
-        (with_last(FAST, [LAST], "NoneType"), "`silent()` returned a NoneType"),
-        (with_last(FAST, [LAST], 0), "`silent()` says 0. Who counted, and in which copy?"),
-        (with_last(FAST, [LAST], COUNTED - 1), "Is a count lost, or does something set it back?"),
-        (with_last(FAST, [LAST], COUNTED - 1), "each as often as it was"),
-        (with_last(SLOW, SLOW.epochs[-1][0], 3), "24 silent stretches were drawn, and"),
-        (with_last(SLOW, SLOW.epochs[-1][0], 3), "Counts get lost"),
-        (with_last(SPAWNED, [SENT[0] + 1], COUNTED), "What of yours does not travel?"),
-        (with_last(SPAWNED, SENT, 0), "What of yours does not travel?"),
-        (
-            replace(SPAWNED, epochs=(), end=Ending("raised", 40, message="TypeError: no")),
-            "With 2 spawned workers, `TypeError: no`.",
-        ),
-        (
-            replace(FAST, epochs=(), end=Ending("worker died", 6, fates="W0 killed by SIGKILL")),
-            "With 2 persistent workers under fork, W0 killed by SIGKILL",
-        ),
+        (with_last(FAST, [LAST[:15]], COUNTED), "missing"),
+        (replace(FAST, epochs=(), end=Ending("hung", 6)), "hung"),
+        (replace(FAST, epochs=(), end=DIED), "worker-died"),
+        (replace(SPAWNED, epochs=(), end=DIED), "spawned-died"),
+        (with_last(SPAWNED, [SENT[0] + 1], COUNTED), "spawned-wrong-stretches"),
+        (with_last(SPAWNED, SENT, 0), "spawned-none-counted"),
+        (with_last(SPAWNED, SENT, 99), "spawned-other-count"),
     ],
 )
-def test_what_is_not_right_is_told(run: fix.Run, text: str) -> None:
-    result = told(run)
-    assert result.outcome is not Outcome.CORRECT
-    assert text.lower() in result.text.lower()
-
-
-READ = next(plan for plan in transfer.PLANS if plan.where == "with 2 fresh workers")
-
-
-def transferred(rows: list[list[int]] | None = None, vocabulary: Any = None) -> Result:
-    headlines = [headline.split() for headline in READ.given]
-    numbers = {word: n for n, word in enumerate(sorted({w for words in headlines for w in words}))}
-    batch = torch.tensor(rows or [[numbers[word] for word in words] for words in headlines[::-1]])
-    epoch = [batch], (numbers if vocabulary is None else vocabulary, READ.given)
-    return verdict(lambda: transfer.judge((Run(READ, len(READ.given), (epoch, epoch), FINISHED),)))
-
-
-def test_words_with_numbers_of_their_own_are_correct() -> None:
-    assert transferred().outcome is Outcome.CORRECT
-
-
-def test_words_without_numbers_of_their_own_are_told() -> None:
-    same = [[0, 0, 0, 0]] * len(READ.given)
-    torn = [[4 * row, 4 * row + 1, 4 * row + 2, 4 * row + 3] for row in range(len(READ.given))]
-    assert "came the number 0. With 0 workers it was right" in transferred(same).text
-    assert re.search(r"in the places of `\w+` came \d+ and \d+", transferred(torn).text)
-    assert "`vocabulary` is a list" in transferred(vocabulary="a list").text
-    assert "main's `vocabulary` has nothing for it" in transferred(vocabulary={}).text
+def test_what_no_answer_shows_for_sure_is_judged_by_what_was_seen(run: Run, code: str) -> None:
+    result = verdict(lambda: fix.judge((run,)))
+    assert (result.outcome, result.code) == (Outcome.NOT_YET, code)

@@ -1,4 +1,4 @@
-"""Grade "03.transfer": the same thumbnails of every scan, in little memory."""
+"""Grade "03.transfer": the same thumbnails of every scan, in much less memory."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import changed, contents, made
 from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
 
-# Of each scan; a slice is 1 MB. Whoever keeps the wanted slices of each takes 48 MB.
+# How many slices each scan has. A slice is 1 MB, so keeping the wanted ones of all takes 48 MB.
 _SLICES: Final = (12, WANTED, 70, 5, *[8] * 8)
 _FORM: Final = "uint8 (4, 64, 64)"  # of the thumbnails
-_MOST: Final = 40  # MB that a process may take beyond what an empty run takes
-_EPOCHS: Final = {0: 2, 2: 1, 4: 1}  # by the number of workers; what changes in main shows with 0
+_MOST: Final = 40  # MB that a process may take up beyond an empty run
+_EPOCHS: Final = {0: 2, 2: 1, 4: 1}  # workers -> epochs; what changes in main shows without any
 _MAKING: Final = 10  # seconds
 _RUN: Final = 15  # seconds
 
@@ -39,10 +39,10 @@ class Reading:
     Args:
         workers: How many.
         run: How it ended.
-        came: How many samples came.
-        wrong: How many slices each scan has whose sample is another than before -> its form.
-        took: The most memory that a process took at once, beyond what an empty run takes; in MB.
-        changed: The files of the scans' folder that are not as they were.
+        came: How many samples arrived.
+        wrong: For each scan whose sample isn't the one from before: how many slices -> its form.
+        took: The most memory that a process took up at once, beyond an empty run; in MB.
+        changed: The files in the scans' folder that changed, are new, or are gone.
     """
 
     workers: int
@@ -54,7 +54,7 @@ class Reading:
 
 
 class _Gauged(Dataset[Any]):
-    # Sends with each sample what its process, or a child of it, took at most since it began.
+    # Sends with each sample the most that its process, or a child of it, took up since it began.
     def __init__(self, dataset: Dataset[Any], began: int | None) -> None:
         self.dataset, self.began = dataset, began
 
@@ -69,7 +69,7 @@ class _Gauged(Dataset[Any]):
 
 
 def _fresh_peak() -> int:
-    """The peak from now on: freed memory that an answer could use unseen goes back (glibc)."""
+    """Start a new peak, after glibc returns freed memory that an answer could use unseen."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak: man proc
@@ -98,7 +98,7 @@ def gather(answer: type) -> tuple[Reading, ...]:
 
 
 def _empty(scans: dict[Path, np.ndarray]) -> dict[int, int]:
-    # By the number of workers: what processes take here where the thumbnails are there already.
+    # Workers -> what a process takes up on this machine if the thumbnails are there already.
     taken = {}
     for workers in _EPOCHS:
         seen = _read(_Gauged(Empty([*scans.values()]), None), workers, scans)
@@ -112,7 +112,9 @@ def _read(dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray]) -> Read
     took, wrong = [], {}
 
     def collect(loader: DataLoader[Any]) -> None:
-        for ((index, sample, mb),) in loader:  # none is kept: a view has a whole slice behind it
+        for (
+            (index, sample, mb),
+        ) in loader:  # none is kept, because a view keeps a whole slice alive
             took.append(mb)
             form = form_and_pixels(sample)
             if index < len(right) and form != right[index]:
@@ -124,36 +126,29 @@ def _read(dataset: _Gauged, workers: int, scans: dict[Path, np.ndarray]) -> Read
 
 
 def judge(readings: tuple[Reading, ...]) -> Result:
-    """Correct if every scan came as before, and no process took much memory for it."""
+    """Correct if every scan arrived as before, and no process took up much memory for it."""
     for seen in readings:
-        place = where(seen.workers)
-        much = (
-            f"a process took {seen.took} MB beyond what it takes with nothing to unpack; "
-            f"{_MOST} are allowed. The longest scan has {max(_SLICES)} slices of 1 MB, and "
-            f"{WANTED} of each scan are wanted. How many are in memory at the same moment?"
-        )
-        slow = f"And {much}" if seen.took > _MOST else "What does your class wait for?"
-        ended_well(seen.run, place, hung=slow)
+        lead, run, large = where(seen.workers), seen.run, seen.took > _MOST
+        sizes = {"took": seen.took, "most": _MOST, "longest": max(_SLICES), "wanted": WANTED}
+        if run.end == "hung" and large:
+            seconds = f"{run.deadline:g}"
+            not_yet("hung-and-large", where=lead, seconds=seconds, stood=run.stood, **sizes)
+        ended_well(run, lead)
         if seen.came != (scans := _EPOCHS[seen.workers] * len(_SLICES)):
-            not_yet(f"{place}, {seen.came} of {scans} samples come. Each has to, in each epoch.")
+            not_yet("missing", where=lead, came=seen.came, scans=scans)
         for slices, form in seen.wrong.items():
-            others = "others. Which slices does `evenly` choose, and which pixels are kept?"
-            what = others if form == _FORM else f"`{form}`. They were `{_FORM}`."
-            not_yet(f"{place}, the thumbnails of a scan with {slices} slices are {what}")
-        if seen.took > _MOST:
-            not_yet(f"{place}, {much}")
+            code = "other-thumbnails" if form == _FORM else "other-form"
+            not_yet(code, where=lead, slices=slices, form=form)
+        if large:
+            not_yet("too-large", where=lead, **sizes)
         if seen.changed:
-            not_yet(f"{place}: the scans' folder is not as it was. `{seen.changed[0]}` differs.")
-    return correct(
-        "Every scan comes with the same thumbnails, with 0, 2 and 4 workers. No process took more "
-        f"than {_MOST} MB at once, though the longest scan has {max(_SLICES)} MB."
-    )
+            not_yet("files-changed", where=lead, file=seen.changed[0])
+    return correct()
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=Scans),
-    runs=f"makes your class on {len(_SLICES)} fresh scans, and runs it with 0, 2 and 4 workers",
     at_most=_MAKING + len(_EPOCHS) * _RUN + 5,
 )

@@ -28,7 +28,7 @@ from dltutor.observation.errors import is_yours
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: what the class is given, and epochs by their numbers, each with what it draws."""
+    """A run: what the class is given, and each epoch's number with what it draws."""
 
     where: str
     given: Any
@@ -42,7 +42,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Run:
-    """What came: the length, and for each epoch its batches and what main was told after it."""
+    """The reported length, and each epoch's batches with what main read after it."""
 
     plan: Plan
     length: int | None
@@ -50,7 +50,7 @@ class Run:
     end: Ending
 
 
-Ask: TypeAlias = Callable[[Any, Any], Any]  # what main is told by the dataset, and what was given
+Ask: TypeAlias = Callable[[Any, Any], Any]  # what main reads from the dataset, and what was given
 
 
 def run_plans(
@@ -102,22 +102,28 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
     return Run(plan, length, tuple(epochs), end)
 
 
-def samples(run: Run, width: int, died: str = "") -> list[torch.Tensor]:
-    """The samples of each epoch, of `width` numbers each, if the run finished and all came."""
-    if run.length != len(run.plan.given):
-        given = f"the class was given {len(run.plan.given)}, some of which may be alike"
-        not_yet(f"`len()` says {run.length}, and {given}.")
-    hung = "What does your class wait for, or what in it takes so long?"
-    ended_well(run.end, run.plan.where, hung=hung, died=died)
-    for (_, draw), (batches, _) in zip(run.plan.epochs, run.epochs, strict=True):
+def samples(run: Run, width: int) -> list[torch.Tensor]:
+    """The samples of each epoch, if the run finished and all of them arrived.
+
+    Args:
+        run: The run.
+        width: How many numbers each sample has.
+
+    Raises:
+        Rejected: Something else happened.
+    """
+    plan = run.plan
+    if run.length != len(plan.given):
+        not_yet("other-length", length=run.length, given=len(plan.given))
+    ended_well(run.end, plan.where)
+    for (_, draw), (batches, _) in zip(plan.epochs, run.epochs, strict=True):
         for batch in batches:
             if getattr(batch, "dtype", None) != torch.int64 or batch.shape[1:] != (width,):
-                form = f"a {type(batch).__name__}"
-                if isinstance(batch, torch.Tensor):
-                    form = f"{batch.dtype}, shape {tuple(batch.shape)}"
-                not_yet(f"a sample is {width} numbers, int64, and has to stay so. A batch: {form}.")
+                tensor = isinstance(batch, torch.Tensor)
+                form = f"{batch.dtype}, {tuple(batch.shape)}" if tensor else type(batch).__name__
+                not_yet("other-batch", width=width, batch=form)
         if (came := sum(map(len, batches))) != len(draw):
-            not_yet(f"{run.plan.where}, {came} samples came in an epoch, of {len(draw)}.")
+            not_yet("missing", where=plan.where, came=came, drawn=len(draw))
     return [torch.cat(batches) for batches, _ in run.epochs]
 
 

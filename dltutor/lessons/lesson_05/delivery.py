@@ -1,4 +1,4 @@
-"""What "05.fix" and "05.transfer" ask alike: each sample is the one that was asked for, in workers
+"""What "05.fix" and "05.transfer" both check: each sample is the one that was asked for, in workers
 and in main.
 """
 
@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.lessons.engine.endings import Ending, run_loader
 from dltutor.lessons.engine.forms import shown
-from dltutor.lessons.engine.outcomes import Rejected, not_yet
+from dltutor.lessons.engine.outcomes import Fault, Rejected, fault, not_yet
 from dltutor.lessons.engine.running import made
 
 RUNS: Final = ((2, 2), (0, 2), (4, 1))  # workers, and epochs
@@ -27,11 +27,11 @@ class Delivered:
     Args:
         workers: How many.
         run: How it ended.
-        asked: How many samples were asked for.
-        samples: How many came.
-        wrong: How many of them are not what was asked for.
-        others: How many of those are what was asked for elsewhere.
-        in_main: What main read wrong meanwhile, or what it raised, or "".
+        asked: How many samples the loader asked for.
+        samples: How many arrived.
+        wrong: How many of those aren't what was asked for.
+        others: How many of the wrong ones were asked for elsewhere.
+        in_main: What was wrong with a sample that main read between the batches.
     """
 
     workers: int
@@ -40,47 +40,62 @@ class Delivered:
     samples: int
     wrong: int = 0
     others: int = 0
-    in_main: str = ""
+    in_main: Fault | None = None
 
     def is_right(self) -> bool:
-        """Whether all came."""
+        """Whether all samples arrived, and all are right."""
         return not (self.run.end != "finished" or self.missing or self.wrong or self.in_main)
 
     @property
     def missing(self) -> int:
-        """How many did not come, though nothing was raised: a StopIteration ends an epoch."""
+        """How many didn't arrive although nothing was raised: a StopIteration ends an epoch."""
         return self.asked - self.samples if self.run.end == "finished" else 0
 
-    def told(self, what: str, others: str) -> str:
-        """How many are wrong, in words.
+    @property
+    def code(self) -> str:
+        """How the wrong ones are wrong: "mixed-up", "wrong", or "" if there are none."""
+        return "mixed-up" if self.others else "wrong" if self.wrong else ""
 
-        Args:
-            what: What the samples are, in the plural.
-            others: What those do that were asked for elsewhere.
-        """
-        if not self.samples:
-            return f"no {what} came"
-        more = f", and {self.others} of these {others}" if self.others else ""
-        return f"{self.wrong} of {self.samples} {what} are wrong{more}"
+    @property
+    def fields(self) -> dict[str, object]:
+        """The numbers, for a code's words."""
+        return {
+            "asked": self.asked,
+            "samples": self.samples,
+            "wrong": self.wrong,
+            "others": self.others,
+        }
 
 
-def read(dataset: Any, indices: Sequence[int], expected: dict[int, torch.Tensor]) -> str:
+def read(dataset: Any, indices: Sequence[int], expected: dict[int, torch.Tensor]) -> Fault | None:
     """Read samples in main.
 
     Returns:
-        What is wrong with the first that is, or what it raised; or "".
+        What's wrong with the first bad one: "main-raised", "main-not-ready", or "other-sample".
     """
     for index in indices:
         try:
             sample = made(dataset.__getitem__, index, call=f"dataset[{index}]", within=LONG)
         except Rejected as rejected:
-            return f"`dataset[{index}]` fails: {rejected.result.text.rstrip('.')}"
+            failed = rejected.result
+            return Fault(f"main-{failed.code}", {**failed.fields, "index": index})
         if not _is(sample, expected[index]):
-            return (
-                f"`dataset[{index}]` is {_told(sample)}, and the starter alone gets "
-                f"{_told(expected[index])}"
-            )
-    return ""
+            right = _in_short(expected[index])
+            return fault("other-sample", index=index, sample=_in_short(sample), expected=right)
+    return None
+
+
+def reject(wrong: Fault | None, where: str, other_sample: str = "other-sample") -> None:
+    """Reject an answer if main has read something wrong from it.
+
+    Args:
+        wrong: What `read` found, if anything.
+        where: The circumstances, as the start of a sentence.
+        other_sample: The code to use instead of "other-sample".
+    """
+    if wrong:
+        code = other_sample if wrong.code == "other-sample" else wrong.code
+        not_yet(code, **{**wrong.fields, "where": where})
 
 
 def deliver(
@@ -89,7 +104,7 @@ def deliver(
     order: list[int],
     workers: int,
     epochs: int,
-    main: Callable[[int], str] = lambda index: "",
+    main: Callable[[int], Fault | None] = lambda index: None,
     **options: Any,
 ) -> Delivered:
     """Run an answer's dataset in a loader.
@@ -97,24 +112,24 @@ def deliver(
     Args:
         dataset: The dataset.
         expected: Index -> its sample.
-        order: The indices, as they are asked for.
+        order: The indices, in the order in which the loader asks for them.
         workers: How many.
         epochs: How many.
-        main: Reads in main the sample of an index, between two batches; what is wrong, or "".
+        main: Reads the sample of an index in main, between two batches, like `read`.
         options: More arguments of the DataLoader.
     """
-    came: list[Any] = []  # for each sample the index of the one that it is
-    told: list[str] = []
+    came: list[Any] = []  # for each sample, the index of the one that it is
+    found: list[Fault | None] = []
 
     def collect(loader: DataLoader[Any]) -> None:
         if loader.num_workers != workers:
-            not_yet("your class changes `DataLoader`: the exercise keeps its workers.")
+            not_yet("other-loader")
         for batch in loader:
             came.extend(
                 next((index for index, each in expected.items() if _is(sample, each)), None)
                 for sample in batch
             )
-            told.append(main(order[len(came) % len(order)]))
+            found.append(main(order[len(came) % len(order)]))
 
     run = run_loader(
         dataset,
@@ -130,26 +145,22 @@ def deliver(
     asked = order * epochs
     wrong = [it for it, index in zip(came, asked, strict=False) if it != index]
     others = sum(it is not None for it in wrong)
-    in_main = next(filter(None, told), "")
+    in_main = next(filter(None, found), None)
     return Delivered(workers, run, len(asked), len(came), len(wrong), others, in_main)
 
 
-def all_came(delivered: Delivered, lead: str, what: str) -> None:
-    """Go on only where as many samples came as were asked for.
+def all_came(delivered: Delivered, where: str) -> None:
+    """Go on only if as many samples arrived as were asked for.
 
     Args:
-        delivered: What came.
-        lead: The circumstances, as the start of a sentence.
-        what: What the samples are, in the plural.
+        delivered: What arrived.
+        where: The circumstances, as the start of a sentence.
 
     Raises:
-        Rejected: Fewer came, and nothing was raised.
+        Rejected: Fewer arrived, and nothing was raised.
     """
     if delivered.missing:
-        not_yet(
-            f"{lead}, {delivered.samples} of {delivered.asked} {what} came, and no error. A "
-            "`StopIteration` ends an epoch: what in your class raises one?"
-        )
+        not_yet("missing", where=where, **delivered.fields)
 
 
 def _is(sample: Any, expected: torch.Tensor) -> bool:
@@ -160,9 +171,9 @@ def _is(sample: Any, expected: torch.Tensor) -> bool:
     )
 
 
-def _told(sample: Any) -> str:
+def _in_short(sample: Any) -> str:
     if not isinstance(sample, torch.Tensor):
-        return f"`{shown(sample)}`, of the type {type(sample).__name__}"
+        return f"`{shown(sample)}` ({type(sample).__name__})"
     more = ", ..." if sample.numel() > 4 else ""
     first = ", ".join(map(str, sample.flatten()[:4].tolist()))
-    return f"`[{first}{more}]` of {sample.dtype} and shape {tuple(sample.shape)}"
+    return f"`[{first}{more}]` ({sample.dtype}, shape {tuple(sample.shape)})"

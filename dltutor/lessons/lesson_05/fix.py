@@ -1,6 +1,7 @@
 """Grade "05.fix": windows of recordings that are larger than memory, read by forked workers.
 
-Who wins the race for a shared position is luck. Whether a worker moves one is not: see `Positions`.
+Which process wins the race for a shared position is luck. Whether a worker moves one isn't: see
+`Positions`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,18 @@ from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import made
-from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_came, deliver, read
+from dltutor.lessons.lesson_05.delivery import (
+    LONG,
+    RUNS,
+    Delivered,
+    all_came,
+    deliver,
+    read,
+    reject,
+)
 from dltutor.lessons.lesson_05.material import WIDTH, Windows
 
-_NUMBERS: Final = 2**28 - 9  # of each recording: 512 MB, and hardly any of it on the disk
+_NUMBERS: Final = 2**28 - 9  # in each recording: 512 MB, but hardly any of it is on the disk
 _WINDOWS: Final = _NUMBERS - WIDTH + 1
 _MOST: Final = 4  # descriptors of one recording that a process may have
 
@@ -41,7 +50,7 @@ class Epochs:
         samples: What it delivered.
         moved: Whether a worker moved a position of main's.
         opened: How many descriptors of one recording a process had.
-        touched: What is new in the folder, gone, or was written to.
+        touched: The files in the folder that are new, are gone, or were written to.
     """
 
     samples: Delivered
@@ -51,13 +60,13 @@ class Epochs:
 
 
 class Positions:
-    """Sees whether forked workers move a position of main's, and how much each process opens.
+    """Watch whether forked workers move a position of main's, and how much each process opens.
 
-    Main must not read meanwhile: then whoever moves a position is a worker. It looks after every
-    call in a worker, and so sees one that is put back too.
+    Main must not read at the same time, so that only a worker can have moved a position. Each
+    worker looks after every call, so it also sees a position that's put back.
 
     Args:
-        files: The files that this is about.
+        files: The files to watch.
     """
 
     def __init__(self, files: Sequence[os.stat_result]) -> None:
@@ -116,7 +125,7 @@ def _descriptors() -> list[tuple[int, os.stat_result]]:
 
 
 class _Recordings:
-    """Three, with numbers where windows are read, and holes between."""
+    """Three recordings, with numbers where the check reads windows, and holes in between."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
@@ -142,7 +151,7 @@ class _Recordings:
         self.positions = Positions(self._stats)
 
     def touched(self) -> tuple[str, ...]:
-        """What is new in the folder, gone, or was written to."""
+        """The files in the folder that are new, are gone, or were written to."""
         known = dict(zip((path.name for path in self.paths), self._stats, strict=True))
         found = {path.name: path.stat() for path in self.folder.iterdir()}
         return tuple(
@@ -154,7 +163,7 @@ class _Recordings:
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
-    """Use the class in main, then run it with 2, 0 and 4 workers, up to what is not right."""
+    """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
     files, runs = _Recordings(), list[Epochs]()
     call = f"{answer.__name__}(path)"
     datasets = list[Any]()
@@ -162,23 +171,19 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         dataset = made(answer, path, call=call, within=LONG)
         length = made(lambda dataset=dataset: len(dataset), call="len(dataset)", within=LONG)
         if length != _WINDOWS:
-            not_yet(
-                f"a recording of {_NUMBERS} numbers has {_WINDOWS} windows of {WIDTH}, and "
-                f"`len(dataset)` is {length}. Where does the last one begin?"
-            )
-        if not datasets and (wrong := read(dataset, sorted(expected), expected)):
-            not_yet(f"in main, before there are workers, {wrong}.")
+            size = {"numbers": _NUMBERS, "windows": _WINDOWS, "width": WIDTH}
+            not_yet("other-length", length=length, **size)
+        if not datasets:
+            wrong = read(dataset, sorted(expected), expected)
+            reject(wrong, "in main, before there are workers")
         datasets.append(dataset)
     all_three: ConcatDataset[Any] = ConcatDataset(datasets)
     watched = files.positions
     for workers, epochs in RUNS:
-        when = "later" if runs else "before there are workers"
+        when = "in main, between two runs" if runs else "in main, before there are workers"
         for path, dataset, expected in zip(files.paths, datasets, files.parts, strict=True):
-            if wrong := read(dataset, sorted(expected), expected):
-                not_yet(
-                    f"in main, {when}, with three datasets, each of its own recording, the one of "
-                    f"`{path.name}` is wrong: {wrong}."
-                )
+            wrong = read(dataset, sorted(expected), expected)
+            reject(wrong, f"{when}, in the dataset of `{path.name}`", "other-sample-of-three")
         watched.begin()
         samples = deliver(
             all_three,
@@ -196,47 +201,27 @@ def gather(answer: type) -> tuple[Epochs, ...]:
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
-    """Correct if every window came, in the workers and in main."""
+    """Correct if every window arrived, in the workers and in main."""
     for epochs in runs:
         samples, lead = epochs.samples, where(epochs.samples.workers)
         if epochs.touched:
-            not_yet(
-                f"{lead}, `{epochs.touched[0]}` was written, added or removed in the folder of the "
-                "recordings. A dataset only reads."
-            )
+            not_yet("folder-changed", where=lead, file=epochs.touched[0])
         if epochs.opened > _MOST:
-            not_yet(
-                f"{lead}, a process had {epochs.opened} descriptors of one recording; {_MOST} are "
-                "allowed. Who opens them, and who closes them?"
-            )
-        wrong = samples.told("windows", "hold the numbers of another window")
+            not_yet("descriptors", where=lead, opened=epochs.opened, most=_MOST)
         if epochs.moved:
-            raised = f"; it ends with {samples.run.error.rstrip('.')}" if samples.run.error else ""
-            not_yet(
-                f"{lead}, a worker moved the position of a file that main has open; {wrong}"
-                f"{raised}. In which process does your class open what a worker reads from?"
-            )
+            how = "raised" if samples.run.error else samples.code
+            code = f"moved-and-{how}" if how else "moved"
+            not_yet(code, where=lead, error=samples.run.error, **samples.fields)
         ended_well(samples.run, lead)
-        all_came(samples, lead, "windows")
+        all_came(samples, lead)
         if samples.wrong:
-            not_yet(
-                f"{lead}, {wrong}. No worker moved a position of main's. Does your class read the "
-                "right place of the right recording, in every process?"
-            )
-    return correct(
-        f"{runs[-1].samples.samples} of {runs[-1].samples.samples} windows are right in every "
-        "epoch, with 2 workers, with 0 and with 4, and no worker moved a position of main's."
-    )
+            not_yet(f"{samples.code}-windows", where=lead, **samples.fields)
+    return correct(windows=runs[-1].samples.samples)
 
 
 GRADER: Final = Grader(
     gather=gather,
     judge=judge,
-    look=partial(
-        a_fixed_class,
-        starter=Windows,
-        without_workers="Without workers nobody shares a file: what do they share?",
-    ),
-    runs="uses your class in main, then runs epochs with 2, 0 and 4 workers on new recordings",
+    look=partial(a_fixed_class, starter=Windows),
     at_most=60,
 )
