@@ -24,7 +24,7 @@ from dltutor.lessons.engine.outcomes import Outcome
 LIMIT = 10  # seconds: what each check announces here
 CLEANING = 5  # seconds more, on a busy machine, for all that was started to be gone
 
-RUN = sorted(name for name, each in exercises().items() if each.grader.runs)
+RUN = sorted(name for name, each in exercises().items() if each.runs)
 
 
 def table() -> list[Any]:

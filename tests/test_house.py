@@ -69,7 +69,7 @@ def test_the_grader_of_an_exercise_is_found_by_its_name(name: str) -> None:
     lesson, _, word = name.partition(".")
     folder = PACKAGE / "lessons" / f"lesson_{lesson}"
     assert (folder / "__init__.py").is_file() and (folder / "exercises.py").is_file()
-    if exercises()[name].grader.runs and exercises()[name].grader.gather.__module__ != (
+    if exercises()[name].runs and exercises()[name].grader.gather.__module__ != (
         f"dltutor.lessons.lesson_{lesson}.exercises"
     ):
         module = import_module(f"dltutor.lessons.lesson_{lesson}.{word}")

@@ -131,6 +131,9 @@ COMMON = {*tomllib.loads((Path(words.__file__).parent / "says.toml").read_text()
 
 
 def mentions(written: str, code: str) -> bool:
-    """Whether code has a word's name, whole or put together from a part and a value."""
-    parts = [code[:at] for at in range(len(code)) if code[at - 1] == "-"]
-    return f'"{code}"' in written or any(f'f"{part}{{' in written for part in parts)
+    """Whether a module has a code, whole or as an f-string that can make it."""
+    made = (re.sub(r"\\{.*?\\}", ".+", re.escape(each)) for each in F_STRINGS.findall(written))
+    return f'"{code}"' in written or any(re.fullmatch(each, code) for each in made)
+
+
+F_STRINGS = re.compile(r'''f"([a-z{][^" ]*)"''')

@@ -19,8 +19,7 @@ from dltutor.lessons.engine.outcomes import Outcome
 ANSWERED_WITH_A_DATASET = sorted(
     name
     for name, each in exercises().items()
-    if each.grader.runs
-    and isinstance(next(iter(RIGHT_ANSWERS[name].values()))(), (type, str, Path))
+    if each.runs and isinstance(next(iter(RIGHT_ANSWERS[name].values()))(), (type, str, Path))
 )
 
 

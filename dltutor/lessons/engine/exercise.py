@@ -35,8 +35,6 @@ class Grader(Generic[E]):
     judge: Callable[[E], Result]
     look: Callable[[Any], Any] = unchanged
     at_most: int = 0
-    runs: str = ""  # TRANSITION
-    died: str = ""  # TRANSITION
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,6 @@ class Exercise:
 
     name: str
     grader: Grader[Any]
-    title_: str = ""  # TRANSITION
-
-    def __init__(self, name: str, grader: Grader[Any], title: str = "", hints: Any = ()) -> None:
-        self.__dict__.update(name=name, grader=grader, title_=title, hints_=hints)
 
     @property
     def lesson(self) -> str:
@@ -63,17 +57,17 @@ class Exercise:
     @property
     def title(self) -> str:
         """What's asked, in a few words, for the list of progress."""
-        return self.title_ or str(self._words["title"])
+        return str(self._words["title"])
 
     @property
     def runs(self) -> str:
         """What the check runs, as the end of a sentence; "" if it runs nothing."""
-        return self.grader.runs or str(self._words.get("runs", ""))
+        return str(self._words.get("runs", ""))
 
     @property
     def hints(self) -> tuple[str, ...]:
         """Three: where to look, which mechanism, nearly the line."""
-        return self.__dict__["hints_"] or tuple(self._words["hints"])
+        return tuple(self._words["hints"])
 
     @property
     def _words(self) -> dict[str, Any]:

@@ -119,7 +119,6 @@ def a_fixed_class(
     starter: type,
     *,
     methods: tuple[str, ...] = ("__len__", "__getitem__"),
-    without_workers: str = "",  # TRANSITION
 ) -> type:
     """The answer, if it is a dataset's class with these methods that is no longer the starter.
 

@@ -101,7 +101,7 @@ class Fault(NamedTuple):
     fields: dict[str, object]
 
 
-def fault(code: str, **fields: object) -> Fault:
+def fault(code: str, /, **fields: object) -> Fault:
     """A Fault."""
     return Fault(code, fields)
 
@@ -118,7 +118,7 @@ class Rejected(Exception):
         self.result = result
 
 
-def correct(code: str = "correct", **fields: object) -> Result:
+def correct(code: str = "correct", /, **fields: object) -> Result:
     """The exercise is solved.
 
     Args:
@@ -128,7 +128,7 @@ def correct(code: str = "correct", **fields: object) -> Result:
     return Result(Outcome.CORRECT, code, fields)
 
 
-def not_yet(code: str, **fields: object) -> NoReturn:
+def not_yet(code: str, /, **fields: object) -> NoReturn:
     """Reject an answer that runs but isn't right yet."""
     raise Rejected(Result(Outcome.NOT_YET, code, fields))
 
@@ -138,16 +138,16 @@ def reject(found: Fault) -> NoReturn:
     not_yet(found.code, **found.fields)
 
 
-def not_attempted(code: str, **fields: object) -> NoReturn:
+def not_attempted(code: str, /, **fields: object) -> NoReturn:
     """Reject an answer that's still what the notebook came with."""
     raise Rejected(Result(Outcome.NOT_ATTEMPTED, code, fields))
 
 
-def error_in_your_code(code: str, **fields: object) -> NoReturn:
+def error_in_your_code(code: str, /, **fields: object) -> NoReturn:
     """Reject an answer that can't be run."""
     raise Rejected(Result(Outcome.ERROR, code, fields))
 
 
-def could_not_check(code: str, **fields: object) -> NoReturn:
+def could_not_check(code: str, /, **fields: object) -> NoReturn:
     """Give up where this machine, or this call, doesn't permit the check."""
     raise Rejected(Result(Outcome.COULD_NOT_CHECK, code, fields))

@@ -60,7 +60,6 @@ def made(
     *arguments: object,
     call: str,
     within: float,
-    question: str = "",  # TRANSITION
 ) -> Any:
     """Make what the learner's class or function makes.
 

@@ -34,8 +34,7 @@ def lesson(number: str) -> dict[str, Any]:
     Args:
         number: The lesson's, such as "10".
     """
-    path = _LESSONS / f"lesson_{number}" / "exercises.toml"
-    return _read(path) if path.exists() else {}  # TRANSITION
+    return _read(_LESSONS / f"lesson_{number}" / "exercises.toml")
 
 
 @cache
@@ -78,21 +77,4 @@ def text(exercise: str, code: str, fields: Mapping[str, object]) -> str:
             # Only the fields of our own words are filled in: what a learner wrote has braces, too.
             filled = re.sub(r"\{(\w+)\}", lambda field: str(fields[field[1]]), says[code])
             return re.sub(r"(?<=\S) {2,}(?=\S)", " ", filled).strip()
-    if " " in code or number in [
-        "00",
-        "01",
-        "02",
-        "03",
-        "04",
-        "05",
-        "06",
-        "07",
-        "08",
-        "09",
-        "11",
-        "12",
-        "13",
-        "14",
-    ]:  # TRANSITION
-        return " ".join((code, *map(str, fields.values())))
     raise KeyError(f"no words for {code!r} in {exercise}")
