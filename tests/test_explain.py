@@ -254,7 +254,7 @@ def test_three_dots_do_not_stand_for_anything(text: str) -> None:
 
 
 def test_every_message_in_the_table_by_symptom_of_lesson_00_is_explained() -> None:
-    rows = re.findall(r"^\| (.*) \| \[(\d\d) .*\|$", source("hurry", read(START)), re.MULTILINE)
+    rows = re.findall(r"^\| (.*) \| \[(\d\d) .*\|$", source("on-call", read(START)), re.MULTILINE)
     for row, lesson in rows:
         for message in re.findall("`([^`]+ [^`]+)`", row):
             assert explain(message)[0].failure.lesson == lesson, message
