@@ -324,6 +324,10 @@ SERVED = Paces(
 )
 
 
+def returned(number: float) -> Run:
+    return replace(RUN, numbers=(number,), returned=f"{number}")
+
+
 BY_TWO = replace(PARTS, stream=True, batches=None, batch_size=2)
 # W0 draws from the seed `epoch`, W1 from `epoch + 1`, in batches of two.
 COLLIDE = tuple(
@@ -425,6 +429,29 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
             ill(replace(RUN, ending=5.1), alone=replace(RUN, ending=5.0)),
             "ends",
         ),
+        (
+            ill(returned(0.46), alone=returned(23.2), reseeded=returned(23.2)),
+            ill(returned(23.3), alone=returned(23.2), reseeded=returned(23.2)),
+            "same",
+        ),
+        (
+            ill(returned(0.46), alone=returned(23.2), reseeded=returned(23.2)),
+            ill(returned(0.46), alone=returned(23.2), reseeded=returned(23.5)),
+            "same",
+        ),
+        (
+            replace(
+                ill(replace(MANY, counted=(5, 4))),
+                parts=STREAM,
+                alone=replace(MANY, drawn=OTHERS),
+            ),
+            replace(
+                ill(replace(MANY, counted=(5, 4))),
+                parts=STREAM,
+                alone=replace(MANY, counted=(4, 5), drawn=OTHERS),
+            ),
+            "complete",
+        ),
         (ill(replace(RUN, busy=(0.9, 0.1))), ill(replace(RUN, busy=(0.6, 0.4))), "quick"),
         (
             replace(ill(replace(TWO, drawn=COLLIDE)), parts=BY_TWO),
@@ -456,6 +483,9 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
         "a worker died",
         "a late end",
         "late without workers, too, at the end",
+        "the loop returns something else",
+        "its result is random",
+        "other counts each time",
         "one worker does it all",
         "one worker an epoch later",
     ],
