@@ -135,6 +135,13 @@ class Run:
     busy: tuple[float, ...] = ()
 
     @property
+    def begins_again(self) -> bool:
+        """Whether an epoch starts like the one before it."""
+        first, second = (*self.passes, (), ())[:2]
+        most = min(len(first), len(second))
+        return most > 1 and first[:most] == second[:most]
+
+    @property
     def well(self) -> bool:
         """Whether nothing ended it early."""
         return self.end in ("finished", "enough")

@@ -1,8 +1,8 @@
 """The seven promises: which of them a loader keeps, breaks, or could not be tested for.
 
 A broken promise is a finding even if no failure mode explains it. If one does, the failure mode is
-the finding, because it says why. Each function of `ends`, `data`, and `resources` looks for one way
-to break a promise that shows in the measurements, whatever the reason.
+the finding, because it says why. There's a module for each promise, and each of its functions looks
+for one way to break it that shows in the measurements, whatever the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.promises import data, ends, resources
+from dltutor.diagnosis.promises import bounded, clean, complete, ends, independent, quick, same
 from dltutor.diagnosis.promises.broken import Broken
 from dltutor.failures import Promise
 
@@ -30,22 +30,22 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
     if "ends" not in explained:
         found += _each(evidence, ends.no_batch, ends.hangs, ends.breaks_off, ends.late)
     if not explained & _SAME_DATA:
-        found += _each(evidence, data.fetched, data.fields, data.replaced, data.order, data.told)
-        found += _each(evidence, data.seeded, data.repeated, data.collides)
-        found += _each(evidence, data.crossed, data.reused)
-        if not found:
-            found += data.stuck(evidence)
+        found += _each(evidence, same.fetched, same.fields, same.crossed, same.told)
+        found += _each(evidence, complete.replaced, complete.reused)
+        found += _each(evidence, independent.order, independent.seeded)
+        found += _each(evidence, independent.repeated, independent.collides)
         # The first of these says the most, and the others may have the same cause.
-        for look in (data.reordered, data.differs, data.dealt, data.epochs, data.results):
+        looks = (independent.stuck, same.reordered, same.differs, complete.counts)
+        for look in (*looks, complete.dealt, complete.epochs, same.results):
             found = found or [*look(evidence)]
     if "bounded" not in explained:
-        found += _each(evidence, resources.opened, resources.held, resources.grows)
+        found += _each(evidence, bounded.opened, bounded.held, bounded.grows)
     if "clean" not in explained:
-        found += _each(evidence, resources.left)
-    found += _each(evidence, resources.reread, resources.pickled, resources.dealing, resources.idle)
+        found += _each(evidence, clean.left)
+    found += _each(evidence, quick.reread, quick.pickled, quick.dealing, quick.idle)
     if "quick" not in {each.promise for each in found}:
-        found += _each(evidence, resources.scattered, resources.repeated, resources.uneven)
-    for look in (resources.starts, resources.slower):
+        found += _each(evidence, quick.scattered, quick.redone, quick.uneven)
+    for look in (quick.starts, quick.slower):
         if "quick" not in (*explained, *(each.promise for each in found)):
             found += look(evidence)
     return tuple(found)

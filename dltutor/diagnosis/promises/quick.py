@@ -1,4 +1,4 @@
-"""Find memory and descriptors that pile up, and whatever takes longer than it has to."""
+"""Find work and waiting that a loader could do without."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiments.workerless import LOST, NO_GAIN, SLOWER
 from dltutor.diagnosis.promises.broken import Broken, duration
-from dltutor.observation.signs import LATE
 from dltutor.tables import size
 
 _KB: Final = 1024
-_OPENED: Final = 16  # descriptors still open after some samples; a dataset keeps a few open forever
 _REREAD: Final = 3  # times that all the files were read, for a part of the samples
 _AS_MUCH: Final = 16  # times the bytes of a sample
-_KEPT: Final = 64  # more descriptors in main; batches on their way account for fewer
 _ENOUGH: Final = 24  # samples of a worker; the first few take memory that later ones use again
 _BLOCKED: Final = 0.3  # of a worker's time
 _COSTLY: Final = 0.001  # seconds for a sample
@@ -29,62 +26,6 @@ _UNEVEN: Final = 1.5  # times a worker's equal share
 _SCATTERED: Final = 2.0  # times as long as in ascending order
 _DRAWING: Final = 0.1  # seconds for a sampler that draws samples itself
 _START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
-
-
-def held(evidence: Evidence) -> Iterator[Broken]:
-    """Find descriptors that main keeps."""
-    run, parts = evidence.run, evidence.parts
-    if run.files < max(_KEPT, run.batches / 2):
-        return
-    yield Broken(
-        "bounded",
-        "shown",
-        f"After {run.batches} batches, main had {run.files} more open descriptors than at the "
-        "first batch.",
-        "your training loop" if parts.loop else parts.where,
-        "Each tensor from a worker keeps a descriptor open as long as anything refers to it, even "
-        "a small view.",
-        "Keep copies or plain numbers of what you collect: `labels.clone()`, `loss.item()`.",
-    )
-
-
-def opened(evidence: Evidence) -> Iterator[Broken]:
-    """Find descriptors that samples leave open."""
-    samples, parts = evidence.samples, evidence.parts
-    if samples is None or samples.opened < max(_OPENED, samples.looked // 2):
-        return
-    yield Broken(
-        "bounded",
-        "shown",
-        f"Drawing {samples.looked} samples in the main process left {samples.opened} descriptors "
-        "open.",
-        parts.where,
-        "What a sample opens stays open, and a process may have only about 1000 open at once.",
-        "Close it: `with open(...) as file:`. Or open it once per process and keep it.",
-    )
-
-
-def grows(evidence: Evidence) -> Iterator[Broken]:
-    """Find worker memory that grows no matter what we change."""
-    memory = evidence.memory
-    if memory is None or memory.samples < _ENOUGH:
-        return
-    late = (memory.late_as_it_is, memory.late_collected, memory.late_returned)
-    if min(late) < LATE:
-        return  # if one of these stops it, it has a name
-    # Either new samples bring it, or every sample adds to it again.
-    again = memory.late_repeated >= memory.late_as_it_is / 2
-    by = "even with the same samples again and again" if again else "only with new samples"
-    yield Broken(
-        "bounded",
-        "likely",
-        f"A worker's own memory grew by {memory.peak_as_it_is:.0f} MB in {memory.samples} samples, "
-        f"{memory.late_as_it_is:.0f} MB of that after the first third. It grew {by}.",
-        evidence.parts.where,
-        "Something holds on to memory from each sample.",
-        "Count what your dataset holds before and after some samples (`tracemalloc` names the "
-        "lines), and watch a longer run with `dltutor.observe(loader, live=True)`.",
-    )
 
 
 def reread(evidence: Evidence) -> Iterator[Broken]:
@@ -277,7 +218,7 @@ def slower(evidence: Evidence) -> Iterator[Broken]:
     yield Broken("quick", "shown" if shown else "likely", said, where, cause, fix)
 
 
-def repeated(evidence: Evidence) -> Iterator[Broken]:
+def redone(evidence: Evidence) -> Iterator[Broken]:
     """Find workers of a stream that do each other's work, too."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.stream or parts.workers < 2 or not (run.well and alone.well):
@@ -318,45 +259,3 @@ def starts(evidence: Evidence) -> Iterator[Broken]:
         "Prepare it once. If it can be shared, do it in main before the workers are forked. If "
         "not, use `persistent_workers=True`.",
     )
-
-
-def left(evidence: Evidence) -> Iterator[Broken]:
-    """Find what workers or samples start or make, and then leave behind."""
-    samples, parts, run = evidence.samples, evidence.parts, evidence.run
-    if run.left:
-        processes = "process that a worker" if run.left == 1 else "processes that workers"
-        yield Broken(
-            "clean",
-            "shown",
-            f"{run.left} {processes} had started kept running after the epoch, when all workers "
-            "had left.",
-            f"worker_init_fn={parts.init}" if parts.init else parts.where,
-            "Before Python 3.13, a worker leaves without running `atexit` functions, and a child "
-            "process that nothing else ends goes on without it.",
-            "End what a worker starts with `multiprocessing.util.Finalize(None, stop, "
-            "exitpriority=10)`, or have the child end itself when its standard input closes.",
-        )
-    first, second = (*run.temporary, 0, 0)[:2]
-    if parts.workers and not parts.persistent and second - first >= parts.workers:
-        yield Broken(
-            "clean",
-            "shown",
-            f"The second epoch, with new workers, left {second - first} more temporary files or "
-            "folders than the first one had.",
-            parts.where,
-            "Before Python 3.13, a worker leaves without running `atexit` functions or the "
-            "finalizers of what it still holds, so nothing removes what it made.",
-            "Make the folder in the main process, once. Or remove it in the worker with "
-            "`multiprocessing.util.Finalize(None, folder.cleanup, exitpriority=10)`.",
-        )
-    for what, count, draws in (samples.left or ()) if samples is not None else ():
-        yield Broken(
-            "clean",
-            "shown",
-            f"Drawing samples {draws} times in the main process left {count} {what} behind, though "
-            "the same samples had been drawn before.",
-            parts.where,
-            f"Samples leave {what} behind in every worker, for as long as it runs or longer.",
-            "End what a sample starts and remove what it makes, in a `with` block or `finally`. Or "
-            "make it once per worker.",
-        )

@@ -1,0 +1,70 @@
+"""Find memory and descriptors that pile up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.promises.broken import Broken
+from dltutor.observation.signs import LATE
+
+_OPENED: Final = 16  # descriptors still open after some samples; a dataset keeps a few open forever
+_KEPT: Final = 64  # more descriptors in main; batches on their way account for fewer
+_ENOUGH: Final = 24  # samples of a worker; the first few take memory that later ones use again
+
+
+def held(evidence: Evidence) -> Iterator[Broken]:
+    """Find descriptors that main keeps."""
+    run, parts = evidence.run, evidence.parts
+    if run.files < max(_KEPT, run.batches / 2):
+        return
+    yield Broken(
+        "bounded",
+        "shown",
+        f"After {run.batches} batches, main had {run.files} more open descriptors than at the "
+        "first batch.",
+        "your training loop" if parts.loop else parts.where,
+        "Each tensor from a worker keeps a descriptor open as long as anything refers to it, even "
+        "a small view.",
+        "Keep copies or plain numbers of what you collect: `labels.clone()`, `loss.item()`.",
+    )
+
+
+def opened(evidence: Evidence) -> Iterator[Broken]:
+    """Find descriptors that samples leave open."""
+    samples, parts = evidence.samples, evidence.parts
+    if samples is None or samples.opened < max(_OPENED, samples.looked // 2):
+        return
+    yield Broken(
+        "bounded",
+        "shown",
+        f"Drawing {samples.looked} samples in the main process left {samples.opened} descriptors "
+        "open.",
+        parts.where,
+        "What a sample opens stays open, and a process may have only about 1000 open at once.",
+        "Close it: `with open(...) as file:`. Or open it once per process and keep it.",
+    )
+
+
+def grows(evidence: Evidence) -> Iterator[Broken]:
+    """Find worker memory that grows no matter what we change."""
+    memory = evidence.memory
+    if memory is None or memory.samples < _ENOUGH:
+        return
+    late = (memory.late_as_it_is, memory.late_collected, memory.late_returned)
+    if min(late) < LATE:
+        return  # if one of these stops it, it has a name
+    # Either new samples bring it, or every sample adds to it again.
+    again = memory.late_repeated >= memory.late_as_it_is / 2
+    by = "even with the same samples again and again" if again else "only with new samples"
+    yield Broken(
+        "bounded",
+        "likely",
+        f"A worker's own memory grew by {memory.peak_as_it_is:.0f} MB in {memory.samples} samples, "
+        f"{memory.late_as_it_is:.0f} MB of that after the first third. It grew {by}.",
+        evidence.parts.where,
+        "Something holds on to memory from each sample.",
+        "Count what your dataset holds before and after some samples (`tracemalloc` names the "
+        "lines), and watch a longer run with `dltutor.observe(loader, live=True)`.",
+    )

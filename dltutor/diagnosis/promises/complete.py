@@ -1,0 +1,143 @@
+"""Find samples that are missing or arrive more than once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.promises.broken import Broken
+
+_FEW: Final = 4  # times as many samples repeat as don't, if they aren't random
+
+
+def counts(evidence: Evidence) -> Iterator[Broken]:
+    """Find a stream whose epochs have another number of samples with workers.
+
+    Random samples can't be compared, but whole epochs can be counted.
+    """
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if alone is None or not parts.stream:
+        return
+    if any(each.finished[:2] != (True, True) for each in (run, alone)):
+        return
+    ours, theirs = run.counted[:2], alone.counted[:2]
+    if len({*theirs}) > 1 or {*ours} == {*theirs}:
+        return  # its length is random, or the same
+    first, second = ours
+    came = f"both have {first}" if first == second else f"they have {first} and {second}"
+    yield Broken(
+        "complete",
+        "shown",
+        f"Without workers, two epochs have {theirs[0]} samples each. With {parts.workers} workers, "
+        f"{came}.",
+        parts.where,
+        "Each worker iterates its own copy of the dataset, and how many samples that gives depends "
+        "on how many workers there are. Some samples are lost, or come more than once.",
+        "Count what each worker delivers, and compare it with what there is. Look for what ends an "
+        "iteration early: `zip` stops at the shortest, `next()` without a default ends a generator "
+        "or raises StopIteration, and `drop_last` drops the end of each worker's share. Spawned "
+        "workers don't agree on `hash()` of a string, so don't divide by that.",
+    )
+
+
+def reused(evidence: Evidence) -> Iterator[Broken]:
+    """Find a sampler that fills one batch of indices again and again."""
+    fetched, parts = evidence.fetched, evidence.parts
+    if fetched is None or not fetched.reused or not parts.workers:
+        return
+    yield Broken(
+        "complete",
+        "shown",
+        f"A batch of indices that `{parts.sampler}` has dealt out changes when it deals out the "
+        "next one.",
+        f"{parts.sampler}.__iter__",
+        "It yields the same list or array every time. A queue pickles the indices for a worker a "
+        "little later, so some workers get those of a later batch, and those of this one are lost.",
+        "Yield a copy: `list(batch)`, or `batch.tolist()` of an array.",
+    )
+
+
+def replaced(evidence: Evidence) -> Iterator[Broken]:
+    """Find samples that stand in for others."""
+    samples, parts = evidence.samples, evidence.parts
+    if samples is None or not samples.replaced:
+        return
+    index, other, kind, text, line = samples.replaced[0]
+    count = len(samples.replaced)
+    yield Broken(
+        "complete",
+        "shown",
+        f"`dataset[{index}]` returns the sample of `dataset[{other}]` after it catches {kind}"
+        f"{f' ({text})' if text else ''}. In all, that happens to {count} of the "
+        f"{samples.looked} samples drawn here.",
+        line,
+        f"{parts.dataset} hides that a sample can't be made, and returns another one twice.",
+        "Find the bad samples once, before training, then leave them out and report how many "
+        "there are.",
+    )
+
+
+def dealt(evidence: Evidence) -> Iterator[Broken]:
+    """Find a sampler whose number of batches differs from its `__len__`."""
+    samples, parts = evidence.samples, evidence.parts
+    if samples is None or min(samples.dealt) < 0 or parts.batches is None or parts.stream:
+        return
+    first, second = samples.dealt
+    if first == second == parts.batches:
+        return
+    yield Broken(
+        "complete",
+        "likely",
+        f"`len(loader)` is {parts.batches}, but the sampler deals out {first} batches in one epoch "
+        f"and {second} in the next.",
+        f"{parts.sampler}.__len__" if first == second else f"{parts.sampler}.__iter__",
+        "The sampler's `__len__` and its `__iter__` count differently."
+        if first == second
+        else "The sampler keeps something from one epoch to the next, so what one epoch leaves out "
+        "arrives in a later one, or arrives twice.",
+        "Start each `__iter__` with nothing left over from before, deal out what's left at its "
+        "end, and make `__len__` count the same.",
+    )
+
+
+def epochs(evidence: Evidence) -> Iterator[Broken]:
+    """Find epochs with fewer samples than the first or, for a stream, different ones."""
+    # If samples are random, all of them differ in the next epoch. If some are left out, few do.
+    run, parts = evidence.run, evidence.parts
+    if not (run.well and run.finished[:2] == (True, True)):
+        return
+    if min(run.counted[:2]) < run.counted[0] / 2:
+        yield _used_up(evidence)
+        return
+    first, second = (Counter(each) for each in run.drawn[:2])
+    if not parts.stream:
+        return
+    missing, more = (first - second).total(), (second - first).total()
+    if not 0 < max(missing, more) <= first.total() / _FEW:
+        return
+    yield Broken(
+        "complete",
+        "likely",
+        f"Epochs 0 and 1 have {first.total()} and {second.total()} samples. {missing} from epoch 0 "
+        f"don't arrive in epoch 1, and {more} others do. The rest are the same.",
+        parts.where,
+        "Each epoch leaves some samples out. Often that's what is left in a buffer when the data "
+        "ends.",
+        "At the end of `__iter__`, deliver what's still in the buffer: `yield from` it instead of "
+        "a `return`.",
+    )
+
+
+def _used_up(evidence: Evidence) -> Broken:
+    run, parts = evidence.run, evidence.parts
+    return Broken(
+        "complete",
+        "shown",
+        f"The first epoch has {run.counted[0]} samples, and the next one has {run.counted[1]}.",
+        parts.where if parts.stream else f"{parts.sampler}.__iter__",
+        "Something that can be iterated only once is kept from one epoch to the next, such as a "
+        "generator, an iterator, or an open file that was read to its end.",
+        "Make a new one in `__iter__`.",
+    )

@@ -1,0 +1,248 @@
+"""Find samples that differ from the dataset's, or from those without workers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from dltutor.diagnosis.evidence import Evidence, Run
+from dltutor.diagnosis.kit.difference import Difference, between, close, with_workers
+from dltutor.diagnosis.promises.broken import Broken
+from dltutor.failures import Promise
+
+_RESULT: Final = 0.05  # of a number; sums of the same samples in another order differ by far less
+_EXACT: Final = 1e-4  # of a number; times differ by more
+
+
+def fetched(evidence: Evidence) -> Iterator[Broken]:
+    """Find batches that bypass `__getitem__`."""
+    fetched, parts = evidence.fetched, evidence.parts
+    if fetched is None or not fetched.differ or not fetched.by:
+        return
+    whose = f"Here `__getitems__` is that of {fetched.by}, inside {parts.dataset}."
+    if fetched.by == parts.dataset:
+        whose = "The two return different samples."
+    yield Broken(
+        "same",
+        "shown",
+        f"{fetched.differ} of the first {fetched.looked} samples differ from what "
+        f"`{parts.dataset}.__getitem__` returns for their indices.",
+        f"{fetched.by}.__getitems__",
+        "A loader that finds `__getitems__` calls it for whole batches, and never calls "
+        f"`__getitem__`. {whose}",
+        f"Define `__getitems__` in {parts.dataset}: "
+        "`def __getitems__(self, indices): return [self[i] for i in indices]`.",
+    )
+
+
+def fields(evidence: Evidence) -> Iterator[Broken]:
+    """Find fields of a batch that only some of its samples have."""
+    fetched, parts = evidence.fetched, evidence.parts
+    if fetched is None or not (fetched.ragged or fetched.dropped):
+        return
+    told = [
+        f"`{name}` has {rows} rows in a batch of {samples}, so row k isn't sample k's"
+        for name, rows, samples in fetched.ragged
+    ]
+    told += [
+        f"`{name}` is missing from a batch, though {have} of its {samples} samples have it"
+        for name, have, samples in fetched.dropped
+    ]
+    yield Broken(
+        "same",
+        "shown" if fetched.ragged else "likely",
+        f"{'; '.join(told[:3])}.",
+        parts.collate or "default_collate",
+        "The samples don't all have the same fields, and nothing fills in the missing ones.",
+        "Give each sample every field, with a placeholder where it has no value and a mask that "
+        "marks the placeholder.",
+    )
+
+
+def crossed(evidence: Evidence) -> Iterator[Broken]:
+    """Find fields of a batch whose rows belong to different samples."""
+    fetched, parts = evidence.fetched, evidence.parts
+    if fetched is None or not fetched.crossed:
+        return
+    name, other = (each or "the batch" for each in fetched.crossed[0])
+    yield Broken(
+        "same",
+        "shown",
+        f"Row k of `{name}` and row k of `{other}` don't belong to the same sample. In batches of "
+        "one sample, different rows go together.",
+        parts.collate or "default_collate",
+        "The collate function puts the two fields in different orders.",
+        "Sort or shuffle the samples before you split them into fields.",
+    )
+
+
+def reordered(evidence: Evidence) -> Iterator[Broken]:
+    """Find samples that depend on what was drawn before them."""
+    found, parts = evidence.reordered, evidence.parts
+    if found is None or not found.differ:
+        return
+    said = (
+        f"{found.differ} of {found.looked} samples change if they're drawn from the last to the "
+        "first, with all random numbers held."
+    )
+    if found.other:
+        said += (
+            f" In one of the two orders, `dataset[{found.index}]` returns the sample of "
+            f"`dataset[{found.other}]`."
+        )
+    if found.paths:
+        said += f" Drawing them changes {', '.join(f'`{each}`' for each in found.paths)}."
+    yield Broken(
+        "same",
+        "shown",
+        said,
+        found.paths[0] if found.paths else parts.where,
+        "A sample depends on which samples this process has drawn before. Each worker draws "
+        "different ones, so what arrives depends on the number of workers and on the order."
+        + (" A cache whose key doesn't tell two samples apart does that." if found.other else ""),
+        "Make a sample only from its index and from what's fixed before the first draw. "
+        + (
+            "If there's a cache, put everything the sample depends on into its key."
+            if found.other
+            else "Compute what all samples need in `__init__`."
+        ),
+    )
+
+
+def differs(evidence: Evidence) -> Iterator[Broken]:
+    """Find samples that differ with and without workers."""
+    difference = with_workers(evidence)
+    if difference is None or not difference.any or not _steady(evidence, difference):
+        return
+    count, unit, expected = evidence.parts.workers, difference.unit, difference.expected
+    workers = f"{count} worker{'' if count == 1 else 's'}"
+    promise: Promise = "same" if difference.more and difference.missing else "complete"
+    if promise == "same":
+        said = (
+            f"Of {expected} {unit} that arrive without workers{_which(difference)}, "
+            f"{difference.missing} don't arrive with {workers}, but {difference.more} others do."
+        )
+    else:
+        said = (
+            f"Epoch {difference.epoch} has {expected} {unit} without workers, and "
+            f"{difference.came} with {workers}"
+        )
+        if difference.missing:
+            said += f", because {difference.missing} never arrive"
+        elif difference.twice:
+            said += f", and {difference.twice} of them arrive more than once"
+        said += "."
+    said += " They aren't random, because they're the same when drawn again without workers."
+    yield Broken(promise, "shown", said, *_narrowed(evidence, difference))
+
+
+def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str]:
+    # Where a difference comes from as far as we know, why, and what to do or try.
+    parts, fetched = evidence.parts, evidence.fetched
+    if difference.epoch:
+        return (
+            parts.where,
+            "The first epoch is the same. What main changes in the dataset after the workers have "
+            "started doesn't reach them, so it was changed too late, or only in main.",
+            f"Find the code that changes {parts.dataset} between epochs, and get that change to "
+            "each worker: before `iter(loader)` with `persistent_workers=False`, in a tensor in "
+            "shared memory, or as part of the index that the sampler deals out.",
+        )
+    if fetched is not None and fetched.dealt_once:
+        return (
+            f"{parts.sampler}.__iter__",
+            "The sampler deals out different batches when it's asked a second time, and torch "
+            "calls `iter()` on it twice when there are workers.",
+            "Make `__iter__` a generator that changes nothing before its first `next()`.",
+        )
+    if parts.stream:
+        return (
+            parts.where,
+            "Each worker iterates its own copy, and you decide which worker takes which share.",
+            "If datasets wrap each other, let exactly one of them call `get_worker_info()`. Have "
+            "it take every `num_workers`-th sample, starting at `id`.",
+        )
+    return (
+        parts.where,
+        "A sample comes out different when a worker makes it.",
+        f"In each worker, print what `{parts.dataset}` does at this line.",
+    )
+
+
+def _which(difference: Difference) -> str:
+    if difference.epoch:
+        return f" in epoch {difference.epoch}"
+    return "" if difference.whole else " first"
+
+
+def _steady(evidence: Evidence, found: Difference) -> bool:
+    # Whether the same samples arrive without workers, whatever the random numbers.
+    alone, reseeded, samples = evidence.alone, evidence.reseeded, evidence.samples
+    fetched, parts = evidence.fetched, evidence.parts
+    ordered = parts.stream or parts.sampler == "SequentialSampler"
+    if found.epoch and not ordered and (fetched is None or fetched.together):
+        return False  # in another order, samples are padded to other lengths, or batched otherwise
+    if not found.epoch and _random_in_workers(evidence.run):
+        return False
+    if alone is not None and reseeded is not None and not found.epoch:
+        # A stream with the same samples in the same order has no random numbers in it.
+        difference = between(alone, reseeded, in_order=evidence.parts.stream)
+        if difference is not None and difference.unit == "samples":
+            return not difference.any
+    plain = samples is not None and not (samples.random or samples.again or samples.joined)
+    return plain and samples is not None and samples.looked > 0 and not evidence.parts.stream
+
+
+def _random_in_workers(run: Run) -> bool:
+    # A dataset may draw random numbers in workers only: then epochs differ in most samples.
+    first, second = (Counter(each) for each in (*run.drawn, (), ())[:2])
+    both = run.finished[:2] == (True, True) and first.total() == second.total()
+    return both and (first - second).total() > first.total() / 2
+
+
+def told(evidence: Evidence) -> Iterator[Broken]:
+    """Find epochs that are the same if the workers stay."""
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if alone is None or not parts.loop or not parts.persistent:
+        return
+    if not (run.begins_again and len(alone.passes) > 1) or alone.begins_again:
+        return
+    yield Broken(
+        "same",
+        "shown",
+        "With workers that stay, epochs 0 and 1 have the same samples in the same order. Without "
+        "workers they differ.",
+        parts.where,
+        "A worker that stays keeps the copy of the dataset that it started with, so what your loop "
+        "sets between epochs doesn't reach it.",
+        "Keep what changes between epochs in a tensor in shared memory "
+        "(`torch.zeros(1, dtype=torch.int64).share_memory_()`), or use "
+        "`persistent_workers=False`.",
+    )
+
+
+def results(evidence: Evidence) -> Iterator[Broken]:
+    """Find a loop that returns something else with workers, though the samples are the same."""
+    run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
+    if alone is None or reseeded is None or not evidence.parts.loop:
+        return
+    ran = (run, alone, reseeded)
+    if not all(each.end == "finished" and each.numbers for each in ran):
+        return
+    if not close(alone.numbers, reseeded.numbers, _EXACT):
+        return  # it depends on the seed, or it's a time
+    if close(run.numbers, alone.numbers, _RESULT):
+        return
+    yield Broken(
+        "same",
+        "shown",
+        f"Your loop returns `{run.returned}` with workers, and `{alone.returned}` without. With "
+        f"another seed, it returns `{reseeded.returned}` without workers.",
+        "your training loop",
+        "A batch from a worker is a copy. What your code attached to a tensor as an attribute, "
+        "what it stored in another place while it made the sample, and which objects were the same "
+        "one is lost on the way.",
+        "Compare one batch with workers to the same batch without, in your loop: types, "
+        "attributes, and flags. Return everything that the loop needs in the batch itself.",
+    )
