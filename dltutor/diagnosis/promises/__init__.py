@@ -36,8 +36,10 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
         found += _each(evidence, independent.repeated, independent.collides)
         # The first of these says the most, and the others may have the same cause.
         looks = (independent.stuck, same.reordered, same.differs, complete.counts)
-        for look in (*looks, complete.dealt, complete.epochs, same.results):
+        for look in (*looks, complete.dealt, complete.epochs):
             found = found or [*look(evidence)]
+    if not explained:  # a loop may return what the failure mode does to it
+        found = found or [*same.results(evidence)]
     if "bounded" not in explained:
         found += _each(evidence, bounded.opened, bounded.held, bounded.grows)
     if "clean" not in explained:
