@@ -324,6 +324,10 @@ SERVED = Paces(
 )
 
 
+def busy(*workers: tuple[float, float]) -> Run:
+    return replace(RUN, busy=workers)
+
+
 def returned(number: float) -> Run:
     return replace(RUN, numbers=(number,), returned=f"{number}")
 
@@ -452,7 +456,13 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
             ),
             "complete",
         ),
-        (ill(replace(RUN, busy=(0.9, 0.1))), ill(replace(RUN, busy=(0.6, 0.4))), "quick"),
+        (ill(busy((0.4, 0.5), (0.1, 0.1))), ill(busy((0.3, 0.3), (0.2, 0.2))), "quick"),
+        (ill(busy((0.4, 0.5), (0.1, 0.1))), ill(busy((0.1, 0.8), (0.1, 0.1))), "quick"),
+        (
+            ill(returned(0.46), alone=returned(23.2), reseeded=returned(23.2)),
+            ill(returned(0.46), alone=returned(0.0), reseeded=returned(0.0)),
+            "same",
+        ),
         (
             replace(ill(replace(TWO, drawn=COLLIDE)), parts=BY_TWO),
             replace(ill(replace(TWO, drawn=(COLLIDE[0], COLLIDE[0]))), parts=BY_TWO),
@@ -487,6 +497,8 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
         "its result is random",
         "other counts each time",
         "one worker does it all",
+        "it has a single slow batch",
+        "it measures its workers",
         "one worker an epoch later",
     ],
 )

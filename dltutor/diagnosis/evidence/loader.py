@@ -95,7 +95,8 @@ class Run:
             iterations.
         ending: Seconds that the loop waited after the last batch until the iteration ended: the
             most of any iteration.
-        busy: Seconds that each worker has computed when the first whole iteration ended.
+        busy: Seconds that each worker computed in the first whole iteration: [in the first part of
+            it, in the rest].
     """
 
     end: str
@@ -132,7 +133,7 @@ class Run:
     computed: float = 0.0
     temporary: tuple[int, ...] = ()
     ending: float = 0.0
-    busy: tuple[float, ...] = ()
+    busy: tuple[tuple[float, float], ...] = ()
 
     @property
     def begins_again(self) -> bool:

@@ -62,7 +62,9 @@ class Watch:
         self.kept_then: list[tuple[int, int]] = []
         self.memory: dict[int, list[float]] = {}  # MB of each worker's own, by its pid
         self.computed: dict[int, float] = {}  # seconds of each worker, by its pid
-        self.busy: tuple[float, ...] = ()  # seconds of each worker in the first whole iteration
+        # Seconds that each worker computed in the two parts of the first whole iteration.
+        self.busy: tuple[tuple[float, float], ...] = ()
+        self._computed_then: list[tuple[int, dict[int, float]]] = []
         self.files: list[int] = []
         self.temporary: list[
             int
@@ -129,7 +131,17 @@ class Watch:
         if len(self.temporary) < 2:  # the second epoch is compared with the first
             self.temporary.append(temporary_files())
         self._look(0)
-        self.busy = self.busy or tuple(self.computed.values())
+        self.busy = self.busy or self._in_two_parts()
+
+    def _in_two_parts(self) -> tuple[tuple[float, float], ...]:
+        first: dict[int, float] = {}
+        for batches, computed in self._computed_then:
+            if batches <= 0.75 * self.batches:
+                first = computed
+        return tuple(
+            (first.get(pid, 0.0), seconds - first.get(pid, 0.0))
+            for pid, seconds in self.computed.items()
+        )
 
     def _weigh(self, batch: Any) -> None:
         tensors = [leaf for _, leaf in leaves(batch) if is_a(leaf, torch.Tensor)]
@@ -151,6 +163,8 @@ class Watch:
         self.kept_bytes = max(self.kept_bytes, sum(each.bytes for each in old))
         if self.batches & (self.batches - 1) == 0:
             self.kept_then.append((self.batches, self.kept))
+            self._look(0)
+            self._computed_then.append((self.batches, dict(self.computed)))
         if len(self._memory) < _HELD:
             for at, whole in storages.items():
                 kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())

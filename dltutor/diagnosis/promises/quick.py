@@ -22,6 +22,7 @@ _TIMES: Final = 2  # times as long as without workers, before it counts as late
 _SHARE: Final = 0.4  # of the time between two batches
 _REPEATED: Final = 1.6  # times the computing that it takes without workers
 _WORKED: Final = 0.4  # seconds of computing in an epoch, for one worker
+_ONE: Final = 0.3  # of what the busiest worker computed, for a single sample
 _UNEVEN: Final = 1.5  # times a worker's equal share
 _SCATTERED: Final = 2.0  # times as long as in ascending order
 _DRAWING: Final = 0.1  # seconds for a sampler that draws samples itself
@@ -151,10 +152,15 @@ def uneven(evidence: Evidence) -> Iterator[Broken]:
     run, parts = evidence.run, evidence.parts
     if not run.well or parts.workers < 2 or len(run.busy) != parts.workers:
         return
-    most, all_of_them = max(run.busy), sum(run.busy)
-    if most < _WORKED or most < _UNEVEN * all_of_them / parts.workers:
-        return
-    if parts.batches is not None and parts.batches < 2 * parts.workers:
+    most, all_of_them = max(map(sum, run.busy)), sum(map(sum, run.busy))
+    if evidence.samples is None or evidence.samples.slowest > _ONE * most:
+        return  # a single sample took most of it
+    busiest = next(each for each in run.busy if sum(each) == most)
+    parted = zip(busiest, *run.busy, strict=True)
+    # In each part, or it may have been a single batch.
+    if most < _WORKED or any(
+        ours < _UNEVEN * sum(everybodys) / parts.workers for ours, *everybodys in parted
+    ):
         return
     cause = "Some workers get more data than others, or data that takes longer."
     fix = "Divide the data by what it costs, in smaller pieces: every `num_workers`-th sample."
