@@ -1,6 +1,6 @@
 """A thread of main holds a lock when main forks the workers, and no worker ever gets it.
 
-Symptom: the epoch does not start, without an error, and no core is busy. A stack dump of a worker
+Symptom: the epoch doesn't start, without an error, and no core is busy. A stack dump of a worker
 (`py-spy dump`, `faulthandler`) has your own line innermost, which takes a lock. No dump shows
 `acquire`, because a lock is C and has no frame. The first epoch may pass and a later one may hang,
 because it depends on what a thread does at the moment of the fork.
@@ -136,7 +136,7 @@ FAILURE: Final = Failure(
     lesson="07",
     promise="ends",
     symptoms=(
-        "the epoch does not start, without an error: a worker waits at a line that takes a lock",
+        "the epoch doesn't start, without an error: a worker waits at a line that takes a lock",
     ),
     cause="fork copies a lock that a thread holds, but not the thread that would release it.",
     remedy=(

@@ -1,6 +1,6 @@
 """The dataset's thread was started in main, and a forked worker does not have it.
 
-Symptom: the epoch does not start, without an error: a worker waits in `future.result()` (of an
+Symptom: the epoch doesn't start, without an error: a worker waits in `future.result()` (of an
 executor) or in `queue.get()` (of a thread that reads ahead). `SimpleQueue.get` is C and has no
 frame, so the innermost line is the one that calls it. From a queue, the first samples still arrive,
 the same ones from every worker, and then no more.
@@ -178,7 +178,7 @@ FAILURE: Final = Failure(
     lesson="07",
     promise="ends",
     symptoms=(
-        "the epoch does not start, without an error: a worker waits in `future.result()` or "
+        "the epoch doesn't start, without an error: a worker waits in `future.result()` or "
         "`queue.get()`",
     ),
     cause="fork copies an executor or a queue, but not the thread that serves it.",

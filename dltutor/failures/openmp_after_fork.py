@@ -1,6 +1,6 @@
 """Main has computed with several threads, and a forked worker that does the same hangs.
 
-Symptom: the epoch does not start, without an error; a worker waits in a tensor operation that works
+Symptom: the epoch doesn't start, without an error; a worker waits in a tensor operation that works
 in main, and uses no CPU. The loader worked until someone called `torch.set_num_threads` in the
 worker.
 
@@ -102,7 +102,7 @@ FAILURE: Final = Failure(
     lesson="07",
     promise="ends",
     symptoms=(
-        "the epoch does not start, without an error: a worker waits in a tensor operation "
+        "the epoch doesn't start, without an error: a worker waits in a tensor operation "
         "that works in main",
     ),
     cause="GNU OpenMP hands work to threads that main had, but that fork didn't copy.",

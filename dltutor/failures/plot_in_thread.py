@@ -1,6 +1,6 @@
 """A thread of main draws a figure while main forks the workers, and the workers draw too.
 
-Symptom: the epoch does not start, or not every time; a worker waits in `savefig` or `canvas.draw`,
+Symptom: the epoch doesn't start, or not every time; a worker waits in `savefig` or `canvas.draw`,
 below it `matplotlib/figure.py`: `with self._render_lock`.
 
 Mechanism: matplotlib isn't thread-safe, so it protects itself with one lock for all figures of the
@@ -141,7 +141,7 @@ FAILURE: Final = Failure(
     lesson="07",
     promise="ends",
     symptoms=(
-        "the epoch does not start, or not every time: a worker waits in `savefig` or `canvas.draw`",
+        "the epoch doesn't start, or not every time: a worker waits in `savefig` or `canvas.draw`",
     ),
     cause="A thread held matplotlib's only drawing lock when main forked the workers.",
     remedy="Draw in the main thread between batches, or in another process.",
