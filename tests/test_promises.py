@@ -478,8 +478,8 @@ def epochs(*passes: str) -> Run:
     ("found", "near", "promise"),
     [
         (
-            Evidence(PARTS, RUN, samples=replace(PLAIN, dealt=(8, 9))),
-            Evidence(PARTS, RUN, samples=replace(PLAIN, dealt=(8, 8))),
+            Evidence(PARTS, RUN, samples=replace(PLAIN, dealt=((8, 8), (8, 9)))),
+            Evidence(PARTS, RUN, samples=replace(PLAIN, dealt=((8, 8), (5, 5)))),
             "complete",
         ),
         (

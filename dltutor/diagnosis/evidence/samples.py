@@ -34,7 +34,8 @@ class Samples:
         drawn_by_sampler: Samples that the sampler itself drew from the dataset meanwhile.
         dealing: Seconds that the sampler took for their indices.
         dealing_each: Seconds that it took for each batch after the first.
-        dealt: Batches that it deals in an epoch, and in the next one; -1 if they weren't counted.
+        dealt: For an epoch and the next one: [batches that `len()` says right before, batches that
+            the sampler deals]; -1 where there is no `len()`, none if they weren't counted.
         replaced: Samples that are those of another index, and drew an exception that your code
             caught: [index, that other index, type, text, line that raised it].
     """
@@ -62,7 +63,7 @@ class Samples:
     drawn_by_sampler: int = 0
     dealing: float = 0.0
     dealing_each: float = 0.0
-    dealt: tuple[int, int] = (-1, -1)
+    dealt: tuple[tuple[int, int], ...] = ()
     replaced: tuple[tuple[int, int, str, str, str], ...] = ()
 
 

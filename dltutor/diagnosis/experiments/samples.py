@@ -88,7 +88,7 @@ def ask(bench: Bench) -> Samples:
         drawn_by_sampler=drawn_by_sampler,
         dealing=dealing,
         dealing_each=_dealing_each(bench),
-        dealt=_dealt(bench) if dealing < _QUICKLY else (-1, -1),
+        dealt=_dealt(bench) if dealing < _QUICKLY else (),
         replaced=_replaced(dataset, record),
         again=again,
         random=unlike,
@@ -247,16 +247,20 @@ def _seeded(dataset: Any, keys: list[Any]) -> tuple[str, ...]:
     )
 
 
-def _dealt(bench: Bench) -> tuple[int, int]:
-    # How many batches the sampler deals, twice. It costs little, because none is drawn.
+def _dealt(bench: Bench) -> tuple[tuple[int, int], ...]:
+    # How many batches the sampler says it deals, and deals, twice. It costs little, because none is
+    # drawn.
     counts, until = [], time.monotonic() + 2 * _QUICKLY
     for _ in range(2):
-        counts.append(0)
+        dealt, said = 0, -1
+        with suppress(Exception):
+            said = len(bench.inner)
         for _ in bench.dealer:
-            counts[-1] += 1
+            dealt += 1
             if time.monotonic() > until:
-                return -1, -1
-    return counts[0], counts[1]
+                return ()
+        counts.append((said, dealt))
+    return tuple(counts)
 
 
 def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:

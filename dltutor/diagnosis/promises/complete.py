@@ -82,15 +82,15 @@ def replaced(evidence: Evidence) -> Iterator[Broken]:
 def dealt(evidence: Evidence) -> Iterator[Broken]:
     """Find a sampler whose number of batches differs from its `__len__`."""
     samples, parts = evidence.samples, evidence.parts
-    if samples is None or min(samples.dealt) < 0 or parts.batches is None or parts.stream:
+    if samples is None or len(samples.dealt) < 2 or parts.stream:
         return
-    first, second = samples.dealt
-    if first == second == parts.batches:
+    if all(said in (-1, dealt) for said, dealt in samples.dealt):
         return
+    (said, first), (_, second) = samples.dealt
     yield Broken(
         "complete",
         "likely",
-        f"`len(loader)` is {parts.batches}, but the sampler deals out {first} batches in one epoch "
+        f"`len(loader)` is {said}, but the sampler deals out {first} batches in one epoch "
         f"and {second} in the next.",
         f"{parts.sampler}.__len__" if first == second else f"{parts.sampler}.__iter__",
         "The sampler's `__len__` and its `__iter__` count differently."
