@@ -57,8 +57,8 @@ def test_an_untouched_starter_is_not_attempted(exercise: str, cells: list[str], 
     assert result.outcome is Outcome.NOT_ATTEMPTED, result
 
 
-def test_what_stands_under_in_a_hurry_finds_every_bad_file(tmp_path: Path) -> None:
-    [snippet] = re.findall(r"(?s)```python\n(.*?)```", source("card", read(TWIN)))
+def test_the_scan_in_on_call_finds_every_bad_file(tmp_path: Path) -> None:
+    [snippet] = re.findall(r"(?s)```python\n(.*?)```", source("on-call-scan", read(TWIN)))
     images = Images(make_images(tmp_path))
     known = {"torch": torch, "dataset": images}
     exec(snippet, known)

@@ -103,7 +103,7 @@ def test_step_four_is_the_one_that_raises() -> None:
 
 
 class SampleError(RuntimeError):
-    """As in the card, at the top level of a module."""
+    """As in On call, at the top level of a module."""
 
 
 class Raises(Dataset[Any]):
@@ -126,10 +126,10 @@ def local_error() -> Exception:
 
 @pytest.mark.parametrize("make", [local_error, StopIteration, lambda: WrongUnit(unit="K")])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_fix_of_the_card_arrives_whatever_is_raised(
+def test_with_the_fix_in_on_call_whatever_is_raised_arrives(
     make: Callable[[], Exception], workers: int
 ) -> None:
-    [text] = re.findall(r"```python\n(.*?)```", cells()["card"], re.DOTALL)
+    [text] = re.findall(r"```python\n(.*?)```", cells()["on-call-wrap"], re.DOTALL)
     names: dict[str, Any] = {"torch": torch, "__name__": __name__}
     exec(text, names)
     names["SampleError"] = SampleError  # a test has no top level to put it in

@@ -187,7 +187,9 @@ def side_by_side(*kinds: type) -> Table:
             for i, (_, n) in enumerate(listed)
         )
         rows.append((kind.__name__, seen.end, *arrived))
-    return Table("An epoch", tuple(rows), ("", "end", *(name for name, _ in listed)))
+    return Table(
+        "What arrives in one epoch", tuple(rows), ("", "end", *(name for name, _ in listed))
+    )
 
 
 def _epoch(made_of: tuple[type, Path]) -> Counter[int]:

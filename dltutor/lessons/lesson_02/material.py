@@ -37,7 +37,7 @@ def caption_files() -> list[Path]:
 
 
 class Compose:
-    """Several steps as one."""
+    """Run several steps, one after the other."""
 
     def __init__(self, *steps: Callable[[Any], Any]) -> None:
         self.steps = steps
@@ -49,7 +49,7 @@ class Compose:
 
 
 class Captions(Dataset[Any]):
-    """Captions, each in a file of its own."""
+    """A dataset of captions, one per file, with a transform."""
 
     def __init__(self, paths: Sequence[Path], transform: Callable[[str], Any]) -> None:
         self.paths, self.transform = paths, transform
@@ -86,7 +86,7 @@ class Require:
 
     def __call__(self, sample: Any) -> Any:
         if len(sample) < self.least:
-            raise TooShort("there is too little to go on with")
+            raise TooShort("the sample is too short")
         return sample
 
     def __repr__(self) -> str:
