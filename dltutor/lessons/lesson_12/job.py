@@ -1,6 +1,7 @@
 """A job for two ranks, which `torchrun` starts: `torchrun --nproc-per-node 2 job.py`.
 
-`job.py told FILE` runs it with `set_epoch`, and with the stream whose class is pickled in FILE.
+`job.py --set-epoch FILE` runs it with `set_epoch`, and with the stream whose class is pickled in
+FILE.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, get_worker_info
 
 RECORDS: Final = 65
+_TIMES: Final = {1: "once", 2: "twice"}
 
 
 class ByWorker(IterableDataset[int]):
-    """The workers of a rank share the records."""
+    """The workers of each rank share the records."""
 
     def __init__(self, read: Callable[[], Iterable[int]], rank: int, ranks: int) -> None:
         self.read = read
@@ -50,7 +52,7 @@ class ByRankAndWorker(IterableDataset[int]):
 def census(
     loader: Iterable[Any], epochs: int = 1, names: Callable[[Any], list[Any]] = torch.Tensor.tolist
 ) -> Counter[Any]:
-    """Which samples came how often, over epochs, workers and ranks."""
+    """Count how many times each sample arrives, over epochs, workers, and ranks."""
     came = Counter[Any]()
     for _ in range(epochs):
         for batch in loader:
@@ -63,7 +65,7 @@ def census(
 
 
 def load(dataset: Any, sampler: Any = None) -> DataLoader[Any]:
-    """Two workers for each rank."""
+    """Make the loader of a rank, with two workers."""
     fork: Any = "fork"
     return DataLoader(
         dataset, batch_size=8, num_workers=2, sampler=sampler, multiprocessing_context=fork
@@ -71,12 +73,12 @@ def load(dataset: Any, sampler: Any = None) -> DataLoader[Any]:
 
 
 def read() -> Iterable[int]:
-    """All records: here, their numbers."""
+    """Return all records, which are plain numbers here."""
     return range(RECORDS)
 
 
 def shuffled(told: bool) -> None:
-    """Two epochs with a sampler that is told which one it is, or is not."""
+    """Run two epochs with a sampler, and tell it the epoch or not."""
     records: Any = range(RECORDS)
     sampler = DistributedSampler[int](records)
     loader, orders = load(records, sampler), []
@@ -84,12 +86,12 @@ def shuffled(told: bool) -> None:
         if told:
             sampler.set_epoch(epoch)
         orders.append([number for batch in loader for number in batch.tolist()])
-    how = "repeats the order of epoch 0" if orders[0] == orders[1] else "has an order of its own"
+    how = "has the order of epoch 0" if orders[0] == orders[1] else "has a new order"
     say(f"DistributedSampler: epoch 1 {how}; {summary(census(loader))}")
 
 
 def streamed(stream: Callable[..., IterableDataset[int]]) -> None:
-    """An epoch that is counted, then one with a collective call in each step."""
+    """Count one epoch, then run another with a collective call in each step."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     loader = load(stream(read, rank, ranks))
     say(f"{stream.__name__}: {summary(census(loader))}")
@@ -99,18 +101,21 @@ def streamed(stream: Callable[..., IterableDataset[int]]) -> None:
         try:
             dist.all_reduce(torch.zeros(3), group=impatient)  # all ranks wait for each other
         except RuntimeError:
-            sys.exit(f"rank {rank} waited in vain in all_reduce, step {step}")
+            sys.exit(f"rank {rank} waited 5 s in all_reduce, step {step}, and gave up")
     steps: list[Any] = [None] * ranks
     dist.all_gather_object(steps, step)
     say(f"  steps of the ranks: {steps}")
 
 
 def summary(came: Counter[Any]) -> str:
-    """What a census says of the records: missing ones, and how often the others came."""
+    """Say how many records are missing from a census, and how many times the others arrived."""
     expected = Counter(read())
     times = Counter(came.values())
-    often = ", ".join(f"{count} came {number}x" for number, count in sorted(times.items()))
-    return f"{len(expected - came)} missing, {often}"
+    often = [
+        f"{count} arrived {_TIMES.get(number, f'{number} times')}"
+        for number, count in sorted(times.items())
+    ]
+    return ", ".join([f"{len(expected - came)} missing", *often])
 
 
 def say(text: str) -> None:
@@ -121,7 +126,7 @@ def say(text: str) -> None:
 
 if __name__ == "__main__":
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    if sys.argv[1:2] == ["told"]:
+    if sys.argv[1:2] == ["--set-epoch"]:
         import cloudpickle
 
         shuffled(told=True)

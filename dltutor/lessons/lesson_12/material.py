@@ -1,4 +1,4 @@
-"""What notebook 12 measures and starts, and the starter of "12.fix"."""
+"""Measure and start what notebook 12 shows; the starter of "12.fix" is here too."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ GENERATORS: Final = (
 )
 _BATCH: Final = 8
 _LOOPBACK: Final = "lo0" if sys.platform == "darwin" else "lo"
-# The ranks find each other on this machine, whatever its name is and its network.
+# The ranks find each other on this machine, whatever its name and network.
 _ENVIRONMENT: Final = ("/usr/bin/env", f"GLOO_SOCKET_IFNAME={_LOOPBACK}", "OMP_NUM_THREADS=1")
 _COMMAND: Final = (
     *(sys.executable, "-m", "torch.distributed.run"),
     *("--standalone", "--local-addr=localhost", "--nproc-per-node=2"),
 )
-# What is the same in every run: what the job prints, and which rank failed first.
+# These lines are the same in every run: what the job prints, and which rank failed first.
 _KEPT: Final = re.compile(
     r"DistributedSampler: .*|\w+: \d+ missing.*|  steps of .*|rank \d waited .*|job.py FAILED"
     r"|\[rank\d\]: \w*(?:Error|Exception).*"
@@ -93,7 +93,7 @@ class _Draws(Dataset[torch.Tensor]):
 
 
 def generators() -> Table:
-    """Which generators draw the same in two workers, and in two epochs."""
+    """Show which generators draw the same numbers in two workers, and in two epochs."""
     columns: list[list[str]] = []
     for persistent in (False, True):
         fork: Any = "fork"
@@ -109,8 +109,8 @@ def generators() -> Table:
             columns.append(_compared(epochs[0][0], epochs[0][1]))  # one batch of each worker
         columns.append(_compared(epochs[0][0], epochs[1][0]))
     assert [*zip(*columns, strict=True)] == 3 * [("differ",) * 3] + 4 * [("same", "same", "differ")]
-    header = ("drawn from", "W0, W1", "epochs 0, 1", "epochs 0, 1, persistent")
-    return Table("The draws", tuple(zip(GENERATORS, *columns, strict=True)), header)
+    header = ("drawn from", "W0 and W1", "epochs 0 and 1", "epochs 0 and 1, persistent")
+    return Table("Are the numbers the same?", tuple(zip(GENERATORS, *columns, strict=True)), header)
 
 
 def _compared(one: torch.Tensor, other: torch.Tensor) -> list[str]:
@@ -118,7 +118,7 @@ def _compared(one: torch.Tensor, other: torch.Tensor) -> list[str]:
 
 
 def states() -> list[int]:
-    """A digest of each global generator that torch seeds in a worker."""
+    """Return a digest of each global generator that torch seeds in a worker."""
     numpy: Any = np.random.get_state(legacy=True)
     return [
         hash(random.getstate()),
@@ -128,7 +128,7 @@ def states() -> list[int]:
 
 
 def moved_in(seen: Sequence[list[int]]) -> set[str]:
-    """The global generators that are not the same in all of these states."""
+    """Name the global generators whose state isn't the same in all of these."""
     names = ("random", "np.random", "torch")
     columns = zip(*seen, strict=True)
     return {name for name, each in zip(names, columns, strict=True) if len({*each}) > 1}
@@ -152,7 +152,7 @@ def hash_without_texts() -> Callable[[object], int]:
 
 
 def warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:
-    """How many samples an epoch has, and how often torch warns that these are too many."""
+    """Count the samples of an epoch, and torch's warnings that there are too many."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         len(loader)  # as a progress bar does
@@ -161,17 +161,18 @@ def warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:
 
 
 def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
-    """Start the job on two ranks, and print what it says that is the same in every run.
+    """Start the job on two ranks, and print those of its lines that are the same in every run.
 
     Args:
-        stream: A class of streams for it, which sets the epoch too; None for those that fail.
-        deadline: Seconds after which it is killed, with all that it has started.
+        stream: The class of the stream that the job runs, with `set_epoch`. By default, the job
+            runs the two streams that fail, without `set_epoch`.
+        deadline: Seconds after which the job is killed, with all that it has started.
     """
     with workspace() as (folder, interrupts):
         arguments = []
         if stream:
             (folder / "stream.pkl").write_bytes(cloudpickle.dumps(stream))
-            arguments = ["told", f"{folder}/stream.pkl"]
+            arguments = ["--set-epoch", f"{folder}/stream.pkl"]
         job_run = Task(
             parent=os.getpid(),
             argv=[*_ENVIRONMENT, *_COMMAND, job.__file__, *arguments],
@@ -182,16 +183,16 @@ def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
         with supervised(job_run) as supervisor:
             report, _ = supervisor.wait(interrupts)
         if report.stopped:
-            print(f"It was ended after {deadline:g} s.")
+            print(f"Stopped after {deadline:g} s.")
         print(*kept((folder / "output").read_text(errors="replace")), sep="\n")
 
 
 def kept(output: str) -> list[str]:
-    """The lines of what torchrun printed that are the same in every run."""
+    """Return the lines that torchrun prints in every run."""
     before, _, first = output.replace(job.__file__, "job.py").partition("Root Cause")
     matches = [_KEPT.match(line) for line in before.splitlines()]
     matches += [_FIRST.match(line) for line in first.splitlines()]
-    # What the other ranks raise comes of this one's end: "Connection closed by peer".
+    # The other ranks raise only because this one has ended: "Connection closed by peer".
     found = re.search(r"rank      : (\d)", first)
     own = f"[rank{found[1] if found else 0}]"
     lines = [match[0] for match in matches if match]
