@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from answers.lesson_07 import RIGHT_ANSWERS, WRONG_FIXES
 from cells import answer_in, source
@@ -126,7 +119,7 @@ def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
     assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
 
 
-def test_each_line_that_is_asked_about_has_its_letter_in_the_code() -> None:
+def test_each_line_that_the_notebook_asks_about_has_its_letter() -> None:
     shown = marked().data.splitlines()
     for letter, text in LETTERS.items():
         assert [line for line in shown if line.endswith(f"# {letter}")], letter
@@ -134,8 +127,8 @@ def test_each_line_that_is_asked_about_has_its_letter_in_the_code() -> None:
 
 
 @pytest.mark.parametrize("wrap", [None, partial(Subset, indices=range(8))])
-def test_the_lines_for_who_is_in_a_hurry_are_a_fix(wrap: Any) -> None:
-    [text] = [cell.source for cell in read(NOTEBOOK).cells if cell.id == "card"]
+def test_the_code_to_copy_on_call_fixes_a_dataset_with_an_executor(wrap: Any) -> None:
+    [text] = [cell.source for cell in read(NOTEBOOK).cells if cell.id == "on-call"]
     lines = text.partition("```python\n")[2].partition("```")[0]
     assert len(lines.strip().splitlines()) <= 10
     dataset = WithAPool(pairs_folder())
@@ -151,7 +144,7 @@ def test_the_lines_for_who_is_in_a_hurry_are_a_fix(wrap: Any) -> None:
 
 
 class WithAPool(Pairs):
-    """Pairs, as the card names their executor."""
+    """Pairs whose executor has the name that the code to copy uses."""
 
     @property
     def pool(self) -> ThreadPoolExecutor:
@@ -162,7 +155,7 @@ class WithAPool(Pairs):
         self.thread = pool
 
 
-def test_a_dump_that_is_armed_for_each_sample_comes_for_the_slow_one_alone() -> None:
+def test_watched_prints_a_stack_only_for_a_sample_that_takes_too_long() -> None:
     known = imported(read(NOTEBOOK))
     lines = source("watched", read(NOTEBOOK)).partition("\nloader = ")[0]
     exec(lines, known)
@@ -184,7 +177,7 @@ def test_a_dump_that_is_armed_for_each_sample_comes_for_the_slow_one_alone() -> 
         (threading.Semaphore, "acquire"),
     ],
 )
-def test_the_line_above_yours_is_in_the_lock_that_the_card_names(lock: Any, above: Any) -> None:
+def test_the_line_above_yours_is_in_a_method_that_on_call_names(lock: Any, above: Any) -> None:
     held = Held(lock())
     thread = threading.Thread(target=held.lock.acquire)  # it ends, and releases nothing
     thread.start()
@@ -219,45 +212,3 @@ class Naps(Dataset[int]):
     def __getitem__(self, index: int) -> int:
         time.sleep(self.seconds)
         return index
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-def test_in_state_d_an_armed_dump_comes_and_a_signal_gets_no_answer(tmp_path: Path) -> None:
-    code = (
-        "import faulthandler, signal\n"
-        "faulthandler.register(signal.SIGUSR1)\n"
-        "faulthandler.dump_traceback_later(4)\n"
-        # In place of a disk: `posix_spawn` waits in D until its child has begun, and this child
-        # first waits for somebody to write into a pipe with a name.
-        "import os\nos.mkfifo('pipe')\nos.posix_spawn('/', ['/'], {}, "
-        "file_actions=[(os.POSIX_SPAWN_OPEN, 0, 'pipe', 0, 0)])"
-    )
-    with (tmp_path / "stderr").open("w+") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-S", "-c", code], cwd=tmp_path, stderr=stderr, start_new_session=True
-        )
-        try:
-            wait_until(lambda: waits_in_d(process.pid))
-            os.kill(process.pid, signal.SIGUSR1)
-            wait_until(lambda: "Timeout" in (tmp_path / "stderr").read_text())
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    # The signal came seconds earlier. An answer to it would stand first, without "Timeout".
-    assert (tmp_path / "stderr").read_text().startswith("Timeout")
-
-
-def waits_in_d(pid: int) -> bool:
-    """Whether a process stays in D: any is there for a moment as it reads a file."""
-    states = []
-    for _ in range(10):
-        states.append(psutil.Process(pid).status())
-        time.sleep(0.05)
-    return set(states) == {psutil.STATUS_DISK_SLEEP}
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -56,7 +56,7 @@ def test_batches_that_wait_are_in_shared_memory_and_in_no_process() -> None:
 
 
 @needs_proc
-def test_a_moment_is_told_from_outside_and_the_function_is_called_in_it() -> None:
+def test_a_moment_has_the_numbers_from_outside_and_calls_the_function() -> None:
     calls: list[int] = []
     seen = material.moment(load(Batches(), 2, "fork"), lambda: calls.append(1))
     assert calls == [1]
@@ -162,6 +162,6 @@ def test_the_starter_of_the_notebook_has_the_second_of_the_check() -> None:
     assert defined["SECOND"] == SECOND
 
 
-def test_the_words_of_the_question_are_those_of_the_notebook() -> None:
+def test_the_notebook_lists_every_answer_to_the_question() -> None:
     text = next(cell.source for cell in read(NOTEBOOK).cells if cell.id == "diagnose")
     assert all(f'`"{word}"`' in text for word in exercises._TAKES.values())

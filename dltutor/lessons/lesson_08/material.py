@@ -75,10 +75,10 @@ def outside() -> dict[str, int | None]:
 
 
 _COUNTS: Final = (
-    "batches that wait, and the loop's",
-    "all programs and /dev/shm",
+    "batches that are waiting, and the loop's",
+    "all programs, and /dev/shm",
     "the container's processes, /dev/shm, page cache",
-    "the same, less files not read lately",
+    "the same, minus files not read lately",
 )
 
 
@@ -107,13 +107,13 @@ class Moment:
         return sum(getattr(each, of) for each in self.processes)
 
     def from_outside(self) -> Table:
-        """The same moment, as the tools tell it that do not look at processes."""
+        """The same moment in the numbers of tools that don't look at processes."""
         promised(abs(self.held - self.batches * self.batch) < MB, self)
         rows = []
         for (name, now), counts in zip(self.now.items(), _COUNTS, strict=True):
             told = ("-", "-") if now is None else (size(now), size(now - (self.before[name] or 0)))
             rows.append((name, *told, counts))
-        header = ("look at", "now", "more than before", "it counts")
+        header = ("number", "now", "grew by", "what it counts")
         return Table("From outside", tuple(rows), header)
 
 
@@ -160,7 +160,7 @@ def moment(loader: DataLoader[Any], look: Callable[[], object]) -> Moment | Note
 
 
 def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | Note:
-    """What loaders hold in shared memory when they are full, beside the product."""
+    """What loaders hold in shared memory when they're full, next to the prediction."""
     if no_proc():
         return _LINUX
     rows = []
@@ -169,11 +169,11 @@ def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | No
         predicted = seen.batches * seen.batch
         right = abs(seen.held - predicted) <= 0.02 * predicted
         promised(right, (name, seen))
-        words = "as predicted" if right else "not as predicted"
-        none = "no tensor: it waits in its worker" if seen.batches else "nothing is ahead"
+        words = "" if right else "not as predicted"
+        none = "no tensor, so it waits in its worker" if seen.batches else "nothing is ahead"
         words = words if predicted else none
         rows.append((name, str(seen.batches), size(predicted), size(seen.held), words))
-    header = ("workers x prefetch_factor", "+ 1", "x batch", "measured", "")
+    header = ("workers x prefetch_factor", "batches", "predicted", "measured", "")
     return Table("Batches in shared memory", tuple(rows), header)
 
 
@@ -215,7 +215,7 @@ def _jobs() -> Iterator[tuple[str, DataLoader[Any]]]:
 
 
 def four_jobs() -> Table | Note:
-    """Four loaders, each with full queues: what they hold more than one with next to nothing."""
+    """Four loaders with full queues, and how much more they hold than one with tiny samples."""
     if no_proc():
         return _LINUX
     empty, rows = full(load(Nothing(), 2, "fork")), []
@@ -226,8 +226,8 @@ def four_jobs() -> Table | Note:
         promised(_as_told(name, more, seen.held, shapes), (name, more, seen))
         rows.append((name, *map(_near, (*more, seen.held, shapes))))
         del loader, seen
-    header = ("job", "sum of RES", "sum of PSS", "sum of USS", "/dev/shm", "batches, by shape")
-    return Table("More than a loader of next to nothing", tuple(rows), header)
+    header = ("job", "sum of RES", "sum of PSS", "sum of USS", "/dev/shm", "batches by shape")
+    return Table("How much more than a loader with tiny samples", tuple(rows), header)
 
 
 def _near(count: int) -> str:
