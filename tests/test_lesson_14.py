@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 from answers.lesson_14 import report
+from cells import source
 
 from dltutor.failures import NAMES
 from dltutor.lessons.engine import checking
@@ -13,6 +16,9 @@ from dltutor.lessons.engine.checking import check, exercises, hint
 from dltutor.lessons.lesson_14 import Report, causes, enter
 from dltutor.lessons.lesson_14.material import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident
+from notebooks import NOTEBOOKS, read
+
+LEARNERS_FILE = NOTEBOOKS / "14-incident-room.ipynb"
 
 # What the check finds in each one as it comes, with a comment added.
 SYMPTOMS = {
@@ -121,6 +127,17 @@ def test_a_repository_is_small_and_its_records_are_short(incident: Incident) -> 
     assert len(lines) >= 4 and sum(lines) <= 240
     for name in ("train.log", "monitor.txt"):
         assert len((folder / name).read_text().splitlines()) <= 40
+
+
+def test_the_four_lines_that_count_show_blocks_that_arrive_twice(tmp_path: Path) -> None:
+    lines = source("counting", read(LEARNERS_FILE)).split("```")[1].removeprefix("python\n")
+    scene = next(each for each in enter(4, tmp_path) if each.incident.name == "text")
+    data, _ = scene.modules()
+    for workers, seen in ((0, {1}), (2, {1, 2})):
+        names = {"Counter": Counter, "loader": data.make_loader(scene.folder, workers)}
+        torch.manual_seed(1)
+        exec(lines, names)
+        assert set(names["times"].values()) == seen
 
 
 def test_the_list_of_causes_has_the_whole_catalogue() -> None:

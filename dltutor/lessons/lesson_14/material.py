@@ -79,7 +79,7 @@ def causes() -> Table:
     for facts in FACTS:
         names.setdefault(facts.lesson, []).append(facts.name)
     rows = tuple((lesson, fill(", ".join(each), 84)) for lesson, each in sorted(names.items()))
-    return Table("What can be the cause", rows, ("lesson", "names"))
+    return Table("Causes that a report can name", rows, ("lesson", "names"))
 
 
 def enter(seed: int, folder: str | Path | None = None) -> Room:
