@@ -373,10 +373,10 @@ def ill(run: Run = RUN, **found: Any) -> Evidence:
             ill(workerless=replace(SERVED, as_is=(0.009, 0.009))),
             "quick",
         ),
-        (ill(replace(RUN, first=2.0)), ill(replace(RUN, first=0.9)), "quick"),
+        (ill(replace(RUN, first=3.0)), ill(replace(RUN, first=0.9)), "quick"),
         (
-            ill(replace(RUN, first=2.0)),
-            ill(replace(RUN, first=2.0), alone=replace(RUN, first=2.0)),
+            ill(replace(RUN, first=3.0)),
+            ill(replace(RUN, first=3.0), alone=replace(RUN, first=3.0)),
             "quick",
         ),
         (

@@ -26,6 +26,8 @@ _ONE: Final = 0.3  # of what the busiest worker computed, for a single sample
 _UNEVEN: Final = 1.5  # times a worker's equal share
 _SCATTERED: Final = 2.0  # times as long as in ascending order
 _DRAWING: Final = 0.1  # seconds for a sampler that draws samples itself
+# Seconds until the first batch. On a busy machine, forking two workers took 1.1 s.
+_LATE_START: Final = 2.0
 _START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
 
 
@@ -253,7 +255,7 @@ def starts(evidence: Evidence) -> Iterator[Broken]:
     if parts.persistent or run.batches < _FIRST:
         return
     late = run.first - _TIMES * max(alone.first, run.pace)
-    if late < _START:
+    if late < _LATE_START:
         return
     yield Broken(
         "quick",
