@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import subprocess
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from answers.lesson_03 import WRONG_FIXES
-from cells import answer_in
+from cells import answer_in, source
 from torch.utils.data import DataLoader
 
 from dltutor.failures import dead_worker
@@ -44,6 +47,38 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 def test_an_untouched_starter_is_not_attempted(exercise: str, cells: list[str], name: str) -> None:
     result = check(exercise, answer_in(read(TWIN), *cells)[name])
     assert result.outcome is Outcome.NOT_ATTEMPTED, result
+
+
+_CRASH = """
+
+
+class Crashing(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return ctypes.string_at(0) if index == 5 else index
+
+
+loader = DataLoader(Breadcrumbs(Crashing(), sys.argv[1]), num_workers=1, shuffle=True)
+list(loader)
+"""
+
+
+def test_the_code_for_on_call_names_the_sample_even_if_faulthandler_was_on(tmp_path: Path) -> None:
+    [code] = re.findall(r"(?s)```python\n(.*?)```", source("on-call", read(TWIN)))
+    shown = source("crumbs", read(TWIN))
+    assert shown[shown.index("class ") :].strip() in code, "it should be the code of the lesson"
+    job = tmp_path / "job.py"
+    job.write_text(f"import ctypes, sys\nfrom torch.utils.data import DataLoader\n{code}{_CRASH}")
+    run = subprocess.run(
+        [sys.executable, "-X", "faulthandler", job, tmp_path], capture_output=True, text=True
+    )
+    assert run.returncode, "a worker should have died"
+    [breadcrumb] = tmp_path.glob("sample-*")
+    assert breadcrumb.read_text() == "5"
+    current = run.stderr.partition("Current thread")[2]
+    assert re.search(r'File ".*job.py", line \d+ in __getitem__', current)
 
 
 # What the judge of "03.fix" finds in recorded evidence

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +18,7 @@ from answers.lesson_04 import (
     WithoutItsLock,
     WithSlots,
 )
-from cells import answer_in
+from cells import answer_in, source
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from dltutor.lessons.engine.checking import verdict
@@ -128,6 +132,34 @@ def test_the_twins_buffer_goes_wrong_with_a_worker_and_is_right_without() -> Non
         for n, how in ((0, {}), (1, {"multiprocessing_context": "fork"}))
     ]
     assert came[0] == list(range(16)) != came[1]
+
+
+_FOUR_EPOCHS = """
+
+def starts(method):
+    loader = DataLoader(
+        dataset, 8, num_workers=2, multiprocessing_context=method, persistent_workers=True
+    )
+    for epoch in range(4):
+        dataset.set_epoch(epoch)
+        first, *_ = loader
+        yield int(first[0, 0])
+
+
+if __name__ == "__main__":
+    dataset = MyClips()
+    print([list(starts(method)) for method in ("fork", "spawn")])
+"""
+
+
+def test_the_code_for_on_call_shows_persistent_workers_the_epoch(tmp_path: Path) -> None:
+    clips = source("clips", read(TWIN))
+    [code] = re.findall(r"(?s)```python\n(.*?)```", source("on-call", read(TWIN)))
+    job = tmp_path / "job.py"
+    imports = "import torch\nfrom torch.utils.data import DataLoader, Dataset\n"
+    job.write_text(imports + clips + "\n\n" + code + _FOUR_EPOCHS)
+    run = subprocess.run([sys.executable, job], capture_output=True, text=True)
+    assert run.stdout == f"{[[0, 32, 64, 96]] * 2}\n", run.stderr
 
 
 # What makes a race certain

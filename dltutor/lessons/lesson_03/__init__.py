@@ -13,7 +13,6 @@ from dltutor.lessons.engine.sources import show_source as show_source
 from dltutor.lessons.lesson_03.material import breadcrumb_in as breadcrumb_in
 from dltutor.lessons.lesson_03.material import confined as confined
 from dltutor.lessons.lesson_03.material import deaths as deaths
-from dltutor.lessons.lesson_03.material import last_lines as last_lines
 from dltutor.lessons.lesson_03.material import log_of as log_of
 from dltutor.lessons.lesson_03.material import new_folder as new_folder
 from dltutor.lessons.lesson_03.material import side_by_side as side_by_side

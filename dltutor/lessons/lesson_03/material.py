@@ -7,7 +7,6 @@ import re
 import struct
 import tempfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -35,14 +34,14 @@ new_folder: Final = own_folder  # for the breadcrumbs of a run
 
 
 def breadcrumb_in(folder: Path, seen: Observation) -> str:
-    """What the worker wrote last whose pid the error names."""
+    """What the worker that the error names wrote last."""
     named = re.search(r"worker \(pid\D*(\d+)", seen.raw)
     assert named, f"the error should name a pid: {seen.raw}"
     return (folder / f"sample-{named[1]}").read_text()
 
 
 def log_of(seen: Observation) -> str:
-    """The error as a log has it, without the lines of the stack and without pids."""
+    """Show the error as it looks in a log, without the stack and the pids."""
     raw = re.sub(r"(?m)(^  .*\n)+", "  ...\n", seen.raw)
     return re.sub(r"(pid\S*) [\d, ]*\d", r"\1 ...", raw)
 
@@ -60,7 +59,7 @@ def stack_of(seen: Observation) -> list[str]:
 
 
 def deaths(frames: Callable[[Sequence[Path], How], Dataset[Any]]) -> Table:
-    """Read the film under each kind of accident."""
+    """Read the film once with each kind of accident."""
     rows = []
     for how in ACCIDENTS:
         seen = observe(_loader(frames(film_paths(), how)))
@@ -68,18 +67,9 @@ def deaths(frames: Callable[[Sequence[Path], How], Dataset[Any]]) -> Table:
         assert code, f"{how} should have ended W0"
         causes = [tidy(text) for _, text in seen.chain if "signal" in text or "with exit" in text]
         rows.append((how, str(code), fill(causes[0].partition("Details")[0].strip(), 40)))
-    return Table("One headline, four deaths", tuple(rows), ("how", "exit code", "the cause"))
-
-
-def last_lines(runs: Sequence[Observation]) -> Table:
-    """How often each last line of an error came, in runs whose worker called `sys.exit`."""
-    for seen in runs:
-        assert (seen.end, seen.workers[0].exitcode) == ("worker died", 1), seen
-        assert "009.json" in seen.stderr, "the worker should have said why"
-        assert "009.json" not in seen.raw, "the error should not name the file"
-    lines = Counter(log_of(seen).strip().splitlines()[-1] for seen in runs)
-    rows = tuple((str(count), line) for line, count in lines.most_common())
-    return Table(f"{len(runs)} runs, the same exit in each", rows, ("runs", "last line"))
+    return Table(
+        "One last line, four causes", tuple(rows), ("how", "exit code", "the error above it")
+    )
 
 
 def side_by_side(*kinds: type) -> Table:
@@ -87,20 +77,20 @@ def side_by_side(*kinds: type) -> Table:
     rows = []
     for kind in kinds:
         if code := exit_code_alone(kind, film_paths(), "segfault"):
-            rows.append((kind.__name__, f"the process that makes it is {fate(code)}", "-"))
+            rows.append((kind.__name__, f"the process that made it was {fate(code)}", "-"))
             continue
         seen = observe(_loader(kind(film_paths(), "segfault")))
-        came = str(seen.samples) if seen.ok else "-"  # of a worker that died: chance
+        came = str(seen.samples) if seen.ok else "-"  # after a crash, the number is luck
         rows.append((kind.__name__, seen.story().title, came))
-    return Table("Two workers", tuple(rows), ("", "how it ended", "frames that came"))
+    return Table("Two workers", tuple(rows), ("", "how it ended", "frames that arrived"))
 
 
 def confined(make: Callable[[], Dataset[Any]], *, more: int) -> Observation:
-    """Make a dataset in a new Python, and read it with two workers under a limit of memory.
+    """Make a dataset in a new Python, and read it with two workers under a memory limit.
 
     Args:
-        make: Makes it.
-        more: MB that all processes may take together beyond what they take with an empty dataset.
+        make: Returns the dataset.
+        more: MB that all processes together may use beyond what they use with an empty dataset.
     """
     return confine(loader_of, memory=room(more, workers=2), make=cloudpickle.dumps(make))
 

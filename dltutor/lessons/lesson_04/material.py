@@ -147,7 +147,7 @@ def what_arrives() -> Table:
     """What main sets, and when a persistent worker gets to see it, under fork and spawn."""
     fork, spawn = _arrives("fork"), _arrives("spawn")
     rows = tuple((what, fork[what], spawn[what]) for what in fork)
-    return Table("What main sets arrives in a worker", rows, ("", "fork", "spawn"))
+    return Table("When a worker sees what main sets", rows, ("", "fork", "spawn"))
 
 
 def _arrives(method: str) -> dict[str, str]:
