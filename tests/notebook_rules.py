@@ -87,6 +87,16 @@ def breaches_of_budget(learners: NotebookNode) -> Iterator[str]:
         yield "its last section isn't `On call`"
 
 
+def breaches_of_links(notebook: NotebookNode) -> Iterator[str]:
+    """Links within the notebook that lead to no heading, as JupyterLab makes their anchors."""
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    headings = re.findall(r"(?m)^#{1,6} +(.+?) *$", text)
+    anchors = {re.sub(r"[`*]", "", each).replace(" ", "-") for each in headings}
+    anchors |= set(re.findall(r"""<a (?:id|name)=["']([^"']+)["']""", text))
+    for anchor in sorted({*re.findall(r"\]\(#([^)\s]+)\)", text)} - anchors):
+        yield f"a link leads to #{anchor}, and no heading is called that"
+
+
 def breaches_of_output(twin: NotebookNode) -> Iterator[str]:
     """What the saved outputs of a solved twin must be."""
     counts = [cell.execution_count for cell in code_cells(twin)]

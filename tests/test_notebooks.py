@@ -44,7 +44,9 @@ def test_the_learners_files_are_current() -> None:
 
 @every_notebook
 @pytest.mark.parametrize(
-    "rule", [rules.breaches_of_form, rules.breaches_of_voice], ids=lambda rule: rule.__name__
+    "rule",
+    [rules.breaches_of_form, rules.breaches_of_voice, rules.breaches_of_links],
+    ids=lambda rule: rule.__name__,
 )
 def test_a_notebook_keeps_the_rules(
     path: Path, rule: Callable[[NotebookNode], Iterator[str]]
