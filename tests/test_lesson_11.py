@@ -1,7 +1,8 @@
-"""Lesson 11: its bytes and descriptors, what its judges find, and what its first screen says."""
+"""Lesson 11: its bytes and descriptors, what its judges find, and what `On call` says."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -33,8 +34,8 @@ from notebooks import NOTEBOOKS, read
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 
 NOTEBOOK = NOTEBOOKS / "11-shared-memory-and-open-files.ipynb"
-CARD = next(cell.source for cell in read(NOTEBOOK).cells if cell.id == "card")
-COPIED = re.findall(r"(?s)```(\w+)\n(.*?)```", CARD)
+COPIED = re.findall(r"(?s)```(\w+)\n(.*?)```", source("on-call-code", read(NOTEBOOK)))
+LOOK, DOCKER, POD, COPY, LIMIT = (text for _, text in COPIED)
 
 
 GOOD = [
@@ -138,7 +139,8 @@ def test_the_last_words_are_an_error_also_where_another_worker_writes_after_it()
         'OSError: [Errno 24] Too many open files\n  File "connection.py", line 625, in accept\n'
     )
     seen = Mock(spec=Observation, chain=(), stderr=stderr, end="hung")
-    assert last_words(seen).text == "OSError: [Errno 24] Too many open files"
+    said = "A worker wrote to stderr: OSError: [Errno 24] Too many open files"
+    assert last_words(seen).text == said
 
 
 def test_a_limit_that_is_not_permitted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,24 +153,45 @@ def test_a_limit_that_is_not_permitted_is_told(monkeypatch: pytest.MonkeyPatch) 
     assert str(told).startswith("Not run here: no mounts here. The solved notebook")
 
 
-# The first screen
+# On call
+
+
+def test_the_last_section_is_on_call() -> None:
+    cells = read(NOTEBOOK).cells
+    assert [cell.id for cell in cells[-2:]] == ["on-call", "on-call-code"]
+    assert cells[-2].source.startswith("## On call\n")
+    headings = re.findall(r"(?m)^## (.+)$", "\n".join(cell.source for cell in cells))
+    anchors = {heading.replace(" ", "-") for heading in headings}
+    linked = re.findall(r"\]\(#([^)]+)\)", "\n".join(cell.source for cell in cells))
+    assert linked and set(linked) <= anchors
+
+
+def run_in_a_shell(lines: str) -> str:
+    return subprocess.run(["bash", "-c", lines], capture_output=True, check=True, text=True).stdout
 
 
 def test_the_lines_to_copy_are_few_and_run() -> None:
-    lines = [line for _, text in COPIED for line in text.splitlines()]
-    assert [language for language, _ in COPIED] == ["sh", "yaml", "python"]
-    assert len(lines) <= 10
-    [limit] = [line for line in lines if line.startswith("ulimit")]
-    shell = f"ulimit -Sn 64; {limit}\n[ $(ulimit -Sn) = $(ulimit -Hn) ]"
-    assert subprocess.run(["bash", "-c", shell], check=False).returncode == 0
+    assert [language for language, _ in COPIED] == ["sh", "sh", "yaml", "python", "sh"]
+    assert len(LIMIT.splitlines()) == 1
+    run_in_a_shell(f"ulimit -Sn 64; {LIMIT}[ $(ulimit -Sn) = $(ulimit -Hn) ]")
     kept: list[torch.Tensor] = []
-    exec(COPIED[2][1], {"kept": kept, "labels": torch.arange(3)})
+    exec(COPY, {"kept": kept, "labels": torch.arange(3)})
     assert torch.equal(kept[0], torch.arange(3))
+    assert DOCKER.startswith("docker run --shm-size=8g ")
+
+
+def test_the_commands_show_what_a_process_has() -> None:
+    loader = DataLoader([torch.zeros(3)] * 4, 2, num_workers=1, multiprocessing_context="fork")  # type: ignore[arg-type]
+    batches = list(loader)
+    said = run_in_a_shell(LOOK.replace("PID", str(os.getpid()))).splitlines()
+    assert "/dev/shm" in said[-3]
+    assert int(said[-2]) == held().descriptors >= len(batches) == 2
+    assert said[-1].startswith("Max open files")
 
 
 def test_the_pod_mounts_what_it_makes() -> None:
     yaml = pytest.importorskip("yaml")
-    spec = yaml.safe_load(COPIED[1][1])
+    spec = yaml.safe_load(POD)
     [mount], [volume] = spec["containers"][0]["volumeMounts"], spec["volumes"]
     assert mount == {"name": volume["name"], "mountPath": "/dev/shm"}
     assert volume["emptyDir"]["medium"] == "Memory"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from typing import Any
 
@@ -12,6 +13,7 @@ from answers.lesson_13 import forked, usual
 from cells import answer_in, source
 from torch.utils.data import DataLoader
 
+from dltutor.__main__ import _parser
 from dltutor.lessons.engine.checking import check
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_good
@@ -98,7 +100,7 @@ def curve(none: float, eight: float) -> Throughput:
 def test_what_eight_workers_gain_is_told_in_words_and_promised() -> None:
     found = {"waits": curve(100, 10_000), "photos": curve(100, 100), "rows": curve(1000, 200)}
     words = [words for _, words in eight_against_none(found).rows]
-    assert words == ["many times as fast", "it depends on the cores: see the figure", "slower"]
+    assert words == ["many times as fast", "depends on your cores (see the figure)", "slower"]
     assert draw_curves(found)._repr_png_().startswith(b"\x89PNG")
 
 
@@ -123,11 +125,35 @@ def test_a_review_that_is_empty_comes_through_packed(workers: int) -> None:
     assert words.dtype == torch.int64
 
 
-def test_the_lines_for_who_is_in_a_hurry_say_which_number_to_take(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    [text] = [cell.source for cell in read(NOTEBOOK).cells if cell.id == "card"]
-    lines = text.partition("```python\n")[2].partition("```")[0]
-    assert len(lines.strip().splitlines()) <= 10
+# On call
+
+
+def test_the_last_section_is_on_call() -> None:
+    cells = read(NOTEBOOK).cells
+    assert [cell.id for cell in cells[-2:]] == ["on-call", "on-call-code"]
+    assert cells[-2].source.startswith("## On call\n")
+    headings = re.findall(r"(?m)^## (.+)$", "\n".join(cell.source for cell in cells))
+    anchors = {heading.replace(" ", "-") for heading in headings}
+    linked = re.findall(r"\]\(#([^)]+)\)", "\n".join(cell.source for cell in cells))
+    assert linked and set(linked) <= anchors
+
+
+def to_copy() -> list[str]:
+    text = source("on-call-code", read(NOTEBOOK))
+    return [lines for _, lines in re.findall(r"(?s)```(\w+)\n(.*?)```", text)]
+
+
+def test_the_lines_to_copy_say_how_long_a_loop_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    trained: list[Any] = []
+    lines, _, _ = to_copy()
+    exec(lines, {"loader": forked(Reviews(3200), 2), "train": trained.append})
+    assert len(trained) == 20
+    assert re.fullmatch(r"waited \d+\.\d\d s of \d+\.\d\d s\n", capsys.readouterr().out)
+
+
+def test_the_lines_to_copy_say_which_number_to_take(capsys: pytest.CaptureFixture[str]) -> None:
+    _, lines, command = to_copy()
     exec(lines, {"loader": forked(Reviews(3200), 0)})
     assert "\nTake " in capsys.readouterr().out
+    options = _parser().parse_args(command.split()[1:])
+    assert options.counts == [0, 1, 2, 4, 8]

@@ -74,6 +74,8 @@ def last_words(seen: Observation | Note) -> Note:
     # Two workers may write at once: the last line need not be the end of a traceback.
     errors = [line for line in lines if _ERROR.match(line)] or lines
     text = tidy(said(*seen.chain[0]) if seen.chain else "".join(errors[-1:])).strip()
+    if seen.end == "hung" and text:
+        text = f"A worker wrote to stderr: {text}"
     return Note(f"{seen.end.capitalize()}.", text, "good" if seen.end == "finished" else "bad")
 
 

@@ -26,7 +26,7 @@ from dltutor.observation.speeds import Throughput
 from dltutor.tables import Table
 
 _SAMPLES: Final = 64
-_STEP: Final = 0.02  # seconds that the training of job D takes for a batch
+_STEP: Final = 0.02  # seconds that the training of job C takes for a batch
 _BATCH: Final = 0.5  # seconds that a batch takes whose steps are counted
 _ROWS: Final = 251  # in a table with a row for each process
 _COUNTS: Final = (0, 2, 8)
@@ -118,10 +118,10 @@ def eight_against_none(found: Mapping[str, Throughput]) -> Table:
     waits, computes, rows = times
     promised(times[waits] > 2 and times[rows] < 0.8, times)
     return Table(
-        "8 workers against none",
+        "8 workers compared with none",
         (
             (waits, "many times as fast" if times[waits] > 2 else "not many times as fast here"),
-            (computes, "it depends on the cores: see the figure"),
+            (computes, "depends on your cores (see the figure)"),
             (rows, "slower" if times[rows] < 1 else "not slower here"),
         ),
     )
@@ -187,7 +187,7 @@ def step_costs() -> Table:
             next(iter(loader))
         took.append((time.perf_counter() - began) / _BATCH)
     promised(took[0] > 1.9 and took[1] > 2.9, took)
-    rows = zip(("as it is", "with persistent_workers=True"), took, strict=True)
+    rows = zip(("without persistent workers", "with persistent workers"), took, strict=True)
     return Table(
         "One step of next(iter(loader)) with 2 workers",
         tuple((how, f"as long as {int(each + 0.05)} batches") for how, each in rows),
@@ -219,8 +219,9 @@ def four_jobs() -> Table:
         rows.append((job, *shown, f"{1000 * step:.0f} ms"))
     a, b, c, _ = found
     promised(a[2] > 2 * a[0] and b[2] < b[0] / 2 and c[2] > c[0] / 2, found)
-    header = ("job", "a sample", "its CPU", *(f"{n} workers" for n in _COUNTS), "training step")
-    return Table("Four jobs: one sample, then an epoch", tuple(rows), header)
+    epochs = (f"{number} workers" for number in _COUNTS)
+    header = ("job", "a sample", "its CPU time", *epochs, "training step")
+    return Table("Four jobs: a sample, and an epoch by number of workers", tuple(rows), header)
 
 
 def promised(holds: bool, found: object) -> None:
