@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import re
+import subprocess
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from fresh_interpreter import run_fresh
 from test_figure import run
 from torch.utils.data import get_worker_info
 
+from dltutor.failures import heap_growth
 from dltutor.failures.growing_cache import CachedRecordings
 from dltutor.failures.heap_growth import reuses_memory
 from dltutor.failures.kit.gauge import no_proc
@@ -112,23 +115,23 @@ def test_the_chart_in_numbers() -> None:
     runs = {job: grows_to(400 if job in "ACD" else 4) for job in "ABCD"}
     rows = {job: cells for job, *cells in lesson_10.what_grew(runs).rows}
     assert len(lesson_10.what_grew({"D": runs["D"]}).rows) == 1
-    assert rows["A"][0] == "+168" and rows["B"][0] == rows["A"][3] == "stays"
+    assert rows["A"][0] == "+168" and rows["B"][0] == rows["A"][3] == "flat"
 
 
 def test_a_job_that_grows_less_than_a_fifth_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     runs, others = {"A": grows_to(120)}, {"A": grows_to(20)}
     assert "stops" in str(lesson_10.what_stopped(runs, others, "the same eight samples"))
-    assert "goes on" in str(lesson_10.what_stopped(runs, runs, "the same eight samples"))
+    assert "keeps growing" in str(lesson_10.what_stopped(runs, runs, "the same eight samples"))
     monkeypatch.setenv("DLTUTOR_STRICT", "1")
     with pytest.raises(AssertionError, match="A"):
         lesson_10.what_stopped(runs, others, "gc.collect() before each sample")
 
 
-def test_what_was_read_too_seldom_is_not_said_to_stay_or_stop() -> None:
+def test_what_was_read_too_rarely_is_not_called_flat_or_stopped() -> None:
     runs, seldom = {"A": grows_to(120)}, {"A": grows_to(4, length=7)}
-    assert "read too seldom" in str(lesson_10.what_grew({"C": seldom["A"]}))
-    assert "read too seldom" in str(lesson_10.what_stopped(runs, seldom, ""))
-    assert "read too seldom" in str(lesson_10.what_stopped(seldom, runs, ""))
+    assert "too few readings" in str(lesson_10.what_grew({"C": seldom["A"]}))
+    assert "too few readings" in str(lesson_10.what_stopped(runs, seldom, ""))
+    assert "too few readings" in str(lesson_10.what_stopped(seldom, runs, ""))
 
 
 def test_main_stays_small_when_it_collects() -> None:
@@ -208,6 +211,40 @@ def test_the_heap_levels_off_after_128_tensors_of_each_worker() -> None:
 
 def test_the_source_of_what_leaks_can_be_read() -> None:
     assert "self.cache[index] = super()" in lesson_10.show_source(CachedRecordings).data
+
+
+def code_in(cell_id: str) -> str:
+    notebook = read(NOTEBOOKS / "10-leaking-loaders.ipynb")
+    text = next(cell.source for cell in notebook.cells if cell.id == cell_id)
+    found = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert found, text
+    return found[1]
+
+
+def test_the_function_that_can_be_copied_keeps_a_worker_from_growing() -> None:
+    code = code_in("on-call-heap")
+    assert f"worker_init_fn={heap_growth.return_freed_memory.__name__}" in code
+    script = f"""
+        import psutil, torch
+
+        exec({code!r})
+        return_freed_memory(0)
+        before = psutil.Process().memory_full_info().uss
+        for _ in range(3):
+            torch.ones(8 << 20)
+            assert psutil.Process().memory_full_info().uss < before + (8 << 20)
+        """
+    run_fresh(script)
+
+
+def test_the_line_that_can_be_copied_names_main_and_its_children() -> None:
+    names: dict[str, Any] = {}
+    exec(code_in("on-call"), names)
+    with subprocess.Popen(["sleep", "60"]) as child:
+        line = names["memory_line"]()
+        child.kill()
+    assert re.match(r"/dev/shm \d+ MB; main: \d+ MB, \d+ descriptors; ", line), line
+    assert re.search(rf"; \S+ {child.pid}: \d+ MB, \d+ descriptors", line), line
 
 
 def test_every_exercise_has_three_different_hints() -> None:

@@ -1,4 +1,4 @@
-"""What each process has for itself while a loader runs, as figures and drawn; captions."""
+"""Measure and draw each process's own memory while a loader runs, and write captions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Reading:
 
     Args:
         samples: How many had been delivered by then.
-        own: What belongs to each worker alone (USS); without workers: to main.
-        seen: All that the first of these can see (RSS), as `htop` shows it.
-        together: What all processes take up (PSS), without files: those are shared with whoever
-            else runs torch here. NaN where this system does not know it.
+        own: What each worker has for itself (USS). Without workers, what main has.
+        seen: All that the first of these uses, shared or not (RSS), as `htop` shows it.
+        together: What all processes use together (PSS), without files, because every process here
+            that runs torch shares those. NaN if this system can't tell.
     """
 
     samples: int
@@ -53,7 +53,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a run of a loader took up.
+    """How much memory a run of a loader used.
 
     Args:
         curve: All readings, in order.
@@ -65,45 +65,45 @@ class Memory:
 
     @property
     def first(self) -> Reading:
-        """With the first batch."""
+        """At the first batch."""
         return self.columns["first batch"]
 
     @property
     def last(self) -> Reading:
-        """At the end of the first epoch, or where it was stopped."""
+        """At the end of the first epoch, or when the run was stopped."""
         return self.columns["end of the epoch"]
 
     def part_of(self, listed: int) -> str:
-        """How much each worker (or main) grew by, as a part of so many bytes, in words."""
+        """Say in words what part of `listed` bytes each worker (or main) grew by."""
         share = (sum(self.last.own) - sum(self.first.own)) / len(self.last.own) / listed
         limits = ((0.1, "next to nothing"), (0.4, "a small part"), (0.7, "about half"))
         return next((words for limit, words in limits if share < limit), "nearly all")
 
     def table(self, listed: int) -> Table:
-        """What belongs to whom; its title compares the growth with so many bytes."""
+        """What belongs to whom. The title compares the growth with `listed` bytes."""
         found = self.columns.values()
         rows: dict[str, list[float]] = {
-            f"W{number}, its own (USS)": [each.own[number] for each in found]
+            f"W{number}'s own (USS)": [each.own[number] for each in found]
             for number in range(len(self.last.own))
         }
         if not np.isnan(self.last.together):
-            rows["main, and what all share"] = [each.rest for each in found]
-            rows["all together (PSS)"] = [each.together for each in found]
-        rows["W0 as htop shows it (RES)"] = [each.seen for each in found]
+            rows["main's, and what they share"] = [each.rest for each in found]
+            rows["all of them (PSS)"] = [each.together for each in found]
+        rows["W0 in htop (RES)"] = [each.seen for each in found]
         return Table(
-            f"In the first epoch each worker grew by {self.part_of(listed)} of the list",
+            f"In the first epoch, each worker grew by {self.part_of(listed)} of the list",
             tuple((name, *map(size, sizes)) for name, sizes in rows.items()),
             ("", *self.columns),
         )
 
 
 def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Memory:
-    """Run a loader, and read now and then how much memory belongs to whom.
+    """Run a loader, and measure now and then how much memory belongs to whom.
 
     Args:
         loader: The loader.
         epochs: How many times it runs.
-        until: Stop after so many samples; 0 for never.
+        until: Stop after this many samples. 0 means never.
     """
     curve: list[Reading] = []
     columns: dict[str, Reading] = {}
@@ -123,7 +123,7 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
                     heading = "end of the epoch"
                 elif epoch == 1 and samples - len(batch) < _MARK <= samples:
                     heading = f"{_MARK:,} samples"
-                # Often at first, when a worker grows fast.
+                # Measure often at first, because that's when a worker grows fast.
                 if heading or (number > started and not number & number - 1) or not number % 200:
                     curve.append(_read(samples, set(active_children()) - others))
                     if heading:
@@ -134,7 +134,7 @@ def memory_of(loader: DataLoader[Any], *, epochs: int = 1, until: int = 0) -> Me
     gc.collect()  # one that is due would run in the workers
     ended = observe(loader, consume=train)
     if ended.end != "finished":
-        raise RuntimeError(f"the run did not finish:\n{ended}")
+        raise RuntimeError(f"the run didn't finish:\n{ended}")
     return Memory(tuple(curve), columns)
 
 
@@ -146,7 +146,7 @@ def _read(samples: int, workers: set[Any]) -> Reading:
 
 
 def _sizes(pid: int) -> tuple[int, int, float]:
-    # USS, RSS, and PSS without files. To read them is dear: once for all three.
+    # USS, RSS, and PSS without files. Reading them is expensive, so read once for all three.
     sizes = mapped(pid)
     if not sizes:
         full = psutil.Process(pid).memory_full_info()
@@ -156,7 +156,7 @@ def _sizes(pid: int) -> tuple[int, int, float]:
 
 
 def draw(listed: int, **runs: Memory) -> MemoryFigure:
-    """Draw how much each process grew since the first batch, run beside run, on one scale.
+    """Draw how much each process grew since the first batch, run next to run, on one scale.
 
     Args:
         listed: The bytes of the list, drawn as a line for each worker.
@@ -171,25 +171,25 @@ def draw(listed: int, **runs: Memory) -> MemoryFigure:
             roles = [f"W{number}" for number in range(own.shape[1])]
             axes.stackplot(x, own.T.clip(min=0) / MB, labels=roles, colors=[*map(color_of, roles)])
             rest = [(each.rest - run.first.rest) / MB for each in run.curve]
-            axes.plot(x, rest, color=MAIN, linewidth=2, label="main, and what all share")
+            axes.plot(x, rest, color=MAIN, linewidth=2, label="main's, and what they share")
             lists = [copies * listed / MB for copies in range(1, len(roles) + 1)]
             for copies in lists:
                 axes.axhline(copies, color=TEXT, linestyle=":", linewidth=1)
-            axes.text(0, lists[-1], "the list, once for each worker", va="bottom", in_layout=False)
-            axes.set(title=title, xlabel="thousand samples", ymargin=0.12)
-        panels[0].set_ylabel("MB more than with the first batch")
+            axes.text(0, lists[-1], "one list for each worker", va="bottom", in_layout=False)
+            axes.set(title=title, xlabel="thousands of samples", ymargin=0.12)
+        panels[0].set_ylabel("MB more than at the first batch")
         handles, names = panels[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
 def size_of(listed: Any) -> int:
-    """The bytes of a list: its pointers and all its objects, those of lists in it too."""
+    """The bytes of a list, with its pointers, its objects, and the lists in it."""
     return getsizeof(listed) + (sum(map(size_of, listed)) if isinstance(listed, list) else 0)
 
 
 def count_in(thing: object) -> int:
-    """The number that an object begins with in memory, read without taking hold of the object."""
+    """Read the number that an object begins with in memory, without a new reference to it."""
     return ctypes.c_uint32.from_address(id(thing)).value
 
 
@@ -199,7 +199,7 @@ KEPT: Final = {
     "A, a tuple": captions.CaptionTuple,
     "B, numpy of dtype object": captions.CaptionObjects,
     "C, numpy of dtype S": captions.FixedWidthCaptions,
-    "D, the list; lengths are read": captions.CaptionLengths,
+    "D, the list, but lengths are read": captions.CaptionLengths,
     "E, dicts": captions.CaptionDicts,
     "packed bytes": captions.PackedCaptions,
     "packed bytes, in tensors": captions.TensorCaptions,
@@ -207,7 +207,7 @@ KEPT: Final = {
 
 
 def growth_of_each() -> Table:
-    """What a forked worker grows by with each of `KEPT`, and what a spawned one is sent."""
+    """Measure how much a forked worker grows with each of `KEPT`, and what a spawned one gets."""
     path = captions.shared_captions(100_000)
     listed = size_of(captions.Captions(path).captions)
     rows = []
@@ -219,7 +219,7 @@ def growth_of_each() -> Table:
         grows = memory_of(loader, until=10_000).part_of(listed)
         sent = sent_to_spawned(dataset)
         rows.append((name, grows, size(sent) if sent > 1024 else "a descriptor"))
-    header = ("kept as", "a forked worker grows by", "a spawned worker is sent")
+    header = ("kept as", "a forked worker grows by", "main sends a spawned worker")
     return Table("One worker, 10,000 of 100,000 captions", tuple(rows), header)
 
 

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 class Boxes(Dataset[Array]):
-    """The boxes of each image: an array with a row x, y, width, height for each."""
+    """The boxes of each image: an array with a row of x, y, width, height for each box."""
 
     def __init__(self, path: str | Path) -> None:
         self.boxes = json.loads(Path(path).read_text())

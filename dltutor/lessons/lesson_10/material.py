@@ -1,7 +1,8 @@
-"""The notebook's four jobs, A to D, what is asked of them, and the validation of its Transfer.
+"""The notebook's four jobs, A to D, and the experiments on them.
 
-Each job is a failure mode of the catalogue under another name. D's workers are forked from a server
-that has done nothing yet (`forkserver`): those of a busy main first use up what main has freed.
+Each job is a failure mode of the catalog under another name. D's workers are forked from a server
+that hasn't done anything yet (`forkserver`), because workers forked from a busy main first use up
+what main has freed.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from dltutor.tables import MB, Table
 
 _FILES: Final = 64  # recordings: an epoch
 _LENGTH: Final = 200_000  # numbers in each
-_FIRST_STEP: Final = 0.8  # seconds with a batch of each worker: all memory is read once meanwhile
+_FIRST_STEP: Final = 0.8  # seconds after the first batches, so that all memory is read once
 _NOISE: Final = 8  # MB, or descriptors
-_LEAST: Final = 5  # readings of memory, from the first batch to the last, that show what stays
+_LEAST: Final = 5  # readings of memory, from the first batch to the last, that show what's flat
 _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("W0", "uss"),
     ("W1", "uss"),
@@ -40,13 +41,13 @@ _STOPPED: Final = {"the same eight samples": "A", "gc.collect() before each samp
 
 
 class JobD(heap_growth.Recordings):
-    """Recordings, cut into overlapping frames, each of the same loudness."""
+    """Recordings, cut into overlapping frames that all have the same loudness."""
 
-    step = 224  # a sample is of 0.9 MB
+    step = 224  # a sample is 0.9 MB
 
 
 class Collecting(Dataset[Any]):
-    """The samples of another dataset, with `gc.collect()` before each."""
+    """The samples of another dataset, with `gc.collect()` before each one."""
 
     def __init__(self, dataset: Dataset[Any]) -> None:
         self.dataset = dataset
@@ -60,7 +61,7 @@ class Collecting(Dataset[Any]):
 
 
 def freeze(worker_id: int) -> None:
-    """A `worker_init_fn`: later collections look only at what the worker makes from now on."""
+    """A `worker_init_fn` that makes later collections look only at what the worker makes itself."""
     gc.freeze()
 
 
@@ -85,16 +86,16 @@ class Job:
     method: str = "fork"
 
     def loader(self, dataset: Dataset[Any] | None = None, **options: Any) -> DataLoader[Any]:
-        """The job's loader, or that of another dataset, with two workers that live on.
+        """The job's loader, or one for another dataset, with two workers that outlive an epoch.
 
         Args:
-            dataset: In the place of the job's own.
-            options: More arguments of the DataLoader, or others in place of the job's.
+            dataset: Used instead of the job's own.
+            options: Arguments for the DataLoader, added to the job's or instead of them.
         """
-        gc.collect()  # one that is due would copy the pages that main and the workers share
+        gc.collect()  # a collection that's due would copy pages that main and the workers share
         if self.method == "forkserver":
             multiprocessing.set_forkserver_preload([__name__])  # it imports torch once, for all
-            # Or the import takes the seconds in which memory is read most often.
+            # Otherwise the import takes up the seconds in which memory is read most often.
             multiprocessing.get_context("forkserver").Pool(1).terminate()
         usual: dict[str, Any] = {"shuffle": True}
         if options.get("num_workers") != 0:
@@ -140,36 +141,36 @@ def observe_memory(
     consume: Callable[[Any], object] | None = None,
     deadline: float = 60,
 ) -> Observation:
-    """As `dltutor.observe`; the memory of each process is read twice a second, as if it were live.
+    """Observe a loader, and read the memory of each process twice a second, as a live chart does.
 
     Args:
-        loader: Such as a job's.
-        consume: Such as the job's `train`.
+        loader: A job's loader, for example.
+        consume: What runs over it, such as the job's `train`.
         deadline: In seconds.
     """
     return observe(loader, consume=consume, deadline=deadline, memory="often")
 
 
 def grown(seen: Observation, role: str, of: Field) -> float:
-    """The most that a process grew by since the first batch, as `draw_growth` draws it.
+    """Return the most that a process grew by since the first batch, as `draw_growth` draws it.
 
     Args:
         seen: A job, observed.
         role: main, W0 or W1.
-        of: "uss" and "pss_shm" in MB, "fds" as they are.
+        of: "uss" and "pss_shm" come back in MB, "fds" as a count.
     """
     most = seen.timeline.since_first_batch(seen.timeline.series(role, of))[1].max(initial=0)
     return float(most) / (1 if of == "fds" else MB)
 
 
 def _seldom(*seen: Observation) -> bool:
-    # Whether memory was read too seldom to tell what stays as it was.
+    # Whether memory was read too rarely to tell what stayed flat.
     lines = (each.timeline for each in seen)
     return any(len(x.since_first_batch(x.series("W1", "uss"))[1]) < _LEAST for x in lines)
 
 
 def what_grew(runs: Mapping[str, Observation]) -> Table:
-    """The chart of some jobs in numbers.
+    """Show the chart of some jobs in numbers.
 
     Args:
         runs: By the letter of the job.
@@ -180,37 +181,37 @@ def what_grew(runs: Mapping[str, Observation]) -> Table:
         grew = [grown(seen, *each) for each in _LINES]
         most = grew[3] if job == "B" else max(grew[:2])
         _promised(most > least[job], (grew, str(seen)))
-        stays = "read too seldom" if _seldom(seen) else "stays"
-        rows.append((job, *(f"+{x:.0f}" if x > _NOISE else stays for x in grew)))
-    header = ("job", "W0, MB", "W1, MB", "main, MB", "its shared memory, MB", "its descriptors")
+        flat = "too few readings" if _seldom(seen) else "flat"
+        rows.append((job, *(f"+{x:.0f}" if x > _NOISE else flat for x in grew)))
+    header = ("job", "W0, MB", "W1, MB", "main, MB", "main, shared MB", "main, descriptors")
     return Table("Largest growth since the first batch", tuple(rows), header)
 
 
 def what_stopped(
     runs: Mapping[str, Observation], others: Mapping[str, Observation], how: str
 ) -> Table:
-    """What was left of each job's growth in another run of it.
+    """Show how much of each job's growth was left in another run of it.
 
     Args:
         runs: By the letter of the job.
-        others: Likewise; not all of them.
+        others: The same, but not for all of them.
         how: What was different in the other runs.
     """
     rows = []
     for job, other in others.items():
         before, after = (max(grown(x, *each) for each in _LEAKS) for x in (runs[job], other))
-        shown = "stops" if after < before / 5 else "goes on"
+        shown = "stops" if after < before / 5 else "keeps growing"
         if before <= _NOISE or _seldom(runs[job], other):
-            shown = "read too seldom"
+            shown = "too few readings"
         if job == "D" and (reason := heap_growth.reuses_memory()):
-            shown = f"does not grow here: {reason}"
+            shown = f"doesn't grow here: {reason}"
         else:
             _promised((shown == "stops") == (job in _STOPPED.get(how, "")), (job, before, after))
         rows.append((job, f"+{before:.0f} MB", f"+{after:.0f} MB", shown))
-    return Table(f"Largest growth with {how}", tuple(rows), ("job", "as it was", "now", ""))
+    return Table(f"Largest growth with {how}", tuple(rows), ("job", "before", "now", ""))
 
 
 def _promised(holds: bool, found: object) -> None:
-    # What a text of the notebook says of a run; the course's own tests stop where it is not so.
+    # What the notebook says about a run. The course's own tests stop if it isn't true.
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)
