@@ -141,7 +141,7 @@ def taken_home() -> Any:
 
 
 class Mixed(Dataset[Any]):
-    """Samples of many types; some are others in a worker."""
+    """Samples of many types. A worker gets some of them wrong."""
 
     def __init__(self, wrong: tuple[int, ...] = ()) -> None:
         self.wrong = wrong
@@ -211,7 +211,7 @@ def test_a_moved_position_is_seen_on_a_fast_disk_too() -> None:
 
 
 class CountsByPosition(ByPosition):
-    """Right: each process has its own file. Main moves its own to find the length."""
+    """Right: each process has its own file. Main moves its own position to find the length."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.pid = path, 0
@@ -245,8 +245,8 @@ def test_two_workers_over_one_connection_differ_for_certain() -> None:
     rows.connection.close()
 
 
-def test_the_lines_for_who_is_in_a_hurry_are_a_fix() -> None:
-    [text] = [cell.source for cell in read(NOTEBOOK).cells if cell.id == "card"]
+def test_the_class_for_who_is_on_call_is_a_fix() -> None:
+    [text] = [cell.source for cell in read(NOTEBOOK).cells if cell.id == "on-call"]
     lines = text.partition("```python\n")[2].partition("```")[0]
     known: dict[str, Any] = {"Dataset": Dataset, "os": os, "open": lambda path, _: slowly(path)}
     exec(lines, known)

@@ -1,4 +1,4 @@
-"""What notebook 05 shows and uses: a recording, rows of a server, a table of handles."""
+"""What notebook 05 shows and uses: a recording, rows from a server, and a table of handles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDTH: Final = 16  # numbers in a window
 
 
 def told(loader: DataLoader[Any]) -> str:
-    """Run an epoch of records in order, and say in a few words how it ended and what came."""
+    """Run an epoch of records in order, and say how it ended and whether the samples were right."""
     return _in_words(Case(loader, count_wrong))
 
 
@@ -42,7 +42,7 @@ def _in_words(case: Case) -> str:
 
 @cache
 def recording() -> Path:
-    """A file of a million 16-bit numbers, all different in any place where windows begin."""
+    """Write a file of a million random 16-bit numbers, once, and return its path."""
     path = own_folder() / "recording.bin"
     np.random.default_rng(5).integers(-30_000, 30_000, 1_000_000, dtype="<i2").tofile(path)
     return path
@@ -65,12 +65,12 @@ class Windows(Dataset[torch.Tensor]):
 
 @cache
 def start_server() -> Callable[[], Connection]:
-    """Start the server of rows; what is returned makes a connection to it."""
+    """Start the server of rows, and return the function that connects to it."""
     return Server().connect
 
 
 class Rows(Dataset[torch.Tensor]):
-    """The starter of "05.transfer": rows that a server has, asked for one by one."""
+    """The starter of "05.transfer": rows from a server, asked for one by one."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self.connection = connect()
@@ -94,15 +94,15 @@ class _Mapped(Dataset[torch.Tensor]):
 
 
 class Database(Dataset[torch.Tensor]):
-    """Rows of SQLite, over one connection. `version` of all rows is 0, then `renew` makes it 1.
+    """Rows from SQLite, over one connection. `renew` changes the `version` of all rows from 0 to 1.
 
     Args:
-        in_transaction: Whether main has begun one, and has counted the rows in it.
+        in_transaction: Whether main begins a transaction and counts the rows in it.
     """
 
     def __init__(self, in_transaction: bool) -> None:
         self.path = own_folder() / "rows.db"
-        # A garbage collection in any thread may be what closes it.
+        # The garbage collector may close it in any thread.
         self.connection = sqlite3.connect(self.path, check_same_thread=False)
         execute = self.connection.execute
         execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, version INTEGER, padding BLOB)")
@@ -117,7 +117,7 @@ class Database(Dataset[torch.Tensor]):
         return 400
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        # A row of another page each time.
+        # Each index asks for a row on another page.
         question = "SELECT version FROM rows WHERE number = ?"
         return torch.tensor(self.connection.execute(question, (50 * index,)).fetchone())
 
@@ -125,24 +125,24 @@ class Database(Dataset[torch.Tensor]):
         self.connection.close()
 
     def renew(self) -> None:
-        """Main ends its transaction, and somebody else writes all rows."""
+        """End main's transaction, and then rewrite all rows over another connection."""
         self.connection.rollback()
         with closing(sqlite3.connect(self.path)) as other:
             other.execute("UPDATE rows SET version = 1")
             other.commit()
 
     def count_old(self, loader: DataLoader[Any]) -> Finding:
-        """An epoch; all rows are renewed at its first batch. Those that are old afterwards."""
+        """Run an epoch, renew all rows at its first batch, and count the old rows that follow."""
         batches = iter(loader)
         next(batches)
         self.renew()
-        for _ in range(2 * loader.num_workers):  # these may have been read before
+        for _ in range(2 * loader.num_workers):  # the workers may have read these before
             next(batches, None)
-        return Finding(sum(int((batch == 0).sum()) for batch in batches), "of 400 rows old")
+        return Finding(sum(int((batch == 0).sum()) for batch in batches), "of 400 rows are old")
 
 
 def handles() -> Table:
-    """What becomes of eight kinds of handles that main opened, in two forked workers."""
+    """Show what happens when two forked workers use each of eight kinds of handles from main."""
     cases: dict[str, Callable[[], Case]] = {
         "open file: seek, read": shared_file_offset.broken,
         "tarfile": partial(shared_file_offset.broken, kind="tar"),
@@ -154,7 +154,7 @@ def handles() -> Table:
         "np.memmap": lambda: Case(load(_Mapped(), 2, "fork"), count_wrong),
     }
     rows = tuple((name, _in_words(make())) for name, make in cases.items())
-    return Table("Opened in main, used by 2 forked workers", rows, ("handle", "how it ended"))
+    return Table("Opened in main, used by two forked workers", rows, ("handle", "how it ended"))
 
 
 def _database(in_transaction: bool) -> Case:
