@@ -144,7 +144,7 @@ def deadline_passes() -> int:
     if main is None:  # no workers
         signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     else:
-        # By then this worker waits for ever, and main and the others have nothing left to do.
+        # By then this worker waits forever, and main and the others have nothing left to do.
         subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -ALRM {main.pid}"])
     return FOR_EVER
 

@@ -97,7 +97,7 @@ def test_a_dead_worker_is_told_with_its_exit_code_and_signal(
 
 
 def test_a_worker_that_dies_in_the_middle_of_a_batch_is_told_by_torch_as_ever() -> None:
-    # Main stands in the transfer, where the notice of the death is put off, but not for ever.
+    # Main stands in the transfer, where the notice of the death is put off, but not forever.
     observation = observe(load(Numbers(datasets.die_in_a_transfer, at=0), num_workers=1))
     assert observation.end == "worker died"
     assert "exited unexpectedly" in observation.chain[0][1]

@@ -1,7 +1,7 @@
 """The final figure of a timeline, two of them side by side, and what grows in several.
 
 Made without pyplot: no global state, no window. Draw in the main thread only: matplotlib holds
-locks, and a worker forked meanwhile would wait for them for ever.
+locks, and a worker forked meanwhile would wait for them forever.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _start(
 
 
 def _fork() -> int:
-    # What was registered for forks is anybody's code, and may wait for ever. When it is told to
+    # What was registered for forks is anybody's code, and may wait forever. When it is told to
     # stop, Python goes on with the fork.
     global _at_fork
     _at_fork = deadline(_HANDLERS)

@@ -250,7 +250,7 @@ def abandon(iterator: Any) -> None:
 
 def _free(condition: threading.Condition) -> None:
     # Held for moments only. If it stays held, torch's SIGCHLD handler has raised in a put(), just
-    # when it had been taken: nobody will give it back, and close() would wait for it for ever.
+    # when it had been taken: nobody will give it back, and close() would wait for it forever.
     condition.acquire(timeout=0.5)
     condition.release()
 

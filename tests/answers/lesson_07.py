@@ -155,7 +155,7 @@ class Processes(Masked):
 
 
 class NeverEnds(Masked):
-    """Each process has a thread, that waits for work for ever."""
+    """Each process has a thread, that waits for work forever."""
 
     asked: Queue[tuple[Path, Queue[bytes]]]
     made_in: int | None = None

@@ -1074,7 +1074,7 @@ WRONG_FIXES: WrongFixes = {
         "one buffer for all": (lambda: one_buffer, "unknown-review"),
         "raises": (lambda: raises, "raised"),
         "ends its process": (lambda: leaves, "process-ended"),
-        "waits for ever": (lambda: waits_for_ever, "over-the-limit"),
+        "waits forever": (lambda: waits_for_ever, "over-the-limit"),
         "returns nothing": (lambda: returns_nothing, "raised"),
         "takes too little": (lambda: lambda dataset: [], "raised"),
     },
@@ -1157,7 +1157,7 @@ WRONG_FIXES: WrongFixes = {
         ),
         "nothing measured": (lambda: closing_each, "raised"),
         "ends its process": (lambda: ends_its_process, "process-ended"),
-        "runs for ever": (lambda: endless_run, "not-ready"),
+        "runs forever": (lambda: endless_run, "not-ready"),
     },
 }
 

@@ -148,7 +148,7 @@ def _pair(sample: Any) -> list[int] | None:
 
 
 def _fork_twice() -> None:
-    # In a thread that may wait for ever: a function given to `os.register_at_fork` can hold it up.
+    # In a thread that may wait forever: a function given to `os.register_at_fork` can hold it up.
     def fork() -> None:
         for _ in range(2):
             child = multiprocessing.get_context("fork").Process()

@@ -135,7 +135,7 @@ class Parent:
         self.done = False
         self._pid = pid
         self._unsent = b""
-        os.set_blocking(1, False)  # a parent that does not read must not keep us for ever
+        os.set_blocking(1, False)  # a parent that does not read must not keep us forever
 
     def alive(self) -> bool:
         # Its end does not always close our input: processes that it forked may hold it open.
