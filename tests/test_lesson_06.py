@@ -23,6 +23,9 @@ from dltutor.lessons.lesson_06.material import MyRecords, Tiles, costs, told
 from dltutor.lessons.lesson_06.transfer import CLIPS
 from dltutor.lessons.lesson_06.travel import Epoch, import_file, problem_with
 from dltutor.observation import observe
+from notebooks import NOTEBOOKS, read
+
+NOTEBOOK = NOTEBOOKS / "06-unpicklable-handles.ipynb"
 
 FINISHED = Epoch("with 2 workers under fork", Ending("finished", 8))
 RAISED = replace(FINISHED, run=Ending("raised", 8, error="`TypeError: no`."))
@@ -112,6 +115,34 @@ def test_a_server_that_has_the_imports_gives_the_second_epoch_its_workers_at_onc
         forkserver.set_forkserver_preload([])
     first, second = seconds
     assert first > 3 * second
+
+
+def test_the_class_for_who_is_on_call_is_a_fix(tmp_path: Path) -> None:
+    [text] = [cell.source for cell in read(NOTEBOOK).cells if cell.id == "on-call"]
+    lines = text.partition("```python\n")[2].partition("```")[0]
+    path = tmp_path / "on_call.py"
+    path.write_text(lines + MY_RECORDS)
+    result = check("06.fix", path)
+    assert result.outcome is Outcome.CORRECT, result
+
+
+MY_RECORDS = """
+
+import torch
+
+
+class MyRecords(Records):
+    def __init__(self, path, count):
+        super().__init__(path)
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        self.file().seek(8 * index)
+        return torch.tensor(list(self.file().read(8)))
+"""
 
 
 def test_a_file_is_imported_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

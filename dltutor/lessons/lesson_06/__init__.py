@@ -1,4 +1,4 @@
-"""Lesson 06: handles that cannot be pickled, and start methods. What its notebook imports."""
+"""Lesson 06: handles that can't be pickled, and start methods. What its notebook imports."""
 
 from dltutor.failures.kit.handles import own_folder
 from dltutor.failures.unpicklable_handle import Records, records_folder

@@ -23,14 +23,14 @@ from dltutor.observation.texts import said, tidy
 from dltutor.system.process_memory import pss
 from dltutor.tables import MB, Table
 
-#: Failures that leave main without complaint.
+#: Failures that leave main without an error, and fail on arrival.
 ON_ARRIVAL: Final = (generator_attribute.FAILURE, global_only_in_parent.FAILURE)
 
 SIZE: Final = 8  # bytes of a record
 
 
 class Cache:
-    """The tiles that were read so far."""
+    """The tiles that have been read so far."""
 
     def __init__(self) -> None:
         self.tiles: dict[int, torch.Tensor] = {}
@@ -38,14 +38,14 @@ class Cache:
 
 
 class Reader:
-    """Reads a tile, and keeps it."""
+    """Reads tiles and keeps them."""
 
     def __init__(self, side: int) -> None:
         self.side = side
         self.cache = Cache()
 
     def read(self, number: int) -> torch.Tensor:
-        """One tile."""
+        """Return one tile."""
         with self.cache.turn:
             tile = torch.full((self.side, self.side), float(number))
             return self.cache.tiles.setdefault(number, tile)
@@ -100,12 +100,12 @@ class MyClips(Dataset[torch.Tensor]):
 
 
 def hide_the_warning() -> None:
-    """Torch warns at every failure to start a worker; from now on it does not."""
+    """Turn off the warning that torch gives whenever a worker can't be started."""
     warnings.filterwarnings("ignore", "Got pickle error")
 
 
 def told(seen: Observation) -> str:
-    """How a run ended: what main raised, and below it what a dead worker wrote."""
+    """Say how a run ended: what main raised, and below it what a dead worker wrote to stderr."""
     if not seen.chain:
         return seen.end
     main = tidy(said(*seen.chain[0])).split("\n")[0]
@@ -114,9 +114,9 @@ def told(seen: Observation) -> str:
 
 
 def costs() -> Table:
-    """What a worker costs by each start method, with the fork server and its imports."""
+    """Measure what one worker costs under each start method, in seconds and in memory."""
     found: dict[str, tuple[float, float]] = {}
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # one of before would be used
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # or the one from an earlier run would be used
     for method in ("fork", "spawn", "forkserver"):
         before = _memory()
 
@@ -126,18 +126,18 @@ def costs() -> Table:
             seconds = time.perf_counter() - started
             next(batches)
             found[method] = seconds, (_memory() - before) / MB
-            list(batches)  # nothing is left of them, and the worker ends
+            list(batches)  # reads the rest, so that the worker ends
 
         loader = DataLoader(Squares(16), 4, num_workers=1, multiprocessing_context=method)
         observe(loader, consume=epoch, deadline=45)
-    assert min(found["spawn"], found["forkserver"]) > found["fork"]  # seconds, as the text says
+    assert min(found["spawn"], found["forkserver"]) > found["fork"]  # the text says so
     rows = [(name, f"{seconds:.2f} s", f"{mb:.0f} MB") for name, (seconds, mb) in found.items()]
-    header = ("start method", "first batch after", "memory that is added")
-    return Table("One worker, and all that is started for it", tuple(rows), header)
+    header = ("start method", "time to the first batch", "added memory")
+    return Table("One worker, and whatever it takes to start it", tuple(rows), header)
 
 
 def _memory() -> float:
-    # Of main, its workers and the fork server, and not of what else this process has started.
+    # Main, its workers, and the fork server, but no other process that main has started.
     workers = [each.pid for each in multiprocessing.active_children()]
     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     return sum(pss(pid) for pid in (os.getpid(), server, *workers) if pid)
