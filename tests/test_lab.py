@@ -123,8 +123,8 @@ def test_every_link_in_the_folder_leads_to_a_file_in_it_or_to_the_web(course: Pa
 
 def test_a_link_to_the_code_leads_to_the_public_address(course: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    address = f"{project['urls']['Repository']}/blob/HEAD/dltutor/failures/lost_thread.py"
-    lesson = "07-the-loop-that-never-starts.ipynb"
+    address = f"{project['urls']['Repository']}/blob/HEAD/dltutor/failures/shm_exhausted.py"
+    lesson = "11-shared-memory-and-open-files.ipynb"
     for name in ["CHEATSHEET.md", lesson, f"solutions/{lesson}"]:
         assert f"]({address})" in (course / name).read_text(), name
 
