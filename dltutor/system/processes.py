@@ -25,6 +25,7 @@ _SET_SUBREAPER: Final = 36
 _GET_SUBREAPER: Final = 37
 
 _PATIENCE: Final = 10.0  # seconds in which at least one more of the killed must be gone
+_STANDING: Final = 1.0  # seconds for one that was stopped to stand still
 _TIDY: Final = 4.0  # seconds for those that tidy up after others: on a busy machine they need them
 # They end by themselves once nobody is left to serve, and unlink what was left in /dev/shm.
 _TIDIERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
@@ -132,7 +133,7 @@ def end_descendants(mark: int = 0) -> set[Process]:
 
 def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ...]) -> set[Process]:
     found, spared = {*found}, {known(os.getpid())}
-    stopped: set[Process] = set()
+    stopped: dict[Process, float] = {}  # and when
     shared: dict[str, tuple[int, int]] = {}
     progress = served = time.monotonic()
     most = 0
@@ -147,17 +148,23 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
         if time.monotonic() > progress + _PATIENCE or not (living or new - spared):
             unlink_segments(shared)
             return found - living
-        ready = living & stopped
-        ready |= {each for each in living - stopped if not _may_tidy(_figures().command(each.pid))}
-        if ready:
-            served = time.monotonic()
-        elif time.monotonic() > served + _TIDY:
+        now = time.monotonic()
+        ready = {
+            each
+            for each in living & stopped.keys()
+            if _stands_still(each.pid) or now > stopped[each] + _STANDING
+        }
+        running = living - stopped.keys()
+        ready |= {each for each in running if not _may_tidy(_figures().command(each.pid))}
+        if ready or running != living:
+            served = now
+        elif now > served + _TIDY:
             ready = living
         for each in ready:
             if each in stopped:
                 shared |= segments_of(each.pid)
             _send(each, signal.SIGKILL if each in stopped else signal.SIGSTOP)
-        stopped |= ready
+        stopped |= {each: now for each in ready - stopped.keys()}
         time.sleep(0.005)
 
 
@@ -179,6 +186,17 @@ def _family(members: set[Process], heads: set[int], mark: int) -> set[Process]:
 def is_running(process: Process) -> bool:
     """Whether this very process is there, and no zombie."""
     return is_alive(process.pid) and known(process.pid) == process
+
+
+def _stands_still(pid: int) -> bool:
+    # Whether all its threads have stopped. One that's in the middle of a system call when the
+    # signal comes finishes that first, and it may be what makes a file in /dev/shm.
+    states = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            stat = Path(f"/proc/{pid}/task/{thread}/stat").read_text()
+            states.append(stat.rpartition(")")[2].split()[0])
+    return all(state in "TtZX" for state in states)
 
 
 def _send(process: Process, number: int) -> None:
