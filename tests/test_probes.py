@@ -178,7 +178,7 @@ def test_what_only_some_random_numbers_do_is_seen_too() -> None:
 
 
 class Blocks(Rows):
-    """Rows that come in blocks, one of which is at hand. A clock of their own says what it costs."""
+    """Rows that come in blocks, one of which is at hand. Their own clock says what that costs."""
 
     clock = 0.0
     block = -1
