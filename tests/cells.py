@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from typing import Any
 
 from nbformat import NotebookNode
@@ -12,6 +13,17 @@ from torch.utils.data import Dataset
 def source(name: str, notebook: NotebookNode) -> str:
     """The source of a cell."""
     return next(str(each.source) for each in notebook.cells if each.id == name)
+
+
+def assert_on_call_is_last(notebook: NotebookNode) -> None:
+    """The last two cells are its table and its code, and all links lead to a heading."""
+    cells = notebook.cells
+    assert [cell.id for cell in cells[-2:]] == ["on-call", "on-call-code"]
+    assert cells[-2].source.startswith("## On call\n")
+    headings = re.findall(r"(?m)^## (.+)$", "\n".join(cell.source for cell in cells))
+    anchors = {heading.replace(" ", "-") for heading in headings}
+    linked = re.findall(r"\]\(#([^)]+)\)", "\n".join(cell.source for cell in cells))
+    assert linked and set(linked) <= anchors
 
 
 def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from cells import define
 from datasets import Numbers, load
 
 from dltutor.lessons.engine.checking import verdict
+from dltutor.lessons.engine.exercise import choice
 from dltutor.lessons.engine.forms import (
     a_class,
     a_fixed_class,
     a_fixed_function,
-    choice,
     letter,
     shown,
     whole_number,

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from cells import answer_in, source
+from cells import answer_in, assert_on_call_is_last, source
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import too_many_open_files
@@ -157,13 +157,7 @@ def test_a_limit_that_is_not_permitted_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_last_section_is_on_call() -> None:
-    cells = read(NOTEBOOK).cells
-    assert [cell.id for cell in cells[-2:]] == ["on-call", "on-call-code"]
-    assert cells[-2].source.startswith("## On call\n")
-    headings = re.findall(r"(?m)^## (.+)$", "\n".join(cell.source for cell in cells))
-    anchors = {heading.replace(" ", "-") for heading in headings}
-    linked = re.findall(r"\]\(#([^)]+)\)", "\n".join(cell.source for cell in cells))
-    assert linked and set(linked) <= anchors
+    assert_on_call_is_last(read(NOTEBOOK))
 
 
 def run_in_a_shell(lines: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from answers.lesson_13 import forked, usual
-from cells import answer_in, source
+from cells import answer_in, assert_on_call_is_last, source
 from torch.utils.data import DataLoader
 
 from dltutor.__main__ import _parser
@@ -129,13 +129,7 @@ def test_a_review_that_is_empty_comes_through_packed(workers: int) -> None:
 
 
 def test_the_last_section_is_on_call() -> None:
-    cells = read(NOTEBOOK).cells
-    assert [cell.id for cell in cells[-2:]] == ["on-call", "on-call-code"]
-    assert cells[-2].source.startswith("## On call\n")
-    headings = re.findall(r"(?m)^## (.+)$", "\n".join(cell.source for cell in cells))
-    anchors = {heading.replace(" ", "-") for heading in headings}
-    linked = re.findall(r"\]\(#([^)]+)\)", "\n".join(cell.source for cell in cells))
-    assert linked and set(linked) <= anchors
+    assert_on_call_is_last(read(NOTEBOOK))
 
 
 def to_copy() -> list[str]:

@@ -74,6 +74,15 @@ class Proc:
         """Whether there is such a process, and it is no zombie."""
         return _lives(self._stat(pid))
 
+    def has_stopped(self, pid: int) -> bool:
+        """Whether all its threads stand still after a SIGSTOP, or it's gone.
+
+        A thread that's in the middle of a system call when the signal comes finishes that first,
+        and it may be what makes a file in `/dev/shm`.
+        """
+        threads = (self._stat(f"{pid}/task/{thread}") for thread in self._names(f"{pid}/task"))
+        return all(not words or words[0] in (b"T", b"t", b"Z", b"X") for words in threads)
+
     def command(self, pid: int) -> bytes:
         """The command line of a process, however its words are parted; empty if it is gone."""
         return self._read(f"{pid}/cmdline") or b""
@@ -121,7 +130,7 @@ class Proc:
                 families.setdefault(int(words[1]), set()).add(int(name))
         return lambda pid: families.get(pid, set())
 
-    def _stat(self, pid: int) -> list[bytes]:
+    def _stat(self, pid: int | str) -> list[bytes]:
         # The command's name stands in parentheses and may hold anything: start behind it.
         return (self._read(f"{pid}/stat") or b"").rpartition(b")")[2].split()
 

@@ -152,7 +152,7 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
         ready = {
             each
             for each in living & stopped.keys()
-            if _stands_still(each.pid) or now > stopped[each] + _STANDING
+            if _figures().has_stopped(each.pid) or now > stopped[each] + _STANDING
         }
         running = living - stopped.keys()
         ready |= {each for each in running if not _may_tidy(_figures().command(each.pid))}
@@ -186,17 +186,6 @@ def _family(members: set[Process], heads: set[int], mark: int) -> set[Process]:
 def is_running(process: Process) -> bool:
     """Whether this very process is there, and no zombie."""
     return is_alive(process.pid) and known(process.pid) == process
-
-
-def _stands_still(pid: int) -> bool:
-    # Whether all its threads have stopped. One that's in the middle of a system call when the
-    # signal comes finishes that first, and it may be what makes a file in /dev/shm.
-    states = []
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            stat = Path(f"/proc/{pid}/task/{thread}/stat").read_text()
-            states.append(stat.rpartition(")")[2].split()[0])
-    return all(state in "TtZX" for state in states)
 
 
 def _send(process: Process, number: int) -> None:

@@ -63,6 +63,10 @@ class Psutil:
         """Whether there is such a process, and it is no zombie."""
         return self.process(pid) is not None
 
+    def has_stopped(self, pid: int) -> bool:
+        """Whether it stands still after a SIGSTOP. psutil doesn't tell for each thread, so: yes."""
+        return True
+
     def command(self, pid: int) -> bytes:
         """The command line of a process, however its words are parted; empty if it is gone."""
         try:

@@ -51,6 +51,11 @@ class Parts:
     threads: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
 
+    @property
+    def ordered(self) -> bool:
+        """Whether samples are asked for in the same order in each epoch, whatever the seed."""
+        return self.stream or self.sampler == "SequentialSampler"
+
 
 @dataclass(frozen=True)
 class Run:

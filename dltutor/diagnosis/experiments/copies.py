@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import multiprocessing.queues
-import re
 import time
 from contextlib import suppress
 from functools import partial
@@ -118,9 +117,9 @@ def _buffer(bench: Bench, order: list[Any]) -> str:
         batch = collate([sample])
     for made, maker, named in ((sample, bench.dataset, "dataset"), (batch, collate, "collate_fn")):
         at = {_memory(leaf) for _, leaf in leaves(made)} - {0}
-        for each in walk(maker):
+        for each in walk(maker, named=named):
             if _memory(each.thing) in at:
-                return re.sub(r"^dataset\b", named, each.path)
+                return each.path
     return ""
 
 

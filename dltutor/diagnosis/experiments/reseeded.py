@@ -13,9 +13,7 @@ from dltutor.diagnosis.evidence import Evidence, Run
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit import trial
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.diagnosis.kit.difference import close, with_workers
-
-_ROUNDED: Final = 0.01  # the order of samples, and which process they come from, may round a sum
+from dltutor.diagnosis.kit.difference import results_differ, with_workers
 
 
 def needed(evidence: Evidence | None) -> bool:
@@ -26,7 +24,7 @@ def needed(evidence: Evidence | None) -> bool:
     if found is not None and found.any and found.whole:
         return True
     alone = evidence.alone
-    return alone is not None and not close(evidence.run.numbers, alone.numbers, _ROUNDED)
+    return alone is not None and results_differ(evidence.run, alone)
 
 
 def ask(bench: Bench) -> Run:

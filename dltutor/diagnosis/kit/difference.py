@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isclose
+from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Run
 
@@ -56,14 +57,29 @@ def with_workers(evidence: Evidence) -> Difference | None:
         return None
     parts = evidence.parts
     in_order = parts.in_order and fetched is not None and not fetched.dealt_once
-    always = parts.stream or parts.sampler == "SequentialSampler"
     found = [
         each
         for epoch in range(min(len(run.passes), len(alone.passes)))
-        if (each := between(run, alone, epoch, in_order=in_order and (always or not epoch)))
+        if (each := between(run, alone, epoch, in_order=in_order and (parts.ordered or not epoch)))
         is not None
     ]
     return next((each for each in found if each.any), found[0] if found else None)
+
+
+_RESULT: Final = 0.05  # of a number; sums of the same samples in another order differ by far less
+
+
+def results_differ(run: Run, alone: Run) -> bool:
+    """Whether the loop returned other numbers with workers than without.
+
+    A number that's zero without any is what a loop measures of its workers.
+
+    Args:
+        run: With workers.
+        alone: Without.
+    """
+    both = bool(run.numbers and alone.numbers) and all(alone.numbers)
+    return both and not close(run.numbers, alone.numbers, _RESULT)
 
 
 def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:

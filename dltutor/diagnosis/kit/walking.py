@@ -102,19 +102,22 @@ def search(
 # What a dataset holds
 
 
-def walk(dataset: Any, *others: Any, with_globals: bool = True) -> Iterator[Found]:
+def walk(
+    dataset: Any, *others: Any, named: str = "dataset", with_globals: bool = True
+) -> Iterator[Found]:
     """Everything that a dataset holds, then the globals of the modules that its code comes from.
 
     Args:
         dataset: Any object.
         others: More objects to begin at, whose paths aren't of interest.
+        named: What its paths begin with.
         with_globals: Whether to go on to these.
     """
     names: set[str] = set()
     seen: set[int] = set()
     most = 3000
     limits: dict[str, Any] = {"passed": _is_elsewhere, "repeated": _PLAIN, "seen": seen}
-    starts = [Found("dataset", dataset), *(Found("", each) for each in others)]
+    starts = [Found(named, dataset), *(Found("", each) for each in others)]
     for found in search(starts, held, deep=6, most=most, **limits):
         most -= 1
         yield found

@@ -66,9 +66,8 @@ class Watch:
         self.busy: tuple[tuple[float, float], ...] = ()
         self._computed_then: list[tuple[int, dict[int, float]]] = []
         self.files: list[int] = []
-        self.temporary: list[
-            int
-        ] = []  # files and folders at the end of the first two whole iterations
+        # Files and folders at the end of the first two whole iterations.
+        self.temporary: list[int] = []
         self.others = set(multiprocessing.active_children())
         self._memory: dict[int, _Kept] = {}  # of the batches, by address
         self._looked = 0.0
@@ -112,7 +111,12 @@ class Watch:
             self.passes[number].append(digest(batch))
             self.drawn[number] += split(batch, count) or []
         self._weigh(batch)
-        self._look(now)
+        if self.batches & (self.batches - 1):
+            self._look(now)
+        else:  # each time that their number has doubled
+            self._look(0)
+            self.kept_then.append((self.batches, self.kept))
+            self._computed_then.append((self.batches, dict(self.computed)))
         self._last[number] = time.monotonic()
         if time.monotonic() > self.until:
             raise Enough
@@ -161,10 +165,6 @@ class Watch:
         old = [each for each in self._memory.values() if each.batch < self.batches - 2]
         self.kept = max(self.kept, len({each.batch for each in old}))
         self.kept_bytes = max(self.kept_bytes, sum(each.bytes for each in old))
-        if self.batches & (self.batches - 1) == 0:
-            self.kept_then.append((self.batches, self.kept))
-            self._look(0)
-            self._computed_then.append((self.batches, dict(self.computed)))
         if len(self._memory) < _HELD:
             for at, whole in storages.items():
                 kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())

@@ -168,9 +168,9 @@ def uneven(evidence: Evidence) -> Iterator[Broken]:
     fix = "Divide the data by what it costs, in smaller pieces: every `num_workers`-th sample."
     if not parts.stream:
         cause = (
-            "torch deals batches out in turn, so each worker gets every "
-            f"{_ordinal(parts.workers)} batch. If cheap and expensive batches alternate, the same "
-            "worker gets all the expensive ones."
+            "torch deals batches out in turn, so each worker gets one of every "
+            f"{parts.workers}. If cheap and expensive batches alternate, the same worker gets all "
+            "the expensive ones."
         )
         fix = "Mix the order in which the sampler deals out cheap and expensive batches."
     yield Broken(
@@ -183,10 +183,6 @@ def uneven(evidence: Evidence) -> Iterator[Broken]:
         cause,
         fix,
     )
-
-
-def _ordinal(count: int) -> str:
-    return {2: "second", 3: "third"}.get(count, f"{count}th")
 
 
 def slower(evidence: Evidence) -> Iterator[Broken]:

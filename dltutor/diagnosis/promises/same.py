@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence, Run
-from dltutor.diagnosis.kit.difference import Difference, between, close, with_workers
+from dltutor.diagnosis.kit.difference import (
+    Difference,
+    between,
+    close,
+    results_differ,
+    with_workers,
+)
 from dltutor.diagnosis.promises.broken import Broken
 from dltutor.failures import Promise
 
-_RESULT: Final = 0.05  # of a number; sums of the same samples in another order differ by far less
 _EXACT: Final = 1e-4  # of a number; times differ by more
 
 
@@ -180,8 +185,7 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     # Whether the same samples arrive without workers, whatever the random numbers.
     alone, reseeded, samples = evidence.alone, evidence.reseeded, evidence.samples
     fetched, parts = evidence.fetched, evidence.parts
-    ordered = parts.stream or parts.sampler == "SequentialSampler"
-    if found.epoch and not ordered and (fetched is None or fetched.together):
+    if found.epoch and not parts.ordered and (fetched is None or fetched.together):
         return False  # in another order, samples are padded to other lengths, or batched otherwise
     if not found.epoch and _random_in_workers(evidence.run):
         return False
@@ -227,15 +231,12 @@ def results(evidence: Evidence) -> Iterator[Broken]:
     run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
     if alone is None or reseeded is None or not evidence.parts.loop:
         return
-    ran = (run, alone, reseeded)
-    if not all(each.end == "finished" and each.numbers for each in ran):
+    if not all(each.end == "finished" for each in (run, alone, reseeded)):
         return
     if not close(alone.numbers, reseeded.numbers, _EXACT):
         return  # it depends on the seed, or it's a time
-    if close(run.numbers, alone.numbers, _RESULT):
+    if not results_differ(run, alone):
         return
-    if not all(alone.numbers):
-        return  # what a loop measures of its workers is nothing without any
     yield Broken(
         "same",
         "shown",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dltutor.lessons.engine import words
-from dltutor.lessons.engine.outcomes import Result
+from dltutor.lessons.engine.forms import blank, letter, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 
 E = TypeVar("E")
 
@@ -75,7 +76,33 @@ class Exercise:
         return table
 
 
-def exercises(lesson: str, **graders: Grader[Any]) -> tuple[Exercise, ...]:
+def choice(right: str, options: Iterable[str]) -> Grader[str]:
+    """Grade an answer that is one of a few letters. Its code is the letter that was chosen.
+
+    Args:
+        right: The right option.
+        options: All of them.
+    """
+    letters = [*options]
+    listed = ", ".join(map(repr, letters))
+
+    def gather(answer: Any) -> str:
+        if blank(answer):
+            not_attempted("no-letter", options=listed)
+        chosen = letter(answer) or ""
+        if chosen not in letters:
+            not_yet("no-option", answer=shown(answer), options=listed)
+        return chosen
+
+    def judge(chosen: str) -> Result:
+        if chosen != right:
+            not_yet(chosen)
+        return correct(chosen)
+
+    return Grader(gather, judge)
+
+
+def exercises_of(lesson: str, **graders: Grader[Any]) -> tuple[Exercise, ...]:
     """The exercises of a lesson, in the order of its `exercises.toml`.
 
     Args:
@@ -85,8 +112,6 @@ def exercises(lesson: str, **graders: Grader[Any]) -> tuple[Exercise, ...]:
     Raises:
         ValueError: A grader has no words, or words have no grader.
     """
-    from dltutor.lessons.engine.forms import choice
-
     found = []
     for name, table in words.lesson(lesson).items():
         if name == "says":

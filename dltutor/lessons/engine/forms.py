@@ -7,7 +7,7 @@ What a person types is taken as it is meant: `b`, "B", "(b)" and np.str_("b ") a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import index
 from typing import Any
 
@@ -15,10 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.outcomes import (
-    Result,
-    correct,
     error_in_your_code,
     not_attempted,
     not_yet,
@@ -70,32 +67,6 @@ def as_int(answer: Any) -> int | None:
         return index(answer)
     except TypeError:
         return None
-
-
-def choice(right: str, options: Iterable[str]) -> Grader[str]:
-    """Grade an answer that is one of a few letters. Its code is the letter that was chosen.
-
-    Args:
-        right: The right option.
-        options: All of them.
-    """
-    letters = [*options]
-    listed = ", ".join(map(repr, letters))
-
-    def gather(answer: Any) -> str:
-        if blank(answer):
-            not_attempted("no-letter", options=listed)
-        chosen = letter(answer) or ""
-        if chosen not in letters:
-            not_yet("no-option", answer=shown(answer), options=listed)
-        return chosen
-
-    def judge(chosen: str) -> Result:
-        if chosen != right:
-            not_yet(chosen)
-        return correct(chosen)
-
-    return Grader(gather, judge)
 
 
 def a_class(answer: Any, *, methods: tuple[str, ...] = ("__len__", "__getitem__")) -> type:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import Grader, exercises
+from dltutor.lessons.engine.exercise import Grader, exercises_of
 from dltutor.lessons.engine.forms import blank, shown, whole_number
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_00 import fix
@@ -33,4 +33,4 @@ def _read_off(number: int) -> Result:
     return correct()
 
 
-EXERCISES: Final = exercises("00", read=Grader(_index, _read_off), fix=fix.GRADER)
+EXERCISES: Final = exercises_of("00", read=Grader(_index, _read_off), fix=fix.GRADER)

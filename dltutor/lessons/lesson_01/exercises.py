@@ -7,7 +7,7 @@ from typing import Any, Final
 from PIL import ImageFile
 
 from dltutor.failures.corrupt_images import Images
-from dltutor.lessons.engine.exercise import Grader, exercises
+from dltutor.lessons.engine.exercise import Grader, exercises_of
 from dltutor.lessons.engine.forms import blank, shown, whole_number
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_01 import fix, transfer
@@ -45,7 +45,7 @@ def _judge(evidence: tuple[int, int, str, str]) -> Result:
     return correct(answer=answer, path=path, error=error)
 
 
-EXERCISES: Final = exercises(
+EXERCISES: Final = exercises_of(
     "01",
     diagnose=Grader(_first_bad, _judge, _index, at_most=10),
     fix=fix.GRADER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import Grader, exercises
+from dltutor.lessons.engine.exercise import Grader, exercises_of
 from dltutor.lessons.engine.forms import blank, shown, whole_number
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_02 import fix, transfer
@@ -30,6 +30,6 @@ def _step(number: int) -> Result:
     return correct()
 
 
-EXERCISES: Final = exercises(
+EXERCISES: Final = exercises_of(
     "02", diagnose=Grader(_number, _step), fix=fix.GRADER, transfer=transfer.GRADER
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.lessons.engine.exercise import exercises
+from dltutor.lessons.engine.exercise import exercises_of
 from dltutor.lessons.lesson_03 import fix, transfer
 
-EXERCISES: Final = exercises("03", fix=fix.GRADER, transfer=transfer.GRADER)
+EXERCISES: Final = exercises_of("03", fix=fix.GRADER, transfer=transfer.GRADER)

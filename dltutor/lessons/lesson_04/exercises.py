@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.lessons.engine.exercise import exercises
+from dltutor.lessons.engine.exercise import exercises_of
 from dltutor.lessons.lesson_04 import fix, transfer
 
-EXERCISES: Final = exercises("04", fix=fix.GRADER, transfer=transfer.GRADER)
+EXERCISES: Final = exercises_of("04", fix=fix.GRADER, transfer=transfer.GRADER)

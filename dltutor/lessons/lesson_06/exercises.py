@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import Grader, exercises
+from dltutor.lessons.engine.exercise import Grader, exercises_of
 from dltutor.lessons.engine.forms import blank, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_06 import fix, transfer
@@ -41,7 +41,7 @@ def _diagnose(way: str) -> Result:
     return correct(path=way, problem=problem)
 
 
-EXERCISES: Final = exercises(
+EXERCISES: Final = exercises_of(
     "06",
     diagnose=Grader(_way, _diagnose),
     fix=fix.GRADER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import Grader, exercises
+from dltutor.lessons.engine.exercise import Grader, exercises_of
 from dltutor.lessons.engine.forms import blank, letter, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_08 import fix, transfer
@@ -36,6 +36,6 @@ def _told(takes: dict[str, str]) -> Result:
     return correct()
 
 
-EXERCISES: Final = exercises(
+EXERCISES: Final = exercises_of(
     "08", diagnose=Grader(_takes, _told), fix=fix.GRADER, transfer=transfer.GRADER
 )

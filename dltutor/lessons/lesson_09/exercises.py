@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import Grader, exercises
+from dltutor.lessons.engine.exercise import Grader, exercises_of
 from dltutor.lessons.engine.forms import blank, letter, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_09 import fix, transfer
@@ -38,6 +38,6 @@ def judge(chosen: frozenset[str]) -> Result:
     return correct()
 
 
-EXERCISES: Final = exercises(
+EXERCISES: Final = exercises_of(
     "09", diagnose=Grader(letters, judge), fix=fix.GRADER, transfer=transfer.GRADER
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import Grader, exercises
+from dltutor.lessons.engine.exercise import Grader, exercises_of
 from dltutor.lessons.engine.forms import blank, letter, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_11 import fix, transfer
@@ -43,6 +43,6 @@ def _told(letters: set[str]) -> Result:
     return correct()
 
 
-EXERCISES: Final = exercises(
+EXERCISES: Final = exercises_of(
     "11", diagnose=Grader(_letters, _told), fix=fix.GRADER, transfer=transfer.GRADER
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.lessons.engine.exercise import exercises
+from dltutor.lessons.engine.exercise import exercises_of
 from dltutor.lessons.lesson_14 import images, ranks, table, text, validation, video
 
-EXERCISES: Final = exercises(
+EXERCISES: Final = exercises_of(
     "14",
     images=images.GRADER,
     text=text.GRADER,
