@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.diagnosis.evidence import (
-    Evidence,
-    Imported,
-    Parts,
-    Run,
-    Samples,
-    Travel,
-    TwoRanks,
-    Waits,
-)
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.other_machines import elsewhere
+from dltutor.diagnosis.probes.imported import Imported
+from dltutor.diagnosis.probes.parts import Parts
+from dltutor.diagnosis.probes.samples import Samples
+from dltutor.diagnosis.probes.travel import Travel
+from dltutor.diagnosis.probes.two_ranks import TwoRanks
+from dltutor.diagnosis.probes.waits import Waits
 from dltutor.diagnosis.rules import RULES
 from dltutor.failures import CATALOGUE
 
@@ -34,16 +32,16 @@ PARTS = replace(
     loop=False,
 )
 SPAWN = replace(PARTS, method="spawn")
-WELL = Run("finished", batches=4, finished=(True,), drawn=(("a", "b"),))
-HUNG = Run("hung")
-DIED = Run("worker died", error="RuntimeError: DataLoader worker exited unexpectedly")
-RAISED = Run("raised", "TypeError: 'NoneType' object", "TypeError", "TypeError")
+WELL = Measures("finished", batches=4, finished=(True,), drawn=(("a", "b"),))
+HUNG = Measures("hung")
+DIED = Measures("worker died", error="RuntimeError: DataLoader worker exited unexpectedly")
+RAISED = Measures("raised", "TypeError: 'NoneType' object", "TypeError", "TypeError")
 SAMPLES = Samples(16)
 
 
-def of(parts: Parts, run: Run, **found: Any) -> Evidence:
+def of(parts: Parts, run: Measures, **found: Any) -> Evidence:
     """Evidence of a loader that runs well without workers."""
-    return Evidence(parts, run, SAMPLES, **({"alone": WELL} | found))
+    return Evidence(parts, run, **({"samples": SAMPLES, "alone": WELL} | found))
 
 
 def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> Waits:
@@ -53,7 +51,7 @@ def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> 
 
 HELD = ("dataset.lock",)
 REFUSED = replace(RAISED, said="daemonic processes are not allowed to have children")
-NO_PICKLE = Run("raised", "TypeError: cannot pickle 'socket' object", "TypeError")
+NO_PICKLE = Measures("raised", "TypeError: cannot pickle 'socket' object", "TypeError")
 SOCKET = Travel((("dataset.net", "socket", "TypeError: cannot pickle 'socket' object"),))
 NO_CLASS = replace(DIED, said="Can't get attribute 'Tiles' on <module '__main__' (built-in)>")
 SCRIPT = replace(DIED, said="An attempt has been made to start a new process before the current")

@@ -29,22 +29,18 @@ from torch.distributed import (
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from dltutor import check, diagnose, explain, how_many_workers, observe
-from dltutor.diagnosis.diagnosis import Diagnosis
-from dltutor.diagnosis.evidence import TwoRanks, read
-from dltutor.diagnosis.experiments import two_ranks as experiment
-from dltutor.diagnosis.kit import (
-    awaited,
-    containers,
-    digests,
-    globals_of_main,
-    names,
-    packing,
-    pins,
-    unsendable,
-    walking,
-)
-from dltutor.diagnosis.kit.bench import Bench
-from dltutor.diagnosis.kit.walking import Found, walk
+from dltutor.diagnosis.experiment import read
+from dltutor.diagnosis.objects import containers, digests, names, walking
+from dltutor.diagnosis.objects.walking import Found, walk
+from dltutor.diagnosis.probes import two_ranks as experiment
+from dltutor.diagnosis.probes.culprit import unsendable
+from dltutor.diagnosis.probes.imported import globals_of_main
+from dltutor.diagnosis.probes.travel import packing
+from dltutor.diagnosis.probes.two_ranks import TwoRanks
+from dltutor.diagnosis.probes.waits import awaited
+from dltutor.diagnosis.report import Diagnosis
+from dltutor.diagnosis.running import pins
+from dltutor.diagnosis.running.subject import Subject
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.observation import errors, foreign, sandbox
 from dltutor.observation.budget.own_loader import tensor_bytes
@@ -94,7 +90,7 @@ QUESTIONS: dict[str, Callable[[Holder], object]] = {
         not any(path.startswith("dataset") for path, *_ in containers.large(roots(held)))
     ),
     "size": lambda held: [(containers.size(e), containers.bound(e)) for e in parts(held)],
-    "globals": lambda held: globals_of_main.packed(Bench(DataLoader(held), None, 1, 5.0)) or True,
+    "globals": lambda held: globals_of_main.packed(Subject(DataLoader(held), None, 1, 5.0)) or True,
     "pack": lambda held: packing.refused("dataset", held),  # a lambda cannot be pickled
     "fleeting": lambda held: packing.fleeting("dataset", held) == [],
     "unsendable": lambda held: [unsendable.culprit_in(each, "batch") for each in parts(held)],
@@ -157,8 +153,8 @@ def test_modules_that_raise_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> 
     for name, module in hostile.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     held = Holder(hostile.lazy())
-    bench = Bench(DataLoader(held), None, 1, 5.0)
-    assert names.named(names.roots_of(bench), held.lock) == "dataset.lock"
+    subject = Subject(DataLoader(held), None, 1, 5.0)
+    assert names.named(names.roots_of(subject), held.lock) == "dataset.lock"
 
 
 def test_walks_end_by_the_clock_where_each_thing_takes_its_time(
@@ -386,11 +382,11 @@ ASKED = (by_name, by_module, by_inner_module, by_environment, by_group, by_accel
 
 def two_ranks(stream: Any) -> TwoRanks:
     """What the experiment says, in a fork: as in a visit, it may change what it likes."""
-    bench = Bench(DataLoader(stream, batch_size=4), None, 1, 5.0)
+    subject = Subject(DataLoader(stream, batch_size=4), None, 1, 5.0)
 
     def work(begin: Callable[[], None]) -> dict[str, Any]:
         begin()
-        return asdict(experiment.ask(bench))
+        return asdict(experiment.ask(subject))
 
     ended = sandbox.run(work, at_most=10, own_folder=False)
     assert ended.result is not None, ended

@@ -29,8 +29,8 @@ from fresh_interpreter import run_fresh
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor import diagnose
-from dltutor.diagnosis.diagnosis import Diagnosis
-from dltutor.diagnosis.kit import forks
+from dltutor.diagnosis.report import Diagnosis
+from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.trouble import CannotRun
 from dltutor.lessons.engine.checking import check
 from dltutor.observation import own_files, sandbox
@@ -320,7 +320,7 @@ def test_diagnose_changes_nothing_whatever_the_loop_changes(own_folder: str) -> 
             for batch in loader: pass
             change_everything()
         loader = DataLoader(Rows(), batch_size=4, num_workers=2, shuffle=True)
-        import dltutor.diagnosis.diagnose, dltutor.diagnosis.experiments as all
+        import dltutor.diagnosis.diagnose, dltutor.diagnosis.probes as all
         all.experiments()
         held = dict(vars(loader))
         before = state()
