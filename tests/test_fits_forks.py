@@ -56,21 +56,21 @@ SOCKET = Travel((("dataset.net", "socket", "TypeError: cannot pickle 'socket' ob
 NO_CLASS = replace(DIED, said="Can't get attribute 'Tiles' on <module '__main__' (built-in)>")
 SCRIPT = replace(DIED, said="An attempt has been made to start a new process before the current")
 GONE = Travel(gone=(("dataset.rng", "Generator"),))
-GIVEN = Imported("finished", new="finished", new_batches=4, names=("tiles.SCALE",))
+GIVEN = Imported("finished", batches=4, names=("tiles.SCALE",))
+DREW = replace(WELL, drawn=(("1", "2"),), finished=(True,))
+OTHERS = replace(WELL, drawn=(("1", "3"),), finished=(True,))
 
 FITS = {
     "held_lock": of(PARTS, HUNG, waits=stuck("lock", held=HELD)),
     "plot_in_thread": of(PARTS, HUNG, waits=stuck("lock", "/x/matplotlib/figure.py", held=HELD)),
     "lost_thread": of(PARTS, HUNG, waits=stuck("executor")),
-    "openmp_after_fork": of(
-        PARTS, HUNG, waits=stuck("", freed=False, threads=2, alone="finished", alone_batches=4)
-    ),
+    "openmp_after_fork": of(PARTS, HUNG, waits=stuck("", freed=False, threads=2), one_thread=WELL),
     "children_of_workers": of(PARTS, REFUSED),
     "unpicklable_handle": of(SPAWN, NO_PICKLE, travel=SOCKET),
     "main_only_class": of(SPAWN, NO_CLASS, travel=Travel(main=("Tiles",))),
     "missing_main_guard": of(SPAWN, SCRIPT, travel=Travel()),
     "generator_attribute": of(SPAWN, DIED, travel=GONE),
-    "global_only_in_parent": of(SPAWN, RAISED, imported=GIVEN),
+    "global_only_in_parent": of(SPAWN, RAISED, forked=WELL, imported=GIVEN),
 }
 MISSES = {
     "a lock that is given back and changes nothing": of(
@@ -83,19 +83,19 @@ MISSES = {
         PARTS, WELL, while_held=Waits(held=HELD)
     ),
     "a worker that hangs with one thread too": of(
-        PARTS, HUNG, waits=stuck("", freed=False, threads=2, alone="hung")
+        PARTS, HUNG, waits=stuck("", freed=False, threads=2), one_thread=HUNG
     ),
     "a worker that computes with one thread anyway": of(
-        PARTS, HUNG, waits=stuck("", freed=False, threads=1, alone="finished")
+        PARTS, HUNG, waits=stuck("", freed=False, threads=1), one_thread=WELL
     ),
     "a socket in a dataset of forked workers": of(PARTS, WELL, travel=SOCKET),
     "a generator that never travels": of(PARTS, WELL, travel=GONE),
     "a class of main's that new interpreters find": of(SPAWN, WELL, travel=Travel(main=("T",))),
     "new interpreters that fail with main's globals as well": of(
-        SPAWN, RAISED, imported=replace(GIVEN, new="raised", new_batches=0)
+        SPAWN, RAISED, forked=WELL, imported=replace(GIVEN, end="raised", batches=0)
     ),
     "forked workers that differ from main as well": of(
-        SPAWN, WELL, imported=replace(GIVEN, forked_unlike=3)
+        SPAWN, WELL, alone=DREW, forked=OTHERS, imported=GIVEN
     ),
 }
 

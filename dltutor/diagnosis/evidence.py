@@ -49,6 +49,8 @@ class Evidence:
     alone: Measures | None = None
     reseeded: Measures | None = None
     not_kept: Measures | None = None
+    one_thread: Measures | None = None
+    forked: Measures | None = None
     lighter: Measures | None = None
     arrays: Measures | None = None
     nothing_kept: Measures | None = None

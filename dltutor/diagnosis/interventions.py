@@ -12,15 +12,16 @@ from dltutor.diagnosis.difference import results_differ, with_workers
 from dltutor.diagnosis.experiment import Experiment, Needed
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.probes.memory.worker_memory import fill_holes
+from dltutor.diagnosis.probes.waits import SHORT
 from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.changed_batches import with_tensors
+from dltutor.diagnosis.running.one_thread import keep_to_one_thread
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _LONGEST: Final = 11.0  # seconds of a run without workers
-_SHORT: Final[dict[str, Any]] = {"seconds": 2.0, "patience": 3.0, "content": False, "epochs": 1}
 _TIMES: Final = 16  # times as many descriptors
 
 
@@ -45,6 +46,24 @@ def _resumed(evidence: Evidence) -> bool:
     # An iteration was begun anew before its end, and then asked for more.
     run = evidence.run
     return run.well and evidence.parts.persistent and run.resumed > 0
+
+
+def _only_in_new_workers(evidence: Evidence) -> bool:
+    # Something that a new interpreter does otherwise than main.
+    if evidence.parts.method not in ("spawn", "forkserver"):
+        return False
+    run, alone, samples = evidence.run, evidence.alone, evidence.samples
+    if alone is None or not alone.well or samples is None or samples.ended or samples.failed:
+        return False
+    if run.end == "raised":
+        return run.raised is not None
+    return run.well and not samples.random and not samples.again and alone.lacks(run) > 0
+
+
+def _stuck_for_no_reason(evidence: Evidence) -> bool:
+    # Forked workers hang, and nothing that they wait for lets them go on.
+    waits = evidence.waits
+    return waits is not None and bool(waits.stuck) and not any(freed for *_, freed in waits.stuck)
 
 
 def _shm_ran_out(evidence: Evidence) -> bool:
@@ -179,13 +198,33 @@ INTERVENTIONS: Final = (
         options=(partial(_at_most, 6.0),),
     ),
     _run(
+        "one_thread",
+        "Do stuck workers go on with one OpenMP thread for each?",
+        8.0,
+        _stuck_for_no_reason,
+        {"timeout": 0},
+        prepare=lambda subject: subject.in_workers(keep_to_one_thread),
+        **SHORT,
+    ),
+    _run(
+        "forked",
+        "Does the loader run with forked workers?",
+        8.0,
+        _only_in_new_workers,
+        {"method": "fork"},
+        seconds=2.0,
+        patience=3.0,
+        epochs=1,
+        own_loop=True,
+    ),
+    _run(
         "lighter",
         "Does the run get through with one worker that loads one batch ahead?",
         8.0,
         _shm_ran_out,
         {"num_workers": 1, "prefetch_factor": 1, "method": "fork"},
         own_loop=True,
-        **_SHORT,
+        **SHORT,
     ),
     _run(
         "arrays",
@@ -195,7 +234,7 @@ INTERVENTIONS: Final = (
         {},
         prepare=_as_arrays,
         own_loop=True,
-        **_SHORT,
+        **SHORT,
     ),
     _run(
         "nothing_kept",
@@ -204,7 +243,7 @@ INTERVENTIONS: Final = (
         _files_run_out,
         {},
         own_loop=True,
-        **_SHORT,
+        **SHORT,
     ),
     _run(
         "more_files",
@@ -213,6 +252,6 @@ INTERVENTIONS: Final = (
         _files_run_out,
         {},
         prepare=_more_files,
-        **_SHORT,
+        **SHORT,
     ),
 )

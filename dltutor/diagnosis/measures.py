@@ -105,10 +105,20 @@ class Measures:
         return self.end in ("finished", "enough")
 
     @property
+    def line(self) -> str:
+        """Your own innermost line in the traceback; "" without one."""
+        return self.at[0] if self.at else ""
+
+    @property
     def dead(self) -> tuple[tuple[int, int], ...]:
         """The workers that died, and their exit codes, without those that were asked to end."""
         codes = enumerate(self.codes)
         return tuple((number, code) for number, code in codes if code and code != -signal.SIGTERM)
+
+    def lacks(self, other: Measures) -> int:
+        """Count the samples of another run's first pass that this run's whole first pass lacks."""
+        own = set(self.drawn[0]) if self.drawn and self.finished[:1] == (True,) else ()
+        return sum(each not in own for each in other.drawn[0]) if own and other.drawn else 0
 
     @property
     def waited(self) -> bool:

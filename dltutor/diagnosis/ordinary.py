@@ -41,7 +41,7 @@ def raises(evidence: Evidence, others: Sequence[Finding]) -> list[Finding]:
 def _told(evidence: Evidence, *, without: bool) -> tuple[str, str, str]:
     run, parts = evidence.run, evidence.parts
     said = f"The loop ended with {(run.error or run.end).rstrip('.')}."
-    where = next(iter(run.at), "") or (parts.where if run.raised else "")
+    where = run.line or (parts.where if run.raised else "")
     culprit = raising(evidence, "sample", "collate", "sampler")
     if culprit is not None and culprit.stage == "sample":
         said += f" In the main process, {culprit.which} raises it.{how_many(evidence)}"

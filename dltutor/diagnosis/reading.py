@@ -60,6 +60,6 @@ def _said(evidence: Evidence, found: list[Finding]) -> list[Finding]:
         if mode.name == _SYMPTOM or not match.certain:
             continue
         said = f"The run {_ENDED.get(run.end, run.end)}, and said {words!r} ({match.source})."
-        where = next(iter(run.at), run.stood)
+        where = run.line or run.stood
         return [*others, replace(_of(mode, Finding("likely", said, where)), ends=True)]
     return found

@@ -24,7 +24,7 @@ from dltutor.diagnosis.objects.digests import digest, leaves
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.pins import Pins, wrap_draws
-from dltutor.diagnosis.running.small_loaders import Prepared
+from dltutor.diagnosis.running.small_loaders import prepared
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import is_a
@@ -119,7 +119,7 @@ def _run(subject: Subject, *, copied: bool) -> list[str]:
     if copied:
         vars(inner)["collate_fn"] = lambda samples: copy.deepcopy(collate(samples))
     if inner.num_workers:
-        subject.change(worker_init_fn=Prepared(subject, prepare))
+        subject.change(worker_init_fn=prepared(subject, prepare))
     else:
         prepare(0)
     found = []

@@ -19,7 +19,7 @@ from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks, runner
 from dltutor.diagnosis.running.pins import hold_draws
-from dltutor.diagnosis.running.small_loaders import Prepared
+from dltutor.diagnosis.running.small_loaders import prepared
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import is_a
@@ -103,7 +103,7 @@ def _run(subject: Subject, settings: dict[str, Any]) -> tuple[Passes, list[str]]
         hold_draws(subject.dataset)
 
     subject.change(method="fork", **settings)
-    init = Prepared(subject, prepare)
+    init = prepared(subject, prepare)
     if settings.get("num_workers") == 0:
         prepare(0)
     else:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import torch.multiprocessing
 
 from dltutor.diagnosis.experiment import probe
-from dltutor.diagnosis.running.changed_batches import at_start
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
 from dltutor.system import processes
@@ -65,11 +64,12 @@ def ask(subject: Subject) -> Segments:
     """Start a run, kill it, and count what it left."""
     shared = mmap.mmap(-1, 8)
 
-    def begin() -> None:
+    def begin(worker: int) -> None:
         shared[0] = torch.multiprocessing.get_sharing_strategy() == "file_system"
         shared[1] = 1
 
-    at_start(subject, begin)
+    subject.change(method="fork")
+    subject.in_workers(begin)
     in_main = torch.multiprocessing.get_sharing_strategy()
     run = os.fork()
     if run == 0:

@@ -22,7 +22,7 @@ from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks, runner
 from dltutor.diagnosis.running.pins import hold_draws
-from dltutor.diagnosis.running.small_loaders import Prepared
+from dltutor.diagnosis.running.small_loaders import prepared
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.foreign import attributes_of, is_a
 
@@ -128,7 +128,7 @@ def _ran(subject: Subject, workers: bool) -> Outcome:
 
     if workers:
         subject.change(method="fork")
-        subject.change(worker_init_fn=Prepared(subject, prepare))
+        subject.change(worker_init_fn=prepared(subject, prepare))
     else:
         subject.change(num_workers=0)
         prepare(0)

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import pace
-from dltutor.diagnosis.running.one_thread import OneThread
+from dltutor.diagnosis.running.one_thread import keep_to_one_thread
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
 from dltutor.observation import torch_internals
@@ -74,7 +74,6 @@ def ask(subject: Subject) -> Threads:
     loader = pace.forked(subject)
     here = machine()
     cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))
-    own = loader.worker_init_fn
     found = Threads(cores)
     pairs: list[tuple[float, float]] = []
     alone: tuple[int, ...] = ()
@@ -84,9 +83,9 @@ def ask(subject: Subject) -> Threads:
         if not found.too_many:
             return found
         for turn in range(_TURNS):
-            loader.worker_init_fn = OneThread(own)
+            subject.in_workers(keep_to_one_thread)
             kept = _look(loader)
-            loader.worker_init_fn = own
+            subject.in_workers()
             as_is = first if turn == 0 else _look(loader)
             if not kept[1] or not as_is[1]:
                 break

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import pace
 from dltutor.diagnosis.running.busiest import Busiest
-from dltutor.diagnosis.running.changed_batches import at_start
 from dltutor.diagnosis.running.pace import Paces
 from dltutor.diagnosis.running.subject import Subject
 
@@ -88,7 +87,8 @@ def ask(subject: Subject) -> Paces:
         return found
     with tempfile.TemporaryDirectory() as folder:
         vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
-        at_start(subject, lambda: _looked_at(folder))
+        subject.change(method="fork")
+        subject.in_workers(lambda worker: _looked_at(folder))
         pace.of_a_batch(loader, seconds=0.7)
         line, share, inside = Busiest.read(folder)
     return replace(found, line=line, share=share, inside=inside)

@@ -30,12 +30,7 @@ def no_batch(evidence: Evidence) -> Iterator[Finding]:
         why = f"The sampler, {parts.sampler}, doesn't deal out any batch."
     said = "The loop ended without an error, but it never got a batch."
     yield Finding(
-        "shown",
-        said,
-        parts.where if parts.stream else "",
-        fix,
-        cause=why,
-        promise="complete",
+        "shown", said, parts.where if parts.stream else "", fix, cause=why, promise="complete"
     )
 
 
@@ -54,7 +49,7 @@ def breaks_off(evidence: Evidence) -> Iterator[Finding]:
         said += f" Without workers, the loop {how}."
     if words := run.said.strip().splitlines():
         said += f" The last words were: {words[-1][:160]!r}."
-    where = next(iter(run.at), run.stood) or parts.where
+    where = run.line or run.stood or parts.where
     yield Finding(
         "shown",
         said,
@@ -125,11 +120,4 @@ def hangs(evidence: Evidence) -> Iterator[Finding]:
         "Look at the line above. What does it wait for, and which thread or process should bring "
         "it? With `timeout=60` the loader raises an error instead of waiting forever."
     )
-    yield Finding(
-        "shown",
-        said,
-        where,
-        fix,
-        cause=cause,
-        promise="ends",
-    )
+    yield Finding("shown", said, where, fix, cause=cause, promise="ends")

@@ -220,14 +220,7 @@ def slower(evidence: Evidence) -> Iterator[Finding]:
         fix = "Hold the lock only while shared state changes, or give each worker its own."
     where = paces.line if stands else f"num_workers={parts.workers}"
     shown = stands or slower
-    yield Finding(
-        "shown" if shown else "likely",
-        said,
-        where,
-        fix,
-        cause=cause,
-        promise="quick",
-    )
+    yield Finding("shown" if shown else "likely", said, where, fix, cause=cause, promise="quick")
 
 
 def redone(evidence: Evidence) -> Iterator[Finding]:

@@ -296,7 +296,7 @@ def too_many_open_files(evidence: Evidence) -> Finding | None:
         said += f" A batch has {run.tensors:.0f} tensors."
     if more is not None and with_more:
         said += f" With a higher limit, it got through {more.batches}."
-    at = run.at[0] if run.at else ""
+    at = run.line
     return Finding("shown", said, "your training loop" if let_go else at, _FIX, ends=True)
 
 

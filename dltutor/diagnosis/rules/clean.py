@@ -25,11 +25,7 @@ def leftover_iterator(evidence: Evidence) -> Finding | None:
         if (samples)
         else ""
     )
-    return Finding(
-        "shown",
-        said,
-        where,
-    )
+    return Finding("shown", said, where)
 
 
 def orphaned_segments(evidence: Evidence) -> Finding | None:

@@ -33,13 +33,7 @@ def silent_stop(evidence: Evidence) -> Finding | None:
         "Give that next() a default and handle it, or look it up in a dict, which raises KeyError. "
         f"Before the epoch, set aside the samples that {parts.dataset} can't make."
     )
-    return Finding(
-        "shown",
-        said,
-        culprit.at,
-        fix,
-        ends=True,
-    )
+    return Finding("shown", said, culprit.at, fix, ends=True)
 
 
 def repeated_stream(evidence: Evidence) -> Finding | None:

@@ -19,11 +19,7 @@ def corrupt_images(evidence: Evidence) -> Finding | None:
         if found is None or found.stage or not found.decoder or evidence.run.end != "raised":
             return None
         said = f"{found.decoder} raised in a worker: {evidence.run.error}."
-        return Finding(
-            "shown",
-            said,
-            next(iter(evidence.run.at), ""),
-        )
+        return Finding("shown", said, evidence.run.line)
     broken = culprit.decoder or (culprit.image and culprit.readable)
     if not (broken or (culprit.mode and culprit.stage == "sample")):
         return None
@@ -36,12 +32,7 @@ def corrupt_images(evidence: Evidence) -> Finding | None:
     fix = ""
     if not broken:
         fix = "Convert every image to the same mode when you load it: image.convert('RGB')."
-    return Finding(
-        "shown",
-        said,
-        culprit.at,
-        fix,
-    )
+    return Finding("shown", said, culprit.at, fix)
 
 
 def none_in_batch(evidence: Evidence) -> Finding | None:
@@ -56,12 +47,7 @@ def none_in_batch(evidence: Evidence) -> Finding | None:
         )
         fix = f"Find out why {parts.dataset} returns None, and set these samples aside before the "
         fix += "epoch. Or drop them in collate_fn, and count them."
-        return Finding(
-            "shown",
-            said,
-            parts.where,
-            fix,
-        )
+        return Finding("shown", said, parts.where, fix)
     if culprit.empty and "NoneType" in run.error and run.raised is None:
         said = (
             f"{culprit.empty} of {culprit.made} batches are None, because {parts.collate} had no "
@@ -72,12 +58,7 @@ def none_in_batch(evidence: Evidence) -> Finding | None:
         if culprit.skipped:
             said += " Without these batches, it gets to its end."
         certainty: Certainty = "shown" if culprit.skipped else "likely"
-        return Finding(
-            certainty,
-            said,
-            next(iter(run.at), ""),
-            fix,
-        )
+        return Finding(certainty, said, run.line, fix)
     return None
 
 
@@ -93,7 +74,7 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
     if not lost or lost == run.kind:
         return None
     said = f"A worker raised {lost}, but {run.kind} arrived in main."
-    where = next(iter(run.at), "")
+    where = run.line
     if found is not None and found.kind == lost:
         said += f" In the main process, {found.which} raises {found.said}."
         where = found.at or where
@@ -104,12 +85,7 @@ def lost_exception_type(evidence: Evidence) -> Finding | None:
         f"Give {lost} an __init__ that takes a single string. Or catch it in the dataset, where it "
         "still has its type, and raise one that does, or return the reason with the batch."
     )
-    return Finding(
-        "shown",
-        said,
-        where,
-        fix,
-    )
+    return Finding("shown", said, where, fix)
 
 
 def unpicklable_exception(evidence: Evidence) -> Finding | None:
@@ -128,12 +104,7 @@ def unpicklable_exception(evidence: Evidence) -> Finding | None:
         f"Define {culprit.kind} at the top level of a module, or catch it in the dataset and raise "
         "a class that can be pickled. Give the loader a timeout=."
     )
-    return Finding(
-        "shown",
-        said,
-        culprit.at,
-        fix,
-    )
+    return Finding("shown", said, culprit.at, fix)
 
 
 def unpicklable_batch(evidence: Evidence) -> Finding | None:
@@ -152,20 +123,11 @@ def unpicklable_batch(evidence: Evidence) -> Finding | None:
             f"Turn {culprit.part} into tensors, numbers, strings, lists, or dicts before the batch "
             "leaves the worker. Give the loader a timeout=."
         )
-        return Finding(
-            "shown",
-            said,
-            where,
-            fix,
-        )
+        return Finding("shown", said, where, fix)
     if culprit.stage == "" and "in _feed" in run.said:
         last = run.said.strip().splitlines()[-1]
         said = f"The loop waited in vain. The queue thread of a worker wrote: {last}."
-        return Finding(
-            "shown",
-            said,
-            where,
-        )
+        return Finding("shown", said, where)
     return None
 
 
@@ -178,11 +140,7 @@ def ragged_batch(evidence: Evidence) -> Finding | None:
         f"The loop ended with {run.error.rstrip('.')}. {culprit.told}, so {culprit.which} can't be "
         "made from both. It can be made from copies of either one."
     )
-    return Finding(
-        "shown",
-        said,
-        parts.where,
-    )
+    return Finding("shown", said, parts.where)
 
 
 def dead_worker(evidence: Evidence) -> Finding | None:
@@ -199,20 +157,11 @@ def dead_worker(evidence: Evidence) -> Finding | None:
             said += f" In the run, W{gone[0][0]} died with {fate(gone[0][1])}."
         fix = f"Look at what {parts.dataset} reads for index {samples.at}. Decode each sample once "
         fix += "in its own process, and set aside those that end it."
-        return Finding(
-            "shown",
-            said,
-            parts.where,
-            fix,
-        )
+        return Finding("shown", said, parts.where, fix)
     culprit = evidence.culprit
     if culprit is not None and culprit.stage == "died" and culprit.which:
         said = f"Even without workers, making {culprit.which} ends the process: "
-        return Finding(
-            "shown",
-            f"{said}{fate(culprit.code)}.",
-            parts.where,
-        )
+        return Finding("shown", f"{said}{fate(culprit.code)}.", parts.where)
     if not gone or run.end == "main died" or (run.well and parts.method == "forkserver"):
         return None
     if (culprit is not None and culprit.stage) or _said_why(evidence):
@@ -228,11 +177,7 @@ def dead_worker(evidence: Evidence) -> Finding | None:
     # If no sample is known, something else may have ended it: a full /dev/shm raises SIGBUS.
     # Under forkserver, lost_cause is what's shown: the loop isn't told what ended the worker.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
-    return Finding(
-        "shown" if shown else "likely",
-        said,
-        parts.where,
-    )
+    return Finding("shown" if shown else "likely", said, parts.where)
 
 
 def _said_why(evidence: Evidence) -> bool:
@@ -267,12 +212,7 @@ def misleading_exit(evidence: Evidence) -> Finding | None:
     evidenced += f"is {run.error or run.kind}.{how_many(evidence)}"
     fix = "Raise an ordinary exception there, with the sample's name in its message. If the code "
     fix += "isn't yours, catch SystemExit around it and raise one."
-    return Finding(
-        "shown",
-        evidenced,
-        where,
-        fix,
-    )
+    return Finding("shown", evidenced, where, fix)
 
 
 _EXITS = ("SystemExit", "KeyboardInterrupt")  # a worker catches an Exception, but not these
@@ -296,11 +236,7 @@ def lost_cause(evidence: Evidence) -> Finding | None:
         return None
     if samples is not None and not samples.ended and not samples.failed:
         said += " In the main process, no sample that was tried fails."
-    return Finding(
-        "shown",
-        said,
-        next(iter(run.at), ""),
-    )
+    return Finding("shown", said, run.line)
 
 
 def unpicklable_handle(evidence: Evidence) -> Finding | None:
@@ -317,12 +253,7 @@ def unpicklable_handle(evidence: Evidence) -> Finding | None:
     if alone is not None and alone.well:
         said += f". Without workers, it delivered {alone.batches} batches"
     paths = ", ".join(f"`{each}`" for each, _, _ in travel.cannot)
-    return Finding(
-        "shown",
-        f"{said}.",
-        paths,
-        _remedy_for(path, kind, error),
-    )
+    return Finding("shown", f"{said}.", paths, _remedy_for(path, kind, error))
 
 
 def _remedy_for(path: str, kind: str, error: str) -> str:
@@ -364,12 +295,7 @@ def main_only_class(evidence: Evidence) -> Finding | None:
         f"batch. In main, the name comes from {here}."
     )
     fix = f"Put `{name}` into a file and import it from there."
-    return Finding(
-        "shown",
-        said,
-        f"`{module}.{name}`",
-        fix,
-    )
+    return Finding("shown", said, f"`{module}.{name}`", fix)
 
 
 _REFUSED: Final = "An attempt has been made to start a new process before"
@@ -397,40 +323,29 @@ def missing_main_guard(evidence: Evidence) -> Finding | None:
     if alone is not None and alone.well:
         said += f". Without workers, the loop got {alone.batches} batches"
     where = "" if travel is None else travel.script.rpartition("/")[2]
-    return Finding(
-        "shown",
-        f"{said}.",
-        where,
-    )
+    return Finding("shown", f"{said}.", where)
 
 
 def global_only_in_parent(evidence: Evidence) -> Finding | None:
     """Workers in new interpreters do what main does once they're given main's globals."""
-    run, imported = evidence.run, evidence.imported
-    if imported is None or imported.forked_unlike:
+    run, alone, forked, given = evidence.run, evidence.alone, evidence.forked, evidence.imported
+    if alone is None or forked is None or not forked.well or alone.lacks(forked):
         return None
-    if imported.forked not in ("finished", "enough"):
+    if given is None or given.end not in ("finished", "enough") or not given.batches:
         return None
-    raised = run.end == "raised"
+    if given.unlike or not given.names:
+        return None
+    raised, method = run.end == "raised", evidence.parts.method
     what = f"raised {run.error}" if raised else "delivered different samples than main"
-    cured = imported.new in ("finished", "enough") and imported.new_batches
-    if not cured or imported.new_unlike or not imported.names:
-        return None
-    names = ", ".join(f"`{each}`" for each in imported.names[:3])
+    names = ", ".join(f"`{each}`" for each in given.names[:3])
     said = (
-        f"Workers started by {evidence.parts.method} {what}. Forked workers didn't. In a new "
-        f"interpreter, {names} had a different value than in main, or none. With main's value, "
-        f"workers started by {evidence.parts.method} delivered what main does."
+        f"Workers started by {method} {what}. Forked workers didn't. In a new interpreter, {names} "
+        "had a different value than in main, or none. With main's value, workers started by "
+        f"{method} delivered what main does."
     )
-    where = f"{names}, read in {run.at[0].partition(': ')[0]}" if raised and run.at else names
+    where = f"{names}, read in {run.line.partition(': ')[0]}" if raised and run.line else names
     fix = f"Pass {names} to the dataset as an attribute. Pass large arrays as tensors."
-    return Finding(
-        "shown",
-        said,
-        where,
-        fix,
-        ends=raised,
-    )
+    return Finding("shown", said, where, fix, ends=raised)
 
 
 def generator_attribute(evidence: Evidence) -> Finding | None:
@@ -453,12 +368,7 @@ def generator_attribute(evidence: Evidence) -> Finding | None:
         else f"Leave tensors that you make only for the pickle out of the state of `{path}`."
     )
     paths = ", ".join(f"`{each}`" for each, _ in travel.gone)
-    return Finding(
-        "shown",
-        said,
-        paths,
-        fix,
-    )
+    return Finding("shown", said, paths, fix)
 
 
 REFUSED: Final = "daemonic processes are not allowed to have children"
@@ -473,12 +383,8 @@ def children_of_workers(evidence: Evidence) -> Finding | None:
     said = f"A worker raised {run.raised}: {REFUSED}."
     if without and alone is not None:
         said += f" Without workers, the same loader delivered {alone.batches} batches."
-    where = run.at[0] if run.at else ""
-    return Finding(
-        "shown" if without else "likely",
-        said,
-        where,
-    )
+    where = run.line
+    return Finding("shown" if without else "likely", said, where)
 
 
 def held_lock(evidence: Evidence) -> Finding | None:
@@ -517,12 +423,7 @@ def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Finding 
                 "os.register_at_fork), start the workers while no thread holds it, or don't fork."
             )
         )
-        return Finding(
-            "shown",
-            said,
-            f"`{path}`, {line.partition(': ')[0]}",
-            fix,
-        )
+        return Finding("shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
     return None
 
 
@@ -550,27 +451,20 @@ def lost_thread(evidence: Evidence) -> Finding | None:
                 f"Start `{path}` in each process that uses it (on first use, or in "
                 "worker_init_fn), and leave it out of the pickle."
             )
-            return Finding(
-                "shown",
-                said,
-                f"`{path}`, {line.partition(': ')[0]}",
-                fix,
-            )
+            return Finding("shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
     return None
 
 
 def openmp_after_fork(evidence: Evidence) -> Finding | None:
     """Workers are stuck in an operation that several threads compute, and run with one."""
-    waits = evidence.waits
-    if waits is None or not waits.stuck or waits.threads < 2:
-        return None
-    if any(freed for *_, freed in waits.stuck) or waits.alone not in ("finished", "enough"):
+    waits, alone = evidence.waits, evidence.one_thread
+    if waits is None or waits.threads < 2 or alone is None or not alone.well:
         return None
     worker, line, *_ = waits.stuck[0]
     said = (
         f"W{worker} was stuck at {line}, in an operation that {waits.threads} OpenMP threads "
         f"share, and no Python lock was holding it up. With one thread for each worker, the same "
-        f"loader delivered everything it was asked for ({waits.alone_batches} batches)."
+        f"loader delivered everything it was asked for ({alone.batches} batches)."
     )
     setter = f"`{evidence.parts.init}`" if evidence.parts.init else "the dataset"
     fix = (
@@ -578,12 +472,7 @@ def openmp_after_fork(evidence: Evidence) -> Finding | None:
         f"cv2.setNumThreads) in {setter} and in what it calls. If workers need threads, don't "
         "fork."
     )
-    return Finding(
-        "shown",
-        said,
-        line.partition(": ")[0],
-        fix,
-    )
+    return Finding("shown", said, line.partition(": ")[0], fix)
 
 
 def plot_in_thread(evidence: Evidence) -> Finding | None:

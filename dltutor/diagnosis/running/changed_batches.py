@@ -24,29 +24,12 @@ def with_tensors(subject: Subject, change: Callable[[torch.Tensor], Any]) -> Non
     def changed(leaf: Any) -> Any:
         return change(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
-    def begin() -> None:
+    def begin(worker: int) -> None:
         for cls in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
             _wrap(cls, changed)
 
-    at_start(subject, begin)
-
-
-def at_start(subject: Subject, begin: Callable[[], object]) -> None:
-    """Have something done in each worker when its own `worker_init_fn` is through; fork them.
-
-    Args:
-        subject: The loader.
-        begin: What is done.
-    """
-    own = subject.inner.worker_init_fn
-
-    def init(worker: int) -> None:
-        if own is not None:
-            own(worker)
-        begin()
-
     subject.change(method="fork")
-    vars(subject.inner)["worker_init_fn"] = init
+    subject.in_workers(begin)
 
 
 def _wrap(cls: Any, changed: Callable[[Any], Any]) -> None:

@@ -21,24 +21,12 @@ _OPENBLAS: Final = (
 )
 
 
-class OneThread:
-    """A worker_init_fn that calls another, and then keeps the worker to one thread.
+def keep_to_one_thread(worker: int = 0) -> None:
+    """Compute with one thread in this process from now on, whatever its code says.
 
     Args:
-        init: The loader's own, or None.
+        worker: Ignored; as a `worker_init_fn` has it.
     """
-
-    def __init__(self, init: Any) -> None:
-        self.init = init
-
-    def __call__(self, worker: int) -> None:
-        if self.init is not None:
-            self.init(worker)
-        keep_to_one_thread()
-
-
-def keep_to_one_thread() -> None:
-    """Compute with one thread in this process from now on, whatever its code says."""
     own = torch.set_num_threads
     own(1)
     for module in list(sys.modules.values()):  # also where it was imported by its name

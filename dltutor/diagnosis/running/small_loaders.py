@@ -6,39 +6,32 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from torch.utils.data import DataLoader, get_worker_info
 
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
 
 TIMEOUT: Final = 3.0  # seconds after which a worker counts as hanging
 _hung: list[Any] = []  # iterators: without them, torch waits seconds for each of their workers
 
 
-class Prepared:
-    """A worker_init_fn: the user's own, then what the experiment needs in a worker.
+def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
+    """Make a `worker_init_fn` for a forked worker that has what a real one would have.
 
     Args:
         subject: Its `worker_init_fn` is called first, as in a real worker.
         prepare: Called with the worker's number.
     """
-
-    def __init__(self, subject: Subject, prepare: Callable[[int], None]) -> None:
-        self.subject, self.prepare = subject, prepare
-        self.init = subject.inner.worker_init_fn
-        self.travels = subject.method in ("spawn", "forkserver")
-
-    def __call__(self, worker: int) -> None:
-        if self.travels:
-            _as_if_pickled(self.subject.dataset)
-        if self.init is not None:
-            self.init(worker)
-        self.prepare(worker)
+    travels = subject.method in ("spawn", "forkserver")
+    before = partial(_as_if_pickled, subject.dataset) if travels else None
+    return WorkerInit(own_init(subject.inner), before=before, after=prepare)
 
 
-def _as_if_pickled(dataset: Any) -> None:
+def _as_if_pickled(dataset: Any, worker: int) -> None:
     # A worker that is not forked has what pickle makes of the dataset.
     with suppress(Exception):
         copy = pickle.loads(pickle.dumps(dataset))
@@ -79,7 +72,7 @@ def small_loader(
         sampler=None if indices is None else list(indices),
         num_workers=workers,
         collate_fn=collate,
-        worker_init_fn=Prepared(subject, prepare),
+        worker_init_fn=prepared(subject, prepare),
         multiprocessing_context="fork",
         prefetch_factor=prefetch,
         persistent_workers=persistent,

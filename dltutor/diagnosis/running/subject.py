@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.diagnosis.running.own_locks import OwnLocks
 from dltutor.diagnosis.running.pins import seed_all
+from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
 from dltutor.observation import errors
 from dltutor.observation.foreign import attribute, has, is_a, message_of
 from dltutor.observation.loaders import inner_loaders
@@ -123,6 +124,17 @@ class Subject:
             method = settings.get("method")
             if method is not None and each.num_workers:
                 each.multiprocessing_context = method
+
+    def in_workers(self, after: InWorker | None = None, *, before: InWorker | None = None) -> None:
+        """Have something done in each worker as it starts, in place of what was asked for last.
+
+        Args:
+            after: Called with the worker's number after the user's own `worker_init_fn`.
+            before: The same before it.
+        """
+        self.change()
+        for each in inner_loaders(self.loader).values():
+            vars(each)["worker_init_fn"] = WorkerInit(own_init(each), before=before, after=after)
 
     def seed_sampler(self) -> None:
         """Have the sampler deal the same order in each run, if it has a generator."""

@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -28,20 +28,16 @@ Key = tuple[str, str, str]
 
 
 class Given:
-    """A `worker_init_fn` that puts main's values where the worker has others.
+    """Puts main's values where a worker has others; called as it starts.
 
     Args:
         packed: The values, each pickled.
         folder: Where each worker writes the names of those that differed.
-        init: The user's own.
     """
 
-    def __init__(
-        self, packed: dict[Key, bytes], folder: str, init: Callable[[int], Any] | None
-    ) -> None:
+    def __init__(self, packed: dict[Key, bytes], folder: str) -> None:
         self.packed = packed
         self.folder = folder
-        self.init = init
 
     def __call__(self, worker_id: int) -> None:
         names = []
@@ -50,8 +46,6 @@ class Given:
                 if _put(module, cls, name, pickle.loads(value)):
                     names.append(".".join(filter(None, (cls or module, name))))
         (Path(self.folder) / f"{os.getpid()}").write_text("\n".join(names))
-        if self.init is not None:
-            self.init(worker_id)
 
 
 def packed(subject: Subject) -> dict[Key, bytes]:

@@ -167,7 +167,6 @@ class _Runs:
     def __init__(self, subject: Subject, until: float) -> None:
         self.subject = subject
         self.until = until
-        self.own_init = subject.inner.worker_init_fn
         subject.change(method="fork")
 
     def measure(
@@ -209,8 +208,7 @@ class _Runs:
 
     def _put(self, change: Change, large: Any, named: bool) -> Probe:
         probe = Probe(change, large, named=named)
-        self.subject.change()
-        vars(self.subject.inner)["worker_init_fn"] = probe.init(self.own_init)
+        self.subject.in_workers(probe.begin)
         return probe
 
 

@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from array import array
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -66,15 +65,9 @@ class Probe:
         """Whether a worker has grown so far that the run should end."""
         return self._full[0] != 0
 
-    def init(self, own: Callable[[int], object] | None) -> Callable[[int], None]:
-        """The `worker_init_fn` that puts it in place, after the loader's own."""
-
-        def begin(worker: int) -> None:
-            if own is not None:
-                own(worker)
-            _Inside(self)
-
-        return begin
+    def begin(self, worker: int) -> None:
+        """Put it in place in this worker."""
+        _Inside(self)
 
     def read(self) -> list[list[dict[str, Any]]]:
         """What was written down, for each worker in order."""

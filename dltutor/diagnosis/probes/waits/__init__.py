@@ -1,8 +1,7 @@
 """What are the stuck workers waiting for, and do they continue once they get it?
 
 This is asked when a loader with forked workers hangs. A witness in each worker looks at its stack,
-releases the lock it waits for, and starts the threads that the fork left behind. If it finds
-nothing of that kind, the loader runs once more with one OpenMP thread per worker.
+releases the lock it waits for, and starts the threads that the fork left behind.
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dltutor.diagnosis.experiment import probe
-from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.objects import names
 from dltutor.diagnosis.probes.waits import witness
 from dltutor.diagnosis.running import runner
@@ -24,8 +21,8 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-_LOOKED: Final = 1.5  # seconds of arriving batches
-_PATIENCE: Final = 3.0  # seconds without a batch
+#: Arguments of `runner.run` for a loader that hangs.
+SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": False, "epochs": 1}
 
 
 @dataclass(frozen=True)
@@ -39,15 +36,11 @@ class Waits:
             went on once it was given back, made anew or brought.
         held: The names of locks that another thread held already when the worker began.
         threads: The most threads of OpenMP that torch would use in a worker that was stuck.
-        alone: How the run ended with each worker kept to one such thread; "" if it was not made.
-        alone_batches: How many batches came then.
     """
 
     stuck: tuple[tuple[int, str, str, str, str, bool], ...] = ()
     held: tuple[str, ...] = ()
     threads: int = 0
-    alone: str = ""
-    alone_batches: int = 0
 
     def freed(self, *kinds: str) -> tuple[int, str, str, str, str, bool] | None:
         """The first place where taking away something of these kinds let a worker go on."""
@@ -69,15 +62,8 @@ def needed(evidence: Evidence) -> bool:
 
 
 def ask(subject: Subject) -> Waits:
-    """Run it with a witness in each worker, and maybe once more with one thread."""
-    until = time.monotonic() + subject.seconds
-    found = witnessed(subject)
-    if not found.stuck or any(freed for *_, freed in found.stuck):
-        return found
-    if until - time.monotonic() < _LOOKED + _PATIENCE + 0.5:
-        return found
-    alone = _run(subject, alone=True)[0]
-    return Waits(**{**vars(found), "alone": alone.end, "alone_batches": alone.batches})
+    """Run it with a witness in each worker."""
+    return witnessed(subject)
 
 
 def witnessed(subject: Subject, *, own_loop: bool = False) -> Waits:
@@ -87,7 +73,17 @@ def witnessed(subject: Subject, *, own_loop: bool = False) -> Waits:
         subject: The loader.
         own_loop: Whether to iterate plainly even if there's a training loop.
     """
-    _, notes = _run(subject, own_loop=own_loop)
+    folder = tempfile.mkdtemp()
+    others: list[threading.Thread] = list(subject.threads)
+
+    def remember() -> None:
+        others.extend(each for each in threading.enumerate() if each not in others)
+
+    os.register_at_fork(before=remember)  # for as long as this process lives
+    subject.change(timeout=0)
+    subject.in_workers(before=witness.Witness(folder, names.roots_of(subject), others))
+    runner.run(subject, own_loop=own_loop, **SHORT)
+    notes = witness.read(folder)
     stuck = [each for each in notes if "at" in each]
     return Waits(
         stuck=tuple(
@@ -104,28 +100,6 @@ def witnessed(subject: Subject, *, own_loop: bool = False) -> Waits:
         held=tuple(sorted({name for each in notes for name in each.get("held", ())})),
         threads=max((each["threads"] for each in stuck), default=0),
     )
-
-
-def _run(
-    subject: Subject, *, alone: bool = False, own_loop: bool = False
-) -> tuple[Measures, list[dict[str, Any]]]:
-    folder = tempfile.mkdtemp()
-    others: list[threading.Thread] = list(subject.threads)
-
-    def remember() -> None:
-        others.extend(each for each in threading.enumerate() if each not in others)
-
-    os.register_at_fork(before=remember)  # for as long as this process lives
-    own = subject.inner.worker_init_fn
-    roots = names.roots_of(subject)
-    subject.change(
-        worker_init_fn=witness.Witness(folder, own, roots, others, alone=alone), timeout=0
-    )
-    run = runner.run(
-        subject, seconds=_LOOKED, patience=_PATIENCE, content=False, epochs=1, own_loop=own_loop
-    )
-    subject.change(worker_init_fn=own)
-    return run, witness.read(folder)
 
 
 EXPERIMENT: Final = probe("waits", 14.0, needed, ask)

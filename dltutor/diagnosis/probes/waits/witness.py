@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -24,51 +24,37 @@ import torch
 
 from dltutor.diagnosis.objects.walking import Found
 from dltutor.diagnosis.probes.waits import awaited
-from dltutor.diagnosis.running.one_thread import keep_to_one_thread
 from dltutor.observation.errors import frame as named_frame
 from dltutor.observation.errors import is_yours
 
 STANDING: Final = 1.2  # seconds at one place, after which a worker counts as stuck
 _GOES_ON: Final = 1.0  # seconds that it has for going on, once the cause is gone
 _TICK: Final = 0.1
+#: Where a worker enters code of yours.
+_ENTRANCES: Final = ("running/worker_init.py", "torch/utils/data/_utils/fetch.py")
 _MOST: Final = 6  # causes that are removed in one worker
 
 
 class Witness:
-    """A `worker_init_fn` that starts the witness, then calls the user's own.
+    """Starts the witness in a worker; called before the user's own `worker_init_fn`.
 
     Args:
         folder: Where each worker writes down what was found, a line of JSON for each.
-        init: The user's own, or None.
         roots: Where names are looked up.
         others: The threads that the process had when it was forked.
-        alone: Whether the worker is kept to one thread of OpenMP, whatever its own code says.
     """
 
     def __init__(
-        self,
-        folder: str,
-        init: Callable[[int], Any] | None,
-        roots: Sequence[Found],
-        others: Sequence[threading.Thread] = (),
-        *,
-        alone: bool = False,
+        self, folder: str, roots: Sequence[Found], others: Sequence[threading.Thread]
     ) -> None:
         self.folder = folder
-        self.init = init
         self.roots = roots
         self.others = others
-        self.alone = alone
 
-    def __call__(self, worker_id: int) -> None:
-        if not self.alone:
-            main, held = threading.get_ident(), awaited.held_in(self.roots)
-            self._note(worker_id, {"held": held})
-            threading.Thread(target=self._watch, args=(worker_id, main), daemon=True).start()
-        if self.init is not None:
-            self.init(worker_id)
-        if self.alone:
-            keep_to_one_thread()
+    def __call__(self, worker: int) -> None:
+        main, held = threading.get_ident(), awaited.held_in(self.roots)
+        self._note(worker, {"held": held})
+        threading.Thread(target=self._watch, args=(worker, main), daemon=True).start()
 
     def _watch(self, worker: int, main: int) -> None:
         for _ in range(_MOST):
@@ -127,7 +113,7 @@ def _inside(main: int) -> list[FrameType]:
     found: list[FrameType] = []
     for frame, _ in traceback.walk_stack(sys._current_frames().get(main)):
         file = frame.f_code.co_filename
-        if file == __file__ or file.endswith("torch/utils/data/_utils/fetch.py"):
+        if file.endswith(_ENTRANCES):
             return found
         if frame.f_code.co_name == "_worker_loop":
             return []  # waits for its next task
