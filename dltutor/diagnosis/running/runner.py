@@ -16,7 +16,7 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.messages import explain
 from dltutor.diagnosis.objects.digests import digest, leaves
 from dltutor.diagnosis.running.subject import Subject, Unanswered
-from dltutor.diagnosis.running.watch import Enough, Watch
+from dltutor.diagnosis.running.watch import Enough, Watch, cores_of
 from dltutor.observation.counting import counting
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import attribute, has, module_of
@@ -188,6 +188,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures
         temporary=tuple(watch.temporary),
         ending=watch.ending,
         busy=watch.busy,
+        cores=(len(watch.cores), len(cores_of(0))),
     )
 
 
