@@ -342,7 +342,7 @@ def returned(number: float) -> Measures:
     return replace(RUN, numbers=(number,), returned=f"{number}")
 
 
-BY_TWO = replace(PARTS, stream=True, batches=None, batch_size=2)
+BY_TWO = replace(PARTS, stream=True, batches=None, batch_size=2, length=None)
 # W0 draws from the seed `epoch`, W1 from `epoch + 1`, in batches of two.
 COLLIDE = tuple(
     tuple(
