@@ -58,7 +58,9 @@ def run(
     if seed is not None:
         subject.seed(seed)
     if patience is None:
-        patience = PATIENCE if subject.method in ("", "fork") else STARTING
+        patience = PATIENCE
+        if subject.method not in ("", "fork"):
+            patience = max(STARTING, subject.seconds / 2)  # more with a longer deadline
     patience = _patience(subject, patience)
     seconds = max(min(seconds, subject.seconds - 1.5 - patience), min(seconds, 0.5))
     watch = Watch(subject, seconds, content)
@@ -87,6 +89,11 @@ def run(
     began = time.process_time()
     seen = observe(subject.loader, consume=whole, deadline=seconds + patience)
     state["computed"] = time.process_time() - began
+    if seen.end == "hung" and not watch.passes and subject.method not in ("", "fork"):
+        raise Unanswered(
+            f"after {seconds + patience:.0f} s the workers hadn't all started. Each gets a pickle "
+            "of the dataset, and imports what it needs. A longer deadline would tell"
+        )
     return _written(seen, watch, state)
 
 
