@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader, Dataset
 from dltutor import diagnose
 from dltutor.__main__ import main
 from dltutor.diagnosis import report as diagnosis_module
+from dltutor.diagnosis.errors import CannotRun
 from dltutor.diagnosis.report import UNSEEN, page
-from dltutor.diagnosis.trouble import CannotRun
 
 
 class Rooms(Dataset[torch.Tensor]):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
+from dltutor.diagnosis.conclusions import findings
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.measures import Measures
@@ -17,7 +18,6 @@ from dltutor.diagnosis.probes.in_workers import InWorkers
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.parts import Parts
 from dltutor.diagnosis.probes.samples import Samples
-from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.rules import RULES
 
 PARTS = replace(

@@ -37,9 +37,9 @@ from dltutor.diagnosis.probes.culprit import unsendable
 from dltutor.diagnosis.probes.imported import globals_of_main
 from dltutor.diagnosis.probes.travel import packing
 from dltutor.diagnosis.probes.two_ranks import TwoRanks
-from dltutor.diagnosis.probes.waits import awaited
+from dltutor.diagnosis.probes.waits import causes
 from dltutor.diagnosis.report import Diagnosis
-from dltutor.diagnosis.running import pins
+from dltutor.diagnosis.running import random_states
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.observation import errors, foreign, sandbox
@@ -98,9 +98,9 @@ QUESTIONS: dict[str, Callable[[Holder], object]] = {
     "shape": lambda held: [digests.shape(each) for each in parts(held)],
     "split": lambda held: [digests.split(each, 1) for each in parts(held)],
     "loaders": lambda held: list(inner_loaders(held).values()) == [held.loader],
-    "locks": lambda held: any(each is held.lock for each in awaited.locks_in(roots(held))),
-    "held": lambda held: awaited.held_in(roots(held)) == [],
-    "pins": lambda held: any(each is held.rng for _, each in pins.Pins(held).own),
+    "locks": lambda held: any(each is held.lock for each in causes.locks_in(roots(held))),
+    "held": lambda held: causes.held_in(roots(held)) == [],
+    "pins": lambda held: any(each is held.rng for _, each in random_states.Pins(held).own),
     "named": lambda held: names.named(roots(held), held.lock) == "dataset.lock",
     "tensors": lambda held: [tensor_bytes([each, torch.ones(1)]) for each in parts(held)],
     "samples": lambda held: [length_by_shape([each]) for each in parts(held)],

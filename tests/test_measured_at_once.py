@@ -8,10 +8,10 @@ import pytest
 from recorded import PARTS
 
 from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.examination import silent
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.probes.parts import Parts
 from dltutor.diagnosis.promises import broken
-from dltutor.diagnosis.visit import silent
 
 DRAWN = tuple(map(str, range(60)))
 WHOLE = Measures(

@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from dltutor import diagnose
 from dltutor.diagnosis import progress
+from dltutor.diagnosis.agenda import experiments
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.experiments import experiments
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.probes import copies, fetched, reordered, samples
 from dltutor.diagnosis.probes.fetched import Fetched

@@ -20,6 +20,7 @@ from recorded import PARTS
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 
 from dltutor import diagnose
+from dltutor.diagnosis.conclusions import findings
 from dltutor.diagnosis.difference import between
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.measures import Measures
@@ -30,7 +31,6 @@ from dltutor.diagnosis.probes.shares import Shares as Shared
 from dltutor.diagnosis.probes.travel import Travel
 from dltutor.diagnosis.promises import broken
 from dltutor.diagnosis.promises.verdicts import verdicts
-from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.running.pace import Paces
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(170)]

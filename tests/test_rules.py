@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from dltutor.diagnosis.agenda import experiments
 from dltutor.diagnosis.experiment import probe
-from dltutor.diagnosis.experiments import experiments
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.rules import RULES, collect
 from dltutor.diagnosis.running.subject import Subject

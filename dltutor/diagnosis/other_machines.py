@@ -15,7 +15,7 @@ def elsewhere(evidence: Evidence) -> tuple[str, ...]:
     """Say what will fail on another machine or with another start method, one sentence for each.
 
     Args:
-        evidence: The evidence of one visit.
+        evidence: The evidence of one examination.
     """
     return (*_not_forked(evidence), *_small_shm(evidence), *_ranks(evidence))
 

@@ -23,7 +23,7 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, leaves
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.pins import Pins, wrap_draws
+from dltutor.diagnosis.running.random_states import Pins, wrap_draws
 from dltutor.diagnosis.running.small_loaders import prepared
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of

@@ -21,7 +21,7 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks, runner
-from dltutor.diagnosis.running.pins import hold_draws
+from dltutor.diagnosis.running.random_states import hold_draws
 from dltutor.diagnosis.running.small_loaders import prepared
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.foreign import attributes_of, is_a

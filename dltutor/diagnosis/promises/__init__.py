@@ -22,7 +22,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     """Return the broken promises that no other finding explains.
 
     Args:
-        evidence: Of one visit.
+        evidence: Of one examination.
         explained: The promises that other findings break.
     """
     explained = set(explained)

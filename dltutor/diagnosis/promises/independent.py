@@ -9,7 +9,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
-from dltutor.diagnosis.running.pins import SAID
+from dltutor.diagnosis.running.random_states import SAID
 
 _ENOUGH: Final = 4  # different samples in an epoch
 

@@ -40,7 +40,7 @@ def _as_if_pickled(dataset: Any, worker: int) -> None:
 
 
 def tagged(samples: Any) -> tuple[int, str]:
-    """A collate function: who drew it, and what it holds."""
+    """Return which worker drew a sample, and its digest; a collate function."""
     info = get_worker_info()
     return (info.id if info else -1), digest(samples)
 
@@ -55,7 +55,7 @@ def small_loader(
     prefetch: int = 2,
     persistent: bool = False,
 ) -> DataLoader[Any]:
-    """A loader of one sample at a time.
+    """Make a loader of one sample at a time.
 
     Args:
         subject: Its dataset, worker_init_fn and generator are used.
@@ -82,7 +82,7 @@ def small_loader(
 
 
 def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Iterator[Any]:
-    """What a small loader delivers; an exception in its place where a sample raised.
+    """Yield what a small loader delivers, or the exception if a sample raised one.
 
     Args:
         loader: As `small_loader` makes it.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.travel import packing
-from dltutor.diagnosis.running.pins import seed_all
+from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.failures.kit.gauge import as_for_spawned
 from dltutor.observation.foreign import said
