@@ -33,7 +33,7 @@ STREAM = replace(PARTS, stream=True)
         (replace(STREAM, length=48), replace(TWO, counted=(60, 40)), None),
         (replace(STREAM, length=61, drop_last=True), WHOLE, None),
         (PARTS, replace(WHOLE, ending=5.8, first=0.2), "ends"),
-        (PARTS, replace(WHOLE, ending=5.8, first=14.0), None),
+        (replace(PARTS, method="spawn"), replace(WHOLE, ending=5.8, first=14.0), None),
         (PARTS, replace(WHOLE, cores=(1, 2)), "quick"),
         (PARTS, replace(WHOLE, cores=(2, 2)), None),
         (PARTS, replace(WHOLE, cores=(1, 1)), None),
