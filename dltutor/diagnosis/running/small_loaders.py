@@ -31,6 +31,21 @@ def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
     return WorkerInit(own_init(subject.inner), before=before, after=prepare)
 
 
+def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
+    """Prepare each process that draws samples: forked workers as they start, or else this one.
+
+    Args:
+        subject: Its sampler deals the same order in each run from now on.
+        prepare: Called with the worker's number, or 0.
+    """
+    subject.seed_sampler()
+    if subject.inner.num_workers:
+        init = prepared(subject, prepare)
+        subject.change(method="fork", worker_init_fn=init)
+    else:
+        prepare(0)
+
+
 def _as_if_pickled(dataset: Any, worker: int) -> None:
     # A worker that is not forked has what pickle makes of the dataset.
     with suppress(Exception):

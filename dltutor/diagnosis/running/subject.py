@@ -159,6 +159,11 @@ class Subject:
         inner = self.inner
         return inner.sampler if inner.batch_sampler is None else inner.batch_sampler
 
+    @property
+    def epochs_to_run(self) -> int:
+        """How often to run: without a training loop at least twice, so that repeats can show."""
+        return max(self.epochs, 2) if self.loop is None else self.epochs
+
     def tell_dataset(self, epoch: int) -> None:
         """Set the epoch of the dataset, as a training loop does."""
         if callable(set_epoch := attribute(self.dataset, "set_epoch")):
