@@ -40,20 +40,9 @@ def ready(batches: Any) -> int:
     return int(batches._worker_result_queue.qsize()) + fetched
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The memory of one process, or a sum, in bytes, as psutil tells it; `shr` as `top` does."""
-
-    rss: int
-    shr: int
-    pss: int
-    uss: int
-
-
-def sizes(pid: int) -> Sizes:
-    """The memory of a process."""
-    full = psutil.Process(pid).memory_full_info()
-    return Sizes(full.rss, full.shared, full.pss, full.uss)
+def sizes(pid: int) -> Any:
+    """The memory of a process, in bytes, as psutil tells it: `rss`, `shared`, `pss`, `uss`."""
+    return psutil.Process(pid).memory_full_info()
 
 
 def outside() -> dict[str, int | None]:
@@ -87,7 +76,7 @@ class Moment:
     """A loader with full queues, while the loop holds its first batch.
 
     Args:
-        processes: main, W0, W1 and so on.
+        processes: The `sizes` of main, W0, W1 and so on.
         held: Bytes of its batches in shared memory.
         batches: How many there are, with the one in the loop.
         batch: Bytes of the numbers in that one.
@@ -95,7 +84,7 @@ class Moment:
         now: From outside, at this moment.
     """
 
-    processes: tuple[Sizes, ...]
+    processes: tuple[Any, ...]
     held: int
     batches: int
     batch: int
