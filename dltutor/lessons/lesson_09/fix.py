@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from os import getpid
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any, Final
@@ -27,11 +26,10 @@ from dltutor.failures.material.captions import Captions
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.memory import Empty, beyond, finished
+from dltutor.lessons.engine.memory import Empty, finished
 from dltutor.lessons.engine.outcomes import Result, correct, could_not_check, not_yet
-from dltutor.lessons.engine.running import made, still_running, theirs
+from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_09.material import write_captions
-from dltutor.system.processes import descendants
 
 # For each file: how many workers read it, and for how many epochs.
 _FILES: Final = {"first": {0: 2}, "second": {2: 1, 4: 1}}
@@ -76,7 +74,6 @@ class Run:
         number: How many samples arrived.
         different: How many indices had another sample, in at least one epoch.
         example: The first of these, for the words: `index`, `epoch`, `found`, and `right`.
-        left: What the answer started and left running, such as "2 processes", or "".
     """
 
     workers: int
@@ -86,7 +83,6 @@ class Run:
     number: int = 0
     different: int = 0
     example: dict[str, object] = field(default_factory=dict)
-    left: str = ""
 
     @property
     def grown(self) -> tuple[float, str]:
@@ -118,7 +114,7 @@ class Rewritten:
     def grown(self, run: Run) -> tuple[float, str]:
         """The most MB that a worker grew by beyond an empty run's, and which worker that was."""
         by, name = run.grown
-        return beyond({name: self.empty}, {name: by})[name], name
+        return max(0.0, by - self.empty), name
 
 
 def grader(task: Task) -> Grader[Rewritten]:
@@ -135,17 +131,18 @@ def gather(task: Task, answer: type) -> Rewritten:
     """Make and run an answer, up to the first thing that's wrong.
 
     Raises:
-        Rejected: It can't be made, has another length, or changes its file.
+        Rejected: It can't be made, or has another length.
     """
     folder = Path(tempfile.mkdtemp())  # it's removed with the process of the check
     frozen = gc.get_freeze_count()  # some Pythons start with a few hundred objects frozen
     runs: list[Run] = []
-    empty = _empty(task, task.write(folder / "empty", len(_FILES)))
+    truth = task.write(folder / "empty", len(_FILES))
+    empty = read_all(task, Empty(truth), truth, 2, 1)
+    finished(empty.end, where(2))
     for number, (file, epochs_with) in enumerate(_FILES.items()):
         # Each file gets its own dataset, so what a class kept from the other one is wrong here.
         path = folder / file
         truth = task.write(path, number)
-        content = path.read_bytes()
         dataset = made(answer, path, call=f"{answer.__name__}(path)", within=_MAKING)
         with theirs():
             length = len(dataset)
@@ -154,28 +151,18 @@ def gather(task: Task, answer: type) -> Rewritten:
         for workers, epochs in epochs_with.items():
             run = read_all(task, dataset, truth, workers, epochs)
             runs.append(run)
-            if not path.exists():
-                not_yet("file-gone")
-            if path.read_bytes() != content:
-                not_yet("file-changed")
-            seen = Rewritten(length, tuple(runs), empty=empty)
-            if run.end.end != "finished" or run.different or run.left:
+            seen = Rewritten(length, tuple(runs), empty=empty.grown[0])
+            if run.end.end != "finished" or run.different:
                 return seen
             if seen.grown(run)[0] > _MOST:
                 break
             with theirs():
                 dataset[0]  # the next workers inherit what it opens in main
-    seen = replace(seen, kept=_kept(dataset), frozen=_collector_is_off(frozen))
+    off = gc.get_freeze_count() > frozen or not gc.isenabled()
+    seen = replace(seen, kept=_kept(dataset), frozen=off)
     del dataset
     # Some of the samples are enough, because they touch nearly all pages.
-    broken = read_all(task, task.broken(path), truth, 2, 0.4)
-    return replace(seen, broken=broken)
-
-
-def _empty(task: Task, truth: Any) -> float:
-    run = read_all(task, Empty(truth), truth, 2, 1)
-    finished(run.end, where(2))
-    return run.grown[0]
+    return replace(seen, broken=read_all(task, task.broken(path), truth, 2, 0.4))
 
 
 def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) -> Run:
@@ -190,7 +177,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) 
     different: set[int] = set()
 
     def read(loader: DataLoader[Any]) -> None:
-        gauge, others = Gauge(), descendants(getpid())
+        gauge = Gauge()
         for number, (unlike, texts) in enumerate(loader, start=1):
             if number == before - 2 * workers:  # each worker is two batches ahead
                 run.first = gauge.each()
@@ -203,7 +190,7 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) 
                     run.example = {"index": unlike[0], "epoch": epoch, **pair}
                 different.update(unlike)
                 run.number += len(batches[number - 1])
-        run.different, run.left = len(different), still_running(others)
+        run.different = len(different)
 
     compared = _Compared(task, dataset, truth)
     run.end = run_loader(
@@ -246,8 +233,6 @@ def judge(seen: Rewritten) -> Result:
         if run.different:
             counts = {"different": run.different, "samples": seen.samples}
             not_yet("different", where=there, file=file, **counts, **run.example)
-        if run.left:
-            not_yet("left-running", where=there, left=run.left)
     assert seen.broken, "a run that isn't right was not rejected"
     broken, (broken_by, _) = seen.broken, seen.broken.grown
     if not broken_by > _LEAST:
@@ -274,10 +259,6 @@ def _kept(dataset: Any) -> str:
             dtype = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
             kept.append(f"`{name}` ({type(value).__name__}{dtype})")
     return ", ".join(kept)
-
-
-def _collector_is_off(frozen: int) -> bool:
-    return gc.get_freeze_count() > frozen or not gc.isenabled()
 
 
 CAPTIONS: Final = Task(
