@@ -29,10 +29,10 @@ from notebooks import NOTEBOOKS, read
 
 MB = 1 << 20
 ENDED = Ending("finished", 8)
-FLAT = Run(2, ENDED, (11.0, 10.9), (11.0, 11.0), 50_000)
-GROWN = Run(2, ENDED, (11.0, 10.9), (17.5, 17.4), 20_000)
+FLAT = Run(2, ENDED, (11.0, 10.9), (11.0, 11.0))
+GROWN = Run(2, ENDED, (11.0, 10.9), (17.5, 17.4))
 FOUR = replace(FLAT, workers=4)
-NONE = Run(0, ENDED, number=100_000)
+NONE = Run(0, ENDED)
 SEEN = Rewritten(50_000, (NONE, FLAT, FOUR), GROWN, kept="`captions` (list)")
 LARGER = replace(SEEN, runs=(NONE, replace(FLAT, first=(11.0, 13.0), last=(11.0, 13.1)), FOUR))
 

@@ -10,14 +10,15 @@ import mmap
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import psutil
 import torch
 from torch.utils.data import ConcatDataset, default_collate
 
@@ -59,7 +60,7 @@ class Positions:
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self._files = [path.stat() for path in paths]
+        self._paths = {str(path.resolve()) for path in paths}
         self._held: list[int] = []
         self._shared = mmap.mmap(-1, 2)  # whether one was moved; descriptors, if too many
 
@@ -67,9 +68,7 @@ class Positions:
         """Hold what main has open now. It is for workers that are forked from now on."""
         while self._held:
             os.close(self._held.pop())
-        for descriptor, stat in _descriptors():
-            if any(os.path.samestat(stat, each) for each in self._files):
-                self._held.append(os.dup(descriptor))  # the same position
+        self._held = [os.dup(descriptor) for descriptor, _ in self._open()]  # the same position
         self._before = self._positions()
         self._shared[:] = bytes(2)
 
@@ -93,9 +92,13 @@ class Positions:
         """How many descriptors of one file main has now, or a worker had if it were too many."""
         return max(self._opened(), self._shared[1])
 
+    def _open(self) -> list[tuple[int, str]]:
+        files = psutil.Process().open_files()
+        return [(each.fd, each.path) for each in files if each.path in self._paths]
+
     def _opened(self) -> int:
-        found = [stat for each, stat in _descriptors() if each not in self._held]
-        return max(sum(os.path.samestat(stat, each) for stat in found) for each in self._files)
+        counts = Counter(path for descriptor, path in self._open() if descriptor not in self._held)
+        return max(counts.values(), default=0)
 
     def _positions(self) -> list[int]:
         return [os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in self._held]
@@ -103,14 +106,6 @@ class Positions:
     def _look(self, frame: object, event: str, called: object) -> None:
         if self._positions() != self._before:
             self._shared[0] = 1
-
-
-def _descriptors() -> list[tuple[int, os.stat_result]]:
-    found = []
-    for descriptor in map(int, os.listdir("/dev/fd")):
-        with suppress(OSError):  # the one that listed them is closed again
-            found.append((descriptor, os.fstat(descriptor)))
-    return found
 
 
 def _write() -> dict[Path, dict[int, torch.Tensor]]:

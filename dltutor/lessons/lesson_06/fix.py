@@ -11,7 +11,7 @@ import random
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch.utils.data import ConcatDataset
@@ -87,34 +87,27 @@ def gather(path: Path) -> Evidence:
         size = len(travel.sent(datasets[0]))
     if size > _RECORDS * SIZE * 3 // 4:
         not_yet("heavy-pickle", read=len(_FIRST), size=size, file=_RECORDS * SIZE)
+    positions, elsewhere = Positions(paths), folder.with_name("elsewhere")
     epochs: list[Epoch] = []
     for method, workers in (("fork", 0), ("fork", 2), ("fork", 4), ("spawn", 1)):
-        epochs.append(_epoch(datasets, folder, list(records[[*_READ]]), method, workers))
-        if epochs[-1].moved or not epochs[-1].samples.is_right():
+        for dataset in datasets if workers else ():
+            travel.read(dataset, _FIRST[:1], _KIND)  # both files are open now
+        positions.begin()
+        samples = travel.epoch(
+            ConcatDataset(datasets),
+            _READ,
+            list(records[[*_READ]]),
+            method,
+            workers,
+            lambda: folder.rename(elsewhere),
+            worker_init_fn=positions.watch if method == "fork" else None,
+        )
+        if renamed := elsewhere.exists():
+            elsewhere.rename(folder)
+        epochs.append(Epoch(samples, renamed, positions.moved))
+        if positions.moved or not samples.is_right():
             break
     return Evidence(size, tuple(epochs))
-
-
-def _epoch(
-    datasets: list[Any], folder: Path, expected: travel.Samples, method: str, workers: int
-) -> Epoch:
-    # Main has just pickled one of the datasets, or reads from both now.
-    for dataset in datasets if workers else ():
-        travel.read(dataset, _FIRST[:1], _KIND)
-    elsewhere, positions = folder.with_name("elsewhere"), Positions(folder.iterdir())
-    positions.begin()
-    samples = travel.epoch(
-        ConcatDataset(datasets),
-        _READ,
-        expected,
-        method,
-        workers,
-        lambda: folder.rename(elsewhere),
-        worker_init_fn=positions.watch if method == "fork" else None,
-    )
-    if renamed := elsewhere.exists():
-        elsewhere.rename(folder)
-    return Epoch(samples, renamed, positions.moved)
 
 
 def judge(evidence: Evidence) -> Result:

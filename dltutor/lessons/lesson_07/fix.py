@@ -171,8 +171,13 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
         ended_well(run, there)
         if epochs.wrong:
             not_yet("wrong-pairs", where=there, wrong=epochs.wrong, samples=epochs.samples)
-        if epochs.workers:
-            _how_it_reads(epochs, there)
+        # In a single epoch, a worker may have read fewer pairs than it has good reason for threads.
+        if epochs.threads > epochs.pairs and _RUNS[epochs.workers] > 1:
+            not_yet("more-threads", where=there, threads=epochs.threads, pairs=epochs.pairs)
+        if epochs.workers and not epochs.opened:
+            not_yet("opened-none", where=there)
+        if epochs.apart:
+            not_yet("one-after-the-other", where=there, seconds=f"{_APART:g}")
     return correct(pairs=_PAIRS)
 
 
@@ -183,16 +188,6 @@ def _why_it_hangs(epochs: Epochs, there: str) -> None:
     code = "timed-out" if run.error else "waits"
     more = "-main-started" if epochs.main_started else ""
     not_yet(f"{code}{more}", error=run.error, stood=run.stood, **how)
-
-
-def _how_it_reads(epochs: Epochs, there: str) -> None:
-    # In a single epoch, a worker may have read fewer pairs than it has good reason for threads.
-    if _RUNS[epochs.workers] > 1 and epochs.threads > epochs.pairs:
-        not_yet("more-threads", where=there, threads=epochs.threads, pairs=epochs.pairs)
-    if not epochs.opened:
-        not_yet("opened-none", where=there)
-    if epochs.apart:
-        not_yet("one-after-the-other", where=there, seconds=f"{_APART:g}")
 
 
 GRADER: Final = Grader(

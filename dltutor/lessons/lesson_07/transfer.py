@@ -84,18 +84,7 @@ def gather(answer: type) -> tuple[Epoch, ...]:
         refresh = partial(_refresh_traced, dataset, places.setdefault)
         made(refresh, call="dataset.refresh()", within=_LONG)
         _right_in_main(dataset, server)
-    run = run_loader(
-        dataset,
-        workers=2,
-        within=_LONG,
-        epochs=2,
-        collate_fn=list,
-        shuffle=True,
-        persistent_workers=True,
-    )
-    epochs = [Epoch("with workers forked after a refresh, for 2 shuffled epochs", run)]
-    if run.end != "finished":
-        return tuple(epochs)
+    epochs: list[Epoch] = []
     for workers, place in ((2, None), (4, None), *((1, place) for place in places)):
         epochs.append(_epoch(dataset, server, workers, place))
         if epochs[-1].run.end != "finished" or epochs[-1].wrong:
@@ -114,11 +103,11 @@ def _right_in_main(dataset: Any, server: Server) -> None:
             not_yet("wrong-in-main", number=number, sample=shown(sample), label=label)
 
 
-def _pair(sample: Any) -> list[int] | None:
+def _pair(sample: Any) -> list[int]:
     try:
         index, label = map(operator.index, sample)
     except (TypeError, ValueError):
-        return None
+        return [-1, -1]
     return [index, label]
 
 
@@ -142,11 +131,7 @@ def _epoch(dataset: Any, server: Server, workers: int, place: Place | None = Non
     run = run_loader(dataset, loop, workers=workers, within=_LONG, collate_fn=list)
     if run.end != "finished":
         return Epoch(there, run)
-    samples = [sample for batch in batches for sample in batch]
-    pairs = [_pair(sample) or [-1, -1] for sample in samples]
-    if [-1, -1] in pairs:
-        sample = samples[pairs.index([-1, -1])]
-        return Epoch(there, run, fault("other-sample", sample=shown(sample)))
+    pairs = [_pair(sample) for batch in batches for sample in batch]
     if (numbers := [number for number, _ in pairs]) != list(range(CLIPS)):
         code = "missing-clips" if len(numbers) < CLIPS else "other-clips"
         return Epoch(there, run, fault(code, numbers=numbers, last=CLIPS - 1))

@@ -8,7 +8,6 @@ the broken class. Those two show how much memory a worker has here, and how much
 from __future__ import annotations
 
 import gc
-import math
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,8 +30,7 @@ from dltutor.lessons.engine.outcomes import Result, correct, could_not_check, no
 from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_09.material import write_captions
 
-# For each file: how many workers read it, and for how many epochs.
-_FILES: Final = {"first": {0: 2}, "second": {2: 1, 4: 1}}
+_FILES: Final = {"first": (0,), "second": (2, 4)}  # how many workers read each
 _MAKING: Final = 8  # seconds for making the dataset, and
 _READING: Final = 15  # for each reading of it, as the task says
 _BATCH: Final = 50  # samples
@@ -71,16 +69,14 @@ class Run:
         end: How it ended.
         first: MB private to each worker after it had read a few samples again and again, W0 first.
         last: The same after all samples had been read.
-        number: How many samples arrived.
-        different: How many indices had another sample, in at least one epoch.
-        example: The first of these, for the words: `index`, `epoch`, `found`, and `right`.
+        different: How many indices had another sample.
+        example: The first of these, for the words: `index`, `found`, and `right`.
     """
 
     workers: int
     end: Ending
     first: Sequence[float] = ()
     last: Sequence[float] = ()
-    number: int = 0
     different: int = 0
     example: dict[str, object] = field(default_factory=dict)
 
@@ -137,9 +133,9 @@ def gather(task: Task, answer: type) -> Rewritten:
     frozen = gc.get_freeze_count()  # some Pythons start with a few hundred objects frozen
     runs: list[Run] = []
     truth = task.write(folder / "empty", len(_FILES))
-    empty = read_all(task, Empty(truth), truth, 2, 1)
+    empty = read_all(task, Empty(truth), truth, 2)
     finished(empty.end, where(2))
-    for number, (file, epochs_with) in enumerate(_FILES.items()):
+    for number, (file, workers_of) in enumerate(_FILES.items()):
         # Each file gets its own dataset, so what a class kept from the other one is wrong here.
         path = folder / file
         truth = task.write(path, number)
@@ -148,8 +144,8 @@ def gather(task: Task, answer: type) -> Rewritten:
             length = len(dataset)
         if length != len(truth):
             not_yet("length", length=length, file=file, samples=len(truth))
-        for workers, epochs in epochs_with.items():
-            run = read_all(task, dataset, truth, workers, epochs)
+        for workers in workers_of:
+            run = read_all(task, dataset, truth, workers)
             runs.append(run)
             seen = Rewritten(length, tuple(runs), empty=empty.grown[0])
             if run.end.end != "finished" or run.different:
@@ -165,16 +161,14 @@ def gather(task: Task, answer: type) -> Rewritten:
     return replace(seen, broken=read_all(task, task.broken(path), truth, 2, 0.4))
 
 
-def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) -> Run:
-    """Read all samples in random order for some epochs, and before that a few again and again."""
+def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1) -> Run:
+    """Read all samples in random order, or a part of them, and before that a few over and over."""
     generator, samples = torch.Generator().manual_seed(7), len(truth)
-    before, few = _BEFORE * workers, min(_FEW, samples)
-    order = [torch.randint(few, (before * _BATCH,), generator=generator)]
-    order += [torch.randperm(samples, generator=generator) for _ in range(math.ceil(epochs))]
-    indices = torch.cat(order)[: before * _BATCH + int(epochs * samples)]
-    batches = [batch.tolist() for batch in indices.split(_BATCH)]
+    before = _BEFORE * workers
+    again = torch.randint(min(_FEW, samples), (before * _BATCH,), generator=generator)
+    order = torch.randperm(samples, generator=generator)[: int(part * samples)]
+    batches = [batch.tolist() for batch in torch.cat([again, order]).split(_BATCH)]
     run = Run(workers, Ending("hung", _READING))
-    different: set[int] = set()
 
     def read(loader: DataLoader[Any]) -> None:
         gauge = Gauge()
@@ -183,14 +177,10 @@ def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) 
                 run.first = gauge.each()
             if number == len(batches):
                 run.last = gauge.each()
-            if number > before:
-                if unlike and not run.example:
-                    epoch = math.ceil((run.number + 1) / samples)
-                    pair = dict(zip(("found", "right"), texts, strict=True))
-                    run.example = {"index": unlike[0], "epoch": epoch, **pair}
-                different.update(unlike)
-                run.number += len(batches[number - 1])
-        run.different = len(different)
+            if unlike and number > before:
+                first = {"index": unlike[0], "found": texts[0], "right": texts[1]}
+                run.example = run.example or first
+                run.different += len(unlike)
 
     compared = _Compared(task, dataset, truth)
     run.end = run_loader(
