@@ -177,7 +177,6 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_figure.py::test_a_notebook_shows_the_picture": after_pyplot,
     "test_gc_dirties_pages.py::test_broken_and_fixed_deliver_the_same_samples": always,
     "test_lesson_10.py::test_the_heap_levels_off_after_128_tensors_of_each_worker": always,
-    "test_lesson_09.py::test_the_claims_table_says_which_datasets_grow": always,
     "test_answers.py::test_a_wrong_fix_gets_the_code_of_what_is_wrong": beyond_the_first,
     "test_answers.py::test_a_right_answer_is_correct": in_the_twin,
     "test_answers.py::test_an_answer_with_another_outcome_gets_that": beyond_the_first_outcome,
