@@ -25,7 +25,6 @@ from dltutor.lessons.engine.checking import verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_04 import fix
-from dltutor.lessons.lesson_04.exercises import EXERCISES
 from dltutor.lessons.lesson_04.material import (
     CountedClips,
     ask_every_process,
@@ -71,10 +70,6 @@ def test_recordings_are_silent_in_their_own_epochs_only() -> None:
 def test_headlines_repeat_their_words() -> None:
     words = [word for headline in make_headlines() for word in headline.split()]
     assert len(words) == 128 > 3 * len(set(words))
-
-
-def test_every_exercise_has_three_different_hints() -> None:
-    assert all(len({*each.hints}) == 3 for each in EXERCISES)
 
 
 # What else the notebook says

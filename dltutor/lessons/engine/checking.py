@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dltutor.lessons.engine import saved_outcomes
-from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.exercise import Exercise, Grader, exercises_of
 from dltutor.lessons.engine.outcomes import (
     Outcome,
     Rejected,
@@ -52,7 +52,7 @@ _known: dict[str, Exercise] = {}
 
 def exercises() -> dict[str, Exercise]:
     """Every exercise by its name, in lesson order."""
-    for path in sorted(_LESSONS.glob("lesson_*/exercises.py")):
+    for path in sorted(_LESSONS.glob("lesson_*/exercises.toml")):
         _load(path.parent.name)
     in_order = sorted(_known.items(), key=lambda item: item[1].lesson)
     _known.clear()
@@ -63,8 +63,11 @@ def exercises() -> dict[str, Exercise]:
 @cache
 def _load(lesson: str) -> None:
     # One by one: some lessons draw, and matplotlib takes a second to import.
-    module = import_module(f"dltutor.lessons.{lesson}.exercises")
-    _known.update((each.name, each) for each in module.EXERCISES)
+    if (_LESSONS / lesson / "exercises.py").is_file():
+        found = import_module(f"dltutor.lessons.{lesson}.exercises").EXERCISES
+    else:
+        found = exercises_of(lesson.removeprefix("lesson_"))
+    _known.update((each.name, each) for each in found)
 
 
 def check(exercise: str, answer: Any) -> Result:
@@ -237,7 +240,7 @@ def _find(exercise: object) -> Exercise | None:
     if not isinstance(exercise, str):
         return None
     lesson = f"lesson_{exercise.partition('.')[0]}"
-    if (_LESSONS / lesson / "exercises.py").is_file():
+    if (_LESSONS / lesson / "exercises.toml").is_file():
         _load(lesson)
     return _known.get(exercise)
 

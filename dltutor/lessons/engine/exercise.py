@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from dltutor.lessons.engine import words
@@ -107,21 +108,24 @@ def exercises_of(lesson: str, **graders: Grader[Any]) -> tuple[Exercise, ...]:
 
     Args:
         lesson: Its number, such as "10".
-        graders: How each one that has no `options` is graded, by its name.
+        graders: How an exercise is graded, by its name. One without a grader here is graded by its
+            `options`, or by the GRADER of the lesson's module with its name.
 
     Raises:
-        ValueError: A grader has no words, or words have no grader.
+        ImportError: An exercise has no grader.
+        ValueError: A grader has no words.
     """
     found = []
     for name, table in words.lesson(lesson).items():
         if name == "says":
             continue
+        grader: Grader[Any]
         if "options" in table:
-            grader: Grader[Any] = choice(table["answer"], table["options"])
+            grader = choice(table["answer"], table["options"])
         elif name in graders:
             grader = graders.pop(name)
         else:
-            raise ValueError(f"{lesson}.{name} has words in exercises.toml, but no grader")
+            grader = import_module(f"dltutor.lessons.lesson_{lesson}.{name}").GRADER
         found.append(Exercise(f"{lesson}.{name}", grader))
     if graders:
         raise ValueError(f"lesson {lesson} has no words for {', '.join(graders)}")

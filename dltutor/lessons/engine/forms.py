@@ -61,6 +61,25 @@ def whole_number(answer: Any) -> int | None:
     return as_int(answer)
 
 
+def a_whole_number(answer: Any, *, blank_code: str, other_code: str) -> int:
+    """The whole number that was typed.
+
+    Args:
+        answer: What the learner handed in.
+        blank_code: The code where it's still the starter.
+        other_code: The code where it's no whole number.
+
+    Raises:
+        Rejected: It is not.
+    """
+    if blank(answer):
+        not_attempted(blank_code)
+    number = whole_number(answer)
+    if number is None:
+        not_yet(other_code, answer=shown(answer))
+    return number
+
+
 def as_int(answer: Any) -> int | None:
     """What a function returned as an `int`, or None where it is none: False is 0, "0" is none."""
     try:

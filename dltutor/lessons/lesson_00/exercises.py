@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from dltutor.lessons.engine.exercise import Grader, exercises_of
-from dltutor.lessons.engine.forms import blank, shown, whole_number
-from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
-from dltutor.lessons.lesson_00 import fix
+from dltutor.lessons.engine.forms import a_whole_number
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 
 _MISREAD: Final = {
     0: "the-worker",
@@ -18,19 +18,12 @@ _MISREAD: Final = {
 }
 
 
-def _index(answer: Any) -> int:
-    if blank(answer):
-        not_attempted("no-index")
-    number = whole_number(answer)
-    if number is None:
-        not_yet("not-an-index", answer=shown(answer))
-    return number
-
-
 def _read_off(number: int) -> Result:
     if number != 16:
         not_yet(_MISREAD.get(number, "other-index"), number=number)
     return correct()
 
 
-EXERCISES: Final = exercises_of("00", read=Grader(_index, _read_off), fix=fix.GRADER)
+_INDEX: Final = partial(a_whole_number, blank_code="no-index", other_code="not-an-index")
+
+EXERCISES: Final = exercises_of("00", read=Grader(_INDEX, _read_off))

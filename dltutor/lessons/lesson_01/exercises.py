@@ -8,17 +8,14 @@ from PIL import ImageFile
 
 from dltutor.failures.corrupt_images import Images
 from dltutor.lessons.engine.exercise import Grader, exercises_of
-from dltutor.lessons.engine.forms import blank, shown, whole_number
-from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
-from dltutor.lessons.lesson_01 import fix, transfer
+from dltutor.lessons.engine.forms import a_whole_number, shown
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.lesson_01.material import lesson_images
 
 
 def _index(answer: Any) -> int:
-    if blank(answer):
-        not_attempted("no-index")
-    number = whole_number(answer)
-    if number is None or number < 0:
+    number = a_whole_number(answer, blank_code="no-index", other_code="not-an-index")
+    if number < 0:
         not_yet("not-an-index", answer=shown(answer))
     return number
 
@@ -26,14 +23,12 @@ def _index(answer: Any) -> int:
 def _first_bad(answer: int) -> tuple[int, int, str, str]:
     images = Images(lesson_images())
     ImageFile.LOAD_TRUNCATED_IMAGES = False  # fix 1 may have been left on
-    index, path, error = -1, "", ""
-    while not error:
-        index += 1
+    for index, (path, _) in enumerate(images.listed):
         try:
             images[index]
         except Exception as raised:
-            path, error = images.listed[index][0], f"{type(raised).__name__}: {raised}"
-    return answer, index, path, error
+            return answer, index, path, f"{type(raised).__name__}: {raised}"
+    raise AssertionError("one of the lesson's images should be bad")
 
 
 def _judge(evidence: tuple[int, int, str, str]) -> Result:
@@ -45,9 +40,4 @@ def _judge(evidence: tuple[int, int, str, str]) -> Result:
     return correct(answer=answer, path=path, error=error)
 
 
-EXERCISES: Final = exercises_of(
-    "01",
-    diagnose=Grader(_first_bad, _judge, _index, at_most=10),
-    fix=fix.GRADER,
-    transfer=transfer.GRADER,
-)
+EXERCISES: Final = exercises_of("01", diagnose=Grader(_first_bad, _judge, _index, at_most=10))

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from dltutor.lessons.engine.exercise import Grader, exercises_of
-from dltutor.lessons.engine.forms import blank, shown, whole_number
-from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
-from dltutor.lessons.lesson_02 import fix, transfer
+from dltutor.lessons.engine.forms import a_whole_number
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 
 _RAISES: Final = 4  # the number of the step in the notebook's `steps`
 _STEPS: Final = 6
-
-
-def _number(answer: Any) -> int:
-    if blank(answer):
-        not_attempted("no-number")
-    number = whole_number(answer)
-    if number is None:
-        not_yet("not-a-number", answer=shown(answer))
-    return number
+_NUMBER: Final = partial(a_whole_number, blank_code="no-number", other_code="not-a-number")
 
 
 def _step(number: int) -> Result:
@@ -30,6 +22,4 @@ def _step(number: int) -> Result:
     return correct()
 
 
-EXERCISES: Final = exercises_of(
-    "02", diagnose=Grader(_number, _step), fix=fix.GRADER, transfer=transfer.GRADER
-)
+EXERCISES: Final = exercises_of("02", diagnose=Grader(_NUMBER, _step))
