@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -76,7 +77,7 @@ def grader(exercise: str, fresh: Callable[[Path, int], Folder], starter: type) -
     return Grader(
         gather=partial(gather, fresh=fresh),
         judge=partial(judge, exercise=exercise),
-        look=lambda answer: a_fixed_class(answer, starter),
+        look=partial(a_fixed_class, starter=starter),
         at_most=8 * _SECONDS + 2,
     )
 
@@ -168,26 +169,27 @@ def judge(found: Sequence[Evidence], exercise: str) -> Result:
         found: The evidence of one or two folders.
         exercise: The name of the exercise, for its words.
     """
-    first, *others = found
-    _folder_is_right(first)
-    for second in others:
+    for number, evidence in enumerate(found):
         try:
-            _folder_is_right(second)
+            _folder_is_right(evidence)
         except Rejected as rejected:
+            if not number:
+                raise
             result = rejected.result
             finding = words.text(exercise, result.code, result.fields)
-            fields = {"finding": finding, **result.fields}
-            raise Rejected(Result(result.outcome, "second-folder", fields)) from None
-    _reasons_tell(*found)
+            raise Rejected(Result(result.outcome, "second-folder", {"finding": finding})) from None
     listed = sum(len(evidence.folder.listed) for evidence in found)
     bad = sum(len(evidence.quarantined) for evidence in found)
     return correct(usable=listed - bad, listed=listed, bad=bad)
 
 
 def _folder_is_right(evidence: Evidence) -> None:
-    _files_are_untouched(evidence)
-    _samples_are_the_right_kind(evidence)
     folder, samples, named = evidence.folder, evidence.samples, evidence.quarantined
+    for path in evidence.changed:
+        if path in folder.kinds:
+            not_yet("changed-odd-file", path=path, odd=folder.kinds[path].odd)
+        not_yet("changed", path=path)
+    _samples_are_the_right_kind(evidence)
     if good := named.keys() & folder.contents.keys():
         path = max(good, key=lambda path: (folder.kinds[path].odd, path))
         reason, odd = f"{named[path]:.90}", folder.kinds[path].odd
@@ -219,6 +221,7 @@ def _folder_is_right(evidence: Evidence) -> None:
             not_yet("no-reason", path=path)
         if not _words(path, why):
             not_yet("reason-without-words", path=path, reason=repr(why[:80]))
+    _reasons_tell(evidence)
     for workers, (run, same) in sorted(evidence.runs.items()):
         ended_well(run, where(workers))
         if not same:
@@ -227,13 +230,6 @@ def _folder_is_right(evidence: Evidence) -> None:
         not_yet("mixed-dtypes", dtypes=_listed(evidence.dtypes))
     if later := evidence.later:
         reject(later)
-
-
-def _files_are_untouched(evidence: Evidence) -> None:
-    for path in evidence.changed:
-        if path in evidence.folder.kinds:
-            not_yet("changed-odd-file", path=path, odd=evidence.folder.kinds[path].odd)
-        not_yet("changed", path=path)
 
 
 def _samples_are_the_right_kind(evidence: Evidence) -> None:
@@ -252,22 +248,20 @@ def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{times} x {what}" for what, times in Counter(counts).most_common())
 
 
-def _reasons_tell(first: Evidence, second: Evidence) -> None:
-    """Check that one folder's reasons tell a reader what's wrong in the other."""
-    known = {path: _words(path, why) for path, why in first.quarantined.items()}
-    limit = Image.MAX_IMAGE_PIXELS  # as the answer left it, in its cell or in its class
+def _reasons_tell(evidence: Evidence) -> None:
+    """Check that no reason has the words that another cause has in the same folder."""
+    kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # as the answer's cell left it
     code = "reasons-alike" if limit == 1024**3 // 12 else "reasons-alike-limit"
-    for path, why in second.quarantined.items():
-        said = _words(path, why)
-        like = max(known, key=lambda each: len(known[each] & said) / len(known[each] | said))
-        one, other = second.folder.kinds[path], first.folder.kinds[like]
-        if one.cause != other.cause and "other" not in (one.cause, other.cause):
+    for (path, why), (like, other_why) in combinations(evidence.quarantined.items(), 2):
+        one, other = kinds[path], kinds[like]
+        differ = one.cause != other.cause and "other" not in (one.cause, other.cause)
+        if differ and _words(path, why) == _words(like, other_why):
             not_yet(
                 code,
                 odd=one.odd,
                 reason=f"{why:.80}",
                 other=other.odd,
-                other_reason=f"{first.quarantined[like]:.80}",
+                other_reason=f"{other_why:.80}",
                 cause=one.cause,
                 other_cause=other.cause,
                 limit=limit,
