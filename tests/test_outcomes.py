@@ -132,7 +132,7 @@ COMMON = {*tomllib.loads((Path(words.__file__).parent / "says.toml").read_text()
 
 def mentions(written: str, code: str) -> bool:
     """Whether a module has a code, whole or as an f-string that can make it."""
-    made = (re.sub(r"\\{.*?\\}", ".+", re.escape(each)) for each in F_STRINGS.findall(written))
+    made = (re.sub(r"\\{.*?\\}", ".*", re.escape(each)) for each in F_STRINGS.findall(written))
     return f'"{code}"' in written or any(re.fullmatch(each, code) for each in made)
 
 

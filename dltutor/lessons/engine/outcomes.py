@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -49,6 +49,14 @@ class Result:
     code: str
     fields: Mapping[str, object] = field(default_factory=dict)
     exercise: str = ""
+
+    def under(self, code: str) -> Result:
+        """The same finding under other circumstances, which another code's words tell of.
+
+        Args:
+            code: Its words have `{finding}` where the words of this result go.
+        """
+        return replace(self, code=code, fields={**self.fields, "finding": self.code})
 
     @property
     def text(self) -> str:

@@ -19,7 +19,6 @@ import torch
 from PIL import Image, ImageFile
 from torch.utils.data import default_collate
 
-from dltutor.lessons.engine import words
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
@@ -66,17 +65,16 @@ class Evidence:
     later: Fault | None = None
 
 
-def grader(exercise: str, fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
+def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
     """Grade a class that isn't the starter anymore, on two folders.
 
     Args:
-        exercise: Its name, such as "01.fix".
         fresh: Fills a folder from a seed.
         starter: The class as the notebook has it.
     """
     return Grader(
         gather=partial(gather, fresh=fresh),
-        judge=partial(judge, exercise=exercise),
+        judge=judge,
         look=partial(a_fixed_class, starter=starter),
         at_most=8 * _SECONDS + 2,
     )
@@ -162,22 +160,15 @@ def _run(dataset: Any, workers: int, epochs: int, folder: Folder) -> tuple[Endin
     return run_loader(dataset, take, within=_SECONDS, batch_size=4, **options), came
 
 
-def judge(found: Sequence[Evidence], exercise: str) -> Result:
-    """Correct if every usable file arrived, and nothing else did.
-
-    Args:
-        found: The evidence of one or two folders.
-        exercise: The name of the exercise, for its words.
-    """
+def judge(found: Sequence[Evidence]) -> Result:
+    """Correct if every usable file of both folders arrived, and nothing else did."""
     for number, evidence in enumerate(found):
         try:
             _folder_is_right(evidence)
         except Rejected as rejected:
             if not number:
                 raise
-            result = rejected.result
-            finding = words.text(exercise, result.code, result.fields)
-            raise Rejected(Result(result.outcome, "second-folder", {"finding": finding})) from None
+            raise Rejected(rejected.result.under("second-folder")) from None
     listed = sum(len(evidence.folder.listed) for evidence in found)
     bad = sum(len(evidence.quarantined) for evidence in found)
     return correct(usable=listed - bad, listed=listed, bad=bad)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from multiprocessing import get_context
-from threading import BrokenBarrierError, settrace
+from threading import BrokenBarrierError
 from types import CodeType, FrameType
 from typing import Any, Final, TypeAlias
 
@@ -84,8 +84,6 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
             others.append(answer(deepcopy(plan.given)))
         epochs.append((came, ask(dataset, given)))
 
-    if not plan.workers:  # what a thread of main has to do, such as a queue's, it does late
-        settrace(lambda *_: time.sleep(0.001))
     end = run_loader(
         dataset,
         train,
@@ -98,7 +96,6 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
         persistent_workers=plan.persistent,
         worker_init_fn=SlowMotion(plan.workers) if plan.slow else None,
     )
-    settrace(None)
     return Run(plan, length, tuple(epochs), end)
 
 
