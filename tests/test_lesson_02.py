@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from dltutor.lessons.engine import words
 from dltutor.lessons.engine.checking import check
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.lessons.lesson_02 import exercises
 from dltutor.lessons.lesson_02 import material as lesson
 from dltutor.lessons.lesson_02.fix import ORDER
 from dltutor.lessons.lesson_02.readings import FAULTS, Readings
@@ -44,14 +44,17 @@ def run_of(*ids: str) -> dict[str, Any]:
     return names
 
 
+RAISES, STEPS = words.lesson("02")["diagnose"]["answer"], 6
+
+
 def test_step_four_is_the_one_that_raises() -> None:
     names = run_of("setup", "count", "steps")
     sample = names["counted"].paths[6].read_text()
-    for step in names["steps"][: exercises._RAISES]:
+    for step in names["steps"][:RAISES]:
         sample = step(sample)
     with pytest.raises(lesson.TooShort):
-        names["steps"][exercises._RAISES](sample)
-    assert len(names["steps"]) == exercises._STEPS
+        names["steps"][RAISES](sample)
+    assert len(names["steps"]) == STEPS
 
 
 class SampleError(RuntimeError):

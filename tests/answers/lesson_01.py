@@ -484,8 +484,8 @@ WRONG_FIXES: WrongFixes = {
         "the number of the batch": (lambda: 2, "loads"),
         "counted from 1": (lambda: 22, "fails-earlier"),
         "a healthy sample": (lambda: 17, "right-batch"),
-        "a file name": (lambda: "circle/cut-short.jpg", "not-an-index"),
-        "from the end": (lambda: -36, "not-an-index"),
+        "a file name": (lambda: "circle/cut-short.jpg", "not-a-number"),
+        "from the end": (lambda: -36, "not-a-number"),
     },
     "01.fix": {
         "None for a bad image": (but_for(Converting, a_none), "wrong-kind"),
@@ -621,7 +621,7 @@ RIGHT_ANSWERS: RightAnswers = {
 
 OTHER_OUTCOMES: OtherOutcomes = {
     "01.predict": {"nothing": (lambda: ..., "Not attempted", "no-letter")},
-    "01.diagnose": {"nothing": (lambda: None, "Not attempted", "no-index")},
+    "01.diagnose": {"nothing": (lambda: None, "Not attempted", "no-number")},
     "01.fix": {"the starter": (lambda: StartImages, "Not attempted", "starter-class")},
     "01.transfer": {"the starter": (lambda: Readings, "Not attempted", "starter-class")},
 }

@@ -491,10 +491,10 @@ WRONG_FIXES: WrongFixes = {
         "b": (lambda: "b", "b"),
     },
     "02.diagnose": {
-        "0": (lambda: 0, "step-0"),
-        "2": (lambda: 2, "step-2"),
-        "3": (lambda: 3, "step-3"),
-        "counted from 1": (lambda: 6, "no-step"),
+        "0": (lambda: 0, "0"),
+        "2": (lambda: 2, "2"),
+        "3": (lambda: 3, "3"),
+        "counted from 1": (lambda: 6, "other-number"),
         "its name": (lambda: "Require", "not-a-number"),
     },
     "02.fix": {

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from dltutor.lessons.engine import words
-from dltutor.lessons.engine.forms import blank, letter, shown
+from dltutor.lessons.engine.forms import a_whole_number, blank, letter, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 
 E = TypeVar("E")
@@ -103,6 +103,26 @@ def choice(right: str, options: Iterable[str]) -> Grader[str]:
     return Grader(gather, judge)
 
 
+def number(right: int, options: Iterable[str]) -> Grader[int]:
+    """Grade an answer that is a whole number. Its code is the number, or "other-number".
+
+    Args:
+        right: The right number.
+        options: The numbers that have words of their own.
+    """
+    known = [*options]
+
+    def gather(answer: Any) -> int:
+        return a_whole_number(answer)
+
+    def judge(found: int) -> Result:
+        if found != right:
+            not_yet(str(found) if str(found) in known else "other-number", number=found)
+        return correct(str(found))
+
+    return Grader(gather, judge)
+
+
 def exercises_of(lesson: str, **graders: Grader[Any]) -> tuple[Exercise, ...]:
     """The exercises of a lesson, in the order of its `exercises.toml`.
 
@@ -121,7 +141,8 @@ def exercises_of(lesson: str, **graders: Grader[Any]) -> tuple[Exercise, ...]:
             continue
         grader: Grader[Any]
         if "options" in table:
-            grader = choice(table["answer"], table["options"])
+            question = number if isinstance(table["answer"], int) else choice
+            grader = question(table["answer"], table["options"])
         elif name in graders:
             grader = graders.pop(name)
         else:

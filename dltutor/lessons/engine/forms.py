@@ -61,22 +61,17 @@ def whole_number(answer: Any) -> int | None:
     return as_int(answer)
 
 
-def a_whole_number(answer: Any, *, blank_code: str, other_code: str) -> int:
+def a_whole_number(answer: Any) -> int:
     """The whole number that was typed.
 
-    Args:
-        answer: What the learner handed in.
-        blank_code: The code where it's still the starter.
-        other_code: The code where it's no whole number.
-
     Raises:
-        Rejected: It is not.
+        Rejected: It is still the starter, or no whole number.
     """
     if blank(answer):
-        not_attempted(blank_code)
+        not_attempted("no-number")
     number = whole_number(answer)
     if number is None:
-        not_yet(other_code, answer=shown(answer))
+        not_yet("not-a-number", answer=shown(answer))
     return number
 
 

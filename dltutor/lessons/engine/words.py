@@ -10,9 +10,10 @@ Each lesson has an `exercises.toml` with a table for each exercise, in the order
     correct = "..."         # code -> what the learner reads, with {fields} of the evidence
 
 A question with options has `answer = "c"` and `[predict.options]` instead, with what to say to
-somebody who chose each. What several exercises of a lesson say stands in `[says]`, and what all
-lessons say in `engine/says.toml`. The first of the three that has a code says it. Any number of
-spaces and line ends in these files is one space.
+somebody who chose each. If the answer is a number, the options are the ones that people take for
+it, and `other-number` is for all others. What several exercises of a lesson say stands in `[says]`,
+and what all lessons say in `engine/says.toml`. The first of the three that has a code says it. Any
+number of spaces and line ends in these files is one space.
 """
 
 from __future__ import annotations

@@ -1,26 +1,20 @@
-"""Lesson 01's exercises: what a bad file does to a loader, and how to account for it."""
+"""Grade "01.diagnose": the index of the first image that fails, which is measured."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from PIL import ImageFile
 
 from dltutor.failures.corrupt_images import Images
-from dltutor.lessons.engine.exercise import Grader, exercises_of
-from dltutor.lessons.engine.forms import a_whole_number, shown
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_whole_number
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.lesson_01.material import lesson_images
 
 
-def _index(answer: Any) -> int:
-    number = a_whole_number(answer, blank_code="no-index", other_code="not-an-index")
-    if number < 0:
-        not_yet("not-an-index", answer=shown(answer))
-    return number
-
-
-def _first_bad(answer: int) -> tuple[int, int, str, str]:
+def gather(answer: int) -> tuple[int, int, str, str]:
+    """The answer, the index that is right, its file, and its error."""
     images = Images(lesson_images())
     ImageFile.LOAD_TRUNCATED_IMAGES = False  # fix 1 may have been left on
     for index, (path, _) in enumerate(images.listed):
@@ -31,8 +25,11 @@ def _first_bad(answer: int) -> tuple[int, int, str, str]:
     raise AssertionError("one of the lesson's images should be bad")
 
 
-def _judge(evidence: tuple[int, int, str, str]) -> Result:
+def judge(evidence: tuple[int, int, str, str]) -> Result:
+    """Correct if it is the first that fails."""
     answer, first, path, error = evidence
+    if answer < 0:
+        not_yet("not-a-number", answer=answer)
     if answer > first:
         not_yet("fails-earlier", answer=answer)
     if answer < first:
@@ -40,4 +37,4 @@ def _judge(evidence: tuple[int, int, str, str]) -> Result:
     return correct(answer=answer, path=path, error=error)
 
 
-EXERCISES: Final = exercises_of("01", diagnose=Grader(_first_bad, _judge, _index, at_most=10))
+GRADER: Final = Grader(gather, judge, a_whole_number, at_most=10)
