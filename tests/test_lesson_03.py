@@ -94,7 +94,7 @@ EXIT = replace(SEGFAULT, how="exit", quarantined={"a": "exit code 139", "c": "ex
 
 
 def told(epoch: fix.Reading = SEGFAULT, **differs: Any) -> Result:
-    return verdict(lambda: fix.judge((replace(epoch, **differs),)))
+    return verdict(lambda: fix.GRADER.judge((replace(epoch, **differs),)))
 
 
 def says(reason: Any) -> dict[str, dict[str, Any]]:
@@ -166,7 +166,7 @@ GOOD = transfer.Reading(2, Ending("finished", 15), came=12, wrong={}, took=7)
 def test_what_no_answer_shows_for_sure_about_scans_is_found(
     differs: dict[str, Any], outcome: Outcome, code: str
 ) -> None:
-    result = verdict(lambda: transfer.judge((GOOD, replace(GOOD, **differs))))
+    result = verdict(lambda: transfer.GRADER.judge((GOOD, replace(GOOD, **differs))))
     assert (result.outcome, result.code) == (outcome, code)
 
 

@@ -199,6 +199,14 @@ class CountsTooMany(Verified):
         return len(self.listed) + len(self.quarantined)
 
 
+class AddsOneMore(Verified):
+    def __len__(self) -> int:
+        return len(self.listed) + 1
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index) if index < len(self.listed) else zeros(self, index)
+
+
 class ClassNames(Verified):
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index)[0], self.listed[index][1]
@@ -518,6 +526,8 @@ WRONG_FIXES: WrongFixes = {
         "end marker and verify()": (lambda: ChecksEndsAndVerifies, "usable-set-aside"),
         "quarantined in the worker": (lambda: FillsItInTheWorker, "lost"),
         "__len__ too large": (lambda: CountsTooMany, "some-raise"),
+        "one more image": (lambda: AddsOneMore, "strays"),
+        "a slip": (like(Verified, __getitem__=lambda self, index: self.list[index]), "all-raise"),
         "bytes": (
             like(Verified, load=lambda self, path: (Verified.load(self, path) * 255).byte()),
             "wrong-kind",

@@ -80,39 +80,6 @@ def raise_right(self: Any, index: int, error: Exception) -> None:
 # In other ways
 
 
-class Plain:
-    """No Dataset, and what it does not have it asks the other one for."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.inner = dataset
-
-    def __len__(self) -> int:
-        return len(self.inner)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner" or name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-    def __getitem__(self, index: int) -> Any:
-        with At(index, self.inner.paths[index]):
-            return self.inner[index]
-
-
-class At:
-    """A block in which something may be raised at a sample."""
-
-    def __init__(self, *place: Any) -> None:
-        self.place = place
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, _: object) -> None:
-        if isinstance(error, Exception):
-            raise kind_of(error)(f"{self.place}: {error}") from error
-
-
 @contextmanager
 def at(index: int, path: Any) -> Iterator[None]:
     try:
@@ -121,36 +88,14 @@ def at(index: int, path: Any) -> Iterator[None]:
         raise kind_of(error)(f"{index} {path} {error}") from error
 
 
-class PlainToo(Plain):
+def get_at(self: Any, index: int) -> Any:
     """contextlib raises the StopIteration itself where a RuntimeError comes `from` it."""
-
-    def __getitem__(self, index: int) -> Any:
-        with at(index, self.inner.paths[index]):
-            return self.inner[index]
+    with at(index, self.dataset.paths[index]):
+        return self.dataset[index]
 
 
 class SampleError(RuntimeError):
     """One type for all."""
-
-
-@contextmanager
-def noted(self: Any, index: int) -> Iterator[None]:
-    """A note for what arrives, a type of its own for what does not; right for a StopIteration."""
-    try:
-        yield
-    except Exception as error:
-        if passes(type(error)):
-            error.add_note(f"sample {index}, {self.dataset.paths[index]}")
-            raise
-        failed = SampleError(f"{say(self, index, error)}\n{traceback.format_exc()}")
-    else:
-        return
-    raise failed
-
-
-def get_noted(self: Any, index: int) -> Any:
-    with noted(self, index):
-        return self.dataset[index]
 
 
 def two_clauses(self: Any, index: int) -> Any:
@@ -210,15 +155,15 @@ def with_the_traceback(self: Any, index: int, error: Exception) -> None:
     raise kind_of(error)(text) from None
 
 
-# What goes wrong
-
-
 def on_call(self: Any, index: int, error: Exception) -> None:
     raise SampleError(f"sample {index}: {error!r}") from error
 
 
 def raise_one_type(self: Any, index: int, error: Exception) -> None:
     raise SampleError(f"sample {index}, {self.dataset.paths[index]}: {error!r}") from error
+
+
+# What goes wrong
 
 
 def add_a_note(self: Any, index: int, error: Exception) -> None:
@@ -465,8 +410,6 @@ RIGHT_ANSWERS: RightAnswers = {
     "02.diagnose": {"4": lambda: 4, "of numpy": lambda: np.int64(4), "a text": lambda: "4"},
     "02.fix": {
         "the type or a RuntimeError": answer(raise_right),
-        "a context manager, no Dataset": lambda: Plain,
-        "a generator as context manager": answer(raise_right, __getitem__=get_noted),
         "a note where the type can travel": answer(note_where_possible),
         "one type for all": answer(raise_one_type),
         "as in On call, without the path": answer(on_call),
@@ -506,7 +449,7 @@ WRONG_FIXES: WrongFixes = {
         "no gate C": (answer(by_a_test(no_message)), "ends-early"),
         "no message": (answer(by_a_test(but_stops(arrives))), "other-type"),
         "arrives alone": (answer(by_a_test(arrives)), "other-type"),
-        "a contextmanager": (lambda: PlainToo, "ends-early"),
+        "a contextmanager": (answer(raise_right, __getitem__=get_at), "ends-early"),
         "the object": (answer(by_the_object), "other-type"),
         "the path's name": (answer(the_paths_name), "lacks"),
         "None is a failure": (answer(raise_right, __getitem__=sample_or_failure), "healthy-raised"),

@@ -248,6 +248,11 @@ class SilentInSum(Fixed):
         return stretch
 
 
+class OneStepFurther(Fixed):
+    def stretch(self, index: int, epoch: int) -> torch.Tensor:
+        return self.clips[index, epoch : epoch + 32]
+
+
 class StartsAgain(Fixed):
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -458,6 +463,11 @@ WRONG_FIXES: WrongFixes = {
         "a Value of fork": (lambda: OfFork, "spawned"),
         "the shared tensor itself": (lambda: TensorItself, "shared-tensor"),
         "counted from 0 in each epoch": (lambda: StartsAgain, "lost-or-set-back"),
+        "a step for each epoch": (lambda: OneStepFurther, "wrong-stretches"),
+        "no number": (
+            lambda: type("MyClips", (Fixed,), {"silent": lambda self: self.count}),
+            "not-a-number",
+        ),
         "a sum of 0 is silence": (lambda: SilentInSum, "other-count"),
         "places of one byte": (lambda: SlotsOfBytes, "too-small"),
         "no set_epoch": (lambda: Headlines, "no-method"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from dltutor.lessons.engine import words
 from dltutor.lessons.engine.forms import a_whole_number, blank, letter, shown
-from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, not_attempted, not_yet
 
 E = TypeVar("E")
 
@@ -75,6 +75,42 @@ class Exercise:
     def _words(self) -> dict[str, Any]:
         table: dict[str, Any] = words.lesson(self.lesson)[self.name.partition(".")[2]]
         return table
+
+
+def by_runs(
+    run: Callable[[Any], Iterator[E]],
+    judge: Callable[[E], None],
+    *,
+    at_most: int,
+    look: Callable[[Any], Any] = unchanged,
+    result: Callable[[tuple[E, ...]], Result] = lambda runs: correct(),
+) -> Grader[tuple[E, ...]]:
+    """Grade an answer by several runs. The first one that is rejected is the last one.
+
+    Args:
+        run: Runs the answer several times, and yields the evidence of each run.
+        judge: Takes the evidence of a run, and rejects what is wrong.
+        at_most: As for a Grader.
+        look: As for a Grader.
+        result: Takes the evidence of all runs, if none was rejected, and makes the result.
+    """
+
+    def judge_all(runs: tuple[E, ...]) -> Result:
+        for each in runs:
+            judge(each)
+        return result(runs)
+
+    def gather(answer: Any) -> tuple[E, ...]:
+        runs: list[E] = []
+        for each in run(answer):
+            runs.append(each)
+            try:
+                judge(each)
+            except Rejected:
+                break
+        return tuple(runs)
+
+    return Grader(gather, judge_all, look, at_most)
 
 
 def choice(right: str, options: Iterable[str]) -> Grader[str]:

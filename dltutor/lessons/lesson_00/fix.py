@@ -7,19 +7,19 @@ on a list of only two levels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made, theirs
 
 Pair = tuple[int, ...]
@@ -70,37 +70,16 @@ class Run:
     ending: Ending
 
 
-def gather(answer: type) -> tuple[Run, ...]:
-    """Run the answer on each list, up to the first run that isn't right."""
-    runs: list[Run] = []
+def run(answer: type) -> Iterator[Run]:
+    """Run the answer on each list."""
     for levels, workers, count in _RUNS:
         given = list(levels)
         dataset = made(answer, given, call="Pairs(levels)", within=_TIME)
         with theirs():
             promised = len(dataset)
-        epochs: list[tuple[Pair | str, ...]] = []
-
-        def collect(loader: DataLoader[Any], epochs: list[Any] = epochs) -> None:
-            came: list[Pair | str] = []
-            try:
-                for batch in loader:
-                    came += map(_pair, batch)
-            finally:
-                epochs.append(tuple(came))
-
-        ending = run_loader(
-            dataset,
-            collect,
-            workers=workers,
-            within=_TIME,
-            epochs=count,
-            batch_size=_BATCH,
-            collate_fn=list,
-        )
-        runs.append(Run(levels, tuple(given), workers, promised, tuple(epochs), ending))
-        if ending.end != "finished" or any(epoch != (*pairwise(levels),) for epoch in epochs):
-            break
-    return tuple(runs)
+        how: dict[str, Any] = {"epochs": count, "batch_size": _BATCH, "within": _TIME}
+        ending, epochs = arrivals(dataset, _pair, workers=workers, **how)
+        yield Run(levels, tuple(given), workers, promised, epochs, ending)
 
 
 def _pair(sample: Any) -> Pair | str:
@@ -111,14 +90,8 @@ def _pair(sample: Any) -> Pair | str:
     return tuple(numbers.tolist()) if numbers.shape == (2,) else shown(sample)
 
 
-def judge(runs: tuple[Run, ...]) -> Result:
-    """Correct if every pair arrived in every epoch."""
-    for run in runs:
-        _judge(run)
-    return correct()
-
-
-def _judge(run: Run) -> None:
+def judge(run: Run) -> None:
+    """Accept a run in which every pair arrived in every epoch."""
     expected: tuple[Pair | str, ...] = (*pairwise(run.levels),)
     wrong = (n for n, pairs in enumerate(run.epochs) if pairs != expected)
     number = next(wrong, len(run.epochs) - 1)
@@ -153,9 +126,9 @@ def _judge(run: Run) -> None:
         not_yet("ends-early", **seen)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
     look=partial(a_fixed_class, starter=Pairs),
     at_most=2 * _TIME * len(_RUNS) + 3,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,10 +17,9 @@ from typing import Any, Final
 
 import torch
 from PIL import Image, ImageFile
-from torch.utils.data import default_collate
 
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
+from dltutor.lessons.engine.exercise import Grader, by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import (
     Fault,
@@ -72,24 +71,19 @@ def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
         fresh: Fills a folder from a seed.
         starter: The class as the notebook has it.
     """
-    return Grader(
-        gather=partial(gather, fresh=fresh),
-        judge=judge,
+    return by_runs(
+        partial(run, fresh=fresh),
+        judge,
+        result=result,
         look=partial(a_fixed_class, starter=starter),
         at_most=8 * _SECONDS + 2,
     )
 
 
-def gather(answer: type, fresh: Callable[[Path, int], Folder]) -> list[Evidence]:
+def run(answer: type, fresh: Callable[[Path, int], Folder]) -> Iterator[Evidence]:
     """Make the dataset on two folders, run it in loaders, and take its samples one by one."""
-    found: list[Evidence] = []
     for seed, workers in ((52, 2), (53, 4)):
-        found.append(_delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers))
-        try:
-            _folder_is_right(found[-1])
-        except Rejected:  # only the first thing that's wrong is reported
-            break
-    return found
+        yield _delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers)
 
 
 def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
@@ -97,7 +91,8 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     dataset = made(answer, folder.root, call=f"{answer.__name__}(root)", within=_SECONDS)
     quarantined = _quarantined(dataset, folder)
     # The workers run first, because they'd inherit whatever main had read.
-    forked, came = _run(dataset, workers, 1, folder)
+    how: dict[str, Any] = {"within": _SECONDS, "batch_size": 4}
+    forked, came = arrivals(dataset, folder.told, workers=workers, **how)
     samples: list[Told] = []
     error, dtypes = "", Counter[str]()
     with theirs(), deadline(_SECONDS):
@@ -111,10 +106,10 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
                 samples.append(folder.told(sample))
                 if samples[-1][1] is not None:
                     dtypes[str(torch.as_tensor(sample[0]).dtype)] += 1
-    runs = {workers: (forked, came == samples)}
+    runs = {workers: (forked, came == (tuple(samples),))}
     if forked.end == "finished":
-        here, came = _run(dataset, 0, 2, folder)
-        runs[0] = here, came == samples * 2
+        here, came = arrivals(dataset, folder.told, workers=0, epochs=2, **how)
+        runs[0] = here, came == (tuple(samples),) * 2
     spoilt = [p for p in changed(before, folder.root) if p in before or p in folder.listed]
     with theirs(), deadline(_SECONDS):
         later = _later(dataset, folder, samples)
@@ -146,29 +141,18 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
         return {text(path): text(why or "") for path, why in pairs}
 
 
-def _run(dataset: Any, workers: int, epochs: int, folder: Folder) -> tuple[Ending, list[Any]]:
-    came: list[Told] = []
-
-    def join(samples: list[Any]) -> Any:  # the usual batch, and what each sample was
-        return default_collate(samples), [folder.told(sample) for sample in samples]
-
-    def take(loader: Any) -> None:
-        for _, told in loader:
-            came.extend(told)
-
-    options: dict[str, Any] = {"workers": workers, "epochs": epochs, "collate_fn": join}
-    return run_loader(dataset, take, within=_SECONDS, batch_size=4, **options), came
+def judge(evidence: Evidence) -> None:
+    """Accept a folder from which every usable file arrived, and nothing else did."""
+    try:
+        _folder_is_right(evidence)
+    except Rejected as rejected:
+        if 4 not in evidence.runs:  # only the second folder is read with four workers
+            raise
+        raise Rejected(rejected.result.under("second-folder")) from None
 
 
-def judge(found: Sequence[Evidence]) -> Result:
-    """Correct if every usable file of both folders arrived, and nothing else did."""
-    for number, evidence in enumerate(found):
-        try:
-            _folder_is_right(evidence)
-        except Rejected as rejected:
-            if not number:
-                raise
-            raise Rejected(rejected.result.under("second-folder")) from None
+def result(found: Sequence[Evidence]) -> Result:
+    """What arrived from both folders."""
     listed = sum(len(evidence.folder.listed) for evidence in found)
     bad = sum(len(evidence.quarantined) for evidence in found)
     return correct(usable=listed - bad, listed=listed, bad=bad)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -19,16 +20,13 @@ from typing import Any, Final
 from torch.utils.data import DataLoader
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
 from dltutor.lessons.engine.outcomes import (
-    Fault,
     Rejected,
     Result,
     correct,
-    fault,
     not_yet,
-    reject,
 )
 from dltutor.lessons.engine.running import failed_at, made
 from dltutor.lessons.lesson_02.material import Located
@@ -76,46 +74,20 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Run:
-    """The epochs with some workers, and what arrived in the wrong one, or in the last one."""
+    """The epochs with some workers, and what arrived in each of them."""
 
     workers: int
     ending: Ending
-    arrivals: tuple[Arrival, ...] = ()
+    epochs: tuple[tuple[Arrival, ...], ...] = ()
 
     @property
     def has_one_type(self) -> bool:
         """Whether every error left the answer as the same type, which is a RuntimeError."""
-        failed = [each for each in self.arrivals if each.index in FAULTS]
+        failed = [each for epoch in self.epochs for each in epoch if each.index in FAULTS]
         return all(each.runtime for each in failed) and len({each.raised for each in failed}) == 1
 
-    @property
-    def wrong(self) -> Arrival | None:
-        """The first sample that isn't as it should be. With one type for all, paths are extra."""
-        for each in self.arrivals:
-            if self.has_one_type and each.index in FAULTS:
-                lacks = tuple(part for part in each.lacks if part != _PATH)
-                each = replace(each, right=True, lacks=lacks)
-            if not each.right or each.lacks:
-                return each
-        return None
 
-    @property
-    def is_right(self) -> bool:
-        """Whether the run finished, and everything arrived as it should."""
-        came = len(self.arrivals)
-        return self.ending.end == "finished" and came == len(ORDER) and not self.wrong
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What's known about an answer: its length, what's wrong after a Ctrl-C, and the runs."""
-
-    length: int = LENGTH
-    interrupt: Fault | None = None
-    runs: tuple[Run, ...] = ()
-
-
-def gather(answer: type) -> Evidence:
+def run(answer: type) -> Iterator[Run]:
     """Wrap a dataset, use it in main, then read it with 2, 0 and 4 workers."""
     dataset = Readings()
     call = f"{answer.__name__}(dataset)"
@@ -126,33 +98,29 @@ def gather(answer: type) -> Evidence:
             not_yet("reads-at-once", call=call)
         raise
     length = made(lambda: len(located), call="len(located)", within=_LONG)
-    evidence = Evidence(length, _interrupted(located))
-    for workers, epochs in _RUNS if length == LENGTH else ():
-        run = _run(located, dataset, workers, epochs)
-        evidence = replace(evidence, runs=(*evidence.runs, run))
-        if not run.is_right:
-            break
-    return evidence
+    if length != LENGTH:
+        not_yet("other-length", samples=LENGTH, length=length)
+    for workers, epochs in _RUNS:
+        yield _run(located, dataset, workers, epochs)
+    _interrupt(located)
 
 
-def _interrupted(located: Any) -> Fault | None:
+def _interrupt(located: Any) -> None:
     try:
         with deadline(_LONG):
             sample = located[INTERRUPTED]
     except KeyboardInterrupt:
-        return None
+        return
     except Exception as error:
-        return fault("interrupt-replaced", index=INTERRUPTED, kind=type(error).__name__)
-    return fault("interrupt-caught", index=INTERRUPTED, sample=shown(sample))
+        not_yet("interrupt-replaced", index=INTERRUPTED, kind=type(error).__name__)
+    not_yet("interrupt-caught", index=INTERRUPTED, sample=shown(sample))
 
 
-def _run(located: Any, dataset: Readings, workers: int, epochs: int) -> Run:
-    arrivals: list[Arrival] = []
+def _run(located: Any, dataset: Readings, workers: int, count: int) -> Run:
+    epochs: list[list[Arrival]] = []
 
     def loop(loader: DataLoader[Any]) -> None:
-        if arrivals and not Run(workers, Ending("finished", _LONG), tuple(arrivals)).is_right:
-            return
-        arrivals.clear()
+        epochs.append(arrivals := [])
         iterator = iter(loader)
         for index in ORDER:
             try:
@@ -171,12 +139,12 @@ def _run(located: Any, dataset: Readings, workers: int, epochs: int) -> Run:
         loop,
         workers=workers,
         within=_LONG,
-        epochs=epochs,
+        epochs=count,
         sampler=ORDER,
         collate_fn=list,
-        persistent_workers=workers > 0 and epochs > 1,
+        persistent_workers=workers > 0 and count > 1,
     )
-    return Run(workers, ending, tuple(arrivals))
+    return Run(workers, ending, tuple(map(tuple, epochs)))
 
 
 def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
@@ -197,30 +165,35 @@ def _of_error(index: int, error: Exception, dataset: Readings) -> Arrival:
     return Arrival(index, kind, right, lacks, raised, runtime, place)
 
 
-def judge(evidence: Evidence) -> Result:
-    """Correct if every sample and every error arrived in every run as what it should be."""
-    if evidence.length != LENGTH:
-        not_yet("other-length", samples=LENGTH, length=evidence.length)
-    for run in evidence.runs:
-        if run.wrong:
-            _judge_arrival(where(run.workers), run.wrong)
-        _judge_ending(where(run.workers), run.ending, len(run.arrivals))
-    if evidence.interrupt:
-        reject(evidence.interrupt)
+def judge(run: Run) -> None:
+    """Accept a run if every sample and every error arrived as what it should be."""
+    there = where(run.workers)
+    for arrivals in run.epochs:
+        for arrival in arrivals:
+            if run.has_one_type and arrival.index in FAULTS:  # the path is one step further
+                lacks = tuple(part for part in arrival.lacks if part != _PATH)
+                arrival = replace(arrival, right=True, lacks=lacks)
+            if not arrival.right or arrival.lacks:
+                _judge_arrival(there, arrival)
+        if len(arrivals) < len(ORDER):
+            _judge_ending(there, run.ending, ORDER[len(arrivals)])
+    ended_well(run.ending, there)
+
+
+def result(runs: tuple[Run, ...]) -> Result:
+    """What arrived, and as what."""
     changed = sum(each.kind is RuntimeError for each in FAULTS.values())
     kept = len(FAULTS) - changed
-    code = "correct-one-type" if all(run.has_one_type for run in evidence.runs) else "correct"
+    code = "correct-one-type" if all(run.has_one_type for run in runs) else "correct"
     return correct(code, faults=len(FAULTS), kept=kept, changed=changed, healthy=len(_HEALTHY))
 
 
-def _judge_ending(there: str, ending: Ending, came: int) -> None:
-    due = ORDER[came] if came < len(ORDER) else -1
+def _judge_ending(there: str, ending: Ending, due: int) -> None:
     what = f"raises {FAULTS[due].what}" if due in FAULTS else "is healthy"
-    if ending.end == "hung" and due >= 0 and "pickle" in ending.last_words.lower():
+    if ending.end == "hung" and "pickle" in ending.last_words.lower():
         not_yet("not-pickled", where=there, index=due, what=what, last_words=ending.last_words)
     ended_well(ending, there)
-    if due >= 0:
-        not_yet("ends-early", where=there, index=due, what=what)
+    not_yet("ends-early", where=there, index=due, what=what)
 
 
 def _judge_arrival(there: str, arrival: Arrival) -> None:
@@ -240,9 +213,10 @@ def _judge_arrival(there: str, arrival: Arrival) -> None:
     not_yet("lacks", **seen, lacks=", ".join(arrival.lacks))
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
+    result=result,
     look=partial(a_fixed_class, starter=Located),
     at_most=5 * _LONG,
 )

@@ -7,13 +7,11 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, whole_number
 from dltutor.lessons.engine.outcomes import (
     Fault,
     Rejected,
-    Result,
-    correct,
     fault,
     not_yet,
     reject,
@@ -50,16 +48,14 @@ def _ask(dataset: Any, given: Any) -> int | Fault:
     return fault("not-a-number", kind=type(said).__name__) if number is None else number
 
 
-def judge(runs: tuple[Run, ...]) -> Result:
-    """Correct if every run drew the stretches of its epochs and counted every silent one."""
-    for run in runs:
-        try:
-            _judge(run)
-        except Rejected as rejected:
-            if run.plan.method != "spawn":
-                raise
-            raise Rejected(rejected.result.under("spawned")) from None
-    return correct()
+def judge(run: Run) -> None:
+    """Accept a run if it drew the stretches of its epochs and counted every silent one."""
+    try:
+        _judge(run)
+    except Rejected as rejected:
+        if run.plan.method != "spawn":
+            raise
+        raise Rejected(rejected.result.under("spawned")) from None
 
 
 def _judge(run: Run) -> None:
@@ -91,9 +87,9 @@ def _miscounted(plan: Plan, said: int, fewer: int) -> str:
     return "lost-counts" if plan.slow else "lost-or-set-back"
 
 
-GRADER: Final = Grader(
-    gather=partial(run_plans, plans=PLANS, ask=_ask, judge=_judge),
-    judge=judge,
+GRADER: Final = by_runs(
+    partial(run_plans, plans=PLANS, ask=_ask),
+    judge,
     look=partial(
         a_fixed_class,
         starter=CountedClips,

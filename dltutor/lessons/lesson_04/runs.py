@@ -6,7 +6,7 @@ import dis
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from torch.utils.data import get_worker_info
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
 from dltutor.lessons.engine.forms import whole_number
-from dltutor.lessons.engine.outcomes import Rejected, not_yet
+from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made, send_cells, theirs
 from dltutor.observation.errors import is_yours
 
@@ -53,19 +53,11 @@ class Run:
 Ask: TypeAlias = Callable[[Any, Any], Any]  # what main reads from the dataset, and what was given
 
 
-def run_plans(
-    answer: type, plans: tuple[Plan, ...], ask: Ask, judge: Callable[[Run], None]
-) -> tuple[Run, ...]:
-    """Run an answer by each plan, up to the first run that `judge` rejects."""
+def run_plans(answer: type, plans: tuple[Plan, ...], ask: Ask) -> Iterator[Run]:
+    """Run an answer by each plan."""
     send_cells()
-    runs: list[Run] = []
     for plan in plans:
-        runs.append(_run(answer, plan, ask))
-        try:
-            judge(runs[-1])
-        except Rejected:
-            break
-    return tuple(runs)
+        yield _run(answer, plan, ask)
 
 
 def _run(answer: type, plan: Plan, ask: Ask) -> Run:

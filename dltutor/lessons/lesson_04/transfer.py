@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, whole_number
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
+from dltutor.lessons.engine.outcomes import Fault, fault, not_yet
 from dltutor.lessons.lesson_04.material import Headlines, make_headlines
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 
@@ -42,14 +42,8 @@ def _ask(dataset: Any, headlines: list[str]) -> tuple[dict[str, int | None] | Fa
     return {str(word): whole_number(number) for word, number in found.items()}, [*headlines]
 
 
-def judge(runs: tuple[Run, ...]) -> Result:
-    """Correct if each word has its own number in every run, and main knows it."""
-    for run in runs:
-        _judge(run)
-    return correct()
-
-
-def _judge(run: Run) -> None:
+def judge(run: Run) -> None:
+    """Accept a run if each word has its own number, and main knows it."""
     plan, where = run.plan, run.plan.where
     alone = "" if plan.workers else "-in-main"
     rows = torch.cat(samples(run, 4)).tolist()
@@ -78,9 +72,9 @@ def _judge(run: Run) -> None:
             not_yet("gaps", last=len(vocabulary) - 1)
 
 
-GRADER: Final = Grader(
-    gather=partial(run_plans, plans=PLANS, ask=_ask, judge=_judge),
-    judge=judge,
+GRADER: Final = by_runs(
+    partial(run_plans, plans=PLANS, ask=_ask),
+    judge,
     look=partial(a_fixed_class, starter=Headlines),
     at_most=sum(plan.within + 2 for plan in PLANS) + 2,
 )
