@@ -18,7 +18,7 @@ from dltutor.failures.material.scans import WANTED, Scans
 from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.memory import Empty, beyond, finished
+from dltutor.lessons.engine.memory import Empty, finished
 from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
 from dltutor.lessons.lesson_03.material import form_and_pixels, fresh_scans
@@ -85,7 +85,7 @@ def run(answer: type) -> Iterator[Reading]:
     dataset = made(answer, list(scans), call=f"{answer.__name__}(paths)", within=_MAKING)
     for workers in _EPOCHS:
         seen = _read(_Gauged(dataset, None if workers else began), workers, scans)
-        yield replace(seen, took=round(beyond(empty, {workers: seen.took})[workers]))
+        yield replace(seen, took=max(0, seen.took - empty[workers]))
 
 
 def _empty(scans: dict[Path, np.ndarray]) -> dict[int, int]:

@@ -78,7 +78,7 @@ def read(dataset: Any, indices: Sequence[int], expected: dict[int, torch.Tensor]
             sample = made(dataset.__getitem__, index, call=f"dataset[{index}]", within=LONG)
         except Rejected as rejected:
             failed = rejected.result
-            return Fault(f"main-{failed.code}", {**failed.fields, "index": index})
+            return fault(f"main-{failed.code}", **{**failed.fields, "index": index})
         if not _is(sample, expected[index]):
             right = _in_short(expected[index])
             return fault("other-sample", index=index, sample=_in_short(sample), expected=right)
