@@ -27,11 +27,9 @@ from dltutor.display.bars import Bar, Part, draw_bars, scale_for
 from dltutor.display.budget import Budget
 from dltutor.failures.kit.gauge import Gauge
 from dltutor.observation.budget import trial as trial_module
-from dltutor.observation.budget.filled import Synthetic
-from dltutor.observation.budget.prediction import Prediction, predict
-from dltutor.observation.budget.room import Room
-from dltutor.observation.budget.settings import Settings
-from dltutor.observation.budget.trial import footprint, trial
+from dltutor.observation.budget.prediction import Prediction, Settings
+from dltutor.observation.budget.trial import Synthetic, footprint, trial
+from dltutor.observation.budget.usage import Room
 from dltutor.system.this_machine import machine
 from dltutor.tables import size
 
@@ -63,9 +61,8 @@ leaves_nothing = pytest.mark.usefixtures("nothing_left")
 
 
 def tried(**settings: Any) -> Prediction:
-    method = settings.pop("start_method", "fork")
-    usual = {"num_workers": 2, "prefetch_factor": 2, "batch_size": 8, "sample_bytes": 602112}
-    return predict(machine(), footprint(method), **(usual | settings))
+    made = Settings(**settings)
+    return Prediction(made, footprint(made.start_method), machine())
 
 
 def child() -> psutil.Process:
@@ -93,15 +90,13 @@ def child() -> psutil.Process:
 def test_a_real_run_holds_what_was_predicted(settings: dict[str, int]) -> None:
     predicted = tried(**settings)
     seen = trial(predicted)
-    assert seen.steady.shared == pytest.approx(predicted.shared, rel=SHARED_WITHIN)
+    assert seen.steady.shared == pytest.approx(predicted.settings.shared, rel=SHARED_WITHIN)
     assert seen.peak_shared == seen.steady.shared
     assert seen.peak.total == pytest.approx(predicted.total, rel=TOTAL_WITHIN)
     # These would be caught: the batch of the loop forgotten, and a batch ahead too many.
     for batches in (predicted.settings.waiting, predicted.settings.waiting + 2):
         wrong = batches * predicted.settings.batch_bytes
         assert seen.steady.shared != pytest.approx(wrong, rel=SHARED_WITHIN)
-    assert seen.filled.observation.end == "finished"
-    assert seen.filled.observation.batches == 3
 
 
 def test_shared_memory_has_a_batch_more_when_the_loop_gets_its_next() -> None:
@@ -126,9 +121,9 @@ def test_shared_memory_has_a_batch_more_when_the_loop_gets_its_next() -> None:
 def test_batches_that_wait_are_in_no_process_s_pss() -> None:
     predicted = tried(num_workers=1, prefetch_factor=8, batch_size=4, sample_bytes=MB)
     seen = trial(predicted)
-    assert predicted.shared == 36 * MB
+    assert predicted.settings.shared == 36 * MB
     worker = predicted.footprint.worker + 3 * 4 * MB  # a few batches of freed samples
-    assert seen.steady.processes < seen.filled.before.processes + worker + 16 * MB
+    assert seen.steady.processes < seen.before.processes + worker + 16 * MB
     assert seen.steady.total == seen.steady.processes + 36 * MB
 
 
@@ -150,7 +145,7 @@ def test_a_start_method_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_trial_works_outside_the_main_thread() -> None:
     predicted = tried(batch_size=1)
     with ThreadPoolExecutor(1) as thread:
-        assert thread.submit(trial, predicted).result().steady.shared == predicted.shared
+        assert thread.submit(trial, predicted).result().steady.shared == predicted.settings.shared
 
 
 # --- what goes wrong
@@ -272,7 +267,7 @@ def test_the_button_draws_the_measurement_beside_the_prediction() -> None:
     assert page.trial is not None
     assert page.trial.prediction == page.prediction
     assert page._bars.value.count('aria-label="measured') == 2
-    shared = size(page.prediction.shared)
+    shared = size(page.prediction.settings.shared)
     assert f'aria-label="measured: {shared}. batches {shared}"' in page._bars.value
     assert "At the end, with full queues" in text(page)
     assert not page._button.disabled
@@ -292,7 +287,7 @@ def test_a_measurement_is_shown_only_beside_the_settings_that_were_run() -> None
 
 def test_each_control_moves_the_prediction() -> None:
     page = dltutor.budget(num_workers=1, prefetch_factor=1, batch_size=1, sample_bytes=1 << 16)
-    sizes = [page.prediction.shared]
+    sizes = [page.prediction.settings.shared]
     for control, value in [
         (page._workers, 2),
         (page._ahead, 3),
@@ -300,7 +295,7 @@ def test_each_control_moves_the_prediction() -> None:
         (page._sample, 1 << 18),
     ]:
         control.value = value
-        sizes.append(page.prediction.shared)
+        sizes.append(page.prediction.settings.shared)
     assert [shared >> 16 for shared in sizes] == [2, 3, 7, 7 * 16, 7 * 64]
 
 

@@ -24,7 +24,7 @@ import pytest
 import unprivileged
 
 from dltutor.observation.confinement import supervisor
-from dltutor.observation.confinement.asked_limits import ResourceLimits
+from dltutor.observation.confinement.asked import read_size
 from dltutor.observation.confinement.confining import CannotConfine, confine
 from dltutor.system import cgroups
 
@@ -452,7 +452,7 @@ def test_a_target_that_a_child_could_not_run_is_refused(
     [("300M", 300 * MB), ("1.5 GB", 1536 * MB), ("2048k", 2 * MB), (64 * MB, 64 * MB)],
 )
 def test_sizes_are_read_as_people_write_them(text: Any, count: int) -> None:
-    assert ResourceLimits.read(None, text, None).shm == count
+    assert read_size("shm", text) == count
 
 
 def test_outside_the_main_thread_it_says_why_not() -> None:

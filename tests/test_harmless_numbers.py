@@ -21,10 +21,9 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 from dltutor import how_many_workers
 from dltutor.__main__ import main
 from dltutor.observation import errors, observe
-from dltutor.observation.confinement.asked_limits import ResourceLimits
 from dltutor.observation.confinement.confining import confine
-from dltutor.observation.confinement.results import Ended, observation_of
-from dltutor.observation.confinement.task import Report
+from dltutor.observation.confinement.results import observation_of
+from dltutor.observation.confinement.task import Report, Task
 from dltutor.observation.report import Observation, Worker
 from dltutor.observation.texts import shorten_paths
 from dltutor.observation.throughput import CannotMeasure
@@ -516,10 +515,10 @@ KILLED = "Memory cgroup out of memory: Killed process {} (pt_data_worker) total-
 
 def confined(folder: Path, started: str, seen: Observation, **report: Any) -> Observation:
     """What `confine` makes of a run, from what its child and its supervisor have written."""
-    (folder / "observation").write_bytes(pickle.dumps(seen))
+    (folder / "answer").write_bytes(pickle.dumps(seen))
     (folder / "workers").write_text(started)
-    limits = ResourceLimits.read("300M", None, None)
-    return observation_of(Ended(folder, limits, Report(pid=99, **report), 30, False, None))
+    task = Task([], str(folder), seconds=60, seconds_observing=40, memory=300 << 20)
+    return observation_of(task, Report(pid=99, **report), deadline=30)
 
 
 @pytest.fixture(scope="module")

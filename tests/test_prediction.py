@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from dltutor.observation.budget import usage
-from dltutor.observation.budget.prediction import Footprint, Prediction, predict
-from dltutor.observation.budget.room import Room, room
-from dltutor.observation.budget.settings import Settings
+from dltutor.observation.budget.prediction import Footprint, Prediction, Settings
+from dltutor.observation.budget.usage import Room, room
 from dltutor.system.this_machine import Machine
 
 MB = 1 << 20
@@ -44,7 +43,8 @@ def prediction(
     footprint: Footprint = FORK, machine: Machine = BINDER, **settings: Any
 ) -> Prediction:
     usual = {"num_workers": 2, "prefetch_factor": 2, "batch_size": 4, "sample_bytes": MB}
-    return predict(machine, footprint, **(usual | settings))
+    made = Settings(**(usual | settings), start_method=footprint.start_method)
+    return Prediction(made, footprint, machine)
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,15 @@ def prediction(
 def test_every_worker_is_ahead_by_its_prefetch_factor_and_the_loop_holds_one_batch(
     workers: int, ahead: int, batches: int
 ) -> None:
-    assert prediction(num_workers=workers, prefetch_factor=ahead).shared == batches * 4 * MB
+    held = prediction(num_workers=workers, prefetch_factor=ahead).settings.shared
+    assert held == batches * 4 * MB
 
 
 def test_a_batch_takes_whole_pages_of_shared_memory() -> None:
     one_byte = prediction(num_workers=1, prefetch_factor=1, batch_size=1, sample_bytes=1)
-    assert one_byte.shared == 2 * mmap.PAGESIZE
+    assert one_byte.settings.shared == 2 * mmap.PAGESIZE
     full = prediction(num_workers=1, prefetch_factor=1, batch_size=1, sample_bytes=mmap.PAGESIZE)
-    assert full.shared == 2 * mmap.PAGESIZE
+    assert full.settings.shared == 2 * mmap.PAGESIZE
 
 
 def test_the_total_counts_main_each_worker_its_unfinished_samples_and_the_batches() -> None:
@@ -102,7 +103,7 @@ def test_the_prediction_is_told_in_words() -> None:
 
 def test_three_quarters_of_a_shared_memory_of_64_mb_are_safe_and_no_byte_more() -> None:
     just = prediction(num_workers=1, prefetch_factor=10)
-    assert just.peak_shared == 48 * MB
+    assert just.settings.peak_shared == 48 * MB
     assert just.refusal(EMPTY) == ""
     more = prediction(num_workers=1, prefetch_factor=11)
     assert more.refusal(EMPTY) == (
@@ -136,16 +137,16 @@ def test_room_is_what_is_free_now(monkeypatch: pytest.MonkeyPatch) -> None:
     assert now.memory > 0
     assert (now.shm is None) == (disk is None)
     assert now.shm is None or disk is None or 0 <= now.shm <= disk
-    monkeypatch.setattr("dltutor.observation.budget.room.shared_memory", lambda: (16 * MB, 64 * MB))
+    monkeypatch.setattr(usage, "shared_memory", lambda: (16 * MB, 64 * MB))
     assert room().shm == 48 * MB
-    monkeypatch.setattr("dltutor.observation.budget.room.shared_memory", lambda: (None, None))
+    monkeypatch.setattr(usage, "shared_memory", lambda: (None, None))
     assert room().shm is None
 
 
 def test_room_ends_where_the_cgroup_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dltutor.observation.budget.room.memory_left", lambda: MB)
+    monkeypatch.setattr(usage, "memory_left", lambda: MB)
     assert room().memory == MB
-    monkeypatch.setattr("dltutor.observation.budget.room.memory_left", lambda: 99 << 40)
+    monkeypatch.setattr(usage, "memory_left", lambda: 99 << 40)
     assert MB < room().memory < 99 << 40
 
 

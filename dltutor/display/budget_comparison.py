@@ -17,17 +17,17 @@ _EXACT: Final = 0.03  # readings of PSS differ as much by themselves
 def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
     """HTML: batches in `/dev/shm`, predicted and, if there was a trial, measured."""
     one = predicted.settings
-    if predicted.shm_limit is None:
+    if predicted.machine.shm is None:
         why = "There is no /dev/shm here. Batches are in memory all the same, but not measured."
         return f'<div style="margin:10px 0 0">{why}</div>'
     how = (
         f"{one.num_workers} x {one.prefetch_factor} batches ahead and 1 in the loop, "
-        f"{size(one.batch_bytes)} each; for a moment one more: {size(predicted.peak_shared)}"
+        f"{size(one.batch_bytes)} each; for a moment one more: {size(one.peak_shared)}"
     )
-    bars = [Bar("predicted", (Part("batches", predicted.shared, _BATCHES),))]
+    bars = [Bar("predicted", (Part("batches", one.shared, _BATCHES),))]
     if tried:
         bars.append(Bar("measured", (Part("batches", tried.peak_shared or 0, _BATCHES),)))
-    return draw_bars("Shared memory (/dev/shm)", how, bars, predicted.shm_limit)
+    return draw_bars("Shared memory (/dev/shm)", how, bars, predicted.machine.shm)
 
 
 def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
@@ -38,9 +38,9 @@ def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
         how += f"; once {size(each.once)} for what starts them"
     main = Part("main", each.main, MAIN)
     workers = Part("workers", predicted.processes - each.main, WORKERS[0])
-    bars = [Bar("predicted", (main, workers, Part("batches", predicted.shared, _BATCHES)))]
+    bars = [Bar("predicted", (main, workers, Part("batches", one.shared, _BATCHES)))]
     if tried:
-        before, peak = tried.filled.before.processes, tried.peak
+        before, peak = tried.before.processes, tried.peak
         parts = (
             Part("main", before, MAIN),
             Part("workers", peak.processes - before, WORKERS[0]),
@@ -62,7 +62,7 @@ def verdict(predicted: Prediction, tried: Trial | None) -> str:
         f"{_of_it(tried.peak_shared)}. "
         f"At the end, with full queues: {size(steady.total)}{_of_it(steady.shared)}."
     )
-    kept = peak.processes - tried.filled.before.processes
+    kept = peak.processes - tried.before.processes
     if kept > predicted.processes - predicted.footprint.main + _EXACT * predicted.total:
         text += (
             " The workers have more than predicted: the C library may keep the memory of freed "

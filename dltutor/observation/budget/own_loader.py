@@ -14,8 +14,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from dltutor.observation.budget.prediction import Footprint
-from dltutor.observation.budget.settings import Settings
+from dltutor.observation.budget.prediction import Footprint, Settings
 from dltutor.observation.foreign import attribute, elements, has, is_a
 from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.texts import said, tidy

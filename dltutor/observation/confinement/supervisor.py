@@ -1,4 +1,4 @@
-"""Starting the supervisor of a child interpreter, and waiting for its report."""
+"""Running a child interpreter with a supervisor between it and this process."""
 
 from __future__ import annotations
 
@@ -68,59 +68,22 @@ def _outside_shm() -> str | None:
     return "/tmp" if os.path.realpath(tempfile.gettempdir()).startswith("/dev/shm") else None
 
 
-class Supervisor:
-    """A running supervisor.
+def run(
+    task: Task, interrupts: Interrupts | None, *, record: bool = False
+) -> tuple[Report, Timeline | None]:
+    """Have a supervisor do a task; afterwards it, its child, and all that they started are gone.
 
     Args:
-        process: Its process.
-        errors: The file in which it writes if it fails.
+        task: What to do.
+        interrupts: Let through while this waits; None where none are held back.
+        record: Record the memory of the child meanwhile.
+
+    Returns:
+        The report, and the timeline if there was a child to record.
+
+    Raises:
+        RuntimeError: The supervisor itself was killed.
     """
-
-    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
-        self._process = process
-        self._errors = errors
-
-    def wait(
-        self, interrupts: Interrupts | None, *, record: bool = False
-    ) -> tuple[Report, Timeline | None]:
-        """Wait until the child has ended and everything of it is gone.
-
-        Args:
-            interrupts: Let through while it waits; None where none are held back.
-            record: Record the memory of the child meanwhile.
-
-        Returns:
-            The report, and the timeline if there was a child to record.
-
-        Raises:
-            RuntimeError: The supervisor itself was killed.
-        """
-        line = self._read(interrupts)
-        timeline = None
-        if "started" in line:
-            recorder = _recorder(line["started"]) if record else None
-            try:
-                line = self._read(interrupts)
-            finally:
-                if recorder is not None:
-                    timeline = recorder.stop()
-        return Report(**line), timeline
-
-    def _read(self, interrupts: Interrupts | None) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        with interrupts.let_through() if interrupts else nullcontext():
-            line = self._process.stdout.readline()
-        if line:
-            answer: dict[str, Any] = json.loads(line)
-            return answer
-        said = self._errors.read_text().strip().splitlines()[-1:]
-        why = ": ".join([fate(self._process.wait(_PATIENCE)), *said])
-        raise RuntimeError(f"the process that supervises the child was lost: it {why}")
-
-
-@contextmanager
-def supervised(task: Task) -> Iterator[Supervisor]:
-    """Start a supervisor; at the end of the block it, its child and what they started are gone."""
     observation = Path(__file__).parents[1]
     folders = {"dltutor": str(observation.parent), "dltutor.observation": str(observation)}
     arguments = [json.dumps(each) for each in (asdict(task), folders, sys.path)]
@@ -136,10 +99,32 @@ def supervised(task: Task) -> Iterator[Supervisor]:
             # Stop, which interrupts the whole process group, must not reach it.
             start_new_session=True,
         )
+    timeline = None
     try:
-        yield Supervisor(process, errors)
+        line = _read(process, errors, interrupts)
+        if "started" in line:
+            recorder = _recorder(line["started"]) if record else None
+            try:
+                line = _read(process, errors, interrupts)
+            finally:
+                timeline = recorder.stop() if recorder else None
+        return Report(**line), timeline
     finally:
         _end(process, task.mark)
+
+
+def _read(
+    process: subprocess.Popen[bytes], errors: Path, interrupts: Interrupts | None
+) -> dict[str, Any]:
+    assert process.stdout is not None
+    with interrupts.let_through() if interrupts else nullcontext():
+        line = process.stdout.readline()
+    if line:
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+    said = errors.read_text().strip().splitlines()[-1:]
+    why = ": ".join([fate(process.wait(_PATIENCE)), *said])
+    raise RuntimeError(f"the process that supervises the child was lost: it {why}")
 
 
 def _end(process: subprocess.Popen[bytes], mark: int) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dltutor.observation.confinement import start_child
-from dltutor.observation.confinement.task import Report, Task, worker_numbers
+from dltutor.observation.confinement.task import Report, Task
 from dltutor.observation.confinement.watchdog import Watchdog
 from dltutor.system import cgroups, marks
 from dltutor.system.kernel_log import KernelLog
@@ -92,7 +92,7 @@ def _start(task: Task, group: cgroups.Group | None) -> int:
 def _wait(task: Task, report: Report) -> None:
     watchdog = None
     if task.memory is not None and report.no_cgroup:
-        watchdog = Watchdog(task.memory, reader(), lambda: worker_numbers(task.folder))
+        watchdog = Watchdog(task.memory, reader(), task.folder)
     observing = Path(task.folder) / "observing"
     started = time.monotonic()
     stop_at, seconds_observing = started + task.seconds, task.seconds_observing

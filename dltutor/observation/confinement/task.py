@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,6 @@ class Task:
     """What the supervisor is to do.
 
     Args:
-        parent: The pid of the process that waits for the report.
         argv: The child's command line.
         folder: For all that the child and its workers write.
         seconds: How long the child may take, or may take before it makes the file `observing`.
@@ -26,10 +26,10 @@ class Task:
         shm: The size of its own `/dev/shm` in bytes, or None.
         open_files: Limit, or None.
         use_cgroup: Whether to try a cgroup.
+        parent: The pid of the process that waits for the report.
         mark: For the supervisor and all that it starts (see `dltutor.system.marks`).
     """
 
-    parent: int
     argv: list[str]
     folder: str
     seconds: float
@@ -38,6 +38,7 @@ class Task:
     shm: int | None = None
     open_files: int | None = None
     use_cgroup: bool = True
+    parent: int = field(default_factory=os.getpid)
     mark: int = field(default_factory=marks.new)
 
 
