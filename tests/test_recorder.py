@@ -327,33 +327,6 @@ def test_a_process_that_is_gone_before_the_first_sample_is_told(
     assert timeline.notes == ("the observed process was gone, or hidden, before the first sample",)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"period": -1}, "period must be a positive number of seconds, got -1"),
-        ({"period": float("nan")}, "period must be a positive number of seconds, got nan"),
-        ({"memory_period": 0}, "memory_period must be a positive number of seconds, got 0"),
-        ({"memory_period": "1"}, "memory_period must be a positive number of seconds, got '1'"),
-        (
-            {"memory_budget": -0.1},
-            "memory_budget must be a part of a core, above 0 and at most 1, got -0.1",
-        ),
-        (
-            {"memory_budget": 2},
-            "memory_budget must be a part of a core, above 0 and at most 1, got 2",
-        ),
-        ({"pid": NO_PROCESS}, f"pid must be that of a running process, got {NO_PROCESS}"),
-        ({"pid": -1}, "pid must be that of a running process, got -1"),
-    ],
-)
-def test_bad_arguments_are_named_with_what_is_accepted(
-    arguments: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError) as raised:
-        Recorder(**arguments)
-    assert str(raised.value) == message
-
-
 def test_where_proc_is_not_psutil_gives_rss_and_uss_and_the_notes_say_so() -> None:
     with sleepers(1) as (process,):
         recorder, samples = started(proc="/nowhere")

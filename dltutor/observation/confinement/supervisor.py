@@ -7,9 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final
@@ -50,14 +49,13 @@ def argv_of(module: str, folder: Path) -> list[str]:
 
 
 @contextmanager
-def workspace() -> Iterator[tuple[Path, Interrupts | None]]:
+def workspace() -> Iterator[tuple[Path, Interrupts]]:
     """A folder for all that a child writes; it is gone at the end of the block.
 
-    In the main thread Stop is held back in the block. In others it is not heard anyway.
+    Stop is held back in the block.
     """
-    main = threading.current_thread() is threading.main_thread()
     with (
-        interrupts_held() if main else nullcontext() as interrupts,
+        interrupts_held() as interrupts,
         tempfile.TemporaryDirectory(prefix="dltutor-child-", dir=_outside_shm()) as name,
     ):
         yield Path(name), interrupts
@@ -69,13 +67,13 @@ def _outside_shm() -> str | None:
 
 
 def run(
-    task: Task, interrupts: Interrupts | None, *, record: bool = False
+    task: Task, interrupts: Interrupts, *, record: bool = False
 ) -> tuple[Report, Timeline | None]:
     """Have a supervisor do a task; afterwards it, its child, and all that they started are gone.
 
     Args:
         task: What to do.
-        interrupts: Let through while this waits; None where none are held back.
+        interrupts: Let through while this waits.
         record: Record the memory of the child meanwhile.
 
     Returns:
@@ -99,25 +97,22 @@ def run(
             # Stop, which interrupts the whole process group, must not reach it.
             start_new_session=True,
         )
-    timeline = None
-    try:
+    recorder = None
+    with ExitStack() as clean_up:
+        clean_up.callback(_end, process, task.mark)
         line = _read(process, errors, interrupts)
         if "started" in line:
-            recorder = _recorder(line["started"]) if record else None
-            try:
-                line = _read(process, errors, interrupts)
-            finally:
-                timeline = recorder.stop() if recorder else None
-        return Report(**line), timeline
-    finally:
-        _end(process, task.mark)
+            if record:
+                recorder = Recorder(pid=line["started"])
+                recorder.start()
+                clean_up.callback(recorder.stop)
+            line = _read(process, errors, interrupts)
+        return Report(**line), recorder.stop() if recorder else None
 
 
-def _read(
-    process: subprocess.Popen[bytes], errors: Path, interrupts: Interrupts | None
-) -> dict[str, Any]:
+def _read(process: subprocess.Popen[bytes], errors: Path, interrupts: Interrupts) -> dict[str, Any]:
     assert process.stdout is not None
-    with interrupts.let_through() if interrupts else nullcontext():
+    with interrupts.let_through():
         line = process.stdout.readline()
     if line:
         answer: dict[str, Any] = json.loads(line)
@@ -140,12 +135,3 @@ def _end(process: subprocess.Popen[bytes], mark: int) -> None:
     if process.returncode != 0:  # killed or stopped: perhaps it did not tidy up
         end(mark=mark)
         cgroups.remove_abandoned()
-
-
-def _recorder(pid: int) -> Recorder | None:
-    try:
-        recorder = Recorder(pid=pid)
-    except ValueError:  # it has ended already
-        return None
-    recorder.start()
-    return recorder
