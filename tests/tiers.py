@@ -168,7 +168,6 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_one_batch_with_more_tensors_than_descriptors_is_lost_and_main_waits_for_ever": always,
     "test_too_many_open_files.py::test_the_same_sentences_packed_are_three_tensors": always,
     "test_confine.py::test_without_limits_it_is_a_child_interpreter_that_prints_nothing": always,
-    "test_confine.py::test_the_watchdog_lets_a_run_within_its_limit_finish": always,
     "test_head_of_line.py::test_in_order_the_slow_batch_comes_in_its_turn": always,
     "test_head_of_line.py::test_out_of_order_more_than_half_of_the_others_come_before_it": always,
     "test_missing_main_guard.py::test_the_script_itself_says_the_same": always,

@@ -64,7 +64,8 @@ def main(options: dict[str, Any]) -> None:
             report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
             report.oom_kills, report.peak = group.kills, group.peak
             group.remove()
-        if os.getppid() != task.parent:
+        # A caller that has been killed closes our input a moment before it's no longer our parent.
+        if _nobody_waits(task.parent, within=0):
             shutil.rmtree(task.folder, ignore_errors=True)
     _tell(asdict(report))
 
@@ -128,9 +129,9 @@ def _ask_where_it_stands(pid: int, answer: Path) -> None:
         before, size = size, answer.stat().st_size if answer.exists() else 0
 
 
-def _nobody_waits(parent: int) -> bool:
+def _nobody_waits(parent: int, within: float = _TICK) -> bool:
     # A closed input says so; but somebody else may have inherited its other end.
-    return bool(select.select([0], [], [], _TICK)[0]) or os.getppid() != parent
+    return bool(select.select([0], [], [], within)[0]) or os.getppid() != parent
 
 
 def _tell(line: dict[str, Any]) -> None:
