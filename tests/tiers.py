@@ -112,11 +112,6 @@ def long(runs: int) -> bool:
     return runs > 20
 
 
-def large(settings: dict[str, int]) -> bool:
-    """With samples of more than 100 kB."""
-    return settings["sample_bytes"] > 100_000
-
-
 def another_kind(kind: str, **others: Any) -> bool:
     """Captions in another kind than the first with Python objects, and the first without."""
     return kind not in ("list", "packed")
@@ -151,9 +146,7 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_observe.py::"
     "test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_reason": spawned,
     "test_gauge.py::test_what_workers_keep_is_read_under_every_start_method": spawned,
-    "test_budget.py::test_a_run_whose_process_is_killed_says_so": spawned,
-    "test_budget.py::test_a_run_ends_with_the_kernel_that_started_it": not_forked,
-    "test_budget.py::test_a_real_run_holds_what_was_predicted": large,
+    "test_budget.py::test_a_run_ends_with_the_kernel_that_started_it": always,
     "test_budget.py::"
     "test_a_forked_worker_adds_little_and_a_spawned_one_an_interpreter_with_torch": always,
     "test_faults.py::test_two_notebooks_at_once_leave_each_other_alone": always,
