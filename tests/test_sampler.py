@@ -242,13 +242,6 @@ def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
     assert waited * 0.25 == pytest.approx((0.1 - sampler._AT_ONCE) / sampler._EARLY_BUDGET, abs=0.5)
 
 
-def test_memory_that_is_cheap_to_read_is_read_whenever_it_is_due() -> None:
-    sampling = sampler_of(Made({1: 10}), period=0.001)
-    for _ in range(3):
-        time.sleep(0.01)
-        assert sampling.look()["memory"] is not None
-
-
 @pytest.fixture
 def family() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A child that waits for a line, and its own child."""
@@ -405,16 +398,6 @@ def test_a_parent_that_does_not_read_neither_blocks_nor_busies_the_program() -> 
 def cpu_seconds(pid: int) -> float:
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def test_without_proc_the_program_asks_psutil_for_rss_and_uss() -> None:
-    with Program(proc="/nowhere") as program:
-        assert program.line()["source"] == "psutil"
-        line = program.line()
-        cheap, full = (line[part][os.getpid()] for part in ("processes", "memory"))
-        assert cheap["rss"] > 0 and cheap["threads"] > 0 and cheap["fds"] > 0
-        assert 0 < full["uss"] <= cheap["rss"]
-        assert full["pss"] is None
 
 
 def test_the_program_ends_when_its_parent_is_gone_though_others_hold_its_input() -> None:

@@ -127,11 +127,6 @@ def not_one_each(method: str, **others: Any) -> bool:
     return method != "fork" or others.get("number") not in (None, signal.SIGKILL)
 
 
-def after_pyplot(before: str) -> bool:
-    """With pyplot imported before."""
-    return bool(before)
-
-
 THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_failures.py::test_broken_it_shows_its_sign_and_fixed_it_does_not": again,
     "test_failures.py::test_fixed_it_delivers_what_it_does_without_workers": always,
@@ -166,7 +161,6 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_missing_main_guard.py::test_the_script_itself_says_the_same": always,
     "test_missing_main_guard.py::test_the_script_with_a_guard_gives_its_four_batches": always,
     "test_leftovers.py::test_many_runs_of_mixed_endings_leave_nothing": long,
-    "test_figure.py::test_a_notebook_shows_the_picture": after_pyplot,
     "test_gc_dirties_pages.py::test_broken_and_fixed_deliver_the_same_samples": always,
     "test_lesson_10.py::test_the_heap_levels_off_after_128_tensors_of_each_worker": always,
     "test_lesson_09.py::test_the_claims_table_says_which_datasets_grow": always,
