@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 import dltutor
 from dltutor.display import budget as budget_module
-from dltutor.display.bars import Bar, Part, draw_bars, scale_for
+from dltutor.display.bars import draw_bars, scale_for
 from dltutor.display.budget import Budget
 from dltutor.failures.kit.gauge import Gauge
 from dltutor.observation.budget import trial as trial_module
@@ -325,14 +325,14 @@ def test_a_scale_ends_at_the_limit_or_at_a_round_size_before_it(
 
 
 def bars(total: int, limit: int) -> str:
-    parts = (Part("a<b", total * MB / 4, "#000"), Part("rest", total * MB * 3 / 4, "#111"))
-    return draw_bars("Memory", "how", [Bar("predicted", parts)], limit * MB)
+    parts = {"main": total * MB / 4, "batches": total * MB * 3 / 4}
+    return draw_bars("a<b", "how", {"predicted": parts}, limit * MB)
 
 
 def test_bars_read_as_text_and_say_where_the_limit_is() -> None:
     drawn = bars(32, 64)
-    assert 'aria-label="predicted: 32 MB. a&lt;b 8 MB, rest 24 MB"' in drawn
-    assert "32 MB of 64 MB<" in drawn
+    assert 'aria-label="predicted: 32 MB. main 8 MB, batches 24 MB"' in drawn
+    assert "a&lt;b: 32 MB of 64 MB<" in drawn
     assert "limit 64 MB" in drawn
     assert "width:12.50%" in drawn
     assert "width:37.50%" in drawn

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from html import escape
 from typing import Final
 
-from dltutor.display.style import ALARM
+from dltutor.display.style import ALARM, MAIN, WORKERS
 from dltutor.tables import size
 
 _FIRST_SCALE: Final = 64 << 20
@@ -18,37 +17,8 @@ _TEXT: Final = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))
 _PAGE: Final = "var(--jp-layout-color0, var(--vscode-editor-background, transparent))"
 
 
-@dataclass(frozen=True)
-class Part:
-    """A piece of a bar.
-
-    Args:
-        name: What it is, the same in each bar.
-        bytes: Its size.
-        color: Its color.
-    """
-
-    name: str
-    bytes: float
-    color: str
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One bar: its parts, from the left.
-
-    Args:
-        name: Such as "predicted".
-        parts: What it is made of.
-    """
-
-    name: str
-    parts: tuple[Part, ...]
-
-    @property
-    def total(self) -> float:
-        """All parts together."""
-        return sum(part.bytes for part in self.parts)
+#: The parts that a bar may have, by name.
+COLORS: Final = {"main": MAIN, "workers": WORKERS[0], "batches": WORKERS[1]}
 
 
 def scale_for(highest: float, limit: float) -> float:
@@ -64,19 +34,21 @@ def scale_for(highest: float, limit: float) -> float:
     return max(min(end, limit), highest)
 
 
-def draw_bars(title: str, how: str, bars: Sequence[Bar], limit: float) -> str:
+def draw_bars(title: str, how: str, bars: Mapping[str, Mapping[str, float]], limit: float) -> str:
     """HTML: the bars on one scale, the limit, and the sizes of all parts in words.
 
     Args:
         title: What is measured.
         how: How it comes about.
-        bars: One or more, with the same parts.
+        bars: What to call each, such as "predicted" -> its parts from the left, the same in each
+            bar: names in COLORS -> bytes.
         limit: What there is, in bytes.
     """
-    end = scale_for(max(bar.total for bar in bars), limit)
-    over = ", which is too much" if bars[0].total > limit else ""
-    head = f"{escape(title)}: {size(bars[0].total)} of {size(limit)}{over}"
-    rows = "".join(_row(bar, end, limit) for bar in bars)
+    totals = [sum(parts.values()) for parts in bars.values()]
+    end = scale_for(max(totals), limit)
+    over = ", which is too much" if totals[0] > limit else ""
+    head = f"{escape(title)}: {size(totals[0])} of {size(limit)}{over}"
+    rows = "".join(_row(name, parts, end, limit) for name, parts in bars.items())
     return (
         f'<div class="dltutor-bars" style="color:{_TEXT};line-height:1.5;margin:10px 0 0;'
         'max-width:640px;font-variant-numeric:tabular-nums">'
@@ -85,19 +57,20 @@ def draw_bars(title: str, how: str, bars: Sequence[Bar], limit: float) -> str:
     )
 
 
-def _row(bar: Bar, end: float, limit: float) -> str:
-    words = ", ".join(f"{part.name} {size(part.bytes)}" for part in bar.parts)
-    label = escape(f"{bar.name}: {size(bar.total)}. {words}", quote=True)
+def _row(name: str, parts: Mapping[str, float], end: float, limit: float) -> str:
+    total = size(sum(parts.values()))
+    words = ", ".join(f"{part} {size(count)}" for part, count in parts.items())
     pieces = "".join(
-        f'<div style="width:{100 * part.bytes / end:.2f}%;background:{part.color};'
+        f'<div style="width:{100 * count / end:.2f}%;background:{COLORS[part]};'
         f'box-sizing:border-box;border-right:1px solid {_PAGE}"></div>'
-        for part in bar.parts
+        for part, count in parts.items()
     )
     return _line(
-        escape(bar.name),
-        f'<div role="img" aria-label="{label}" style="position:relative;display:flex;'
-        f'height:16px;background:rgba(127,127,127,.2)">{pieces}{_mark(end, limit)}</div>',
-        size(bar.total),
+        name,
+        f'<div role="img" aria-label="{name}: {total}. {words}" style="position:relative;'
+        'display:flex;height:16px;background:rgba(127,127,127,.2)">'
+        f"{pieces}{_mark(end, limit)}</div>",
+        total,
     )
 
 
@@ -127,21 +100,22 @@ def _axis(end: float, limit: float) -> str:
     return _line("", f'<div style="{style}">{spans}</div>', "")
 
 
-def _legend(bars: Sequence[Bar]) -> str:
-    if len(bars[0].parts) == 1:
+def _legend(bars: Mapping[str, Mapping[str, float]]) -> str:
+    first = next(iter(bars.values()))
+    if len(first) == 1:
         return ""
     cell = "text-align:left;padding:0 1.2em 0 0;background:transparent;font-weight:400"
-    first = ";min-width:5.5em;padding-right:8px"  # as wide as the names of the bars
+    wide = ";min-width:5.5em;padding-right:8px"  # as wide as the names of the bars
     names = "".join(
         f'<th style="{cell}"><span style="display:inline-block;width:.7em;height:.7em;'
-        f'background:{part.color}"></span> {escape(part.name)}</th>'
-        for part in bars[0].parts
+        f'background:{COLORS[part]}"></span> {part}</th>'
+        for part in first
     )
     body = "".join(
-        f'<tr style="background:transparent"><th style="{cell}{first}">{escape(bar.name)}</th>'
-        + "".join(f'<td style="{cell}">{size(part.bytes)}</td>' for part in bar.parts)
-        + f'<td style="{cell}">{size(bar.total)}</td></tr>'
-        for bar in bars
+        f'<tr style="background:transparent"><th style="{cell}{wide}">{name}</th>'
+        + "".join(f'<td style="{cell}">{size(each)}</td>' for each in parts.values())
+        + f'<td style="{cell}">{size(sum(parts.values()))}</td></tr>'
+        for name, parts in bars.items()
     )
     return (
         '<table style="border-collapse:collapse;margin:2px 0;font-size:1em;color:inherit">'

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.display.bars import Bar, Part, draw_bars
-from dltutor.display.style import MAIN, WORKERS
+from dltutor.display.bars import draw_bars
 from dltutor.observation.budget.prediction import Prediction
 from dltutor.observation.budget.trial import Trial
 from dltutor.tables import size
 
-_BATCHES: Final = WORKERS[1]
 _EXACT: Final = 0.03  # readings of PSS differ as much by themselves
 
 
@@ -24,9 +22,9 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
         f"{one.num_workers} x {one.prefetch_factor} batches ahead and 1 in the loop, "
         f"{size(one.batch_bytes)} each; for a moment one more: {size(one.peak_shared)}"
     )
-    bars = [Bar("predicted", (Part("batches", one.shared, _BATCHES),))]
+    bars = {"predicted": {"batches": one.shared}}
     if tried:
-        bars.append(Bar("measured", (Part("batches", tried.peak_shared or 0, _BATCHES),)))
+        bars["measured"] = {"batches": tried.peak_shared or 0}
     return draw_bars("Shared memory (/dev/shm)", how, bars, predicted.machine.shm)
 
 
@@ -36,17 +34,20 @@ def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
     how = f"each worker {size(each.worker)} and the samples of its next batch"
     if each.once:
         how += f"; once {size(each.once)} for what starts them"
-    main = Part("main", each.main, MAIN)
-    workers = Part("workers", predicted.processes - each.main, WORKERS[0])
-    bars = [Bar("predicted", (main, workers, Part("batches", one.shared, _BATCHES)))]
+    bars = {
+        "predicted": {
+            "main": each.main,
+            "workers": predicted.processes - each.main,
+            "batches": one.shared,
+        }
+    }
     if tried:
         before, peak = tried.before.processes, tried.peak
-        parts = (
-            Part("main", before, MAIN),
-            Part("workers", peak.processes - before, WORKERS[0]),
-            Part("batches", peak.shared or 0, _BATCHES),
-        )
-        bars.append(Bar("measured", parts))
+        bars["measured"] = {
+            "main": before,
+            "workers": peak.processes - before,
+            "batches": peak.shared or 0,
+        }
     return draw_bars(f"Memory, workers by {one.start_method}", how, bars, predicted.memory_limit)
 
 

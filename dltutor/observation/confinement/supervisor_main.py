@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,17 +43,24 @@ def main(options: dict[str, Any]) -> None:
     task, report, log = Task(**options), Report(), KernelLog()
     marks.put(task.mark)
     group = None
+    start = partial(
+        start_child.start,
+        task.argv,
+        output=os.path.join(task.folder, "output"),
+        shm=task.shm,
+        open_files=task.open_files,
+    )
     try:
         cgroups.remove_abandoned()
         group = _make_group(task, report)
         try:
-            report.pid = _start(task, group)
+            report.pid = start(group=group)
         except start_child.Refused as refused:
             if refused.limit != "memory" or group is None:
                 raise
             group.remove()  # it could be made, but not entered
             group, report.no_cgroup = None, refused.why
-            report.pid = _start(task, None)
+            report.pid = start(group=None)
         _tell({"started": report.pid})
         _wait(task, report)
     except start_child.Refused as refused:
@@ -81,13 +89,6 @@ def _make_group(task: Task, report: Report) -> cgroups.Group | None:
     except OSError as error:
         report.no_cgroup = error.strerror or str(error)
         return None
-
-
-def _start(task: Task, group: cgroups.Group | None) -> int:
-    output = os.path.join(task.folder, "output")
-    return start_child.start(
-        task.argv, output=output, group=group, shm=task.shm, open_files=task.open_files
-    )
 
 
 def _wait(task: Task, report: Report) -> None:
