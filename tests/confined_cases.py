@@ -18,11 +18,15 @@ MB = 1 << 20
 
 
 def case(
-    dataset: Dataset[Any], batch_size: int = 4, consume: Any = None, *, workers: int = 2
+    dataset: Dataset[Any],
+    batch_size: int = 4,
+    consume: Any = None,
+    *,
+    workers: int = 2,
+    method: str = "fork",
 ) -> Case:
-    context = "fork" if workers else None
     loader: Any = DataLoader(
-        dataset, batch_size, num_workers=workers, multiprocessing_context=context
+        dataset, batch_size, num_workers=workers, multiprocessing_context=method
     )
     return Case(loader, consume)
 
@@ -82,6 +86,11 @@ def kept_batches() -> Case:
 
 def stuck() -> Case:
     return case(Stuck(16, 16))
+
+
+def served() -> Case:
+    """Stuck workers that are no children of main."""
+    return case(Stuck(16, 16), method="forkserver")
 
 
 def stop_main(loader: DataLoader[Any]) -> None:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import confined_cases
-import psutil
 import pytest
 from torch.utils.data import DataLoader
 
@@ -136,34 +131,6 @@ def test_a_run_whose_process_is_killed_says_so(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(trial_module, "fill", confined_cases.kill_itself)
     with pytest.raises(RuntimeError, match="exit code -9"):
         trial(before)
-
-
-@leaves_nothing
-def test_a_run_ends_with_the_kernel_that_started_it(own_home: Path) -> None:
-    def started_here() -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.environ().get("DLTUTOR_HOME") == str(own_home):
-                    found.append(process)
-        return found
-
-    # The fork server, and the workers that it starts, are no children of the child.
-    script = """
-from dltutor.observation.budget.trial import _in_child, Settings
-_in_child(Settings(2, 4, 8, 1 << 18, "forkserver"), 60)
-"""
-    kernel = subprocess.Popen([sys.executable, "-c", script])
-    until = time.monotonic() + 60
-    while sum(each.name() == "pt_data_worker" for each in started_here()) < 2:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    kernel.kill()
-    kernel.wait()
-    until = time.monotonic() + 20
-    while left := started_here():
-        assert time.monotonic() < until, left
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("deadline", [0, float("nan"), 1e10])

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,14 @@ def processes(home: Path, name: str = "") -> list[psutil.Process]:
 
     Args:
         home: The test's own.
-        name: What its command line must contain.
+        name: What its name and command line must contain.
     """
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):  # it may end between two looks
             ours = process.environ().get("DLTUTOR_HOME") == str(home)
             if ours and process.status() != psutil.STATUS_ZOMBIE:
-                found += [process] if name in " ".join(process.cmdline()) else []
+                found += [process] if name in " ".join([process.name(), *process.cmdline()]) else []
     return found
 
 
@@ -334,30 +334,29 @@ time.sleep(600)
 # --- ends that the child cannot tell of
 
 
-def test_a_main_process_that_dies_is_told_of_with_the_memory_it_had() -> None:
-    seen = confine(confined_cases.main_killed)
-    assert seen.end == "main died"
-    assert str(seen) == "Main died: killed by SIGTERM (exit code -15)"
-    assert {"main", "W0", "W1"} <= set(seen.timeline.roles)
-    assert seen.timeline.peak("rss", "main") > 50 * MB
-    assert len(seen.timeline.notes) == 1, "main's last moments are missing"
-
-
-def test_a_main_process_that_crashes_says_where_it_stood() -> None:
-    seen = confine(confined_cases.main_crashes)
-    assert seen.end == "main died"
-    assert "SIGSEGV" in seen.story().title
-    assert seen.traceback[-1].function == "crash"
-    assert not list(Path.cwd().glob("core*"))
-
-
-def test_a_main_process_that_is_deaf_to_its_deadline_is_stopped_and_says_where_it_stood(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("case", "end", "exitcode", "where"),
+    [
+        (confined_cases.main_killed, "main died", -signal.SIGTERM, None),
+        (confined_cases.main_crashes, "main died", -signal.SIGSEGV, "crash"),
+        (confined_cases.deaf, "hung", None, "wait_in_c"),
+    ],
+)
+def test_a_main_process_that_cannot_tell_of_its_end_is_seen_from_outside(
+    case: Any, end: str, exitcode: int | None, where: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confining, "_END", 1)
-    seen = confine(confined_cases.deaf, deadline=1)
-    assert seen.end == "hung"
-    assert seen.traceback[-1].function == "wait_in_c"
+    seen = confine(case, deadline=1 if end == "hung" else 30)
+    assert seen.end == end
+    assert seen.confinement is not None
+    assert (seen.confinement.from_outside, seen.confinement.exitcode) == (True, exitcode)
+    assert "batches" not in str(seen)
+    assert [frame.function for frame in seen.traceback][-1:] == ([where] if where else [])
+    assert len(seen.timeline.notes) == 1, "main's last moments are missing"
+    if case is confined_cases.main_killed:  # after a second
+        assert {"main", "W0", "W1"} <= set(seen.timeline.roles)
+        assert seen.timeline.peak("rss", "main") > 50 * MB
+    assert not list(Path.cwd().glob("core*"))
 
 
 # --- what the child makes of a function that gives no loader
@@ -512,24 +511,30 @@ def test_a_supervisor_that_is_lost_takes_all_with_it(
     thread.join()
 
 
+@contextmanager
+def killed_caller(target: Any, memory: str) -> Iterator[None]:
+    """A process that confines a target, and is killed at the end of the block."""
+    pid = os.fork()
+    if pid == 0:
+        confine(target, memory=memory, deadline=50)
+        os._exit(0)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 @pytest.mark.parametrize("with_supervisor", [False, True])
 def test_nothing_outlives_a_killed_caller(
     with_supervisor: bool, own_home: Path, write: Callable[[str], Path], folder: Path
 ) -> None:
-    script = write(STUCK)
-    caller = os.fork()
-    if caller == 0:
-        confine(script, memory="100M", deadline=50)
-        os._exit(0)
-    try:
+    with killed_caller(write(STUCK), "100M"):
         pair = until(lambda: stuck_pair(own_home))
         between = supervisor_of(own_home)
         (main,) = [process for process in pair if process.ppid() == between.pid]
         if with_supervisor:
             between.suspend()  # it must not have the time to tidy up
-    finally:
-        os.kill(caller, signal.SIGKILL)
-        os.waitpid(caller, 0)
     if with_supervisor:
         between.kill()
         until(lambda: between not in processes(own_home))
@@ -537,3 +542,8 @@ def test_nothing_outlives_a_killed_caller(
         (left,) = folder.iterdir()
         shutil.rmtree(left)  # nobody is there to do it
         confine(write("pass"), memory="100M")  # the next one removes the group
+
+
+def test_workers_of_a_fork_server_do_not_outlive_a_killed_caller(own_home: Path) -> None:
+    with killed_caller(confined_cases.served, "1G"):
+        until(lambda: len(processes(own_home, "pt_data_worker")) == 2)

@@ -141,7 +141,7 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_observe.py::"
     "test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_reason": spawned,
     "test_gauge.py::test_what_workers_keep_is_read_under_every_start_method": spawned,
-    "test_budget.py::test_a_run_ends_with_the_kernel_that_started_it": always,
+    "test_confine.py::test_workers_of_a_fork_server_do_not_outlive_a_killed_caller": always,
     "test_budget.py::"
     "test_a_forked_worker_adds_little_and_a_spawned_one_an_interpreter_with_torch": always,
     "test_faults.py::test_two_notebooks_at_once_leave_each_other_alone": always,

@@ -150,24 +150,16 @@ def _with_kills(seen: Observation, report: Report, numbers: dict[int, int]) -> O
         else each
         for each in seen.workers
     )
-    died = {
-        now.name: now.fate
-        for now, then in zip(workers, seen.workers, strict=True)
-        if now is not then
-    }
-    return replace(seen, workers=workers, timeline=_with_deaths(seen.timeline, died))
-
-
-def _with_deaths(timeline: Timeline, died: dict[str, str]) -> Timeline:
+    died = {each.name: each.fate for each in workers if each not in seen.workers}
     # Of several workers with one name, in several epochs, the last one is meant.
-    last = {life.role: life for life in timeline.processes}
+    lives = {life.role: life for life in seen.timeline.processes}
     processes = tuple(
         replace(life, died=died[life.role])
-        if life is last[life.role] and life.role in died
+        if life is lives[life.role] and life.role in died
         else life
-        for life in timeline.processes
+        for life in seen.timeline.processes
     )
-    return replace(timeline, processes=processes)
+    return replace(seen, workers=workers, timeline=replace(seen.timeline, processes=processes))
 
 
 def _confinement(

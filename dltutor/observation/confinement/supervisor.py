@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from dltutor.observation.confinement.task import Report, Task
 from dltutor.observation.interrupts import Interrupts, interrupts_held
@@ -123,15 +123,11 @@ def _read(process: subprocess.Popen[bytes], errors: Path, interrupts: Interrupts
 
 
 def _end(process: subprocess.Popen[bytes], mark: int) -> None:
-    pipes: list[IO[bytes] | None] = [process.stdin, process.stdout]
-    for pipe in pipes:
-        if pipe is not None:
-            pipe.close()  # a closed input tells it to end
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_PATIENCE)
+        process.communicate(timeout=_PATIENCE)  # a closed input tells it to end
     if process.returncode is None:
         process.kill()
-        process.wait()
+        process.communicate()
     if process.returncode != 0:  # killed or stopped: perhaps it did not tidy up
         end(mark=mark)
         cgroups.remove_abandoned()
