@@ -124,16 +124,6 @@ def test_a_dead_pid_gives_no_process_and_no_error() -> None:
     assert line == {"processes": {}, "gone": [], "memory": {}}
 
 
-def test_memory_is_read_at_the_second_sight_of_a_new_process() -> None:
-    reader = Made({1: 10})
-    sampling = sampler_of(reader)
-    assert sampling.look()["memory"] is not None
-    assert sampling.look()["memory"] is None
-    reader.processes[2] = 20
-    assert sampling.look()["memory"] is None
-    assert sampling.look()["memory"] is not None
-
-
 class Clock:
     """Time and CPU time that pass as told; it stands in for the module `time`."""
 
