@@ -108,22 +108,14 @@ def _held(pids: list[int]) -> dict[int, int]:
     there any more, but somebody has it open: the worker, until it is fetched, and then main.
     """
     found: dict[int, int] = {}
-    try:
-        device = os.stat("/dev/shm").st_dev
-    except OSError:
+    if not os.path.isdir("/dev/shm"):
         return found
+    device = os.stat("/dev/shm").st_dev
     for pid in pids:
-        for file in _open_files(pid):
-            if file.st_dev == device:
-                found[file.st_ino] = file.st_blocks * 512
-    return found
-
-
-def _open_files(pid: int) -> list[os.stat_result]:
-    found = []
-    folder = f"/proc/{pid}/fd"
-    with suppress(OSError):  # the process is gone
-        for name in os.listdir(folder):
-            with suppress(OSError):  # closed meanwhile
-                found.append(os.stat(f"{folder}/{name}"))
+        with suppress(OSError):  # the process is gone
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):  # closed meanwhile
+                    file = os.stat(f"/proc/{pid}/fd/{name}")
+                    if file.st_dev == device:
+                        found[file.st_ino] = file.st_blocks * 512
     return found
