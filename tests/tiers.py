@@ -140,6 +140,7 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_observe.py::test_a_hang_is_told_under_every_start_method": spawned,
     "test_observe.py::"
     "test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_reason": spawned,
+    "test_worker_names.py::test_torch_names_its_workers_under_every_start_method": spawned,
     "test_gauge.py::test_what_workers_keep_is_read_under_every_start_method": spawned,
     "test_confine.py::test_workers_of_a_fork_server_do_not_outlive_a_killed_caller": always,
     "test_budget.py::"

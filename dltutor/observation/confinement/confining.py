@@ -77,8 +77,8 @@ def confine(
         RuntimeError: Called outside the main thread, where Stop would not reach it.
         KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
     """
-    bytes_at_most, shm_at_most = read_size("memory", memory), read_size("shm", shm)
-    files_at_most = read_open_files(open_files)
+    memory, shm = read_size("memory", memory), read_size("shm", shm)
+    open_files = read_open_files(open_files)
     found = read_target(target, options)
     check_deadline(deadline)
     check_main_thread("confine()", "Stop end it")
@@ -87,7 +87,7 @@ def confine(
         if isinstance(found, Path):
             argv = [sys.executable, str(found)]
         else:
-            put_forward = 0 if bytes_at_most is None else FIRST_CHOICE
+            put_forward = 0 if memory is None else FIRST_CHOICE
             call = (str(folder), *found, options, deadline, put_forward)
             try:
                 argv = leave_call(folder, observe_made, *call)
@@ -99,9 +99,9 @@ def confine(
             seconds=deadline if script else max(deadline, _START),
             seconds_observing=None if script else deadline + _END,
             use_cgroup=not os.environ.get("DLTUTOR_WATCHDOG"),
-            memory=bytes_at_most,
-            shm=shm_at_most,
-            open_files=files_at_most,
+            memory=memory,
+            shm=shm,
+            open_files=open_files,
         )
         report, recorded = run(task, interrupts, record=script)
         if report.refused is not None:
