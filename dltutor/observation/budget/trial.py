@@ -1,8 +1,8 @@
-"""The budget on trial: a loader of synthetic samples, run until its queues are full.
+"""Try a budget: run a loader of synthetic samples until its queues are full.
 
-It runs in an interpreter of its own, where no kernel can come to harm. A button's callback may run
-in any thread of a kernel, and `observe` needs the main one: a child has a main thread in any case,
-and its figures do not depend on what a notebook did before.
+It runs in an interpreter of its own, so it can't harm the notebook, and what it measures doesn't
+depend on what the notebook did before. `observe` also needs a main thread, and a button's callback
+may run in another one.
 """
 
 from __future__ import annotations

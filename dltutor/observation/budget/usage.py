@@ -1,4 +1,4 @@
-"""What a loader holds at one moment, in memory and in `/dev/shm`, and what is free there."""
+"""How much a loader holds in memory and in `/dev/shm` at one moment, and how much is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calling a function in a child interpreter: the call lies in one file, its answer in another."""
+"""Call a function in a child interpreter: one file has the call, and another one its answer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dltutor.observation.confinement.supervisor import argv_of
 
 
 def leave_call(folder: Path, function: Callable[..., Any], *args: Any) -> list[str]:
-    """Write down what a child is to call.
+    """Write the file that says what a child calls.
 
     Args:
-        folder: Where to.
-        function: Any that a new interpreter can import by its name.
-        args: Its arguments, which are pickled.
+        folder: The folder for both files.
+        function: A function that a new interpreter can import by its name.
+        args: Its arguments. They're pickled.
 
     Returns:
         The command line of the child.
@@ -27,11 +27,11 @@ def leave_call(folder: Path, function: Callable[..., Any], *args: Any) -> list[s
 
 
 def answer(folder: Path) -> Any:
-    """What the function returned.
+    """Return what the function returned.
 
     Raises:
-        FileNotFoundError: The child ended before the function did.
-        TypeError, RuntimeError: As the function raised it.
+        FileNotFoundError: The child ended before the function returned.
+        TypeError, RuntimeError: The function raised it.
     """
     found = pickle.loads((folder / "answer").read_bytes())
     if isinstance(found, Exception):
@@ -40,14 +40,14 @@ def answer(folder: Path) -> Any:
 
 
 def main(folder: str) -> None:
-    """Call it, write the answer, and end this process."""
+    """Make the call, write its answer, and end this process, the child."""
     function, args = pickle.loads((Path(folder) / "call").read_bytes())
     try:
         found = function(*args)
-    except (TypeError, RuntimeError) as error:  # what else it raises is printed, and ends the child
+    except (TypeError, RuntimeError) as error:  # any other exception ends the child
         found = error
     unfinished = Path(folder) / "unfinished"
     unfinished.write_bytes(pickle.dumps(found))
     unfinished.rename(Path(folder) / "answer")
-    # All that would be tidied up at exit is in the folder, or a process that the supervisor ends.
+    # Nothing is left to do at exit: files are in the folder, and the supervisor ends processes.
     os._exit(0)

@@ -1,7 +1,7 @@
 """What the child of `confine` does with a function: call it, and observe the loader.
 
-It runs in an interpreter of its own that has taken its limits on already. While the loader runs, it
-leaves in the folder that it is given: `observing`, `workers`, and `moments`.
+It runs in an interpreter of its own, which is under its limits already. While the loader runs, it
+writes three files to its folder: `observing`, `workers`, and `moments`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def observe_made(
     """Call a function that makes a loader, and observe the loader.
 
     Args:
-        folder: For what it leaves there.
+        folder: Where it writes its files.
         module: Where the function is.
         name: The function.
         options: Its keyword arguments.

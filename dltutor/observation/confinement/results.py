@@ -1,6 +1,7 @@
-"""What is known after a confined run: the child's Observation, or what was seen from outside.
+"""Put together what is known after a confined run.
 
-And the Confinement that goes with either: its limits, and the evidence of them.
+That's the Observation that the child has answered, or else what was seen of it from outside; and
+its Confinement: the limits, and the evidence for them.
 """
 
 from __future__ import annotations
@@ -81,10 +82,10 @@ class Confinement:
 def observation_of(
     task: Task, report: Report, deadline: float, recorded: Timeline | None = None
 ) -> Observation:
-    """The Observation that the child handed over, or else what was seen of it from outside.
+    """Return the child's Observation, or else one of what was seen of it from outside.
 
     Args:
-        task: What was run. Its folder has all that the child wrote.
+        task: What was run. Its folder has everything that the child wrote.
         report: The supervisor's.
         deadline: In seconds.
         recorded: The timeline of a script, taken from outside.
@@ -106,7 +107,7 @@ def timeline_of(
     *notes: str,
     limits: Bounds = Bounds(),  # noqa: B008
 ) -> Timeline:
-    """The Timeline of moments as a listener got them.
+    """Make a Timeline of the moments that a listener was given.
 
     Args:
         moments: In the order of time.

@@ -50,7 +50,7 @@ def argv_of(module: str, folder: Path) -> list[str]:
 
 @contextmanager
 def workspace() -> Iterator[tuple[Path, Interrupts]]:
-    """A folder for all that a child writes; it is gone at the end of the block.
+    """Make a folder for everything that a child writes, and remove it at the end of the block.
 
     Stop is held back in the block.
     """
@@ -69,7 +69,7 @@ def _outside_shm() -> str | None:
 def run(
     task: Task, interrupts: Interrupts, *, record: bool = False
 ) -> tuple[Report, Timeline | None]:
-    """Have a supervisor do a task; afterwards it, its child, and all that they started are gone.
+    """Have a supervisor do a task. Afterwards it's gone, with its child and all that they started.
 
     Args:
         task: What to do.

@@ -1,4 +1,4 @@
-"""What a supervisor is told to do, and what it tells. Standard library only."""
+"""A supervisor's Task, and its Report. This module needs only the standard library."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Task:
 
 @dataclass
 class Report:
-    """What became of the child.
+    """What happened to the child.
 
     Args:
         pid: Its pid.
@@ -74,7 +74,7 @@ class Report:
 
 
 def worker_numbers(folder: str) -> dict[int, int]:
-    """The number of each worker that has started, by its pid.
+    """Return the number of each worker that has started, by its pid.
 
     Args:
         folder: The Task's.

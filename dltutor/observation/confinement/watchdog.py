@@ -24,8 +24,7 @@ class Watchdog:
     Args:
         limit: Bytes.
         reader: Where the figures come from.
-        folder: Where workers write down their pids. Where none of them lives, the largest process
-            of all is the one.
+        folder: Where workers write their pids. If no worker is alive, it kills the largest process.
     """
 
     def __init__(self, limit: int, reader: Proc | Psutil, folder: str) -> None:
@@ -48,7 +47,7 @@ class Watchdog:
         if sum(sizes.values()) > self._limit:
             living = [pid for pid in worker_numbers(self._folder) if sizes.get(pid)]
             largest = max(living or sizes, key=lambda pid: sizes[pid])
-            # It's stopped first: what it is sending has a name in /dev/shm, and is removed then.
+            # `end` also removes what it was sending, which has a name in /dev/shm.
             if processes.end(processes.known(largest)):
                 self.killed.append(largest)
             self._not_before = time.monotonic() + _AGAIN
