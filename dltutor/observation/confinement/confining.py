@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 from collections.abc import Callable
@@ -98,7 +97,6 @@ def confine(
             str(folder),
             seconds=deadline if script else max(deadline, _START),
             seconds_observing=None if script else deadline + _END,
-            use_cgroup=not os.environ.get("DLTUTOR_WATCHDOG"),
             memory=memory,
             shm=shm,
             open_files=open_files,

@@ -81,7 +81,7 @@ def main(options: dict[str, Any]) -> None:
 def _make_group(task: Task, report: Report) -> cgroups.Group | None:
     if task.memory is None:
         return None
-    if not task.use_cgroup:
+    if os.environ.get("DLTUTOR_WATCHDOG"):
         report.no_cgroup = "DLTUTOR_WATCHDOG is set"
         return None
     try:

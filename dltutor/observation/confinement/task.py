@@ -25,7 +25,6 @@ class Task:
         memory: Limit in bytes, or None.
         shm: The size of its own `/dev/shm` in bytes, or None.
         open_files: Limit, or None.
-        use_cgroup: Whether to try a cgroup.
         parent: The pid of the process that waits for the report.
         mark: For the supervisor and all that it starts (see `dltutor.system.marks`).
     """
@@ -37,7 +36,6 @@ class Task:
     memory: int | None = None
     shm: int | None = None
     open_files: int | None = None
-    use_cgroup: bool = True
     parent: int = field(default_factory=os.getpid)
     mark: int = field(default_factory=marks.new)
 
