@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,60 +171,65 @@ class Costly:
         return sum(self.look() for _ in range(int(240 * minutes)))
 
 
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Costly]:
+    return partial(Costly, monkeypatch)
+
+
 @pytest.mark.parametrize("full", [0.02, 0.5, 4.0])
 def test_all_samples_together_cost_what_the_budget_gives(
-    monkeypatch: pytest.MonkeyPatch, full: float
+    made: Callable[..., Costly], full: float
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.0005, full=full)
+    costly = made(cheap=0.0005, full=full)
     costly.for_minutes(60)
     assert costly.clock.used / costly.clock.now == pytest.approx(0.01, rel=0.2)
 
 
 def test_memory_that_costs_less_than_the_budget_is_read_once_a_second(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    assert Costly(monkeypatch, cheap=0.0005, full=0.005).for_minutes(1) == 60
+    assert made(cheap=0.0005, full=0.005).for_minutes(1) == 60
 
 
 def test_in_a_short_run_a_loader_is_read_twice_a_second_and_later_as_the_budget_allows(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.0005, full=0.02, period=0.5)
+    costly = made(cheap=0.0005, full=0.02, period=0.5)
     assert costly.for_minutes(10 / 60) == 20
     # Four cheap samples a second leave eight of ten milliseconds.
     assert costly.for_minutes(10) == pytest.approx(600 * 0.008 / 0.02, rel=0.1)
 
 
 def test_a_sample_that_comes_a_little_early_is_full_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.0, full=0.001, period=0.5)
+    costly = made(cheap=0.0, full=0.001, period=0.5)
     costly.look()
     costly.clock.now += 0.24  # and 0.25 more before it looks
     assert costly.look()
 
 
 def test_cheap_samples_that_use_the_budget_up_leave_half_of_it_to_memory(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.01, full=0.2)
+    costly = made(cheap=0.01, full=0.2)
     read = costly.for_minutes(60)
     assert read * costly.full / costly.clock.now == pytest.approx(0.005, rel=0.2)
 
 
 def test_workers_are_read_at_second_sight_where_main_was_cheap_to_read(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.0005, full=0.01)
+    costly = made(cheap=0.0005, full=0.01)
     assert costly.look()
     costly.reader.processes[2] = 20
     assert [costly.look(), costly.look()] == [False, True]
 
 
 def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.0, full=0.1)
+    costly = made(cheap=0.0, full=0.1)
     assert costly.look()
     costly.reader.processes[2] = 20
     waited = 1
