@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import confined_cases
 import pytest
 import torch
 from datasets import Numbers, Stream, load, raise_error
@@ -21,10 +20,8 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 from dltutor import how_many_workers
 from dltutor.__main__ import main
 from dltutor.observation import errors, observe
-from dltutor.observation.confinement.asked_limits import ResourceLimits
-from dltutor.observation.confinement.confining import confine
-from dltutor.observation.confinement.results import Ended, observation_of
-from dltutor.observation.confinement.task import Report
+from dltutor.observation.confinement.results import observation_of
+from dltutor.observation.confinement.task import Report, Task
 from dltutor.observation.report import Observation, Worker
 from dltutor.observation.texts import shorten_paths
 from dltutor.observation.throughput import CannotMeasure
@@ -502,12 +499,6 @@ def test_raw_is_what_a_terminal_shows_without_observe(
         assert without_chance(by_itself) == without_chance(re.sub(gone, "", expected))
 
 
-def test_raw_of_a_confined_loader_that_cannot_be_built_begins_in_its_function() -> None:
-    raw = confine(confined_cases.unreadable).raw
-    assert re.findall(r"File \".*\", line \d+, in (\w+)", raw) == ["unreadable"]
-    assert raw.endswith("FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'")
-
-
 # --- a worker that was killed is told as killed
 
 
@@ -516,10 +507,10 @@ KILLED = "Memory cgroup out of memory: Killed process {} (pt_data_worker) total-
 
 def confined(folder: Path, started: str, seen: Observation, **report: Any) -> Observation:
     """What `confine` makes of a run, from what its child and its supervisor have written."""
-    (folder / "observation").write_bytes(pickle.dumps(seen))
+    (folder / "answer").write_bytes(pickle.dumps(seen))
     (folder / "workers").write_text(started)
-    limits = ResourceLimits.read("300M", None, None)
-    return observation_of(Ended(folder, limits, Report(pid=99, **report), 30, False, None))
+    task = Task([], str(folder), seconds=60, seconds_observing=40, memory=300 << 20)
+    return observation_of(task, Report(pid=99, **report), deadline=30)
 
 
 @pytest.fixture(scope="module")
@@ -570,28 +561,3 @@ def test_a_worker_that_ended_before_keeps_its_exit_code(
     ended = replace(broken_off, workers=(Worker(0, 3), Worker(1, None)))
     seen = confined(tmp_path, "11 0\n12 1\n", ended, watchdog=(11,))
     assert [worker.exitcode for worker in seen.workers] == [3, None]
-
-
-# --- what confine arranges is said
-
-
-def said_of_limits(seen: Observation) -> list[str]:
-    assert seen.confinement is not None
-    return dict(seen.confinement.rows()).get("limits", "").splitlines()
-
-
-def test_that_workers_are_put_forward_to_the_oom_killer_is_said_where_the_limit_is() -> None:
-    own = int(Path("/proc/self/oom_score_adj").read_text())
-    for workers, memory, more in ((2, "600M", 1000), (0, "600M", 0), (2, None, 0)):
-        seen = confine(confined_cases.scores, memory=memory, workers=workers)
-        assert seen.result == [min(own + more, 1000)], (workers, memory)
-        told = [each for each in said_of_limits(seen) if "oom_score_adj" in each]
-        assert len(told) == (1 if more and not seen.confinement.stand_in else 0)  # type: ignore[union-attr]
-        assert all("+1000" in each for each in told)
-
-
-def test_that_the_watchdog_chooses_among_workers_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DLTUTOR_WATCHDOG", "1")
-    for workers in (2, 0):
-        seen = confine(confined_cases.scores, memory="1G", workers=workers)
-        assert sum("worker" in each for each in said_of_limits(seen)) == (1 if workers else 0)

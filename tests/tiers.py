@@ -112,11 +112,6 @@ def long(runs: int) -> bool:
     return runs > 20
 
 
-def large(settings: dict[str, int]) -> bool:
-    """With samples of more than 100 kB."""
-    return settings["sample_bytes"] > 100_000
-
-
 def another_kind(kind: str, **others: Any) -> bool:
     """Captions in another kind than the first with Python objects, and the first without."""
     return kind not in ("list", "packed")
@@ -132,11 +127,6 @@ def not_one_each(method: str, **others: Any) -> bool:
     return method != "fork" or others.get("number") not in (None, signal.SIGKILL)
 
 
-def after_pyplot(before: str) -> bool:
-    """With pyplot imported before."""
-    return bool(before)
-
-
 THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_failures.py::test_broken_it_shows_its_sign_and_fixed_it_does_not": again,
     "test_failures.py::test_fixed_it_delivers_what_it_does_without_workers": always,
@@ -150,10 +140,9 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_observe.py::test_a_hang_is_told_under_every_start_method": spawned,
     "test_observe.py::"
     "test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_reason": spawned,
+    "test_worker_names.py::test_torch_names_its_workers_under_every_start_method": spawned,
     "test_gauge.py::test_what_workers_keep_is_read_under_every_start_method": spawned,
-    "test_budget.py::test_a_run_whose_process_is_killed_says_so": spawned,
-    "test_budget.py::test_a_run_ends_with_the_kernel_that_started_it": not_forked,
-    "test_budget.py::test_a_real_run_holds_what_was_predicted": large,
+    "test_confine.py::test_workers_of_a_fork_server_do_not_outlive_a_killed_caller": always,
     "test_budget.py::"
     "test_a_forked_worker_adds_little_and_a_spawned_one_an_interpreter_with_torch": always,
     "test_faults.py::test_two_notebooks_at_once_leave_each_other_alone": always,
@@ -168,13 +157,11 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_one_batch_with_more_tensors_than_descriptors_is_lost_and_main_waits_for_ever": always,
     "test_too_many_open_files.py::test_the_same_sentences_packed_are_three_tensors": always,
     "test_confine.py::test_without_limits_it_is_a_child_interpreter_that_prints_nothing": always,
-    "test_confine.py::test_the_watchdog_lets_a_run_within_its_limit_finish": always,
     "test_head_of_line.py::test_in_order_the_slow_batch_comes_in_its_turn": always,
     "test_head_of_line.py::test_out_of_order_more_than_half_of_the_others_come_before_it": always,
     "test_missing_main_guard.py::test_the_script_itself_says_the_same": always,
     "test_missing_main_guard.py::test_the_script_with_a_guard_gives_its_four_batches": always,
     "test_leftovers.py::test_many_runs_of_mixed_endings_leave_nothing": long,
-    "test_figure.py::test_a_notebook_shows_the_picture": after_pyplot,
     "test_gc_dirties_pages.py::test_broken_and_fixed_deliver_the_same_samples": always,
     "test_lesson_10.py::test_the_heap_levels_off_after_128_tensors_of_each_worker": always,
     "test_answers.py::test_a_wrong_fix_gets_the_code_of_what_is_wrong": beyond_the_first,

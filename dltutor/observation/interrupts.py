@@ -11,6 +11,7 @@ import os
 import selectors
 import signal
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -92,15 +93,19 @@ def in_plumbing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def interrupts_held() -> Iterator[Interrupts]:
-    """Hold interrupts back in the block; one that came meanwhile is raised at its end."""
+    """Hold interrupts back in the block; one that came meanwhile is raised at its end.
+
+    In another thread than the main one it does nothing: only the main thread is ever interrupted.
+    """
     previous = signal.getsignal(signal.SIGINT)
     interrupts = Interrupts(previous)
-    if callable(previous):
+    held = callable(previous) and threading.current_thread() is threading.main_thread()
+    if held:
         signal.signal(signal.SIGINT, interrupts.handle)
     try:
         yield interrupts
     finally:
-        if callable(previous):
+        if held:
             signal.signal(signal.SIGINT, previous)
     interrupts.deliver()
 
