@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import queues, reduction
@@ -310,12 +311,11 @@ def test_elsewhere_the_notice_comes_at_once(told: list[float]) -> None:
     assert len(told) == 1
 
 
-def test_in_the_plumbing_it_comes_after_it(told: list[float]) -> None:
-    in_queues = compile(
-        "def transfer(work):\n    work()\n", queues.__file__, "exec"
-    )  # a frame that stands in multiprocessing
+@pytest.mark.parametrize("file", [queues.__file__, tempfile.__file__])
+def test_in_the_plumbing_it_comes_after_it(file: str, told: list[float]) -> None:
+    # A frame that is in multiprocessing, or where torch looks for free descriptors.
     names: dict[str, object] = {}
-    exec(in_queues, names)
+    exec(compile("def transfer(work):\n    work()\n", file, "exec"), names)
     during: list[int] = []
 
     def work() -> None:
@@ -324,7 +324,7 @@ def test_in_the_plumbing_it_comes_after_it(told: list[float]) -> None:
         during.append(len(told))
 
     # The innermost frame that is anybody's decides: `work` must not count as the learner's.
-    work.__code__ = work.__code__.replace(co_filename=queues.__file__)
+    work.__code__ = work.__code__.replace(co_filename=file)
     names["transfer"](work)  # type: ignore[operator]
     assert during == [0]
     until = time.monotonic() + 10

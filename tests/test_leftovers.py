@@ -25,20 +25,10 @@ from fresh_interpreter import run_fresh
 from torch.utils.data import DataLoader
 
 from dltutor.observation import observe
-from dltutor.observation.leftovers import close_interrupted_files, nothing_left
+from dltutor.observation.leftovers import nothing_left
 from dltutor.system.processes import is_alive, segments
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
-
-
-def descriptors() -> dict[int, str]:
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            continue
-    return found
 
 
 # Many runs.
@@ -292,31 +282,6 @@ def test_a_later_plain_loader_still_hears_of_a_killed_worker() -> None:
 
 
 # Descriptors.
-
-
-def test_the_file_that_a_signal_interrupted_the_making_of_is_closed_and_removed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = descriptors()
-    really_open = os.open
-    opened: list[str] = []
-
-    def open_and_raise(path: str, *args: Any, **kwargs: Any) -> int:
-        really_open(path, *args, **kwargs)  # nobody will know its number
-        opened.append(path)
-        raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", open_and_raise)
-        try:
-            tempfile.NamedTemporaryFile()  # noqa: SIM115
-        except RuntimeError as error:
-            interrupted = error
-    [path] = opened
-    assert path in descriptors().values()
-    close_interrupted_files(interrupted)
-    assert descriptors() == before
-    assert not os.path.exists(path)
 
 
 def test_a_temporary_file_of_ones_own_stays_open() -> None:

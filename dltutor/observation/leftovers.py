@@ -1,14 +1,14 @@
-"""Leaving nothing behind: processes, shared memory, signal handlers, multiprocessing's helpers."""
+"""Leaving everything as it was: processes, shared memory, signal handlers, random states."""
 
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
+import random
 import re
-import tempfile
 import threading
 import time
-import traceback
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,9 +17,10 @@ from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch.multiprocessing
 
-from dltutor.observation import errors, torch_internals
+from dltutor.observation import torch_internals
 from dltutor.system import marks
 from dltutor.system.processes import Process, descendants, end, has_name, is_running, known
 
@@ -70,12 +71,20 @@ def nothing_left() -> Iterator[Started]:
 
     Whatever else this process, another thread of it, or another process has started lives on.
 
+    torch draws the seeds of workers, and a sampler without a generator its order, from the global
+    random state. Making the first queue fixes how this process starts others, for good. So the
+    random states and the choice of a start method are put back, too.
+
     Yields:
         What was started in the block, to be filled in.
     """
+    python, torchs, numpys = random.getstate(), torch.get_rng_state(), np.random.get_state()
+    chosen = multiprocessing.get_start_method(allow_none=True)
     sigchld = torch_internals.sigchld()
     strategy = torch.multiprocessing.get_sharing_strategy()
-    server, tracker = _forkserver(), _tracker()
+    # There is no public way to stop them.
+    server: Any = forkserver._forkserver
+    tracker: Any = resource_tracker._resource_tracker
     had_server, had_tracker = server._forkserver_pid is not None, tracker._pid is not None
     started = Started()
     try:
@@ -93,6 +102,13 @@ def nothing_left() -> Iterator[Started]:
             tracker._stop()
         torch.multiprocessing.set_sharing_strategy(strategy)
         torch_internals.restore_sigchld(sigchld)
+        random.setstate(python)
+        torch.set_rng_state(torchs)
+        np.random.set_state(numpys)
+        # A method that your loop has chosen stays: it is not the default one.
+        default = multiprocessing.get_all_start_methods()[0]
+        if chosen is None and multiprocessing.get_start_method(allow_none=True) == default:
+            multiprocessing.set_start_method(None, force=True)
 
 
 def _serves(tracker: Any) -> bool:
@@ -113,34 +129,3 @@ def _link(path: Path) -> str:
     with suppress(OSError):
         return os.readlink(path)
     return ""
-
-
-def close_interrupted_files(error: BaseException) -> None:
-    """Close and remove the temporary file that an exception interrupted the making of.
-
-    When a batch does not arrive, torch opens ten temporary files to see whether descriptors are
-    left. Its SIGCHLD handler may raise just then: nobody knows of the descriptor any more.
-    """
-    for each in errors.chain(error):
-        for frame, _ in traceback.walk_tb(errors.traceback_of(each)):
-            if frame.f_code.co_filename == tempfile.__file__:
-                names = (frame.f_locals.get(name) for name in ("file", "name"))
-                _close_and_unlink({name for name in names if isinstance(name, str)})
-
-
-def _close_and_unlink(paths: set[str]) -> None:
-    for entry in Path("/proc/self/fd").glob("*"):
-        with suppress(OSError):
-            if os.readlink(entry).removesuffix(" (deleted)") in paths:
-                os.close(int(entry.name))
-    for path in paths:
-        with suppress(OSError):
-            os.unlink(path)
-
-
-def _forkserver() -> Any:
-    return forkserver._forkserver  # no public way to stop it
-
-
-def _tracker() -> Any:
-    return resource_tracker._resource_tracker

@@ -12,8 +12,7 @@ from typing import Any, Literal
 from dltutor.observation import errors
 from dltutor.observation.foreign import is_a, text
 from dltutor.observation.interrupts import Interrupts, interrupts_held
-from dltutor.observation.kept_state import state_kept
-from dltutor.observation.leftovers import close_interrupted_files, nothing_left
+from dltutor.observation.leftovers import nothing_left
 from dltutor.observation.loaders import check_loader
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.recorder import Recorder
@@ -47,7 +46,7 @@ def observe(
         listeners: Each is called, in a thread, with every moment of memory as it is sampled.
     """
     check_arguments(loader, deadline, consume, epochs)
-    with interrupts_held() as interrupts, state_kept(), ExitStack() as clean_up:
+    with interrupts_held() as interrupts, ExitStack() as clean_up:
         folder = clean_up.enter_context(TemporaryDirectory(prefix="dltutor-run-"))
         started = clean_up.enter_context(nothing_left())
         recorder = Recorder(
@@ -67,7 +66,6 @@ def observe(
         finally:
             run.end(kindly=error is None)
             if error is not None:
-                close_interrupted_files(error)
                 errors.forget(error)
         return replace(seen, left=started.still_running()) if seen.ok else seen
 

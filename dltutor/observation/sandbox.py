@@ -111,59 +111,19 @@ def run(
     sys.stderr.flush()
     with interrupts_held() as interrupts, CutConnections(cut) as connections:
         folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
-        mark, watch = marks.new(), None
+        folders = Folders(folder, temporary or folder, own_folder)
+        run = _Run(work, folders, at_most, announce, MEMORY if memory is None else memory)
         try:
-            watch = _start(
-                work,
-                Folders(folder, temporary or folder, own_folder),
-                mark,
-                at_most,
-                announce,
-                before_fork,
-                connections,
-            )
-            watch.memory = MEMORY if memory is None else memory
-            with interrupts.let_through():
-                watch.wait()
+            run.start(before_fork, connections)
+            try:
+                with interrupts.let_through():
+                    run.wait()
+            finally:
+                run.close()
         finally:
-            if watch is not None:
-                watch.close()
             shutil.rmtree(folder, ignore_errors=True)
-        watch.ended.used = connections.used()
-    return watch.ended
-
-
-def _start(
-    work: Work,
-    folders: Folders,
-    mark: int,
-    at_most: float,
-    announce: Callable[[], None],
-    before_fork: Callable[[], object],
-    connections: CutConnections,
-) -> _Watch:
-    kernel = os.getpid()
-    hear, say = os.pipe()
-    fate_in, fate_out = os.pipe()
-    read, write = os.pipe()
-    positions = own_files.positions()
-    before_fork()
-    guard = _fork()
-    if guard == 0:
-        try:
-            for end in (hear, fate_in, read):
-                os.close(end)
-            if not _at_fork.passed:
-                marks.put(mark)
-                connections.cut()
-                _guard(kernel, mark, work, folders, say, fate_out, write)
-        finally:
-            os._exit(1)
-    for end in (say, fate_out, write):
-        os.close(end)
-    return _Watch(
-        processes.known(guard), mark, folders.own, at_most, announce, hear, fate_in, read, positions
-    )
+        run.ended.used = connections.used()
+    return run.ended
 
 
 def _fork() -> int:
@@ -177,39 +137,6 @@ def _fork() -> int:
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         return os.fork()
-
-
-def _guard(
-    kernel: int,
-    mark: int,
-    work: Work,
-    folders: Folders,
-    say: int,
-    fate: int,
-    words: int,
-) -> NoReturn:
-    os.setsid()
-    processes.adopt_orphans(True)
-    tell(say, {"shared": own_files.open_again()})
-    me = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(fate)
-            sandboxed_process(work, me, folders, say, words)
-        finally:
-            os._exit(1)
-    os.close(say)
-    os.close(words)
-    os.write(fate, b"%d " % pid)
-    status = _wait(pid, kernel)
-    if status is not None:
-        os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
-    processes.end_descendants(mark)
-    if os.getppid() != kernel:
-        for each in (folders.own, folders.temporary):
-            shutil.rmtree(each, ignore_errors=True)
-    os._exit(0)
 
 
 def _wait(pid: int, kernel: int) -> int | None:
@@ -231,47 +158,94 @@ def _wait(pid: int, kernel: int) -> int | None:
 
 
 @dataclass
-class _Watch:
-    guard: processes.Process
-    mark: int
-    folder: str
+class _Run:
+    """The processes of one run, as this process sees them."""
+
+    work: Work
+    folders: Folders
     at_most: float
     announce: Callable[[], None]
-    hear: int
-    fate: int
-    words: int
-    positions: dict[int, int]  # of files, before the fork
-    memory: float = MEMORY
+    memory: float
+    mark: int = field(default_factory=marks.new)
     ended: Ended = field(default_factory=Ended)
+    guard: processes.Process = field(init=False)
+    ends: tuple[int, ...] = ()  # of the pipes on which they say things, tell their fate, and print
+    positions: dict[int, int] = field(init=False)  # of files, before the fork
+    shared: list[int] = field(default_factory=list)  # files whose positions are also the sandbox's
     until: float = 0.0
     weighed: float = 0.0
-    told: bool = False
-    shared: list[int] = field(default_factory=list)  # files whose positions are also the sandbox's
+    told: bool = False  # whether there is a result
+
+    def start(self, before_fork: Callable[[], object], connections: CutConnections) -> None:
+        """Fork the guard, which forks the rest."""
+        kernel = os.getpid()
+        self.ends, far = zip(*(os.pipe() for _ in range(3)), strict=True)
+        self.positions = own_files.positions()
+        before_fork()
+        guard = _fork()
+        if guard == 0:
+            try:
+                for end in self.ends:
+                    os.close(end)
+                if not _at_fork.passed:
+                    marks.put(self.mark)
+                    connections.cut()
+                    self._guard(kernel, *far)
+            finally:
+                os._exit(1)
+        for end in far:
+            os.close(end)
+        self.guard = processes.known(guard)
+
+    def _guard(self, kernel: int, say: int, fate: int, words: int) -> NoReturn:
+        os.setsid()
+        processes.adopt_orphans(True)
+        tell(say, {"shared": own_files.open_again()})
+        me = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.close(fate)
+                sandboxed_process(self.work, me, self.folders, say, words)
+            finally:
+                os._exit(1)
+        os.close(say)
+        os.close(words)
+        os.write(fate, b"%d " % pid)
+        status = _wait(pid, kernel)
+        if status is not None:
+            os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
+        processes.end_descendants(self.mark)
+        if os.getppid() != kernel:
+            for each in (self.folders.own, self.folders.temporary):
+                shutil.rmtree(each, ignore_errors=True)
+        os._exit(0)
 
     def wait(self) -> None:
         """Read what they say until there is a result, an end, or no time left."""
-        heard = fates = b""
         if _at_fork.passed:
             self.ended.stopped = "handlers"
             return
+        hear, fate, words = self.ends
+        heard = fates = b""
         self.until = time.monotonic() + LOOKING
         with selectors.DefaultSelector() as ready:
-            for end in (self.hear, self.fate, self.words):
+            for end in self.ends:
                 ready.register(end, selectors.EVENT_READ)
             while not self.told and time.monotonic() < self.until:
                 for key, _ in ready.select(_TICK):
                     got = os.read(key.fd, 1 << 16)
-                    if key.fd == self.words:
+                    if key.fd == words:
                         self._print(got)
-                    elif key.fd == self.hear:
+                    elif key.fd == hear:
                         *lines, heard = (heard + got).split(b"\n")
                         for line in lines:
                             self._hear(line)
-                    elif got:
+                    else:
                         fates += got
                     if not got:
                         ready.unregister(key.fd)
-                    if key.fd == self.fate and not got:
+                    if key.fd == fate and not got:
                         self._over(fates)
                         return
                 self.ended.stopped = self._too_much()
@@ -279,17 +253,19 @@ class _Watch:
                     return
         if not self.told:
             self.ended.stopped = "limit"
-            self.ended.stood = self._where(fates)
+            frames = stacks.ask(self.folders.own, int(fates.split()[0])) if fates else None
+            self.ended.stood = f" It was at {frames[0]}." if frames else ""
 
     def close(self) -> None:
         """End all that was started, and read the last of what it wrote."""
         processes.end(self.guard, mark=self.mark)
         own_files.put_back({each: self.positions[each] for each in self.shared})
-        os.set_blocking(self.words, False)
+        words = self.ends[2]
+        os.set_blocking(words, False)
         with suppress(OSError):
-            while got := os.read(self.words, 1 << 16):
+            while got := os.read(words, 1 << 16):
                 self._print(got)
-        for end in (self.hear, self.fate, self.words):
+        for end in self.ends:
             os.close(end)
 
     def _hear(self, line: bytes) -> None:
@@ -327,8 +303,3 @@ class _Watch:
             return ""
         self.weighed = rss
         return "memory" if sum(map(pss, pids)) > self.memory else ""
-
-    def _where(self, fates: bytes) -> str:
-        told = fates.split()
-        frames = stacks.ask(self.folder, int(told[0])) if told else None
-        return f" It was at {frames[0]}." if frames else ""

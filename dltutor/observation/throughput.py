@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from dltutor import DltutorError
 from dltutor.observation.foreign import is_a, message_of, text
 from dltutor.observation.observing import observe
 from dltutor.observation.speeds import Speed, Throughput
@@ -38,7 +39,7 @@ Loader = DataLoader[Any]
 Step = Callable[[Any], object]
 
 
-class CannotMeasure(Exception):
+class CannotMeasure(DltutorError):
     """The loader did not run as it should; the message is a sentence that says how it ended."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from dltutor import DltutorError
 from dltutor.observation.confinement.asked_limits import ResourceLimits
 from dltutor.observation.confinement.results import Ended, observation_of
 from dltutor.observation.confinement.supervisor import argv_of, supervised, workspace
@@ -21,7 +22,7 @@ _START: Final = 60.0  # seconds, at least, for the child to import torch and to 
 _END: Final = 10.0  # seconds for it to end the run and tidy up after its deadline
 
 
-class CannotConfine(RuntimeError):
+class CannotConfine(DltutorError, RuntimeError):
     """This machine does not permit a limit, and nothing can stand in for it."""
 
 
