@@ -145,11 +145,6 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_harmless.py::test_whatever_somebody_else_started_meanwhile_lives_on": not_one_each,
     "test_harmless_state.py::test_observe_changes_nothing_but_what_the_loop_trains": not_forked,
     "test_harmless.py::test_nothing_is_left_of_a_run_whose_process_is_killed": not_one_each,
-    "test_observe.py::test_an_exception_is_told_under_every_start_method": spawned,
-    "test_observe.py::test_a_killed_worker_is_told_under_every_start_method": spawned,
-    "test_observe.py::test_a_hang_is_told_under_every_start_method": spawned,
-    "test_observe.py::"
-    "test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_reason": spawned,
     "test_gauge.py::test_what_workers_keep_is_read_under_every_start_method": spawned,
     "test_budget.py::test_a_run_whose_process_is_killed_says_so": spawned,
     "test_budget.py::test_a_run_ends_with_the_kernel_that_started_it": not_forked,
