@@ -221,6 +221,8 @@ def test_what_is_gone_already_is_no_trouble() -> None:
     child.wait()
     assert gone(child.pid) == {child.pid}
     assert gone(NO_PROCESS) == {NO_PROCESS}
+    assert marks.carriers(0) == set() and not marks.carries(os.getpid(), 0)
+    assert end() == set()
 
 
 def test_a_pid_that_is_another_process_by_now_is_left_alone() -> None:
@@ -268,11 +270,6 @@ def test_a_mark_finds_what_has_lost_its_parent_its_session_and_its_environment()
     assert not any(map(is_alive, both))
 
 
-def test_no_mark_is_nobodys() -> None:
-    assert marks.carriers(0) == set() and not marks.carries(os.getpid(), 0)
-    assert end() == set()
-
-
 def test_a_process_of_multiprocessing_is_known_to_it_as_killed() -> None:
     process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
     process.start()
@@ -290,8 +287,10 @@ open(path, "w").close()
 """
 
 
-@pytest.mark.parametrize(("takes", "tidied"), [(1.5, True), (600, False)])
-@pytest.mark.parametrize("name", ["multiprocessing.resource_tracker", "torch_shm_manager"])
+@pytest.mark.parametrize(
+    ("name", "takes", "tidied"),
+    [("multiprocessing.resource_tracker", 1.5, True), ("torch_shm_manager", 600, False)],
+)
 def test_those_that_tidy_up_get_four_seconds_and_no_more(
     name: str, takes: float, tidied: bool, tmp_path: Path
 ) -> None:

@@ -107,11 +107,6 @@ def untouched(path: Path) -> bool:
     return path.stem not in UNTOUCHED
 
 
-def long(runs: int) -> bool:
-    """Two hundred runs; twenty show a leak of one thing in each as well."""
-    return runs > 20
-
-
 def large(settings: dict[str, int]) -> bool:
     """With samples of more than 100 kB."""
     return settings["sample_bytes"] > 100_000
@@ -168,7 +163,6 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_head_of_line.py::test_out_of_order_more_than_half_of_the_others_come_before_it": always,
     "test_missing_main_guard.py::test_the_script_itself_says_the_same": always,
     "test_missing_main_guard.py::test_the_script_with_a_guard_gives_its_four_batches": always,
-    "test_leftovers.py::test_many_runs_of_mixed_endings_leave_nothing": long,
     "test_figure.py::test_a_notebook_shows_the_picture": after_pyplot,
     "test_gc_dirties_pages.py::test_broken_and_fixed_deliver_the_same_samples": always,
     "test_lesson_10.py::test_the_heap_levels_off_after_128_tensors_of_each_worker": always,
