@@ -243,17 +243,3 @@ def collate_badly(samples: list[Any]) -> Any:
 
 def as_list(samples: list[Any]) -> list[Any]:
     return samples
-
-
-def as_nothing(samples: list[Any]) -> None:
-    return None
-
-
-class HasAShape:
-    """Something with a shape that is no shape."""
-
-    shape = "round"
-
-
-def as_something_else(samples: list[Any]) -> HasAShape:
-    return HasAShape()

@@ -114,11 +114,6 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {**FINISHED, "batches": 0, "samples": 0},
     ),
     "without batching": ({"batch_size": None}, {**FINISHED, "batches": 16}),
-    "batches without a length": ({"collate_fn": datasets.as_something_else}, FINISHED),
-    "batches that are None, no workers": (
-        {"collate_fn": datasets.as_nothing, "num_workers": 0},
-        FINISHED,
-    ),
     "an exception": (
         {"trouble": datasets.raise_error},
         {**RAISED, "batches": 4, "samples": 8, "chain": ["ValueError"]},
