@@ -19,6 +19,7 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Observation
 from dltutor.observation.run import Run
+from dltutor.observation.texts import end_of_file
 from dltutor.observation.time_limits import DeadlinePassed, check_deadline, check_main_thread
 from dltutor.observation.time_limits import deadline as time_limit
 
@@ -90,11 +91,11 @@ def _drive(
                     for _ in range(epochs):
                         result = loop(run.loader)
                 finally:
-                    run.workers.ignore_deaths()
+                    run.ignore_deaths()
         except BaseException as error:  # also SystemExit: nothing may end the kernel
             return None, error
         finally:
-            run.workers.ignore_deaths()  # all of them, even if the alarm rang above
+            run.ignore_deaths()  # all of them, even if the alarm rang above
     return result, None
 
 
@@ -112,8 +113,8 @@ def _write_down(
     end: End = "hung" if hung else "raised" if error is not None else "finished"
     if (
         failed.by_torch == "worker died"
-        or (failed.lost_contact and run.workers.wait_for_a_death())
-        or (hung and run.workers.waits_for_the_dead())
+        or (failed.lost_contact and run.wait_for_a_death())
+        or (hung and run.waits_for_the_dead())
     ):
         end = "worker died"
     return Observation(
@@ -128,9 +129,9 @@ def _write_down(
         traceback=failed.traceback,
         raised_in_worker=failed.raised_in_worker,
         failed_worker=failed.failed_worker,
-        failed_loader=run.workers.loader_of(error) if error is not None else "",
-        workers=run.workers.fates(where=hung or failed.by_torch == "timed out"),
-        stderr=run.stderr(),
+        failed_loader=run.loader_of(error) if error is not None else "",
+        workers=run.fates(where=hung or failed.by_torch == "timed out"),
+        stderr=end_of_file(run.stderr),
         raw=failed.raw,
         timeline=timeline(),
         notes=failed.notes,

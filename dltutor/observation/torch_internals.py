@@ -224,7 +224,10 @@ def abandon(iterator: Any) -> None:
     """End an iterator's workers and free its queues, without a word to the workers.
 
     A worker that was killed may have held a lock of a queue; `shut_down` would wait for it.
+    Nothing happens to an iterator without workers.
     """
+    if not hasattr(iterator, "_shutdown_workers"):
+        return
     iterator._shutdown = True
     forget_workers(iterator)  # torch knows them by the iterator's address, which is used again
     workers = [worker for worker in workers_of(iterator) if worker.is_alive()]
