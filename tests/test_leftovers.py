@@ -198,8 +198,9 @@ IN_TURN = (
 )
 
 
+@pytest.mark.timeout(300)
 def test_what_a_process_has_once_and_for_all() -> None:
     with tempfile.TemporaryDirectory() as folder:  # a killed worker leaves its folder of sockets
         run = "import test_leftovers\nfor each in test_leftovers.IN_TURN: each()"
-        done = run_fresh(run, seconds=110, env={**os.environ, "TMPDIR": folder})
+        done = run_fresh(run, seconds=280, env={**os.environ, "TMPDIR": folder})
     assert done.stderr == ""

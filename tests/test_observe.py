@@ -261,7 +261,7 @@ def test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_
         assert seen.stderr.endswith("RuntimeError: cannot be rebuilt\\n"), seen.stderr
         """
     # A fork server that was there before would write to its own stderr.
-    done = run_fresh(script.replace("START_METHOD", repr(start_method)))
+    done = run_fresh(script.replace("START_METHOD", repr(start_method)), seconds=110)
     assert done.stderr == ""
 
 

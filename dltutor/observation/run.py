@@ -235,12 +235,9 @@ class Run:
                 self._ours.own(process.pid)
 
     def _last(self) -> dict[str, Any]:
-        # The last iterator with workers, by the loader's name.
-        return {
-            name: each
-            for name, each in self._iterators.values()
-            if torch_internals.workers_of(each)
-        }
+        # The last iterator of each loader, by the loader's name.
+        pairs = self._iterators.values()
+        return {name: each for name, each in pairs if torch_internals.workers_of(each)}
 
     def _last_workers(self) -> Iterator[tuple[str, int, BaseProcess]]:
         for loader, iterator in self._last().items():
