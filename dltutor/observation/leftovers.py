@@ -24,8 +24,8 @@ from dltutor.observation import torch_internals
 from dltutor.system import marks
 from dltutor.system.processes import Process, descendants, end, has_name, is_running, known
 
-# With the sharing strategy file_system torch talks to its managers as long as this process lives.
-# Without them every later loader raises "Broken pipe"; they end by themselves.
+# With the sharing strategy file_system, torch talks to its managers as long as this process lives.
+# Without them, every later loader raises "Broken pipe". They end by themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
 _LEAVING: Final = 1.0  # seconds
@@ -38,7 +38,7 @@ class Started:
 
     Args:
         processes: The workers of loaders, to be ended with all that descends from them.
-        iterators: Of loaders; references that do not keep them.
+        iterators: Weak references to iterators of the loop's own loaders.
         mark: What the workers carry, and all that they start.
     """
 
@@ -47,9 +47,9 @@ class Started:
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
-        """Count the processes that workers started and that are still there when they've left.
+        """Count the processes that outlived the workers that started them.
 
-        They get a second to leave too. Multiprocessing's own helpers don't count.
+        They get a second to end, too. Multiprocessing's own helpers don't count.
         """
         until = time.monotonic() + _LEAVING
         while True:
@@ -59,10 +59,12 @@ class Started:
                 return len(left)
             time.sleep(0.02)
 
-    def own(self, pid: int) -> None:
-        """Take a worker for ours."""
-        marks.put(self.mark, pid)
-        self.processes.add(known(pid))
+    def own(self, iterator: Any) -> None:
+        """Take the workers of an iterator for ours."""
+        for worker in torch_internals.workers_of(iterator):
+            if worker.pid is not None:
+                marks.put(self.mark, worker.pid)
+                self.processes.add(known(worker.pid))
 
 
 @contextmanager
@@ -91,7 +93,7 @@ def nothing_left() -> Iterator[Started]:
         yield started
     finally:
         # Queues and semaphores end with the iterators that held them. A collection takes a quarter
-        # of a second in a process of many objects, so only one that is still alive is worth it.
+        # of a second in a process with many objects, so it's done only if one is still alive.
         if any(iterator() is not None for iterator in started.iterators):
             gc.collect()
         end(*started.processes, mark=started.mark, spare=(_STAYS,))
@@ -112,8 +114,8 @@ def nothing_left() -> Iterator[Started]:
 
 
 def _serves(tracker: Any) -> bool:
-    # Whether the resource tracker has somebody left to serve: a process that holds the other end of
-    # its pipe, without which it does not end, or a name of ours that it would unlink at its end.
+    # The resource tracker is still needed if a process holds the other end of its pipe, or if we
+    # have a name in /dev/shm mapped that it would unlink when it ends.
     pipe = _link(Path(f"/proc/self/fd/{tracker._fd}"))
     for pid in descendants(os.getpid()) - {tracker._pid}:
         with suppress(OSError):  # gone
@@ -122,7 +124,7 @@ def _serves(tracker: Any) -> bool:
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
         return any(_NAMED.search(line) and not line.endswith("(deleted)") for line in maps)
-    return threading.active_count() > 1  # no /proc: who uses it cannot be known
+    return threading.active_count() > 1  # without /proc, we can't know who uses it
 
 
 def _link(path: Path) -> str:

@@ -101,7 +101,7 @@ class Run:
     def expected(self) -> int | None:
         """How many samples its whole epochs have by `len(dataset)`; None where that isn't known.
 
-        Known for a loader of a dataset with a length, each of whose samples its sampler deals out.
+        It's known if the dataset has a length and the sampler deals out each of its samples.
         """
         if len(self._inner) != 1 or not all(each.finished for each in self._counted):
             return None
@@ -147,7 +147,7 @@ class Run:
         return tuple(found)
 
     def ignore_deaths(self) -> None:
-        """From now on torch raises no more when a worker dies."""
+        """Stop torch from raising when a worker dies."""
         for _, iterator in self._iterators.values():
             torch_internals.forget_workers(iterator)
 
@@ -179,7 +179,7 @@ class Run:
         self.last_batch = now
         self.batches += 1
         self._recorder.batches = self.batches
-        # A wrapper may fetch ahead, or make other batches: then nothing is known of what it gives.
+        # A wrapper may fetch ahead or make other batches. Then we don't know what is in them.
         self.samples = self._samples if self._arrived == self.batches else None
 
     def _arrive(self, iterator: Any) -> None:
@@ -190,7 +190,7 @@ class Run:
                 self._samples = None if samples is None else self._samples + samples
 
     def _make(self, loader: DataLoader[Any], make: torch_internals.MakeIterator) -> Any:
-        # A wrapper that shows no loader makes its own as it goes: then any loader is one of them.
+        # A wrapper without a loader in it makes its loaders as it goes, so any loader is its own.
         reached = {id(each): name for name, each in self._inner.items()}
         in_main = threading.current_thread() is threading.main_thread()
         name = reached.get(id(loader)) if reached or not in_main else ""
@@ -198,7 +198,7 @@ class Run:
             iterator = make()
             if in_main and loader.num_workers:  # the loop's own, and not another thread's
                 self._ours.iterators.append(weakref.ref(iterator))
-                self._own(iterator)
+                self._ours.own(iterator)
             return iterator
         if loader.num_workers == 0:
             iterator = make()
@@ -224,15 +224,10 @@ class Run:
 
     def _know(self, name: str, iterator: Any) -> None:
         self._iterators[id(iterator)] = name, iterator
-        self._own(iterator)
+        self._ours.own(iterator)
         for number, process in enumerate(torch_internals.workers_of(iterator)):
             if process.pid is not None:
                 self._recorder.name(process.pid, Worker(number, None, loader=name).name)
-
-    def _own(self, iterator: Any) -> None:
-        for process in torch_internals.workers_of(iterator):
-            if process.pid is not None:
-                self._ours.own(process.pid)
 
     def _last(self) -> dict[str, Any]:
         # The last iterator of each loader, by the loader's name.

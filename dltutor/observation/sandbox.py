@@ -2,13 +2,13 @@
 
     kernel  ->  guard  ->  the code's process  ->  workers, and whatever else it starts
 
-The guard is what the code finds as its parent, so that a signal to the parent does not reach the
-kernel. Both are forks: the code's process has the kernel's modules, classes and data, and one
-thread. The kernel waits, reads what they say, and at the limit kills them and all that descends
-from them, in whatever session: the guard carries a mark that all of them inherit. If the kernel
-itself is killed, the guard outlives it, ends them, and removes their files.
+The guard is the parent of the code's process, so a signal to the parent doesn't reach the kernel.
+Both are forks, so the code finds the kernel's modules, classes, and data, but only one thread. The
+kernel waits and reads what they say. At the limit, it kills them and everything they started, in
+any session, because all of it inherits the guard's mark. If the kernel itself is killed, the guard
+ends the rest and removes their files.
 
-A check of the course runs an answer here, and the doctor each of its experiments.
+A check of the course runs an answer here, and the doctor runs each of its experiments here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MEMORY: Final = 1.2 * 1024 * MB  # bytes (PSS) of all the processes of a run tog
 PROCESSES: Final = 256  # of a run together
 _TICK: Final = 0.05  # seconds between two looks
 _LONELY: Final = 0.5  # seconds between two looks whether the kernel still lives
-_STEP: Final = 50 * MB  # bytes (RSS) that they may grow by before PSS, which is dear, is read again
+_STEP: Final = 50 * MB  # bytes (RSS) of growth before PSS, which is expensive, is read again
 _KEPT: Final = 20_000  # characters of what is printed, the last ones
 _HANDLERS: Final = 2.0  # seconds for what was registered to be called at a fork
 
@@ -127,20 +127,20 @@ def run(
 
 
 def _fork() -> int:
-    # What was registered for forks is anybody's code, and may wait forever. When it is told to
-    # stop, Python goes on with the fork.
+    # Anybody's code may be registered to run at a fork, and it may wait forever. After the deadline
+    # has interrupted it, Python carries on with the fork.
     global _at_fork
     _at_fork = deadline(_HANDLERS)
     with warnings.catch_warnings(), _at_fork:
-        # Python 3.12 and later warn of threads, and so does JAX. The fork keeps none, and takes no
-        # lock of theirs.
+        # Python 3.12 and later warn about threads, and so does JAX. The fork has none of them, and
+        # takes none of their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         return os.fork()
 
 
 def _wait(pid: int, kernel: int) -> int | None:
-    # The status of the code's process; None once the kernel is gone.
+    # Returns the exit status of the code's process, or None if the kernel is gone.
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)

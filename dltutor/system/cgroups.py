@@ -46,8 +46,8 @@ class Group:
     def peak(self) -> int | None:
         """The most memory in use in it so far, in bytes; None where the kernel does not tell.
 
-        A count of how often the limit was met would say more, but memory.failcnt stays 0 even
-        where the OOM killer was called (Linux 6.18).
+        How often the limit was reached would say more, but memory.failcnt stays 0 even after the
+        OOM killer was called (Linux 6.18).
         """
         file = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         return cgroup_files.number(f"{self.folder / file}")
