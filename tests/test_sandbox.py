@@ -38,7 +38,7 @@ from dltutor.observation import sandbox
 from dltutor.system import marks
 from dltutor.tables import MB
 
-LIMIT = 8  # seconds that the exercise of these tests announces
+LIMIT = 30  # seconds that the exercise of these tests announces, of which few need one
 CLEANING = 4  # seconds more, on a busy machine, for all that was started to be gone
 
 
@@ -127,7 +127,7 @@ def test_an_answer_that_does_harm_is_told_so_and_harms_nothing(
 ) -> None:
     answer, outcome, told = DEEDS[deed]
     if answer is swallow_everything:
-        at_most(2, monkeypatch)
+        at_most(3, monkeypatch)
     before = state()
     started = time.monotonic()
     result = check("00.own", answer)

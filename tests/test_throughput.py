@@ -134,7 +134,7 @@ def test_a_loader_that_fails_is_told_in_a_sentence(
 
 def test_what_was_measured_is_kept_when_the_deadline_comes() -> None:
     loader = load(HangsInWorkers(4000), **FORKED)
-    found = how_many_workers(loader, counts=(4, 0, 2), deadline=3)
+    found = how_many_workers(loader, counts=(4, 0, 2), deadline=4)
     assert [speed.workers for speed in found.speeds] == [0]
     assert (found.unfinished, found.too_short) == ((2, 4), ())
     for told in (str(found), found._repr_html_()):
@@ -144,7 +144,7 @@ def test_what_was_measured_is_kept_when_the_deadline_comes() -> None:
 
 
 def test_with_little_time_there_are_fewer_runs() -> None:
-    found = how_many_workers(load(Waits(), **FORKED), counts=(0,), runs=99, deadline=2)
+    found = how_many_workers(load(Waits(), **FORKED), counts=(0,), runs=99, deadline=4)
     assert 1 <= len(found.speeds[0].rates) < 99
 
 
