@@ -19,7 +19,8 @@ from typing import Any, Final
 from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor import DltutorError
-from dltutor.observation.foreign import is_a, message_of, text
+from dltutor.observation import foreign
+from dltutor.observation.foreign import is_a, text
 from dltutor.observation.observing import observe
 from dltutor.observation.speeds import Speed, Throughput
 from dltutor.observation.texts import said, tidy
@@ -274,9 +275,7 @@ def _run(
             made: Any = given
             loader = made if is_a(made, DataLoader) else made()
     except Exception as error:
-        raise CannotMeasure(
-            f"the function raised {tidy(said(type(error).__name__, message_of(error)))}"
-        ) from error
+        raise CannotMeasure(f"the function raised {tidy(foreign.said(error))}") from error
     if not is_a(loader, DataLoader):
         raise CannotMeasure(
             f"the function must return a DataLoader, and returned {text(loader):.60}"
