@@ -107,11 +107,6 @@ def untouched(path: Path) -> bool:
     return path.stem not in UNTOUCHED
 
 
-def long(runs: int) -> bool:
-    """Two hundred runs; twenty show a leak of one thing in each as well."""
-    return runs > 20
-
-
 def another_kind(kind: str, **others: Any) -> bool:
     """Captions in another kind than the first with Python objects, and the first without."""
     return kind not in ("list", "packed")
@@ -135,11 +130,6 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_harmless.py::test_whatever_somebody_else_started_meanwhile_lives_on": not_one_each,
     "test_harmless_state.py::test_observe_changes_nothing_but_what_the_loop_trains": not_forked,
     "test_harmless.py::test_nothing_is_left_of_a_run_whose_process_is_killed": not_one_each,
-    "test_observe.py::test_an_exception_is_told_under_every_start_method": spawned,
-    "test_observe.py::test_a_killed_worker_is_told_under_every_start_method": spawned,
-    "test_observe.py::test_a_hang_is_told_under_every_start_method": spawned,
-    "test_observe.py::"
-    "test_a_dataset_that_cannot_be_unpickled_kills_its_worker_and_stderr_has_the_reason": spawned,
     "test_worker_names.py::test_torch_names_its_workers_under_every_start_method": spawned,
     "test_gauge.py::test_what_workers_keep_is_read_under_every_start_method": spawned,
     "test_confine.py::test_workers_of_a_fork_server_do_not_outlive_a_killed_caller": always,
@@ -161,7 +151,6 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_head_of_line.py::test_out_of_order_more_than_half_of_the_others_come_before_it": always,
     "test_missing_main_guard.py::test_the_script_itself_says_the_same": always,
     "test_missing_main_guard.py::test_the_script_with_a_guard_gives_its_four_batches": always,
-    "test_leftovers.py::test_many_runs_of_mixed_endings_leave_nothing": long,
     "test_gc_dirties_pages.py::test_broken_and_fixed_deliver_the_same_samples": always,
     "test_lesson_10.py::test_the_heap_levels_off_after_128_tensors_of_each_worker": always,
     "test_answers.py::test_a_wrong_fix_gets_the_code_of_what_is_wrong": beyond_the_first,

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from dltutor import DltutorError
 from dltutor.lessons.engine import saved_outcomes
 from dltutor.lessons.engine.exercise import Exercise, Grader, exercises_of
 from dltutor.lessons.engine.outcomes import (
@@ -43,7 +44,7 @@ _OURS: Final = re.compile(
 _hints_given: Counter[str] = Counter()
 
 
-class CheckFailed(AssertionError):
+class CheckFailed(DltutorError, AssertionError):
     """Raised instead of a quiet answer under `DLTUTOR_STRICT=1`, for the course's own tests."""
 
 

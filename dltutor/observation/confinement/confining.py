@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from dltutor import DltutorError
 from dltutor.observation.confinement.asked import read_open_files, read_size, read_target
 from dltutor.observation.confinement.calling import leave_call
 from dltutor.observation.confinement.child import observe_made
@@ -22,7 +23,7 @@ _START: Final = 60.0  # seconds, at least, for the child to import torch and to 
 _END: Final = 10.0  # seconds for it to end the run and tidy up after its deadline
 
 
-class CannotConfine(RuntimeError):
+class CannotConfine(DltutorError, RuntimeError):
     """This machine does not permit a limit, and nothing can stand in for it."""
 
 
