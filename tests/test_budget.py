@@ -25,7 +25,7 @@ import dltutor
 from dltutor.display import budget as budget_module
 from dltutor.display.bars import Bar, Part, draw_bars, scale_for
 from dltutor.display.budget import Budget
-from dltutor.failures.kit.gauge import Gauge
+from dltutor.failures.tools.gauge import Gauge
 from dltutor.observation.budget import trial as trial_module
 from dltutor.observation.budget.filled import Synthetic
 from dltutor.observation.budget.prediction import Prediction, predict

@@ -12,7 +12,7 @@ import pytest
 from datasets import load
 
 from dltutor.failures import copy_on_read
-from dltutor.failures.material.captions import LISTED, STORED, SharedCaptions
+from dltutor.failures.data.captions import LISTED, STORED, SharedCaptions
 
 FEW = ["a lake", "", "two lakes: \N{SNOWMAN}", "a longer line than the others"]
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
-from dltutor.failures.material.images import SIDE, SPOILERS, make_images
+from dltutor.failures.data.images import SIDE, SPOILERS, make_images
 
 # As datasets often do, the broken one leaves files of images that fail to be collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")

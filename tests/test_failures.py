@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.reproduction import reproduce
 from dltutor.failures import CATALOGUE, FACTS, NAMES, START_METHODS, Costs, Facts, Failure
-from dltutor.failures.kit.facts import read_facts
+from dltutor.failures.tools.facts import read_facts
 from dltutor.observation import Observation, observe
 
 every_failure = pytest.mark.parametrize("failure", CATALOGUE, ids=lambda failure: failure.name)
@@ -135,7 +135,7 @@ def test_the_facts_that_are_read_without_importing_it_are_those_of_the_failure(
 def test_a_module_whose_facts_are_not_literals_is_named(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dltutor.failures.kit.facts._FOLDER", tmp_path)
+    monkeypatch.setattr("dltutor.failures.tools.facts._FOLDER", tmp_path)
     (tmp_path / "odd.py").write_text(module)
     with pytest.raises(ValueError, match=r"odd\.py.* must "):
         read_facts("odd")

@@ -13,7 +13,7 @@ import torch
 from datasets import Numbers, load
 from torch.utils.data import get_worker_info
 
-from dltutor.failures.kit.gauge import Gauge, growth, no_proc
+from dltutor.failures.tools.gauge import Gauge, growth, no_proc
 from dltutor.tables import MB
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))

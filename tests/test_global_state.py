@@ -8,7 +8,7 @@ import pytest
 
 from dltutor.failures import global_state
 from dltutor.failures.global_state import MISSING
-from dltutor.failures.kit.contract import Case
+from dltutor.failures.tools.contract import Case
 from dltutor.observation import observe
 
 

@@ -13,7 +13,7 @@ import pytest
 from fresh_interpreter import run_fresh
 from PIL import Image, UnidentifiedImageError
 
-from dltutor.failures.material.images import CLASSES, SIDE, SPOILERS, draw, make_images
+from dltutor.failures.data.images import CLASSES, SIDE, SPOILERS, draw, make_images
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import torch
 from datasets import load
 
 from dltutor.failures.kept_batches import Images
-from dltutor.failures.kit.gauge import Gauge, no_proc
+from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.tables import MB
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))

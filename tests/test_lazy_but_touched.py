@@ -8,7 +8,7 @@ import pytest
 from datasets import NO_PICKLE_OF_A_FILE
 
 from dltutor.failures import lazy_but_touched
-from dltutor.failures.kit.contract import Case
+from dltutor.failures.tools.contract import Case
 from dltutor.observation import observe
 
 

@@ -14,8 +14,8 @@ import pytest
 from torch.utils.data import _utils
 
 from dltutor.failures import leftover_iterator
-from dltutor.failures.kit.sign import Finding
 from dltutor.failures.leftover_iterator import train, train_and_let_go
+from dltutor.failures.tools.sign import Finding
 
 # All this without observe(), which holds every iterator itself.
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")

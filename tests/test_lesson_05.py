@@ -16,9 +16,9 @@ from cells import answer_in, source
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from dltutor import observe
-from dltutor.failures.kit.contract import load
-from dltutor.failures.material.records import LENGTH, SIZE, decode, shared_records
-from dltutor.failures.material.sessions import ROWS, Server
+from dltutor.failures.data.records import LENGTH, SIZE, decode, shared_records
+from dltutor.failures.data.sessions import ROWS, Server
+from dltutor.failures.tools.contract import load
 from dltutor.lessons import lesson_05
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending

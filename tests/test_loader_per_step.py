@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures import loader_per_step
-from dltutor.failures.kit.contract import MakeCase
 from dltutor.failures.loader_per_step import STEPS, endless
+from dltutor.failures.tools.contract import MakeCase
 from dltutor.observation import observe
 
 pytestmark = pytest.mark.timeout(60, method="thread")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dltutor.failures import lost_cause
-from dltutor.failures.kit.sign import Finding
 from dltutor.failures.lost_cause import lose_a_worker, train, train_and_ask_the_workers
+from dltutor.failures.tools.sign import Finding
 from dltutor.observation import Observation, observe
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")

@@ -10,8 +10,8 @@ import pytest
 from datasets import Numbers, load
 
 from dltutor.failures import lost_exception_type
+from dltutor.failures.data.tolerant import Missing, collate_tolerant
 from dltutor.failures.lost_exception_type import DescribedBadReading
-from dltutor.failures.material.tolerant import Missing, collate_tolerant
 from dltutor.observation import observe
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")

@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from dltutor.failures import lost_tail
-from dltutor.failures.kit.contract import Case
 from dltutor.failures.lost_tail import BATCH, LENGTH, BatchedStream
+from dltutor.failures.tools.contract import Case
 from dltutor.observation import observe
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dltutor.failures import prefetch_budget
-from dltutor.failures.kit.gauge import no_proc
 from dltutor.failures.prefetch_budget import budget
+from dltutor.failures.tools.gauge import no_proc
 from dltutor.tables import MB
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))

@@ -10,8 +10,8 @@ from torch import distributed
 from torch.utils.data import DistributedSampler
 
 from dltutor.failures import ranks
-from dltutor.failures.kit.contract import Case
 from dltutor.failures.ranks import LENGTH, Numbers, Share, counted_twice, same_order
+from dltutor.failures.tools.contract import Case
 from dltutor.observation import observe
 
 

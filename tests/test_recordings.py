@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dltutor.failures.material.readings import shared_recordings
+from dltutor.failures.data.readings import shared_recordings
 
 
 def test_recordings_are_made_once_and_differ_from_each_other() -> None:
@@ -20,7 +20,7 @@ def test_recordings_are_made_once_and_differ_from_each_other() -> None:
 
 
 def test_recordings_are_removed_at_the_end_of_the_process() -> None:
-    script = "from dltutor.failures.material.readings import *; print(shared_recordings(1, 10)[0])"
+    script = "from dltutor.failures.data.readings import *; print(shared_recordings(1, 10)[0])"
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dltutor.failures import reference_cycle
-from dltutor.failures.material.readings import shared_recordings
+from dltutor.failures.data.readings import shared_recordings
 from dltutor.failures.reference_cycle import Recording, RecordingWithoutCycle
 
 

@@ -10,8 +10,8 @@ import torch
 from datasets import load
 
 from dltutor.failures import repeated_randomness
-from dltutor.failures.kit.contract import Case
 from dltutor.failures.repeated_randomness import LENGTH, NoisySignals, SeededSignals, train
+from dltutor.failures.tools.contract import Case
 from dltutor.observation import observe
 
 

@@ -11,8 +11,8 @@ import pytest
 from datasets import load
 
 from dltutor.failures import repeated_stream
-from dltutor.failures.kit.contract import Case
 from dltutor.failures.repeated_stream import LENGTH, Events, shared_log, train
+from dltutor.failures.tools.contract import Case
 from dltutor.observation import observe
 
 

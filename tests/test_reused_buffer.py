@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures import reused_buffer
-from dltutor.failures.material.records import shared_records
+from dltutor.failures.data.records import shared_records
 from dltutor.failures.reused_buffer import ClonedFrames, Frames
 from dltutor.observation import observe
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dltutor.failures import shared_connection
-from dltutor.failures.material.store import Store, start_server
+from dltutor.failures.data.store import Store, start_server
 from dltutor.observation import observe
 
 

@@ -10,9 +10,9 @@ import pytest
 from datasets import NO_PICKLE_OF_A_FILE
 
 from dltutor.failures import shared_file_offset
-from dltutor.failures.kit.contract import Case
-from dltutor.failures.kit.handles import PerProcess
-from dltutor.failures.material.records import Kind, open_slowly, shared_records
+from dltutor.failures.data.records import Kind, open_slowly, shared_records
+from dltutor.failures.tools.contract import Case
+from dltutor.failures.tools.handles import PerProcess
 from dltutor.observation import Observation, observe
 
 every_kind = pytest.mark.parametrize("kind", ["file", "zip", "tar"])

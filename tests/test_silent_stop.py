@@ -6,7 +6,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from dltutor.failures import silent_stop
-from dltutor.failures.material.readings import SPOILT
+from dltutor.failures.data.readings import SPOILT
 from dltutor.failures.silent_stop import LabeledReadings, VerifiedReadings
 from dltutor.observation import observe
 

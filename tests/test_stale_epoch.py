@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dltutor.failures import stale_epoch
-from dltutor.failures.kit.contract import Case
+from dltutor.failures.tools.contract import Case
 from dltutor.observation import observe
 
 

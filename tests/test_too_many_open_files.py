@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dltutor.failures import too_many_open_files
-from dltutor.failures.material.sentences import Sentences, as_list, packed
+from dltutor.failures.data.sentences import Sentences, as_list, packed
 from dltutor.failures.too_many_open_files import LENGTH
 from dltutor.observation import confine
 

@@ -9,7 +9,7 @@ import torch
 from datasets import Numbers, load
 
 from dltutor.failures import view_of_a_giant
-from dltutor.failures.kit.gauge import Gauge, no_proc
+from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.failures.view_of_a_giant import WINDOW
 from dltutor.tables import MB
 

@@ -35,10 +35,10 @@ from typing import Literal
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import Gauge
-from dltutor.failures.kit.sign import Costs, Finding
-from dltutor.failures.material.captions import LISTED, STORED, shared_captions
+from dltutor.failures.data.captions import LISTED, STORED, shared_captions
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.gauge import Gauge
+from dltutor.failures.tools.sign import Costs, Finding
 
 ListedAs = Literal["list", "tuple", "dicts", "object_array", "pandas"]
 StoredAs = Literal["packed", "fixed_width", "tensor", "shared_memory"]

@@ -48,9 +48,9 @@ from typing import Final, Literal
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.handles import own_folder
+from dltutor.failures.tools.sign import Says
 
 How = Literal["killed", "segfault", "abort", "exit"]
 

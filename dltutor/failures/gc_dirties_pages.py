@@ -29,9 +29,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import Gauge
-from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.gauge import Gauge
+from dltutor.failures.tools.sign import Costs, Finding
 
 
 class Boxes(Dataset[torch.Tensor]):

@@ -27,8 +27,8 @@ from typing import Any, Literal
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from dltutor.failures.kit.contract import Case, Consume, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools.contract import Case, Consume, Failure, load
+from dltutor.failures.tools.sign import Counts, Finding
 
 LENGTH, MISSING = 64, 8
 

@@ -30,9 +30,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.handles import own_folder
+from dltutor.failures.tools.sign import Costs, Finding
 
 LENGTH = 32
 BATCH = 2

@@ -23,9 +23,9 @@ from __future__ import annotations
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import Gauge, no_proc
-from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.gauge import Gauge, no_proc
+from dltutor.failures.tools.sign import Costs, Finding
 
 Sample = tuple[torch.Tensor, int]
 

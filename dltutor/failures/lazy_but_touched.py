@@ -27,9 +27,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts
-from dltutor.failures.material.records import (
+from dltutor.failures.data.records import (
     LENGTH,
     SIZE,
     count_wrong,
@@ -37,6 +35,8 @@ from dltutor.failures.material.records import (
     open_slowly,
     shared_records,
 )
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Counts
 
 
 class LazyRecords(Dataset[torch.Tensor]):

@@ -27,8 +27,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Costs, Finding
 
 STEPS = 3
 

@@ -35,9 +35,9 @@ from typing import Any, Final, Literal
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from dltutor.failures.kit.contract import Case, Consume, Failure, load
-from dltutor.failures.kit.handles import PerProcess, own_folder
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools.contract import Case, Consume, Failure, load
+from dltutor.failures.tools.handles import PerProcess, own_folder
+from dltutor.failures.tools.sign import Says
 
 Kind = Literal["executor", "reader"]
 

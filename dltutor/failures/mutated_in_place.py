@@ -29,8 +29,8 @@ from __future__ import annotations
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Counts, Finding
 
 LENGTH, WIDTH, EPOCHS = 32, 8, 2
 

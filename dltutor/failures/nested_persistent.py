@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.failures.kit.contract import Case, Failure
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools.contract import Case, Failure
+from dltutor.failures.tools.sign import Counts, Finding
 
 BATCHES = 4
 

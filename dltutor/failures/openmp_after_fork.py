@@ -28,8 +28,8 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Says
 
 THREADS: Final = 2
 

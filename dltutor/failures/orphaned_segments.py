@@ -42,8 +42,8 @@ import torch
 import torch.multiprocessing
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Counts, Finding
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
 BATCHES = 5

@@ -24,8 +24,8 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Says
 
 
 class Curves(Dataset[torch.Tensor]):

@@ -30,9 +30,9 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.handles import own_folder
+from dltutor.failures.tools.sign import Says
 
 Sample = tuple[torch.Tensor, int]
 First = Literal["long", "short"]

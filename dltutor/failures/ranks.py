@@ -41,8 +41,8 @@ import torch
 from torch import distributed
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Counts, Finding
 
 Kind = Literal["order", "padding"]
 Loader = DataLoader[torch.Tensor]

@@ -33,8 +33,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Counts, Finding
 
 LENGTH, EPOCHS = 32, 2
 

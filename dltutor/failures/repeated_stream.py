@@ -27,9 +27,9 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.handles import own_folder
+from dltutor.failures.tools.sign import Counts, Finding
 
 LENGTH = 64
 

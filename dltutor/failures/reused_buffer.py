@@ -33,9 +33,9 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
-from dltutor.failures.material.records import LENGTH, PAUSE, SIZE, open_slowly, shared_records
+from dltutor.failures.data.records import LENGTH, PAUSE, SIZE, open_slowly, shared_records
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Counts, Finding
 
 
 class Frames(IterableDataset[torch.Tensor]):

@@ -27,11 +27,11 @@ from functools import partial
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import PerProcess
-from dltutor.failures.kit.sign import Counts
-from dltutor.failures.material.records import count_wrong
-from dltutor.failures.material.store import Store, start_server
+from dltutor.failures.data.records import count_wrong
+from dltutor.failures.data.store import Store, start_server
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.handles import PerProcess
+from dltutor.failures.tools.sign import Counts
 
 LENGTH = 64
 

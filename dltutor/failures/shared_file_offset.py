@@ -44,10 +44,7 @@ from typing import Any, BinaryIO, Protocol
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import PerProcess
-from dltutor.failures.kit.sign import Counts
-from dltutor.failures.material.records import (
+from dltutor.failures.data.records import (
     LENGTH,
     SIZE,
     Kind,
@@ -56,6 +53,9 @@ from dltutor.failures.material.records import (
     open_slowly,
     shared_records,
 )
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.handles import PerProcess
+from dltutor.failures.tools.sign import Counts
 
 
 class Archive(Protocol):

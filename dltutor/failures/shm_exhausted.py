@@ -43,9 +43,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.handles import own_folder
+from dltutor.failures.tools.sign import Says
 
 SIDE = 512
 LENGTH = 48

@@ -27,9 +27,9 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Costs, Finding
-from dltutor.failures.material.sentences import Sentences, as_list, packed
+from dltutor.failures.data.sentences import Sentences, as_list, packed
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Costs, Finding
 
 BATCH = 128
 BATCHES = 12

@@ -32,9 +32,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
-from dltutor.failures.material.sentences import CLASSES, Sentences, as_list, packed
+from dltutor.failures.data.sentences import CLASSES, Sentences, as_list, packed
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Says
 
 LENGTH = 800
 

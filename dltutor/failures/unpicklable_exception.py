@@ -26,10 +26,10 @@ from pathlib import Path
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
-from dltutor.failures.material.readings import make_readings
-from dltutor.failures.material.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.data.readings import make_readings
+from dltutor.failures.data.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools.sign import Says
 
 Sample = tuple[torch.Tensor, int]
 

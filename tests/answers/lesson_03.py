@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.failures import dead_worker
+from dltutor.failures.data import scans
 from dltutor.failures.dead_worker import (
     Frames,
     How,
@@ -29,7 +30,6 @@ from dltutor.failures.dead_worker import (
     decode,
     exit_code_alone,
 )
-from dltutor.failures.material import scans
 from dltutor.observation.texts import fate
 
 FORK = multiprocessing.get_context("fork")

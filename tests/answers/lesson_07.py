@@ -20,8 +20,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.kit.handles import PerProcess
 from dltutor.failures.lost_thread import Pairs
+from dltutor.failures.tools.handles import PerProcess
 from dltutor.lessons.lesson_07.material import Clips
 
 Line = tuple[str, int]

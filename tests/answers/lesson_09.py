@@ -24,7 +24,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.material.captions import (
+from dltutor.failures.data.captions import (
     CaptionObjects,
     Captions,
     CaptionTuple,

@@ -1,1 +1,1 @@
-"""What the failure modes have in common: their contract, their signs, their gauge."""
+"""The former place of `dltutor.failures.tools`, for the doctor."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.failures.material.sessions import ROWS, Server
+from dltutor.failures.data.sessions import ROWS, Server
 from dltutor.lessons.engine.endings import ended_well, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class

@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, load
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools.contract import Case, load
+from dltutor.failures.tools.handles import own_folder
 
 SIDE: Final = 1024  # a slice is 1 MB, one byte for a pixel
 WANTED: Final = 4  # slices of each scan

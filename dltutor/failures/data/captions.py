@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools.handles import own_folder
 
 
 @cache

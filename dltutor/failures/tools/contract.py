@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from dltutor.failures.kit.facts import Facts
-from dltutor.failures.kit.sign import Sign
+from dltutor.failures.tools.facts import Facts
+from dltutor.failures.tools.sign import Sign
 
 if TYPE_CHECKING:  # torch takes a second to import, and `dltutor list` does not need it
     from torch.utils.data import DataLoader, Dataset

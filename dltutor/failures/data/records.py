@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Finding
+from dltutor.failures.tools.handles import own_folder
+from dltutor.failures.tools.sign import Finding
 
 Kind = Literal["file", "zip", "tar"]
 

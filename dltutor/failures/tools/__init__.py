@@ -1,0 +1,1 @@
+"""What the failure modes have in common: what each supplies, how it shows, how memory is read."""
