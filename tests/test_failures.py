@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import cache
@@ -108,6 +109,83 @@ def test_under_another_start_method_the_broken_case_does_not_show_its_sign(
     broken = reproduce(failure, start_method=start_method)
     fixed = reproduce(failure, fixed=True, start_method=start_method)
     assert not failure.sign.shown(broken, fixed), broken
+    assert fixed.end == "finished", fixed
+
+
+#: Failure modes that need no workers, and those that cannot do without: they lose one.
+SHOWN_ALONE = (
+    "corrupt_images",
+    "silent_stop",
+    "ragged_batch",
+    "mutated_in_place",
+    "wrong_length",
+    "ranks",
+)
+NEVER_ALONE = ("dead_worker", "lost_cause")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        failure
+        for failure in CATALOGUE
+        if is_written_down(failure) and failure.name not in NEVER_ALONE
+    ],
+    ids=lambda failure: failure.name,
+)
+# As datasets often do, broken ones leave files of images that fail to be collected.
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_without_workers_most_do_not_show(failure: Failure) -> None:
+    broken = reproduce(failure, workers=0)
+    fixed = reproduce(failure, workers=0, fixed=True)
+    assert failure.sign.shown(broken, fixed) == (failure.name in SHOWN_ALONE), broken
+    assert fixed.end == "finished", fixed
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "reused_buffer",
+        "shared_file_offset",
+        "shared_connection",
+        "lazy_but_touched",
+        "unpicklable_handle",
+        "main_only_class",
+        "global_only_in_parent",
+        "children_of_workers",
+        "lost_thread",
+        "view_of_a_giant",
+        "growing_cache",
+        "reference_cycle",
+        "cheap_samples",
+    ],
+)
+def test_without_workers_the_broken_dataset_gives_the_same_samples_as_the_fixed_one(
+    name: str,
+) -> None:
+    failure = CATALOGUE[NAMES.index(name)]
+    delivered = Delivered(failure.ordered)
+    delivered(failure.broken(workers=0).loader)
+    assert delivered.all() == delivered_alone(failure)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("main_only_class", "Can't get attribute 'Squares' on|has no attribute 'Squares'"),
+        ("missing_main_guard", "An attempt has been made to start a new process before"),
+        ("generator_attribute", "unable to resize file <filename not specified>"),
+    ],
+)
+def test_what_a_spawned_worker_died_of_is_on_its_stderr_and_not_in_main(
+    name: str, reason: str
+) -> None:
+    case = CATALOGUE[NAMES.index(name)].broken(workers=1, start_method="spawn")
+    seen = observe(case.loader, consume=case.consume)
+    assert (seen.end, [worker.exitcode for worker in seen.workers]) == ("worker died", [1])
+    assert re.search(reason, " ".join(seen.stderr.split()))
+    assert not re.search(reason, str(seen.chain))
 
 
 @every_failure
@@ -155,14 +233,14 @@ def test_the_module_of_a_failure_is_its_reference_page(failure: Failure) -> None
 @every_failure
 @pytest.mark.parametrize("make", ["broken", "fixed"])
 def test_a_case_takes_workers_and_start_method(failure: Failure, make: str) -> None:
-    case = getattr(failure, make)(workers=3, start_method="spawn")
-    if case.loader.num_workers == 0:  # where the remedy is not to have workers
+    makes = getattr(failure, make)
+    assert makes.__kwdefaults__.items() >= {("workers", 2), ("start_method", "fork")}
+    loader = makes(workers=3, start_method="spawn").loader
+    if loader.num_workers == 0:  # where the remedy is not to have workers
         assert make == "fixed"
         return
-    assert case.loader.num_workers == 3
-    assert case.loader.multiprocessing_context.get_start_method() == "spawn"
-    assert getattr(failure, make)().loader.num_workers == 2
-    assert getattr(failure, make)(workers=0).loader.num_workers == 0
+    assert loader.num_workers == 3
+    assert loader.multiprocessing_context.get_start_method() == "spawn"
 
 
 def test_names_are_unique_and_in_the_order_of_the_lessons() -> None:

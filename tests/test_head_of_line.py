@@ -22,9 +22,6 @@ def where_the_slow_one_comes(in_order: bool) -> int:
     return places[0]
 
 
-def test_in_order_the_slow_batch_comes_in_its_turn() -> None:
+def test_out_of_order_more_than_half_of_the_others_come_before_the_slow_one() -> None:
     assert where_the_slow_one_comes(in_order=True) == LONG // BATCH
-
-
-def test_out_of_order_more_than_half_of_the_others_come_before_it() -> None:
     assert where_the_slow_one_comes(in_order=False) > LENGTH // BATCH // 2

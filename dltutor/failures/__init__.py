@@ -5,9 +5,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from dltutor.failures.tools.contract import START_METHODS, Case, Consume, Failure
-from dltutor.failures.tools.facts import PROMISES, Facts, Promise, read_facts
-from dltutor.failures.tools.sign import Costs, Counts, Finding, Says, Sign
+from dltutor.failures.tools import (
+    PROMISES,
+    START_METHODS,
+    Case,
+    Consume,
+    Costs,
+    Counts,
+    Facts,
+    Failure,
+    Finding,
+    Promise,
+    Says,
+    Sign,
+    read_facts,
+)
 
 #: The modules of the failure modes, in the order of the lessons that teach them.
 NAMES: Final[tuple[str, ...]] = (

@@ -35,8 +35,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from dltutor.failures.data.images import SIDE, make_images
-from dltutor.failures.tools.contract import Case, Failure, load
-from dltutor.failures.tools.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load
 
 Sample = tuple[torch.Tensor, int]
 

@@ -26,9 +26,7 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.tools.contract import Case, Failure, load
-from dltutor.failures.tools.handles import own_folder
-from dltutor.failures.tools.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 EMBEDDINGS: torch.Tensor | None = None
 
@@ -84,8 +82,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 @cache
 def embeddings_file() -> Path:
     """The file with a table of 32 embeddings."""
-    folder = own_folder()
-    path = folder / "embeddings.pt"
+    path = own_folder() / "embeddings.pt"
     torch.save(torch.arange(32 * 4).reshape(32, 4), path)
     return path
 

@@ -35,8 +35,7 @@ from dltutor.failures.data.records import (
     open_slowly,
     shared_records,
 )
-from dltutor.failures.tools.contract import Case, Failure, load
-from dltutor.failures.tools.sign import Counts
+from dltutor.failures.tools import Case, Counts, Failure, load
 
 
 class LazyRecords(Dataset[torch.Tensor]):
@@ -85,8 +84,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork", touched: bool = True)
 def _case(dataset: LazyRecords, workers: int, start_method: str, touched: bool) -> Case:
     if touched:
         assert dataset[0].shape == (SIZE // 4,)
-    loader = load(dataset, workers, start_method, batch_size=4)
-    return Case(loader, count_wrong)
+    return Case(load(dataset, workers, start_method), count_wrong)
 
 
 FAILURE = Failure(

@@ -40,8 +40,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import make_readings
 from dltutor.failures.data.tolerant import Tolerant, collate_tolerant
-from dltutor.failures.tools.contract import Case, Failure, load
-from dltutor.failures.tools.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 Sample = tuple[torch.Tensor, int]
 

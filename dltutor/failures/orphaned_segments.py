@@ -42,8 +42,7 @@ import torch
 import torch.multiprocessing
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.tools.contract import Case, Failure, load
-from dltutor.failures.tools.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
 BATCHES = 5

@@ -25,9 +25,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import shared_recordings
-from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 from dltutor.failures.tools.gauge import growth
-from dltutor.failures.tools.sign import Costs, Finding
 
 
 class Channel:

@@ -30,8 +30,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import SPOILT, make_readings
-from dltutor.failures.tools.contract import Case, Failure, load
-from dltutor.failures.tools.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 Sample = tuple[torch.Tensor, str]
 

@@ -24,9 +24,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.readings import shared_recordings
-from dltutor.failures.tools.contract import Case, Failure, load
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 from dltutor.failures.tools.gauge import Gauge, no_proc
-from dltutor.failures.tools.sign import Costs, Finding
 
 WINDOW = 4_000  # numbers
 
