@@ -66,7 +66,7 @@ def test_workers_that_were_there_before_are_not_counted() -> None:
     next(earlier)
     gauge = Gauge()
     later = iter(load(Numbers(), num_workers=1))
-    assert len(gauge._workers()) == 1
+    assert len(gauge.each()) == 1
     del earlier, later
 
 
