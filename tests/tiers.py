@@ -61,11 +61,6 @@ def again(failure: Failure, start_method: str) -> bool:
     return start_method != next(each for each in cheapest if each in failure.start_methods)
 
 
-def not_from_a_cell(name: str, reason: str) -> bool:
-    """Another reason for which a spawned worker dies than a class that it does not have."""
-    return name != "main_only_class"
-
-
 def in_the_twin(exercise: str, name: str) -> bool:
     """A right answer that the check runs; each solved twin has one checked, at no other cost."""
     from dltutor.lessons.engine.checking import exercises
@@ -135,8 +130,7 @@ def after_pyplot(before: str) -> bool:
 THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_failures.py::test_broken_it_shows_its_sign_and_fixed_it_does_not": again,
     "test_failures.py::test_fixed_it_delivers_what_it_does_without_workers": always,
-    "test_failures.py::"
-    "test_what_a_spawned_worker_died_of_is_on_its_stderr_and_not_in_main": not_from_a_cell,
+    "test_failures.py::test_what_a_spawned_worker_died_of_is_on_its_stderr_and_not_in_main": always,
     "test_failures.py::"
     "test_under_another_start_method_the_broken_case_does_not_show_its_sign": spawned_or_dear,
     "test_harmless.py::test_whatever_somebody_else_started_meanwhile_lives_on": not_one_each,
