@@ -30,8 +30,6 @@ def shared_captions(count: int = 300_000) -> Path:
 class Captions(Dataset[str]):
     """The captions of a file, one on each line."""
 
-    captions: Any
-
     def __init__(self, path: str | Path) -> None:
         self.captions = Path(path).read_text().splitlines()
 
@@ -39,17 +37,23 @@ class Captions(Dataset[str]):
         return len(self.captions)
 
     def __getitem__(self, index: int) -> str:
-        return str(self.captions[index])
+        return self.captions[index]
 
 
-class CaptionTuple(Captions):
+class OtherCaptions(Captions):
+    """The captions in something else than a list."""
+
+    captions: Any
+
+
+class CaptionTuple(OtherCaptions):
     """The captions in a tuple."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = tuple(Path(path).read_text().splitlines())
 
 
-class CaptionDicts(Captions):
+class CaptionDicts(OtherCaptions):
     """The captions as records."""
 
     def __init__(self, path: str | Path) -> None:
@@ -60,14 +64,14 @@ class CaptionDicts(Captions):
         return str(self.captions[index]["caption"])
 
 
-class CaptionObjects(Captions):
+class CaptionObjects(OtherCaptions):
     """The captions in a numpy array, of objects."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = np.array(Path(path).read_text().splitlines(), dtype=object)
 
 
-class CaptionFrame(Captions):
+class CaptionFrame(OtherCaptions):
     """The captions in a column of a pandas table."""
 
     def __init__(self, path: str | Path) -> None:
@@ -105,7 +109,7 @@ class CaptionLengths(Captions):
         return int(self.lengths[index])
 
 
-class FixedWidthCaptions(Captions):
+class FixedWidthCaptions(OtherCaptions):
     """The captions in a numpy array of bytes, all as wide as the longest."""
 
     def __init__(self, path: str | Path) -> None:
