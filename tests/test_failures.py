@@ -97,7 +97,10 @@ def run_fixed(failure: Failure, start_method: str, delivered: Delivered) -> Obse
     loop = case.consume
 
     def consume(loader: DataLoader[Any]) -> object:
-        return delivered(loader) if loop is None else loop(delivered.tap(loader))
+        if loop is None:
+            return delivered(loader)
+        delivered.listen(loader)
+        return loop(loader)
 
     return observe(case.loader, consume=consume, deadline=60)
 

@@ -50,15 +50,12 @@ class Words(Dataset[torch.Tensor]):
         return EMBEDDINGS[self.words[index]]  # type: ignore[index]  # None where nobody loaded it
 
 
-class WordsWithEmbeddings(Dataset[torch.Tensor]):
-    """The embedding of each word, from a table that the dataset is given."""
+class WordsWithEmbeddings(Words):
+    """The same, from a table that the dataset is given."""
 
     def __init__(self, words: list[int], embeddings: torch.Tensor) -> None:
-        self.words = words
+        super().__init__(words)
         self.embeddings = embeddings
-
-    def __len__(self) -> int:
-        return len(self.words)
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.embeddings[self.words[index]]

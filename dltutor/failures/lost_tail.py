@@ -44,11 +44,8 @@ class Stream(IterableDataset[torch.Tensor]):
             yield torch.tensor(number)
 
 
-class BatchedStream(IterableDataset[torch.Tensor]):
+class BatchedStream(Stream):
     """The same stream in whole batches; of n workers each takes every n-th batch."""
-
-    def __init__(self, length: int = LENGTH) -> None:
-        self.length = length
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         worker = get_worker_info()

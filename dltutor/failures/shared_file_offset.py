@@ -116,14 +116,11 @@ class OwnRecords(Records):
         return decode(self.opened.get().read(index))
 
 
-class PositionedRecords(Dataset[torch.Tensor]):
+class PositionedRecords(Records):
     """The same records, of a plain file, read without a seek. For `fork` only."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_slowly(path)
-
-    def __len__(self) -> int:
-        return LENGTH
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return decode(os.pread(self.file.fileno(), SIZE, index * SIZE))
