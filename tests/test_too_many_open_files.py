@@ -15,12 +15,6 @@ pytestmark = pytest.mark.timeout(100, method="thread")
 LIMIT = 128
 
 
-def test_the_loop_gets_about_as_many_batches_as_files_may_be_open() -> None:
-    seen = confine(too_many_open_files.broken, open_files=LIMIT)
-    assert seen.end == "raised" and seen.raised_in_worker is None
-    assert LIMIT / 2 < seen.batches < LIMIT
-
-
 def test_one_batch_with_more_tensors_than_descriptors_is_lost_and_main_waits_for_ever() -> None:
     seen = confine(too_many_open_files.broken, open_files=LIMIT, deadline=5, batch_size=200)
     assert (seen.end, seen.batches) == ("hung", 0)

@@ -153,8 +153,6 @@ THOROUGH: Final[dict[str, Callable[..., bool]]] = {
     "test_a_list_of_tensors_is_lost_in_the_queue_and_main_waits_for_ever": always,
     "test_shm_exhausted.py::test_numpy_arrays_need_no_shared_memory": always,
     "test_too_many_open_files.py::"
-    "test_the_loop_gets_about_as_many_batches_as_files_may_be_open": always,
-    "test_too_many_open_files.py::"
     "test_one_batch_with_more_tensors_than_descriptors_is_lost_and_main_waits_for_ever": always,
     "test_too_many_open_files.py::test_the_same_sentences_packed_are_three_tensors": always,
     "test_confine.py::test_without_limits_it_is_a_child_interpreter_that_prints_nothing": always,
