@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import FrameType
@@ -70,9 +71,11 @@ def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader
 
 def shared_memory_open() -> set[str]:
     """Main's open descriptors of torch's shared memory, which each has another name."""
-    links = [f"/dev/fd/{number}" for number in os.listdir("/dev/fd")]
-    targets = (os.readlink(link) for link in links if os.path.islink(link))
-    return {target for target in targets if "/torch_" in target}
+    found = set()
+    for number in os.listdir("/dev/fd"):
+        with suppress(OSError):  # it was closed since, as listdir's own is
+            found.add(os.readlink(f"/dev/fd/{number}"))
+    return {target for target in found if "/torch_" in target}
 
 
 # What can go wrong in a worker.
