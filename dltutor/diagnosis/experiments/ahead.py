@@ -13,7 +13,7 @@ from typing import Any, Final
 from dltutor.diagnosis.evidence import Ahead, Evidence
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench
-from dltutor.failures.kit.gauge import Gauge
+from dltutor.failures.tools.gauge import Gauge
 from dltutor.tables import MB
 
 _DEFAULT: Final = 2

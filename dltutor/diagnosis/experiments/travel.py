@@ -19,7 +19,7 @@ from dltutor.diagnosis.kit import packing
 from dltutor.diagnosis.kit.bench import Bench, TooSlow
 from dltutor.diagnosis.kit.digests import digest
 from dltutor.diagnosis.kit.pins import seed_all
-from dltutor.failures.kit.gauge import as_for_spawned
+from dltutor.failures.tools.gauge import as_for_spawned
 from dltutor.observation.foreign import said
 from dltutor.tables import MB
 

@@ -14,7 +14,7 @@ from dltutor.diagnosis.evidence import Evidence, Views
 from dltutor.diagnosis.experiment import Experiment
 from dltutor.diagnosis.kit.bench import Bench
 from dltutor.diagnosis.kit.changed_batches import with_tensors
-from dltutor.failures.kit.gauge import Gauge
+from dltutor.failures.tools.gauge import Gauge
 
 _KEPT: Final = 6  # batches
 _TIMES: Final = 3

@@ -1,1 +1,0 @@
-"""The former place of `dltutor.failures.tools`, for the doctor."""
