@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from dltutor.diagnosis.trouble import CannotRun
 from fresh_interpreter import run_fresh
 
 import dltutor
+from dltutor.diagnosis.errors import CannotRun
 from dltutor.lessons.engine.checking import CheckFailed
 from dltutor.observation.throughput import CannotMeasure
 
