@@ -58,14 +58,8 @@ def test_explain_says_so_when_nothing_matches(
 def test_show_tells_broken_and_fixed_as_one_story(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "none_in_batch"]) == 0
     told = capsys.readouterr().out
-    parts = [
-        "start method fork",
-        "== Broken ==",
-        "Raised: AttributeError",
-        "== Why ==",
-        "== Fixed",
-    ]
-    parts += ["Finished", "== What to do ==", "Broken: raised: AttributeError", "Fixed: finished"]
+    parts = ["start method fork", "== Broken ==", "== Why ==", "== Fixed ==", "== What to do =="]
+    parts += ["Broken: raised: AttributeError", "Fixed: finished"]
     places = [told.index(part) for part in parts]
     assert places == sorted(places)
 
@@ -103,18 +97,17 @@ def test_it_runs_as_a_module() -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["explain", "ancdata"]])
-def test_nothing_heavy_is_imported_for_an_answer(command: list[str]) -> None:
+def test_nothing_heavy_is_imported_for_an_answer() -> None:
     done = run_fresh(
-        f"""
+        """
         import sys
         from dltutor.__main__ import main
-        main({command!r})
-        print("\\n", *sorted({{"torch", "numpy", "PIL", "psutil"}} & set(sys.modules)), "end")
+        for command in (["list"], ["list", "--json"], ["explain", "ancdata"]):
+            main(command)
+        print("\\nimported", *sorted({"torch", "numpy", "PIL", "psutil"} & set(sys.modules)))
         """
     )
-    assert done.stdout.split()[-1] == "end" and done.stdout.split()[-2] != "torch"
-    assert not {"torch", "numpy", "PIL", "psutil"} & set(done.stdout.splitlines()[-1].split())
+    assert done.stdout.splitlines()[-1] == "imported"
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

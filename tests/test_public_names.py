@@ -12,44 +12,30 @@ import dltutor
 HEAVY = {"torch", "numpy", "matplotlib", "anywidget", "ipywidgets", "IPython", "PIL", "psutil"}
 
 
-def test_importing_it_imports_nothing_heavy() -> None:
+def test_a_name_imports_what_it_needs_and_nothing_before_it_is_asked_for() -> None:
     done = run_fresh(
         """
         import sys
-        sys.path[:] = sys.path[1:]  # only the package, not the tests
+        tests = sys.path.pop(0)  # only the package, not the tests
+        loaded = lambda: print(*{name.partition(".")[0] for name in sys.modules})
         import dltutor
         assert set(dltutor.__all__) <= set(dir(dltutor)), "they are listed for whoever presses Tab"
         dltutor.__version__, repr(dltutor)
-        print(*{name.partition(".")[0] for name in sys.modules})
-        """
-    )
-    assert "dltutor" in done.stdout.split()
-    assert not HEAVY & set(done.stdout.split())
-
-
-def test_the_proof_above_can_fail() -> None:
-    done = run_fresh(
-        """
-        import sys
-        import dltutor
-        dltutor.observe
-        print(*{name.partition(".")[0] for name in sys.modules})
-        """
-    )
-    assert {"torch", "numpy"} <= HEAVY & set(done.stdout.split())
-
-
-def test_observing_needs_no_picture() -> None:
-    done = run_fresh(
-        """
-        import sys
+        loaded()
+        import dltutor.observation.report
+        dltutor.observation.report, dltutor.observe
+        sys.path.insert(0, tests)
         from datasets import Numbers, load
         from dltutor import check, machine, observe
         observe(load(Numbers())), machine(), check("01.predict", "b")
-        print(*{name.partition(".")[0] for name in sys.modules})
+        loaded()
         """
     )
-    assert not {"matplotlib", "anywidget", "ipywidgets"} & set(done.stdout.split())
+    lines = done.stdout.splitlines()
+    imported, used = set(lines[0].split()), set(lines[-1].split())
+    assert "dltutor" in imported and not HEAVY & imported
+    assert {"torch", "numpy"} <= HEAVY & used, "the proof above can fail"
+    assert not {"matplotlib", "anywidget", "ipywidgets"} & used, "observing needs no picture"
 
 
 @pytest.mark.parametrize("name", dltutor.__all__)
@@ -71,10 +57,6 @@ def test_a_name_that_is_not_there_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module 'dltutor' has no attribute '{name}'"):
         getattr(dltutor, name)
     assert not hasattr(dltutor, name)
-
-
-def test_a_submodule_can_be_imported_by_its_name() -> None:
-    run_fresh("import dltutor.observation.report, dltutor; dltutor.observation.report")
 
 
 def test_the_names_for_type_checkers_are_those_that_are_looked_up() -> None:
