@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -46,22 +47,47 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with browser.new_context(viewport={"width": 1100, "height": 1000}) as context:
-        yield context.new_page()
+@pytest.fixture(scope="module")
+def asked() -> list[str]:
+    """Every address that a page has asked for."""
+    return []
 
 
 @pytest.fixture(autouse=True)
-def asked(page: Page) -> Iterator[list[str]]:
-    """Every address that the page asks for; at the end: nobody but this machine was asked."""
-    addresses: list[str] = []
-    page.on("request", lambda request: addresses.append(request.url))
-    page.on("websocket", lambda socket: addresses.append(socket.url))
+def nobody_but_this_machine_is_asked(asked: list[str]) -> Iterator[None]:
+    asked.clear()
+    yield
+    assert [each for each in asked if urlsplit(each).hostname not in (None, "127.0.0.1")] == []
+
+
+@contextmanager
+def opened(browser: Browser, asked: list[str]) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1100, "height": 1000})
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", lambda socket: asked.append(socket.url))
     page.set_default_timeout(WAIT)
-    yield addresses
-    strangers = [each for each in addresses if urlsplit(each).hostname not in (None, "127.0.0.1")]
-    assert strangers == []
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser, asked: list[str]) -> Iterator[Page]:
+    with opened(browser, asked) as page:
+        yield page
+
+
+@pytest.fixture
+def page(tab: Page) -> Page:
+    """An empty page, in the tab that all charts on their own share."""
+    tab.goto("about:blank")
+    return tab
+
+
+@pytest.fixture
+def own_page(browser: Browser, asked: list[str]) -> Iterator[Page]:
+    """For a notebook, and for a clock, which stays with its page."""
+    with opened(browser, asked) as page:
+        yield page
 
 
 # The chart on its own: rows as dltutor/display/chart.py makes them, and a stand-in for the model.
@@ -279,12 +305,12 @@ def test_a_chart_that_a_figure_follows_folds_to_one_line(page: Page) -> None:
     expect(chart.root.locator("svg")).to_be_visible()
 
 
-def test_silence_is_told(page: Page) -> None:
-    page.clock.install()
-    chart = LoneChart(page)
+def test_silence_is_told(own_page: Page) -> None:
+    own_page.clock.install()
+    chart = LoneChart(own_page)
     chart.feed(*growing(2))
     expect(chart.root.locator("summary")).to_contain_text("running, 1.8 s, 7 batches")
-    page.clock.run_for(6000)
+    own_page.clock.run_for(6000)
     expect(chart.root.locator("summary")).to_contain_text(re.compile("no sample for [67].. s"))
     chart.feed(row(9, main=200))
     expect(chart.root.locator("summary")).not_to_contain_text("no sample")
@@ -331,6 +357,7 @@ def test_every_text_is_readable_in_a_light_and_a_dark_page(page: Page) -> None:
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert chart.root.evaluate(CONTRAST) >= READABLE, scheme
+    page.emulate_media(color_scheme="null")
 
 
 def test_many_workers_are_many_layers_under_one_name(page: Page) -> None:
@@ -422,24 +449,24 @@ def check_live(page: Page) -> None:
 
 
 @pytest.mark.timeout(90, method="thread")
-def test_in_jupyterlab_the_chart_moves_while_the_cell_is_busy(page: Page, server: str) -> None:
-    run_all(page, f"{server}/lab/tree/nb.ipynb?reset")
-    check_live(page)
-    chart = page.locator(CHART).nth(1)
+def test_in_jupyterlab_the_chart_moves_while_the_cell_is_busy(own_page: Page, server: str) -> None:
+    run_all(own_page, f"{server}/lab/tree/nb.ipynb?reset")
+    check_live(own_page)
+    chart = own_page.locator(CHART).nth(1)
     chart.locator("summary").click()
     expect(chart.locator("[data-mark=W1]")).to_be_visible()
     change = "theme => jupyterapp.commands.execute('apputils:change-theme', {theme})"
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
-        page.evaluate(change, theme)
-        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
+        own_page.evaluate(change, theme)
+        expect(own_page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
         assert chart.evaluate(CONTRAST) >= READABLE
     rows = str(chart.get_attribute("data-rows"))
-    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
-    page.reload()  # the kernel still has what the page has lost
-    expect(page.locator(CHART).nth(1)).to_have_attribute("data-rows", rows)
+    own_page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    own_page.reload()  # the kernel still has what the page has lost
+    expect(own_page.locator(CHART).nth(1)).to_have_attribute("data-rows", rows)
 
 
 @pytest.mark.timeout(90, method="thread")
-def test_in_notebook_7_the_chart_moves_while_the_cell_is_busy(page: Page, server: str) -> None:
-    run_all(page, f"{server}/notebooks/nb.ipynb")
-    check_live(page)
+def test_in_notebook_7_the_chart_moves_while_the_cell_is_busy(own_page: Page, server: str) -> None:
+    run_all(own_page, f"{server}/notebooks/nb.ipynb")
+    check_live(own_page)
