@@ -24,7 +24,16 @@ class CannotMeasure(Exception):
     """This machine does not permit the measurement; the message says why, as a sentence."""
 
 
-class Samples(Dataset[Any]):
+class Sized(Dataset[Any]):
+    """A dataset of so many samples; a class that has it as its base says what they are."""
+
+    length = 4
+
+    def __len__(self) -> int:
+        return self.length
+
+
+class Samples(Sized):
     """Samples that a function makes from their indices.
 
     Args:
@@ -34,9 +43,6 @@ class Samples(Dataset[Any]):
 
     def __init__(self, get: Callable[[int], Any], length: int = 4) -> None:
         self.get, self.length = get, length
-
-    def __len__(self) -> int:
-        return self.length
 
     def __getitem__(self, index: int) -> Any:
         return self.get(index)

@@ -20,7 +20,7 @@ from dltutor.failures.kit.contract import load
 from dltutor.failures.main_only_class import Squares
 from dltutor.failures.unpicklable_handle import Records, records_folder
 from dltutor.lessons.lesson_06 import told
-from measured_claims import Facts, Samples, numbers
+from measured_claims import Facts, Samples, Sized, numbers
 
 _METHODS: Final = ("fork", "spawn", "forkserver")
 _ROWS: Final = 40_000  # of 64 numbers: 20 MB
@@ -52,11 +52,13 @@ def filled_by_main() -> Facts:
     return {"ends": ends, "hangs": "hung" in ends.values()}
 
 
-class Loaded(Samples):
+class Loaded(Sized):
     """A table that main has loaded, and every row of which is read."""
 
+    length = 64
+
     def __init__(self, rows: Any) -> None:
-        self.rows, self.length = rows, 64
+        self.rows = rows
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.as_tensor(self.rows[index::64].sum())
@@ -124,11 +126,11 @@ def shared() -> Facts:
     return {"copies": copies}
 
 
-class Pointing(Samples):
+class Pointing(Sized):
     """Reads numbers through a pointer of C, as a native library does."""
 
     def __init__(self) -> None:
-        self.numbers, self.length = ctypes.pointer((ctypes.c_double * 4)(7, 7, 7, 7)), 4
+        self.numbers = ctypes.pointer((ctypes.c_double * self.length)(*[7] * self.length))
 
     def __getitem__(self, index: int) -> float:
         return float(self.numbers.contents[index])

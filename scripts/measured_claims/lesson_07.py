@@ -23,7 +23,7 @@ from dltutor.failures import unpicklable_batch, unpicklable_exception
 from dltutor.failures.kit.contract import load
 from dltutor.failures.lost_thread import Pairs, pairs_folder
 from dltutor.observation import Observation, observe
-from measured_claims import CannotMeasure, Facts, Samples, numbers
+from measured_claims import CannotMeasure, Facts, Samples, Sized, numbers
 
 _LINE: Final = "mask.result()"  # of the lesson's class, in which its worker waits
 
@@ -48,11 +48,13 @@ def deadlock() -> Facts:
     return {"held": held, "free": free, "pool": _run(2).end}
 
 
-class _Born(Samples):
+class _Born(Sized):
     """Says of each sample whether the dataset was made in a worker."""
 
+    length = 8
+
     def __init__(self) -> None:
-        self.in_worker, self.length = get_worker_info() is not None, 8
+        self.in_worker = get_worker_info() is not None
 
     def __getitem__(self, index: int) -> int:
         return int(self.in_worker)

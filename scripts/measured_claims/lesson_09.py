@@ -20,13 +20,13 @@ from dltutor.failures.kit.gauge import Gauge, growth
 from dltutor.failures.material.captions import Captions, shared_captions
 from dltutor.lessons.lesson_09.material import size_of
 from dltutor.tables import MB
-from measured_claims import CannotMeasure, Facts, Samples, python
+from measured_claims import CannotMeasure, Facts, Samples, Sized, python
 
 _COUNT: Final = 300_000
 _GONE: Final = 5.0  # seconds for the resource tracker to remove a block
 
 
-class _Kept(Samples):
+class _Kept(Sized):
     """Captions that were kept somehow."""
 
     def __init__(self, kept: Sequence[Any]) -> None:
