@@ -8,6 +8,9 @@ import pytest
 from fresh_interpreter import run_fresh
 
 import dltutor
+from dltutor.diagnosis.errors import CannotRun
+from dltutor.lessons.engine.checking import CheckFailed
+from dltutor.observation.throughput import CannotMeasure
 
 HEAVY = {"torch", "numpy", "matplotlib", "anywidget", "ipywidgets", "IPython", "PIL", "psutil"}
 
@@ -42,7 +45,7 @@ def test_a_name_imports_what_it_needs_and_nothing_before_it_is_asked_for() -> No
 def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
     thing = getattr(dltutor, name)
     if callable(thing):
-        assert thing.__module__.startswith("dltutor.")
+        assert thing.__module__.partition(".")[0] == "dltutor"
         assert inspect.getdoc(thing)
 
 
@@ -50,6 +53,11 @@ def test_all_of_them_can_be_imported_at_once() -> None:
     names: dict[str, object] = {}
     exec("from dltutor import *", names)
     assert set(dltutor.__all__) <= names.keys()
+
+
+@pytest.mark.parametrize("error", [dltutor.CannotConfine, CannotMeasure, CannotRun, CheckFailed])
+def test_each_exception_of_ours_has_one_root(error: type[Exception]) -> None:
+    assert issubclass(error, dltutor.DltutorError)
 
 
 @pytest.mark.parametrize("name", ["obsreve", "torch", "_nothing"])
