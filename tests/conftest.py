@@ -23,14 +23,13 @@ from typing import Any
 import no_address_grammars  # noqa: F401  # before anything imports nbformat
 import psutil
 import pytest
-import tiers
 
 from dltutor.failures import NAMES
 
 # scripts/ is no package: the tests import its modules by name.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
-pytest_plugins = ["temporary", "costs", "distribution"]
+pytest_plugins = ["temporary"]
 
 GRACE = 3
 """Seconds for what is ending to be gone."""
@@ -61,11 +60,6 @@ def pytest_configure() -> None:
     # A shell's background job is born with SIGINT ignored; tests that press Stop need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    tiers.mark(items)
 
 
 def pytest_collection_finish() -> None:

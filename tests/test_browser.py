@@ -16,7 +16,10 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from dltutor.display.chart import Chart
 
-pytestmark = pytest.mark.timeout(60, method="thread")
+pytestmark = [
+    pytest.mark.timeout(60, method="thread"),
+    pytest.mark.xdist_group("browser"),  # one for all
+]
 
 STATIC = Path(__file__).parent.parent / "dltutor" / "static"
 CHART = "[data-testid=dltutor-chart]"
@@ -442,6 +445,7 @@ def test_in_jupyterlab_the_chart_moves_while_the_cell_is_busy(page: Page, server
     expect(page.locator(CHART).nth(1)).to_have_attribute("data-rows", rows)
 
 
+@pytest.mark.thorough  # a second page with the same chart
 @pytest.mark.timeout(90, method="thread")
 def test_in_notebook_7_the_chart_moves_while_the_cell_is_busy(page: Page, server: str) -> None:
     run_all(page, f"{server}/notebooks/nb.ipynb")

@@ -86,7 +86,10 @@ def child() -> psutil.Process:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"num_workers": 2, "prefetch_factor": 2, "batch_size": 8, "sample_bytes": 602112},
+        pytest.param(  # takes twice as long
+            {"num_workers": 2, "prefetch_factor": 2, "batch_size": 8, "sample_bytes": 602112},
+            marks=pytest.mark.thorough,
+        ),
         {"num_workers": 3, "prefetch_factor": 4, "batch_size": 32, "sample_bytes": 50_000},
     ],
 )
@@ -132,6 +135,7 @@ def test_batches_that_wait_are_in_no_process_s_pss() -> None:
     assert seen.steady.total == seen.steady.processes + 36 * MB
 
 
+@pytest.mark.thorough  # two interpreters with torch
 def test_a_forked_worker_adds_little_and_a_spawned_one_an_interpreter_with_torch() -> None:
     fork, spawn = footprint("fork"), footprint("spawn")
     assert 0 < fork.worker < 60 * MB < spawn.worker
@@ -172,7 +176,9 @@ def test_a_run_that_does_not_finish_in_time_says_so() -> None:
 
 
 @leaves_nothing
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+@pytest.mark.parametrize(
+    "start_method", ["fork", pytest.param("spawn", marks=pytest.mark.thorough)]
+)
 def test_a_run_whose_process_is_killed_says_so(start_method: str) -> None:
     predicted = tried(start_method=start_method)
     with ThreadPoolExecutor(1) as thread:
@@ -188,7 +194,9 @@ def test_a_run_whose_process_is_killed_says_so(start_method: str) -> None:
 
 
 @leaves_nothing
-@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+@pytest.mark.parametrize(
+    "start_method", ["fork", pytest.param("forkserver", marks=pytest.mark.thorough)]
+)
 def test_a_run_ends_with_the_kernel_that_started_it(start_method: str, own_home: Path) -> None:
     def started_here() -> list[psutil.Process]:
         found = []

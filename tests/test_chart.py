@@ -170,6 +170,7 @@ def test_without_a_figure_the_chart_stays_open() -> None:
     assert shown.end == {"how": "Stopped", "died": [], "folded": False}
 
 
+@pytest.mark.thorough  # the lessons' twins are run twice, too
 @pytest.mark.timeout(90, method="thread")
 def test_a_live_notebook_is_the_same_in_every_run(tmp_path: Path) -> None:
     here = str(Path(__file__).parent)

@@ -171,6 +171,7 @@ def test_a_function_that_returns_a_loader_is_confined_too() -> None:
     assert seen.confinement.oom_kills == killed >= 1
 
 
+@pytest.mark.thorough  # an interpreter with torch
 def test_without_limits_it_is_a_child_interpreter_that_prints_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -283,6 +284,7 @@ def test_the_watchdog_kills_the_largest_worker_and_is_never_taken_for_the_kernel
     assert "enforced by the kernel" not in str(seen)
 
 
+@pytest.mark.thorough  # an interpreter with torch
 def test_the_watchdog_lets_a_run_within_its_limit_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLTUTOR_WATCHDOG", "1")
     seen = confine(confined_cases.modest, memory="1G")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any, cast
@@ -29,20 +29,26 @@ def least() -> float:
     return private(copy_on_read.fixed)
 
 
+def first_only(kinds: Iterable[str]) -> list[Any]:
+    """The first kind, and the others in the thorough tier: each takes a run."""
+    first, *others = kinds
+    return [first, *(pytest.param(each, marks=pytest.mark.thorough) for each in others)]
+
+
 def private(make: Callable[..., copy_on_read.Case], **options: Any) -> float:
     case = make(**options)
     assert case.consume is not None
     return cast("Any", case.consume(case.loader)).value
 
 
-@pytest.mark.parametrize("kind", LISTED)
+@pytest.mark.parametrize("kind", first_only(LISTED))
 def test_reading_python_objects_copies_them(kind: str, least: float) -> None:
     if kind == "pandas":
         pytest.importorskip("pandas")
     assert private(copy_on_read.broken, kind=kind) > 2.5 * least
 
 
-@pytest.mark.parametrize("kind", STORED)
+@pytest.mark.parametrize("kind", first_only(STORED))
 def test_reading_bytes_copies_nothing(
     kind: str, least: float, nothing_left_behind: Callable[..., None]
 ) -> None:

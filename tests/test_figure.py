@@ -165,7 +165,15 @@ draw(run())
 """
 
 
-@pytest.mark.parametrize("before", ["", "import matplotlib.pyplot"], ids=["plain", "pyplot"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("", id="plain"),
+        pytest.param(  # another notebook's process
+            "import matplotlib.pyplot", id="pyplot", marks=pytest.mark.thorough
+        ),
+    ],
+)
 def test_a_notebook_shows_the_picture(before: str) -> None:
     cells = [before, CELL.format(tests=str(ROOT / "tests"))]
     notebook = nbformat.v4.new_notebook(

@@ -45,6 +45,7 @@ def test_a_freeze_in_main_does_not_reach_workers_that_are_not_forked_from_it() -
     assert {int(value) for batch in iterator for value in batch} == {at_first}
 
 
+@pytest.mark.thorough  # two runs more
 def test_broken_and_fixed_deliver_the_same_samples() -> None:
     both = gc_dirties_pages.broken().loader, gc_dirties_pages.fixed(workers=0).loader
     assert all(map(torch.equal, *both))

@@ -33,7 +33,11 @@ from dltutor.observation import sandbox
 from dltutor.system import marks
 from dltutor.system.processes import end, is_alive, segments
 
-METHODS = ("fork", "spawn", "forkserver")
+METHODS = (
+    "fork",
+    pytest.param("spawn", marks=pytest.mark.thorough),  # an interpreter or two with torch
+    pytest.param("forkserver", marks=pytest.mark.thorough),
+)
 UP = 150  # seconds for what comes at once, on however busy a machine
 SAMPLES = 8
 
@@ -240,7 +244,9 @@ def interrupted(how: str, method: str, folder: Path) -> None:
 
 
 @pytest.mark.timeout(2 * UP)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.thorough), signal.SIGKILL]
+)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("how", ["observe", "diagnose", "confine", "check"])
 def test_nothing_is_left_of_a_run_whose_process_is_killed(

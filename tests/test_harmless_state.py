@@ -334,7 +334,14 @@ def test_diagnose_changes_nothing_whatever_the_loop_changes(own_folder: str) -> 
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("start_method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "start_method",
+    [
+        "fork",
+        pytest.param("spawn", marks=pytest.mark.thorough),  # more interpreters with torch
+        pytest.param("forkserver", marks=pytest.mark.thorough),
+    ],
+)
 def test_observe_changes_nothing_but_what_the_loop_trains(
     start_method: str, own_folder: str
 ) -> None:

@@ -22,9 +22,11 @@ def where_the_slow_one_comes(in_order: bool) -> int:
     return places[0]
 
 
+@pytest.mark.thorough  # it waits for the slow batch twice
 def test_in_order_the_slow_batch_comes_in_its_turn() -> None:
     assert where_the_slow_one_comes(in_order=True) == LONG // BATCH
 
 
+@pytest.mark.thorough  # it waits for the slow batch twice
 def test_out_of_order_more_than_half_of_the_others_come_before_it() -> None:
     assert where_the_slow_one_comes(in_order=False) > LENGTH // BATCH // 2

@@ -14,7 +14,10 @@ from dltutor.failures.heap_growth import c_library, reuses_memory
 
 
 @pytest.mark.parametrize("kind", ["mallopt", "buffer"])
-@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+@pytest.mark.parametrize(
+    "start_method",
+    ["fork", pytest.param("forkserver", marks=pytest.mark.thorough)],  # four runs
+)
 def test_both_ways_to_fix_it_stay_flat(
     kind: Literal["mallopt", "buffer"], start_method: str
 ) -> None:

@@ -45,7 +45,7 @@ def descriptors() -> dict[int, str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("runs", [20, 200])
+@pytest.mark.parametrize("runs", [20, pytest.param(200, marks=pytest.mark.thorough)])
 def test_many_runs_of_mixed_endings_leave_nothing(runs: int) -> None:
     script = """
         import gc, os, threading

@@ -256,6 +256,7 @@ def test_every_exercise_says_what_it_runs_and_has_three_different_hints() -> Non
         assert exercise.grader.at_most <= 70
 
 
+@pytest.mark.thorough  # the lesson's twin shows it
 def test_the_claims_table_says_which_datasets_grow() -> None:
     rows = growth_of_each().rows
     grows = {name[0] for name, part, _sent in rows if part == "nearly all"}

@@ -20,6 +20,7 @@ def run(path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=90)
 
 
+@pytest.mark.thorough  # three interpreters with torch
 def test_the_script_itself_says_the_same() -> None:
     ran = run(script(UNGUARDED, "spawn"))
     assert ran.returncode == 1
@@ -28,6 +29,7 @@ def test_the_script_itself_says_the_same() -> None:
     assert not ran.stdout
 
 
+@pytest.mark.thorough  # three interpreters with torch
 def test_the_script_with_a_guard_gives_its_four_batches() -> None:
     ran = run(script(GUARDED, "spawn"))
     assert ran.returncode == 0, ran.stderr

@@ -32,7 +32,10 @@ from dltutor.observation import Frame, Observation, observe, torch_internals
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-fresh_start_methods = pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
+spawn = pytest.param("spawn", marks=pytest.mark.thorough)
+"""A spawned worker imports torch for 2 s of CPU; those of the tests' fork server have it."""
+
+fresh_start_methods = pytest.mark.parametrize("start_method", [spawn, "forkserver"])
 
 
 def exits(observation: Observation) -> list[int | None]:
@@ -212,7 +215,7 @@ def test_a_hang_is_told_under_every_start_method(start_method: str) -> None:
     assert exits(observation) == [None, None]
 
 
-@fresh_start_methods
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
 def test_a_dataset_that_cannot_be_pickled_raises_in_main(start_method: str) -> None:
     observation = observe(load(Unpicklable(), start_method), deadline=60)
     assert (observation.end, observation.batches) == ("raised", 0)

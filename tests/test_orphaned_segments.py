@@ -42,6 +42,7 @@ def short_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.thorough  # the mode itself is in the default tier
 def test_nothing_is_left_here_afterwards(nothing_left_behind: Callable[..., None]) -> None:
     before = set(Path("/tmp").glob("torch-shm-dir-*"))
     for case, left in ((broken(), BATCHES), (fixed(), 0)):
@@ -49,6 +50,7 @@ def test_nothing_is_left_here_afterwards(nothing_left_behind: Callable[..., None
     assert set(Path("/tmp").glob("torch-shm-dir-*")) <= before
 
 
+@pytest.mark.thorough  # an interpreter with torch
 def test_managers_that_live_on_remove_the_segments(short_folder: Path) -> None:
     run = subprocess.Popen(
         [sys.executable, "-c", RUN],
