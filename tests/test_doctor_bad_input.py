@@ -181,7 +181,7 @@ def test_one_sample_is_healthy(nothing_left_behind: Left) -> None:
     assert diagnosis.findings == () and AS_IT_IS in [each.question for each in diagnosis.tried]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # up to 30 s
 def test_ten_million_samples_in_any_order_are_healthy(nothing_left_behind: Left) -> None:
     began = time.monotonic()
     diagnosis = diagnose(rows(10_000_000, batch_size=64, shuffle=True))
@@ -189,7 +189,7 @@ def test_ten_million_samples_in_any_order_are_healthy(nothing_left_behind: Left)
     assert time.monotonic() - began < 30 + SLACK
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # 30 s
 def test_samples_of_twenty_seconds_are_no_hang(nothing_left_behind: Left) -> None:
     began = time.monotonic()
     diagnosis = diagnose(rows(pause=20.0))
@@ -199,7 +199,7 @@ def test_samples_of_twenty_seconds_are_no_hang(nothing_left_behind: Left) -> Non
     assert "in __getitem__: time.sleep" in why_not(diagnosis, "What are the samples like")
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # 16 s
 def test_a_batch_that_takes_longer_than_there_is_time_is_told_with_its_time(
     nothing_left_behind: Left,
 ) -> None:
