@@ -69,7 +69,6 @@ def state() -> dict[str, Any]:
         "torch settings": (
             torch.get_default_dtype(),
             torch.is_grad_enabled(),
-            torch.are_deterministic_algorithms_enabled(),
         ),
         "start method": multiprocessing.get_start_method(allow_none=True),
         "sharing strategy": torch.multiprocessing.get_sharing_strategy(),
@@ -143,7 +142,6 @@ def change_everything() -> None:
     torch.set_num_threads(torch.get_num_threads() + 1)
     torch.set_default_dtype(torch.float64)
     torch.set_grad_enabled(False)
-    torch.use_deterministic_algorithms(True)
     multiprocessing.set_start_method("spawn", force=True)
     torch.multiprocessing.set_sharing_strategy("file_system")
     os.register_at_fork(before=_nothing)

@@ -294,6 +294,7 @@ def _left(mark: int, started: set[int], temporary: Path) -> list[str]:
     return found
 
 
+@pytest.mark.thorough  # it waits 10 s for its deadline
 def test_a_job_of_torchrun_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as name:
         monkeypatch.setenv("TMPDIR", name)
