@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.diagnose import diagnose as diagnose
-    from dltutor.diagnosis.diagnosis import Diagnosis as Diagnosis
     from dltutor.diagnosis.messages import explain as explain
+    from dltutor.diagnosis.report import Diagnosis as Diagnosis
     from dltutor.diagnosis.reproduction import reproduce as reproduce
     from dltutor.display.budget import budget as budget
     from dltutor.display.figure import compare as compare
@@ -35,7 +35,7 @@ _HOMES = {
     "CATALOGUE": "dltutor.failures",
     "CannotConfine": "dltutor.observation",
     "Case": "dltutor.failures.kit.contract",
-    "Diagnosis": "dltutor.diagnosis.diagnosis",
+    "Diagnosis": "dltutor.diagnosis.report",
     "Observation": "dltutor.observation",
     "Timeline": "dltutor.observation",
     "budget": "dltutor.display.budget",

@@ -14,7 +14,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from dltutor import __version__
-from dltutor.diagnosis.diagnose_command import add_diagnose
+from dltutor.diagnosis.command import add_diagnose
 from dltutor.diagnosis.workers_command import add_workers
 from dltutor.failures import FACTS, NAMES, START_METHODS, Facts
 from dltutor.lab.command import add_lab

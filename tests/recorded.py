@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltutor.diagnosis.evidence import Parts
+from dltutor.diagnosis.probes.parts import Parts
 
 PARTS = Parts(
     loader="DataLoader",

@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor import diagnose
 from dltutor.__main__ import main
-from dltutor.diagnosis import diagnosis as diagnosis_module
-from dltutor.diagnosis.diagnosis import UNSEEN, page
+from dltutor.diagnosis import report as diagnosis_module
+from dltutor.diagnosis.report import UNSEEN, page
 
 
 class Rooms(Dataset[torch.Tensor]):

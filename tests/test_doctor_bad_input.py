@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from dltutor import diagnose
-from dltutor.diagnosis.diagnosis import Diagnosis
+from dltutor.diagnosis.report import Diagnosis
 from dltutor.diagnosis.trouble import CannotRun
 
 Left = Callable[..., None]

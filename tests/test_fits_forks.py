@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.diagnosis.evidence import (
-    Evidence,
-    Imported,
-    Parts,
-    Run,
-    Samples,
-    Travel,
-    TwoRanks,
-    Waits,
-)
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.other_machines import elsewhere
+from dltutor.diagnosis.probes.imported import Imported
+from dltutor.diagnosis.probes.parts import Parts
+from dltutor.diagnosis.probes.samples import Samples
+from dltutor.diagnosis.probes.travel import Travel
+from dltutor.diagnosis.probes.two_ranks import TwoRanks
+from dltutor.diagnosis.probes.waits import Waits
 from dltutor.diagnosis.rules import RULES
 from dltutor.failures import CATALOGUE
 
@@ -34,16 +32,16 @@ PARTS = replace(
     loop=False,
 )
 SPAWN = replace(PARTS, method="spawn")
-WELL = Run("finished", batches=4, finished=(True,), drawn=(("a", "b"),))
-HUNG = Run("hung")
-DIED = Run("worker died", error="RuntimeError: DataLoader worker exited unexpectedly")
-RAISED = Run("raised", "TypeError: 'NoneType' object", "TypeError", "TypeError")
+WELL = Measures("finished", batches=4, finished=(True,), drawn=(("a", "b"),))
+HUNG = Measures("hung")
+DIED = Measures("worker died", error="RuntimeError: DataLoader worker exited unexpectedly")
+RAISED = Measures("raised", "TypeError: 'NoneType' object", "TypeError", "TypeError")
 SAMPLES = Samples(16)
 
 
-def of(parts: Parts, run: Run, **found: Any) -> Evidence:
+def of(parts: Parts, run: Measures, **found: Any) -> Evidence:
     """Evidence of a loader that runs well without workers."""
-    return Evidence(parts, run, SAMPLES, **({"alone": WELL} | found))
+    return Evidence(parts, run, **({"samples": SAMPLES, "alone": WELL} | found))
 
 
 def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> Waits:
@@ -53,26 +51,26 @@ def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> 
 
 HELD = ("dataset.lock",)
 REFUSED = replace(RAISED, said="daemonic processes are not allowed to have children")
-NO_PICKLE = Run("raised", "TypeError: cannot pickle 'socket' object", "TypeError")
+NO_PICKLE = Measures("raised", "TypeError: cannot pickle 'socket' object", "TypeError")
 SOCKET = Travel((("dataset.net", "socket", "TypeError: cannot pickle 'socket' object"),))
 NO_CLASS = replace(DIED, said="Can't get attribute 'Tiles' on <module '__main__' (built-in)>")
 SCRIPT = replace(DIED, said="An attempt has been made to start a new process before the current")
 GONE = Travel(gone=(("dataset.rng", "Generator"),))
-GIVEN = Imported("finished", new="finished", new_batches=4, names=("tiles.SCALE",))
+GIVEN = Imported("finished", batches=4, names=("tiles.SCALE",))
+DREW = replace(WELL, drawn=(("1", "2"),), finished=(True,))
+OTHERS = replace(WELL, drawn=(("1", "3"),), finished=(True,))
 
 FITS = {
     "held_lock": of(PARTS, HUNG, waits=stuck("lock", held=HELD)),
     "plot_in_thread": of(PARTS, HUNG, waits=stuck("lock", "/x/matplotlib/figure.py", held=HELD)),
     "lost_thread": of(PARTS, HUNG, waits=stuck("executor")),
-    "openmp_after_fork": of(
-        PARTS, HUNG, waits=stuck("", freed=False, threads=2, alone="finished", alone_batches=4)
-    ),
+    "openmp_after_fork": of(PARTS, HUNG, waits=stuck("", freed=False, threads=2), one_thread=WELL),
     "children_of_workers": of(PARTS, REFUSED),
     "unpicklable_handle": of(SPAWN, NO_PICKLE, travel=SOCKET),
     "main_only_class": of(SPAWN, NO_CLASS, travel=Travel(main=("Tiles",))),
     "missing_main_guard": of(SPAWN, SCRIPT, travel=Travel()),
     "generator_attribute": of(SPAWN, DIED, travel=GONE),
-    "global_only_in_parent": of(SPAWN, RAISED, imported=GIVEN),
+    "global_only_in_parent": of(SPAWN, RAISED, forked=WELL, imported=GIVEN),
 }
 MISSES = {
     "a lock that is given back and changes nothing": of(
@@ -85,19 +83,19 @@ MISSES = {
         PARTS, WELL, while_held=Waits(held=HELD)
     ),
     "a worker that hangs with one thread too": of(
-        PARTS, HUNG, waits=stuck("", freed=False, threads=2, alone="hung")
+        PARTS, HUNG, waits=stuck("", freed=False, threads=2), one_thread=HUNG
     ),
     "a worker that computes with one thread anyway": of(
-        PARTS, HUNG, waits=stuck("", freed=False, threads=1, alone="finished")
+        PARTS, HUNG, waits=stuck("", freed=False, threads=1), one_thread=WELL
     ),
     "a socket in a dataset of forked workers": of(PARTS, WELL, travel=SOCKET),
     "a generator that never travels": of(PARTS, WELL, travel=GONE),
     "a class of main's that new interpreters find": of(SPAWN, WELL, travel=Travel(main=("T",))),
     "new interpreters that fail with main's globals as well": of(
-        SPAWN, RAISED, imported=replace(GIVEN, new="raised", new_batches=0)
+        SPAWN, RAISED, forked=WELL, imported=replace(GIVEN, end="raised", batches=0)
     ),
     "forked workers that differ from main as well": of(
-        SPAWN, WELL, imported=replace(GIVEN, forked_unlike=3)
+        SPAWN, WELL, alone=DREW, forked=OTHERS, imported=GIVEN
     ),
 }
 

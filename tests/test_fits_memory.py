@@ -8,21 +8,18 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.diagnosis.evidence import (
-    Ahead,
-    Evidence,
-    Limits,
-    Memory,
-    Run,
-    Segments,
-    Views,
-)
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.probes.ahead import Ahead
+from dltutor.diagnosis.probes.memory import Memory
+from dltutor.diagnosis.probes.segments import Segments
+from dltutor.diagnosis.probes.views import Views
 from dltutor.diagnosis.rules import RULES
 from dltutor.failures import CATALOGUE
 from dltutor.tables import MB
 
 PARTS = replace(PARTS, dataset="Images", where="train.py, line 12", length=800, batches=100)
-RUN = Run("finished", batches=100, batch_bytes=MB)
+RUN = Measures("finished", batches=100, batch_bytes=MB)
 ALL = Evidence(PARTS, RUN)
 NAMES = ("dataset.names", "list", 300_000, 0.0, 0.9)
 READ = Memory(copied=30, copied_frozen=29, read=(NAMES,))
@@ -52,9 +49,12 @@ HEAP = replace(
     grown=(),
 )
 KEPT = replace(RUN, kept=97, kept_bytes=97 * MB, kept_then=((32, 29), (64, 61)))
-SHM = Run("raised", error="RuntimeError: no space", named=("shm_exhausted",))
-FILES = Run("raised", error="RuntimeError: too many", named=("too_many_open_files",), batches=90)
-ROOM = Limits(24, 1024)
+SHM = Measures("raised", error="RuntimeError: no space", named=("shm_exhausted",))
+FILES = Measures(
+    "raised", error="RuntimeError: too many", named=("too_many_open_files",), batches=90
+)
+WELL = Measures("finished", batches=3)
+ENDED = Measures("raised")
 
 FITS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("copy_on_read", "names are read", {"memory": READ},
@@ -74,11 +74,11 @@ FITS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("prefetch_budget", "two are as fast", {"ahead": Ahead(30, 4, 0.01, 0.01, 0.02, 0.02)},
      {"ahead": Ahead(30, 4, 0.01, 0.01, 0.02, 0.03)}),
     ("shm_exhausted", "arrays get through",
-     {"run": SHM, "limits": replace(ROOM, arrays="finished", arrays_batches=3)},
-     {"run": SHM, "limits": replace(ROOM, arrays="raised")}),
+     {"run": SHM, "arrays": WELL},
+     {"run": SHM, "arrays": ENDED}),
     ("too_many_open_files", "nothing is kept",
-     {"run": FILES, "limits": replace(ROOM, nothing_kept="finished")},
-     {"run": FILES, "limits": replace(ROOM, nothing_kept="raised", with_more="raised")}),
+     {"run": FILES, "nothing_kept": WELL},
+     {"run": FILES, "nothing_kept": ENDED, "more_files": ENDED}),
     ("orphaned_segments", "some are left",
      {"segments": Segments(4, 5, "file_system", "file_descriptor")},
      {"segments": Segments(4, 0, "file_descriptor", "file_descriptor")}),

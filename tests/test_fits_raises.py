@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.diagnosis.evidence import (
-    Culprit,
-    Evidence,
-    Fit,
-    InWorkers,
-    Leftover,
-    Parts,
-    Run,
-    Samples,
-)
-from dltutor.diagnosis.kit.uncollatable import blame
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.probes.culprit import Culprit
+from dltutor.diagnosis.probes.culprit.uncollatable import blame
+from dltutor.diagnosis.probes.in_workers import InWorkers
+from dltutor.diagnosis.probes.leftovers import Leftover
+from dltutor.diagnosis.probes.parts import Parts
+from dltutor.diagnosis.probes.samples import Samples
 from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.rules import RULES
 
@@ -32,17 +30,17 @@ PARTS = replace(
     loop=False,
 )
 FORKSERVER = replace(PARTS, method="forkserver")
-RAISED = Run("raised", "ValueError: 9", "ValueError", "ValueError")
-HUNG = Run("hung", batches=2)
-EARLY = Run("finished", passes=(("a", "b"),), finished=(True,))
-DIED = Run("worker died", "RuntimeError: killed", "RuntimeError", codes=(None, -9))
-SWALLOWED = Run("finished", codes=(None, -9), passes=(("a",),), finished=(False,))
+RAISED = Measures("raised", "ValueError: 9", "ValueError", "ValueError")
+HUNG = Measures("hung", batches=2)
+EARLY = Measures("finished", passes=(("a", "b"),), finished=(True,))
+DIED = Measures("worker died", "RuntimeError: killed", "RuntimeError", codes=(None, -9))
+SWALLOWED = Measures("finished", codes=(None, -9), passes=(("a",),), finished=(False,))
 SAMPLE = Culprit("sample", "dataset[9]", "ValueError", "9", "scans.py, line 9", "ValueError")
 COLLATE = Culprit("collate", "batch 2", "TypeError", "no", arrives="TypeError")
 QUICK = Samples(40)
 
 
-def fit(name: str, run: Run, parts: Parts = PARTS, **further: Any) -> Fit | None:
+def fit(name: str, run: Measures, parts: Parts = PARTS, **further: Any) -> Finding | None:
     return RULES[name](Evidence(parts, run, **further))
 
 
@@ -100,14 +98,14 @@ def fit(name: str, run: Run, parts: Parts = PARTS, **further: Any) -> Fit | None
         ),
         (
             "leftover_iterator",
-            Run("finished"),
+            Measures("finished"),
             {"leftover": Leftover(alive=2, freed=1, kind="ValueError")},
             {"leftover": Leftover(alive=2)},
         ),
     ],
 )
 def test_each_fits_what_shows_it_and_not_what_only_looks_like_it(
-    name: str, run: Run, further: dict[str, Any], near: dict[str, Any] | None
+    name: str, run: Measures, further: dict[str, Any], near: dict[str, Any] | None
 ) -> None:
     found = fit(name, run, **further)
     assert found is not None and found.certainty == "shown"

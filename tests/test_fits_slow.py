@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.diagnosis.evidence import Evidence, Paces, Run, Samples, Threads
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.probes.samples import Samples
+from dltutor.diagnosis.probes.threads import Threads
 from dltutor.diagnosis.rules import RULES
+from dltutor.diagnosis.running.pace import Paces
 from dltutor.failures import CATALOGUE
 
 PARTS = replace(
@@ -23,11 +27,11 @@ PARTS = replace(
     collate="keep",
     init="start",
 )
-RUN = Run(
+RUN = Measures(
     "finished", batches=6, tensors=96, passes=(("a",),) * 6, counted=(16,) * 6, finished=(False,)
 )
 SAMPLES = Samples(looked=200, typical=0.0005, slowest=1.5, slowest_at=7)
-EVIDENCE = Evidence(PARTS, RUN, SAMPLES)
+EVIDENCE = Evidence(PARTS, RUN, samples=SAMPLES)
 
 
 def paces(as_is: float, changed: float, turns: int = 3) -> Paces:

@@ -11,24 +11,22 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
-from dltutor.diagnosis.evidence import (
-    Copies,
-    Ending,
-    Epochs,
-    Evidence,
-    Fit,
-    Handles,
-    Order,
-    Repeats,
-    Run,
-    Shares,
-    State,
-    Twice,
-)
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.probes.copies import Copies
+from dltutor.diagnosis.probes.ending import Ending
+from dltutor.diagnosis.probes.epochs import Epochs
+from dltutor.diagnosis.probes.handles import Handles
+from dltutor.diagnosis.probes.order import Order
+from dltutor.diagnosis.probes.repeats import Repeats
+from dltutor.diagnosis.probes.shares import Shares
+from dltutor.diagnosis.probes.state import State
+from dltutor.diagnosis.probes.twice import Twice
 from dltutor.diagnosis.rules import RULES
 from dltutor.failures import CATALOGUE
 
-FINISHED = Run("finished", counted=(64,), finished=(True,))
+FINISHED = Measures("finished", counted=(64,), finished=(True,))
 FEWER = replace(FINISHED, counted=(48,))
 WELL = Evidence(PARTS, FINISHED, alone=FINISHED)
 
@@ -98,7 +96,7 @@ NEAR_MISSES = [
 ]
 
 
-def fits(evidence: Evidence) -> dict[str, Fit]:
+def fits(evidence: Evidence) -> dict[str, Finding]:
     """What fits, by name."""
     found = {each.name: RULES[each.name](evidence) for each in CATALOGUE}
     return {name: fit for name, fit in found.items() if fit}
@@ -115,7 +113,7 @@ def test_a_healthy_loader_that_looks_ill_has_no_finding(healthy: str, evidence: 
 
 
 def test_a_run_that_ends_through_a_shared_file_is_told_as_that_first() -> None:
-    raised = Run("raised", kind="BadZipFile", raised="BadZipFile")
+    raised = Measures("raised", kind="BadZipFile", raised="BadZipFile")
     fit = fits(replace(ill(handles=FILE), run=raised))["shared_file_offset"]
-    assert fit.harm == "ends"
+    assert fit.ended
     assert "20" in fit.evidence and "dataset.scans" in fit.fix

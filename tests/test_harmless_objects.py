@@ -26,7 +26,7 @@ from torch.distributed import (
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from dltutor import check, diagnose, explain, how_many_workers, observe
-from dltutor.diagnosis.diagnosis import Diagnosis
+from dltutor.diagnosis.report import Diagnosis
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.observation import errors, foreign
 from dltutor.observation.budget.own_loader import tensor_bytes

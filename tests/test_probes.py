@@ -11,7 +11,6 @@ import random
 import tempfile
 import threading
 import time
-import typing
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
@@ -25,12 +24,17 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from dltutor import diagnose
 from dltutor.diagnosis import progress
-from dltutor.diagnosis.answers import answer
-from dltutor.diagnosis.evidence import Evidence, Fetched, Paces, Reordered, Run, Samples
-from dltutor.diagnosis.experiments import copies, experiments, fetched, reordered, samples
-from dltutor.diagnosis.kit.bench import Bench
-from dltutor.diagnosis.kit.forks import in_fork
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.experiments import experiments
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.probes import copies, fetched, reordered, samples
+from dltutor.diagnosis.probes.fetched import Fetched
+from dltutor.diagnosis.probes.reordered import Reordered
+from dltutor.diagnosis.probes.samples import Samples
 from dltutor.diagnosis.promises import broken
+from dltutor.diagnosis.running.forks import in_fork
+from dltutor.diagnosis.running.pace import Paces
+from dltutor.diagnosis.running.subject import Subject
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(120)]
 
@@ -133,7 +137,7 @@ def wait_in_a_thread() -> None:
 def ask(probe: Any, dataset: Any, **options: Any) -> Any:
     def asked() -> Any:
         loader = DataLoader(dataset, **{"batch_size": 4, **options})
-        return probe.ask(Bench(loader, None, 1, 9.0))
+        return probe.ask(Subject(loader, None, 1, 9.0))
 
     return in_fork(asked, PATIENCE)
 
@@ -313,7 +317,9 @@ def test_what_samples_leave_behind(
 
 # What is said of it
 
-RUN = Run("finished", batches=8, passes=(("a", "b"),), drawn=(("1", "2"),), counted=(2,), pace=0.01)
+RUN = Measures(
+    "finished", batches=8, passes=(("a", "b"),), drawn=(("1", "2"),), counted=(2,), pace=0.01
+)
 RUN = replace(RUN, finished=(True,), first=0.1)
 TWO = replace(RUN, passes=2 * RUN.passes, drawn=2 * RUN.drawn, finished=(True, True))
 PLAIN = Samples(looked=32, typical=0.004, bytes=100)
@@ -328,11 +334,11 @@ SERVED = Paces(
 )
 
 
-def busy(*workers: tuple[float, float]) -> Run:
+def busy(*workers: tuple[float, float]) -> Measures:
     return replace(RUN, busy=workers)
 
 
-def returned(number: float) -> Run:
+def returned(number: float) -> Measures:
     return replace(RUN, numbers=(number,), returned=f"{number}")
 
 
@@ -349,7 +355,7 @@ COLLIDE = tuple(
 )
 
 
-def ill(run: Run = RUN, **found: Any) -> Evidence:
+def ill(run: Measures = RUN, **found: Any) -> Evidence:
     return Evidence(PARTS, run, **{"alone": RUN, "samples": PLAIN} | found)
 
 
@@ -515,14 +521,13 @@ def test_the_promise_that_is_broken(found: Evidence, near: Evidence, promise: st
 
 
 def test_every_answer_is_a_sentence() -> None:
-    types = [typing.get_type_hints(each.ask)["return"] for each in experiments()]
-    for record in {*types}:
+    for record in {each.record for each in experiments()}:
         needed = {
             each.name: _SOME[str(each.type)]
             for each in fields(record)
             if each.default is MISSING and each.default_factory is MISSING
         }
-        said = answer(record(**needed))
+        said = str(record(**needed))
         assert said[0].isupper() or said[0] in "`0123456789/[", said
         assert said.endswith("."), said
 

@@ -21,12 +21,18 @@ from recorded import PARTS
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 
 from dltutor import Diagnosis, diagnose
-from dltutor.diagnosis.evidence import Evidence, Fetched, Memory, Paces, Run, Samples, Travel
-from dltutor.diagnosis.evidence import Shares as Shared
-from dltutor.diagnosis.kit.difference import between
+from dltutor.diagnosis.difference import between
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.probes.fetched import Fetched
+from dltutor.diagnosis.probes.memory import Memory
+from dltutor.diagnosis.probes.samples import Samples
+from dltutor.diagnosis.probes.shares import Shares as Shared
+from dltutor.diagnosis.probes.travel import Travel
 from dltutor.diagnosis.promises import broken
 from dltutor.diagnosis.promises.verdicts import verdicts
 from dltutor.diagnosis.reading import findings
+from dltutor.diagnosis.running.pace import Paces
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(170)]
 
@@ -383,7 +389,7 @@ def test_workers_that_make_it_slower_are_told() -> None:
 
 # On recorded evidence
 
-RUN = Run("finished", batches=4, passes=(("a", "b"),), drawn=(("1", "2", "3"),), counted=(3,))
+RUN = Measures("finished", batches=4, passes=(("a", "b"),), drawn=(("1", "2", "3"),), counted=(3,))
 RUN = replace(RUN, finished=(True,), pace=0.01)
 PLAIN = Samples(looked=3, typical=0.001, bytes=100)
 
@@ -391,7 +397,7 @@ PLAIN = Samples(looked=3, typical=0.001, bytes=100)
 GROWS = Memory(late_as_it_is=90.0, late_collected=88.0, late_returned=91.0, samples=40)
 
 
-def ill(run: Run = RUN, **found: Any) -> Evidence:
+def ill(run: Measures = RUN, **found: Any) -> Evidence:
     return Evidence(PARTS, run, **{"alone": RUN, "samples": PLAIN} | found)
 
 
@@ -399,7 +405,7 @@ def promises(evidence: Evidence) -> list[str]:
     return [each.promise for each in broken(evidence, ())]
 
 
-def drew(*samples: str, **others: Any) -> Run:
+def drew(*samples: str, **others: Any) -> Measures:
     return replace(RUN, drawn=(samples,), counted=(len(samples),), **others)
 
 
@@ -413,7 +419,7 @@ def drew(*samples: str, **others: Any) -> Run:
         (drew("1", "2", finished=(False,)), None),
     ],
 )
-def test_which_promise_a_difference_breaks(run: Run, promise: str | None) -> None:
+def test_which_promise_a_difference_breaks(run: Measures, promise: str | None) -> None:
     assert promises(ill(run)) == ([promise] if promise else [])
 
 
@@ -456,7 +462,7 @@ STREAM = replace(PARTS, stream=True, batches=None, length=None)
 STAYS = replace(PARTS, persistent=True, loop=True)
 
 
-def epochs(*passes: str) -> Run:
+def epochs(*passes: str) -> Measures:
     """A run of several epochs; each letter is a sample, and a batch."""
     each = tuple(map(tuple, passes))
     return replace(
@@ -536,12 +542,12 @@ def test_a_large_pickle_is_told_where_workers_get_one() -> None:
 
 def test_words_that_are_known_are_used() -> None:
     words = "Terminating: fork() called from a process already using GNU OpenMP, this is unsafe."
-    died = ill(Run("worker died", said=words, codes=(-6, None)), alone=RUN)
+    died = ill(Measures("worker died", said=words, codes=(-6, None)), alone=RUN)
     [finding] = findings(died)
     assert (finding.name, finding.certainty) == ("openmp_after_fork", "likely")
 
 
 def test_what_was_not_tested_is_never_kept() -> None:
-    nothing = verdicts(Evidence(PARTS, Run("not run")), (), ("no time was left",))
+    nothing = verdicts(Evidence(PARTS, Measures("not run")), (), ("no time was left",))
     assert {each.state for each in nothing} == {"not tested"}
     assert [each.said for each in nothing if each.promise == "ends"] == ["no time was left"]

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from dltutor.diagnosis.evidence import Run
-from dltutor.diagnosis.experiment import Experiment
+from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.experiments import experiments
-from dltutor.diagnosis.kit.bench import Bench
+from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.rules import RULES, collect
+from dltutor.diagnosis.running.subject import Subject
 from dltutor.failures import FACTS, PROMISES
 
 
-def ask(bench: Bench) -> Run:
+def ask(subject: Subject) -> Measures:
     """An experiment's."""
     raise NotImplementedError
 
@@ -38,8 +38,8 @@ def test_each_experiment_asks_another_question() -> None:
     assert all(each.question.endswith("?") for each in found)
 
 
-@pytest.mark.parametrize(("field", "says"), [("rum", "no field"), ("samples", "must return")])
+@pytest.mark.parametrize(("field", "says"), [("rum", "no field"), ("samples", "must be")])
 def test_an_experiment_that_fills_no_field_is_an_error(field: str, says: str) -> None:
-    Experiment("run", 1.0, bool, ask)
+    probe("run", 1.0, bool, ask).check()
     with pytest.raises(TypeError, match=says):
-        Experiment(field, 1.0, bool, ask)
+        probe(field, 1.0, bool, ask).check()

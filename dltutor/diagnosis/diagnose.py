@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dltutor.diagnosis import progress
-from dltutor.diagnosis.diagnosis import Diagnosis
-from dltutor.diagnosis.kit.bench import Loop
 from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.diagnosis.promises.verdicts import verdicts
 from dltutor.diagnosis.reading import findings
+from dltutor.diagnosis.report import Diagnosis
+from dltutor.diagnosis.running.subject import Loop
 from dltutor.diagnosis.target import makes_loaders
 from dltutor.diagnosis.trouble import CannotRun
 from dltutor.diagnosis.visit import Visit, silent

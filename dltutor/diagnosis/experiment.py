@@ -6,54 +6,89 @@ import sys
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.kit.bench import Bench
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+    from dltutor.diagnosis.running.subject import Subject
+
+Needed = Callable[["Evidence"], bool]
+CutShort = Callable[[str, int | None, int], Any]
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One question. Its words are the first line of the docstring of the module with `ask`.
+    """One question, and how its answer is found.
 
     Args:
-        field: The field of Evidence that its answer fills.
+        field: The field of Evidence that the answer fills.
+        question: In words.
+        record: The type of the answer. Its `str` is the answer in words.
         seconds: The most that it may take with workers that are forked; others get more.
         needed: Whether the answer would tell anything, after what is known.
         ask: Called in the sandbox, in a fork of the process, with a loader that it may change;
-            returns the record, or raises `bench.TooSlow`, which says why there is no time for it.
+            returns the record, or raises `Unanswered`, which says why there is no time for it.
         cut_short: Makes the record of a run whose process died or was stopped: given why it was
-            stopped ("" if it died), its exit code, and the number that the bench's mark had.
+            stopped ("" if it died), its exit code, and the number that the subject's mark had.
         held: Whether it is forked while a thread of main holds a lock.
-
-    Raises:
-        TypeError: Evidence has no such field, or one of another type than `ask` returns.
     """
 
     field: str
+    question: str
+    record: type
     seconds: float
-    needed: Callable[[Evidence | None], bool]
-    ask: Callable[[Bench], Any]
-    cut_short: Callable[[str, int | None, int], Any] | None = None
+    needed: Needed
+    ask: Callable[[Subject], Any]
+    cut_short: CutShort | None = None
     held: bool = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Check that Evidence has the field, and the field the type.
+
+        Raises:
+            TypeError: It doesn't.
+        """
+        from dltutor.diagnosis.evidence import Evidence
+
         if self.field not in {each.name for each in fields(Evidence)}:
             raise TypeError(f"{self.ask.__module__}: Evidence has no field {self.field!r}")
-        if self.record not in (wanted := _types(typing.get_type_hints(Evidence)[self.field])):
-            raise TypeError(f"{self.ask.__module__}: ask() must return one of {wanted}")
-
-    @cached_property
-    def record(self) -> Any:
-        """The type of its answer."""
-        return typing.get_type_hints(self.ask)["return"]
-
-    @property
-    def question(self) -> str:
-        """In words."""
-        return (sys.modules[self.ask.__module__].__doc__ or "").partition("\n")[0]
+        wanted = typing.get_type_hints(Evidence)[self.field]
+        if self.record not in (typing.get_args(wanted) or (wanted,)):
+            raise TypeError(f"{self.ask.__module__}: Evidence.{self.field} must be {wanted}")
 
 
-def _types(annotation: Any) -> tuple[Any, ...]:
-    return typing.get_args(annotation) or (annotation,)
+def probe(
+    field: str,
+    seconds: float,
+    needed: Needed,
+    ask: Callable[[Subject], Any],
+    cut_short: CutShort | None = None,
+    *,
+    held: bool = False,
+) -> Experiment:
+    """Declare the experiment of a module of `probes`.
+
+    The question is the first line of the module's docstring, and the record is what `ask` says it
+    returns. The arguments are those of an Experiment.
+    """
+    question = (sys.modules[ask.__module__].__doc__ or "").partition("\n")[0]
+    record = typing.get_type_hints(ask)["return"]
+    return Experiment(field, question, record, seconds, needed, ask, cut_short, held)
+
+
+_Record = typing.TypeVar("_Record")
+
+
+def read(record: type[_Record], answer: dict[str, Any]) -> _Record:
+    """Make a record of what JSON has: lists become tuples.
+
+    Args:
+        record: The record's type.
+        answer: Its fields. Those that the record doesn't have are left out.
+    """
+    known = {each.name for each in fields(record)}  # type: ignore[arg-type]  # dataclasses only
+    return record(**{name: _frozen(value) for name, value in answer.items() if name in known})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

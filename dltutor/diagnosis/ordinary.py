@@ -5,51 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from dltutor.diagnosis.diagnosis import Finding
-from dltutor.diagnosis.evidence import Evidence, Fit
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.rules.culprits import how_many, raising
 
+_WRONG: Final = ("complete", "same", "independent")
 _WITH_WORKERS: Final = "Your code raises an exception, but only with workers."
 _ANYHOW: Final = "Your code raises an exception. It does so without workers, too."
 
 
-def raises(evidence: Evidence, others: Sequence[Fit]) -> tuple[Fit, Finding] | None:
-    """Return the finding "raises"; None if the loop didn't raise, or a failure mode explains it.
+def raises(evidence: Evidence, others: Sequence[Finding]) -> list[Finding]:
+    """Return the finding "raises", or none if the loop didn't raise or a failure mode explains it.
 
     Args:
         evidence: The evidence of one visit.
         others: What else was found.
     """
-    run = evidence.run
+    run, alone = evidence.run, evidence.alone
     if run.end not in ("raised", "main died"):
-        return None
-    anyhow = raising(evidence, "sample", "collate", "sampler") is not None or _without(evidence)
-    if any(_explains(each, anyhow) for each in others):
-        return None
-    said, where, fix = _told(evidence)
+        return []
+    without = alone is not None and alone.end == run.end and alone.kind in (run.kind, run.raised)
+    anyhow = without or raising(evidence, "sample", "collate", "sampler") is not None
+    # An exception that your code also raises without workers stays one, whatever else is likely.
+    if any(each.ended and (each.shown or not anyhow) for each in others):
+        return []
+    if not anyhow and any(each.shown and each.promise in _WRONG for each in others):
+        return []
+    said, where, fix = _told(evidence, without=without)
     cause = _ANYHOW if anyhow else _WITH_WORKERS
     if not evidence.parts.workers:
         cause = "Your code raises an exception."
-    fit = Fit("ends", "shown", said, where, fix)
-    return fit, Finding("raises", "ends", "shown", said, where, cause, fix, "")
+    return [Finding("shown", said, where, fix, cause, "ends", "raises")]
 
 
-def _without(evidence: Evidence) -> bool:
-    alone, run = evidence.alone, evidence.run
-    return alone is not None and alone.end == run.end and alone.kind in (run.kind, run.raised)
-
-
-def _explains(fit: Fit, anyhow: bool) -> bool:
-    # An exception that your code also raises without workers stays one, whatever else is likely.
-    if anyhow:
-        return fit.harm == "ends" and fit.certainty == "shown"
-    return fit.harm == "ends" or (fit.harm == "wrong" and fit.certainty == "shown")
-
-
-def _told(evidence: Evidence) -> tuple[str, str, str]:
+def _told(evidence: Evidence, *, without: bool) -> tuple[str, str, str]:
     run, parts = evidence.run, evidence.parts
     said = f"The loop ended with {(run.error or run.end).rstrip('.')}."
-    where = next(iter(run.at), "") or (parts.where if run.raised else "")
+    where = run.line or (parts.where if run.raised else "")
     culprit = raising(evidence, "sample", "collate", "sampler")
     if culprit is not None and culprit.stage == "sample":
         said += f" In the main process, {culprit.which} raises it.{how_many(evidence)}"
@@ -68,7 +60,7 @@ def _told(evidence: Evidence) -> tuple[str, str, str]:
         index, _, _, line = known[0]
         said += f" In a worker, dataset[{index}] raises it. In the main process, it doesn't."
         return said, line or where, "Look for what a worker doesn't have, at the line above."
-    if run.raised is None and _without(evidence):
+    if run.raised is None and without:
         said += f" It does so without workers, too. {run.batches} batches had arrived."
         at = "in your loop, at the line above" if parts.loop else "at the line above"
         return said, where, f"Look at what happens {at}."

@@ -13,13 +13,16 @@ from functools import partial
 from typing import Any, Final
 
 from dltutor.diagnosis import fresh, in_a_fork
-from dltutor.diagnosis.answers import answer
-from dltutor.diagnosis.evidence import Evidence, Parts, Run, read
-from dltutor.diagnosis.experiment import Experiment
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.experiment import Experiment, read
 from dltutor.diagnosis.experiments import experiments
-from dltutor.diagnosis.kit import awaited, moment, names
-from dltutor.diagnosis.kit.bench import Bench, Loop, Mark, TooSlow
-from dltutor.diagnosis.kit.descriptors import holders, short_paths
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.objects import names
+from dltutor.diagnosis.probes.handles.descriptors import holders, short_paths
+from dltutor.diagnosis.probes.parts import Parts
+from dltutor.diagnosis.probes.waits import awaited
+from dltutor.diagnosis.running import moment
+from dltutor.diagnosis.running.subject import Loop, Mark, Subject, Unanswered
 from dltutor.diagnosis.trouble import CannotRun, CannotSend
 from dltutor.observation import sandbox
 from dltutor.observation.foreign import said
@@ -142,7 +145,7 @@ class Visit:
         evidence: Evidence | None = None
         locks = self._locks()
         for experiment in experiments():
-            if not experiment.needed(evidence):
+            if evidence is not None and not experiment.needed(evidence):
                 continue
             if experiment.held and not (locks and moment.ever_held(locks)):
                 continue
@@ -152,7 +155,7 @@ class Visit:
             if evidence is None:
                 assert isinstance(answer, Parts)
                 others = tuple(each.name for each in moment.others())
-                evidence = Evidence(replace(answer, threads=others), Run(_NOT_RUN))
+                evidence = Evidence(replace(answer, threads=others), Measures(_NOT_RUN))
             elif answer is not None:
                 evidence = replace(evidence, **{experiment.field: answer})
         assert evidence is not None
@@ -173,8 +176,8 @@ class Visit:
         if not moment.others():
             return []
         at_hand = self.at_hand is not None
-        bench = Bench(self.at_hand, self.loop, self.epochs, 0.0) if at_hand else None
-        return awaited.locks_in(names.roots_of(bench))
+        subject = Subject(self.at_hand, self.loop, self.epochs, 0.0) if at_hand else None
+        return awaited.locks_in(names.roots_of(subject))
 
     def _ask(
         self, experiment: Experiment, evidence: Evidence | None, before_fork: Callable[[], object]
@@ -203,10 +206,10 @@ class Visit:
             try:
                 took = time.monotonic() - began
                 rest = max(seconds - took, _LEAST)
-                bench = Bench(loader, self.loop, self.epochs, rest, mark, evidence, threads)
-                bench.take_over()
-                return {"answer": asdict(experiment.ask(bench)), "making": took}
-            except TooSlow as error:
+                subject = Subject(loader, self.loop, self.epochs, rest, mark, evidence, threads)
+                subject.take_over()
+                return {"answer": asdict(experiment.ask(subject)), "making": took}
+            except Unanswered as error:
                 return {"untried": str(error)}
             except BaseException:
                 return {"failed": traceback.format_exc().strip()[-1500:]}
@@ -280,14 +283,14 @@ class Visit:
         return None
 
     def _told(self, question: str, found: Any) -> Any:
-        self.tried.append(Tried(question, answer(found)))
+        self.tried.append(Tried(question, str(found)))
         return found
 
     def _proves_nothing(self, experiment: Experiment, ended: Ended) -> str:
         # Why an outcome may not be due to the loader, and what to do instead.
         if ended.used:
             at_hand = self.at_hand is not None
-            dataset = Bench(self.at_hand, None, 1, 0.0).dataset if at_hand else None
+            dataset = Subject(self.at_hand, None, 1, 0.0).dataset if at_hand else None
             paths = short_paths(holders(dataset, ended.used))
             return (
                 f"it uses {f'`{paths[0]}`, ' if paths else ''}a connection that's open in this "

@@ -11,14 +11,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.promises import bounded, clean, complete, ends, independent, quick, same
-from dltutor.diagnosis.promises.broken import Broken
 from dltutor.failures import Promise
 
 _SAME_DATA: Final[frozenset[Promise]] = frozenset(("ends", "complete", "same", "independent"))
 
 
-def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, ...]:
+def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding, ...]:
     """Return the broken promises that no other finding explains.
 
     Args:
@@ -26,7 +26,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
         explained: The promises that other findings break.
     """
     explained = set(explained)
-    found: list[Broken] = []
+    found: list[Finding] = []
     if "ends" not in explained:
         found += _each(evidence, ends.no_batch, ends.hangs, ends.breaks_off, ends.late)
     if not explained & _SAME_DATA:
@@ -53,5 +53,5 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Broken, 
     return tuple(found)
 
 
-def _each(evidence: Evidence, *looks: Callable[[Evidence], Iterable[Broken]]) -> list[Broken]:
+def _each(evidence: Evidence, *looks: Callable[[Evidence], Iterable[Finding]]) -> list[Finding]:
     return [broken for look in looks for broken in look(evidence)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.promises.broken import Broken
+from dltutor.diagnosis.finding import Finding
 from dltutor.observation.signs import LATE
 
 _OPENED: Final = 16  # descriptors still open after some samples; a dataset keeps a few open forever
@@ -14,40 +14,41 @@ _KEPT: Final = 64  # more descriptors in main; batches on their way account for 
 _ENOUGH: Final = 24  # samples of a worker; the first few take memory that later ones use again
 
 
-def held(evidence: Evidence) -> Iterator[Broken]:
+def held(evidence: Evidence) -> Iterator[Finding]:
     """Find descriptors that main keeps."""
     run, parts = evidence.run, evidence.parts
     if run.files < max(_KEPT, run.batches / 2):
         return
-    yield Broken(
-        "bounded",
+    yield Finding(
         "shown",
         f"After {run.batches} batches, main had {run.files} more open descriptors than at the "
         "first batch.",
         "your training loop" if parts.loop else parts.where,
-        "Each tensor from a worker keeps a descriptor open as long as anything refers to it, even "
-        "a small view.",
         "Keep copies or plain numbers of what you collect: `labels.clone()`, `loss.item()`.",
+        cause="Each tensor from a worker keeps a descriptor open as long as anything refers to it, "
+        "even a small view.",
+        promise="bounded",
     )
 
 
-def opened(evidence: Evidence) -> Iterator[Broken]:
+def opened(evidence: Evidence) -> Iterator[Finding]:
     """Find descriptors that samples leave open."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or samples.opened < max(_OPENED, samples.looked // 2):
         return
-    yield Broken(
-        "bounded",
+    yield Finding(
         "shown",
         f"Drawing {samples.looked} samples in the main process left {samples.opened} descriptors "
         "open.",
         parts.where,
-        "What a sample opens stays open, and a process may have only about 1000 open at once.",
         "Close it: `with open(...) as file:`. Or open it once per process and keep it.",
+        cause="What a sample opens stays open, and a process may have only about 1000 open at "
+        "once.",
+        promise="bounded",
     )
 
 
-def grows(evidence: Evidence) -> Iterator[Broken]:
+def grows(evidence: Evidence) -> Iterator[Finding]:
     """Find worker memory that grows no matter what we change."""
     memory = evidence.memory
     if memory is None or memory.samples < _ENOUGH:
@@ -58,13 +59,13 @@ def grows(evidence: Evidence) -> Iterator[Broken]:
     # Either new samples bring it, or every sample adds to it again.
     again = memory.late_repeated >= memory.late_as_it_is / 2
     by = "even with the same samples again and again" if again else "only with new samples"
-    yield Broken(
-        "bounded",
+    yield Finding(
         "likely",
         f"A worker's own memory grew by {memory.peak_as_it_is:.0f} MB in {memory.samples} samples, "
         f"{memory.late_as_it_is:.0f} MB of that after the first third. It grew {by}.",
         evidence.parts.where,
-        "Something holds on to memory from each sample.",
         "Count what your dataset holds before and after some samples (`tracemalloc` names the "
         "lines), and watch a longer run with `dltutor.observe(loader, live=True)`.",
+        cause="Something holds on to memory from each sample.",
+        promise="bounded",
     )

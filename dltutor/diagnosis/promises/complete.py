@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.promises.broken import Broken
+from dltutor.diagnosis.finding import Finding
 
 _FEW: Final = 4  # times as many samples repeat as don't, if they aren't random
 
 
-def counts(evidence: Evidence) -> Iterator[Broken]:
+def counts(evidence: Evidence) -> Iterator[Finding]:
     """Find a stream whose epochs have another number of samples with workers.
 
     Random samples can't be compared, but whole epochs can be counted.
@@ -27,59 +27,60 @@ def counts(evidence: Evidence) -> Iterator[Broken]:
         return  # its length is random, or the same
     first, second = ours
     came = f"both have {first}" if first == second else f"they have {first} and {second}"
-    yield Broken(
-        "complete",
+    yield Finding(
         "shown",
         f"Without workers, two epochs have {theirs[0]} samples each. With {parts.workers} workers, "
         f"{came}.",
         parts.where,
-        "Each worker iterates its own copy of the dataset, and how many samples that gives depends "
-        "on how many workers there are. Some samples are lost, or come more than once.",
         "Count what each worker delivers, and compare it with what there is. Look for what ends an "
         "iteration early: `zip` stops at the shortest, `next()` without a default ends a generator "
         "or raises StopIteration, and `drop_last` drops the end of each worker's share. Spawned "
         "workers don't agree on `hash()` of a string, so don't divide by that.",
+        cause="Each worker iterates its own copy of the dataset, and how many samples that gives "
+        "depends on how many workers there are. Some samples are lost, or come more than once.",
+        promise="complete",
     )
 
 
-def reused(evidence: Evidence) -> Iterator[Broken]:
+def reused(evidence: Evidence) -> Iterator[Finding]:
     """Find a sampler that fills one batch of indices again and again."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.reused or not parts.workers:
         return
-    yield Broken(
-        "complete",
+    yield Finding(
         "shown",
         f"A batch of indices that `{parts.sampler}` has dealt out changes when it deals out the "
         "next one.",
         f"{parts.sampler}.__iter__",
-        "It yields the same list or array every time. A queue pickles the indices for a worker a "
-        "little later, so some workers get those of a later batch, and those of this one are lost.",
         "Yield a copy: `list(batch)`, or `batch.tolist()` of an array.",
+        cause="It yields the same list or array every time. A queue pickles the indices for a "
+        "worker a little later, so some workers get those of a later batch, and those of this one "
+        "are lost.",
+        promise="complete",
     )
 
 
-def replaced(evidence: Evidence) -> Iterator[Broken]:
+def replaced(evidence: Evidence) -> Iterator[Finding]:
     """Find samples that stand in for others."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.replaced:
         return
     index, other, kind, text, line = samples.replaced[0]
     count = len(samples.replaced)
-    yield Broken(
-        "complete",
+    yield Finding(
         "shown",
         f"`dataset[{index}]` returns the sample of `dataset[{other}]` after it catches {kind}"
         f"{f' ({text})' if text else ''}. In all, that happens to {count} of the "
         f"{samples.looked} samples drawn here.",
         line,
-        f"{parts.dataset} hides that a sample can't be made, and returns another one twice.",
         "Find the bad samples once, before training, then leave them out and report how many "
         "there are.",
+        cause=f"{parts.dataset} hides that a sample can't be made, and returns another one twice.",
+        promise="complete",
     )
 
 
-def dealt(evidence: Evidence) -> Iterator[Broken]:
+def dealt(evidence: Evidence) -> Iterator[Finding]:
     """Find a sampler whose number of batches differs from its `__len__`."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or len(samples.dealt) < 2 or parts.stream:
@@ -87,22 +88,22 @@ def dealt(evidence: Evidence) -> Iterator[Broken]:
     if all(said in (-1, dealt) for said, dealt in samples.dealt):
         return
     (said, first), (_, second) = samples.dealt
-    yield Broken(
-        "complete",
+    yield Finding(
         "likely",
         f"`len(loader)` is {said}, but the sampler deals out {first} batches in one epoch "
         f"and {second} in the next.",
         f"{parts.sampler}.__len__" if first == second else f"{parts.sampler}.__iter__",
-        "The sampler's `__len__` and its `__iter__` count differently."
+        "Start each `__iter__` with nothing left over from before, deal out what's left at its "
+        "end, and make `__len__` count the same.",
+        cause="The sampler's `__len__` and its `__iter__` count differently."
         if first == second
         else "The sampler keeps something from one epoch to the next, so what one epoch leaves out "
         "arrives in a later one, or arrives twice.",
-        "Start each `__iter__` with nothing left over from before, deal out what's left at its "
-        "end, and make `__len__` count the same.",
+        promise="complete",
     )
 
 
-def epochs(evidence: Evidence) -> Iterator[Broken]:
+def epochs(evidence: Evidence) -> Iterator[Finding]:
     """Find epochs with fewer samples than the first or, for a stream, different ones."""
     # If samples are random, all of them differ in the next epoch. If some are left out, few do.
     run, parts = evidence.run, evidence.parts
@@ -117,27 +118,27 @@ def epochs(evidence: Evidence) -> Iterator[Broken]:
     missing, more = (first - second).total(), (second - first).total()
     if not 0 < max(missing, more) <= first.total() / _FEW:
         return
-    yield Broken(
-        "complete",
+    yield Finding(
         "likely",
         f"Epochs 0 and 1 have {first.total()} and {second.total()} samples. {missing} from epoch 0 "
         f"don't arrive in epoch 1, and {more} others do. The rest are the same.",
         parts.where,
-        "Each epoch leaves some samples out. Often that's what is left in a buffer when the data "
-        "ends.",
         "At the end of `__iter__`, deliver what's still in the buffer: `yield from` it instead of "
         "a `return`.",
+        cause="Each epoch leaves some samples out. Often that's what is left in a buffer when the "
+        "data ends.",
+        promise="complete",
     )
 
 
-def _used_up(evidence: Evidence) -> Broken:
+def _used_up(evidence: Evidence) -> Finding:
     run, parts = evidence.run, evidence.parts
-    return Broken(
-        "complete",
+    return Finding(
         "shown",
         f"The first epoch has {run.counted[0]} samples, and the next one has {run.counted[1]}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
-        "Something that can be iterated only once is kept from one epoch to the next, such as a "
-        "generator, an iterator, or an open file that was read to its end.",
         "Make a new one in `__iter__`.",
+        cause="Something that can be iterated only once is kept from one epoch to the next, such "
+        "as a generator, an iterator, or an open file that was read to its end.",
+        promise="complete",
     )

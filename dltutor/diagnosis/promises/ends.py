@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.promises.broken import Broken, duration
+from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.words import duration
 
 
-def no_batch(evidence: Evidence) -> Iterator[Broken]:
+def no_batch(evidence: Evidence) -> Iterator[Finding]:
     """Find an epoch that ends without a batch."""
     run, parts = evidence.run, evidence.parts
     if run.end != "finished" or run.batches or not any(run.finished):
@@ -28,10 +29,12 @@ def no_batch(evidence: Evidence) -> Iterator[Broken]:
     else:
         why = f"The sampler, {parts.sampler}, doesn't deal out any batch."
     said = "The loop ended without an error, but it never got a batch."
-    yield Broken("complete", "shown", said, parts.where if parts.stream else "", why, fix)
+    yield Finding(
+        "shown", said, parts.where if parts.stream else "", fix, cause=why, promise="complete"
+    )
 
 
-def breaks_off(evidence: Evidence) -> Iterator[Broken]:
+def breaks_off(evidence: Evidence) -> Iterator[Finding]:
     """Find a run that an error or a death ended, whatever the reason."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if run.end not in _ENDED:
@@ -46,16 +49,16 @@ def breaks_off(evidence: Evidence) -> Iterator[Broken]:
         said += f" Without workers, the loop {how}."
     if words := run.said.strip().splitlines():
         said += f" The last words were: {words[-1][:160]!r}."
-    where = next(iter(run.at), run.stood) or parts.where
-    yield Broken(
-        "ends",
+    where = run.line or run.stood or parts.where
+    yield Finding(
         "shown",
         said,
         where,
-        "Something in the workers ended the run. What they wrote to stderr, and how long a worker "
-        "had been idle or busy, narrows it down.",
         "Run it again with `dltutor.observe(loader)`, which keeps what each worker wrote, and look "
         "for what your code leaves armed or running: a timer, a signal handler, a thread.",
+        cause="Something in the workers ended the run. What they wrote to stderr, and how long a "
+        "worker had been idle or busy, narrows it down.",
+        promise="ends",
     )
 
 
@@ -69,27 +72,27 @@ _ENDED: Final = {
 _LATE: Final = 3.0  # seconds; torch waits 5 for each worker, and healthy ones take 0.01 to 0.3
 
 
-def late(evidence: Evidence) -> Iterator[Broken]:
+def late(evidence: Evidence) -> Iterator[Finding]:
     """Find workers that don't end when the epoch does."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if run.ending < _LATE or not parts.workers or parts.persistent:
         return
     if alone is not None and alone.ending > run.ending / 2:
         return  # it's the dataset or the loop
-    yield Broken(
-        "ends",
+    yield Finding(
         "shown",
         f"After the last batch, the loop waited {duration(run.ending)} until the epoch was over.",
         parts.where,
-        "The workers have nothing left to do, but they don't exit. torch waits 5 s for each one, "
-        "and then kills it. A process can't exit while a thread of it that isn't a daemon is "
-        "running, or while a multiprocessing queue holds something that nobody has read.",
         "Make your threads daemons, or end them when the worker ends. Read each queue that workers "
         "write to until it's empty, or call its `cancel_join_thread()` in the worker.",
+        cause="The workers have nothing left to do, but they don't exit. torch waits 5 s for each "
+        "one, and then kills it. A process can't exit while a thread of it that isn't a daemon is "
+        "running, or while a multiprocessing queue holds something that nobody has read.",
+        promise="ends",
     )
 
 
-def hangs(evidence: Evidence) -> Iterator[Broken]:
+def hangs(evidence: Evidence) -> Iterator[Finding]:
     """Find a loop that waits for a batch that never arrives."""
     run, alone, samples = evidence.run, evidence.alone, evidence.samples
     if not run.waited:
@@ -117,4 +120,4 @@ def hangs(evidence: Evidence) -> Iterator[Broken]:
         "Look at the line above. What does it wait for, and which thread or process should bring "
         "it? With `timeout=60` the loader raises an error instead of waiting forever."
     )
-    yield Broken("ends", "shown", said, where, cause, fix)
+    yield Finding("shown", said, where, fix, cause=cause, promise="ends")

@@ -8,32 +8,32 @@ from itertools import chain
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.kit.pins import SAID
-from dltutor.diagnosis.promises.broken import Broken
+from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.running.pins import SAID
 
 _ENOUGH: Final = 4  # different samples in an epoch
 
 
-def seeded(evidence: Evidence) -> Iterator[Broken]:
+def seeded(evidence: Evidence) -> Iterator[Finding]:
     """Find samples that all set a global random generator to the same state."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.seeded:
         return
     names = " and ".join(SAID[each] for each in samples.seeded)
-    yield Broken(
-        "independent",
+    yield Finding(
         "shown",
         f"After each sample, {names} is in the same state, whatever its state was before.",
         parts.where,
-        "Each sample seeds it with a constant, so all samples draw the same random numbers in "
-        "every epoch. So does any code that draws next in the same process.",
         "Don't seed it, because torch seeds each worker again in each epoch. If you want samples "
         "that are always the same, make a generator from the index: "
         "`np.random.default_rng(index)`.",
+        cause="Each sample seeds it with a constant, so all samples draw the same random numbers "
+        "in every epoch. So does any code that draws next in the same process.",
+        promise="independent",
     )
 
 
-def repeated(evidence: Evidence) -> Iterator[Broken]:
+def repeated(evidence: Evidence) -> Iterator[Finding]:
     """Find epochs that repeat all random numbers."""
     run, samples, fetched, parts = evidence.run, evidence.samples, evidence.fetched, evidence.parts
     if samples is None or samples.random < _ENOUGH or run.finished[:2] != (True, True):
@@ -54,20 +54,20 @@ def repeated(evidence: Evidence) -> Iterator[Broken]:
             f"{parts.sampler} sets main's global generator to the same state in each epoch. Right "
             "after that, torch draws the workers' seeds from it."
         )
-    yield Broken(
-        "independent",
+    yield Finding(
         "shown",
         "Samples are random, because a sample is a different one when it's drawn again. But the "
         f"{first.total()} {'samples' if apart else 'batches'} of the second epoch are exactly "
         "those of the first.",
         f"{parts.sampler}.__iter__" if by_sampler else parts.where,
-        cause,
         "Don't seed a global generator in every epoch. If the order has to stay the same, give "
         "the sampler a generator of its own: `torch.Generator().manual_seed(...)`.",
+        cause=cause,
+        promise="independent",
     )
 
 
-def collides(evidence: Evidence) -> Iterator[Broken]:
+def collides(evidence: Evidence) -> Iterator[Finding]:
     """Find a worker that repeats what another one delivered in the epoch before."""
     run, parts = evidence.run, evidence.parts
     size, count = parts.batch_size, parts.workers
@@ -80,16 +80,16 @@ def collides(evidence: Evidence) -> Iterator[Broken]:
     for worker, drawn in enumerate(after):
         for other, earlier in enumerate(before):
             if drawn == earlier and other != worker and len({*drawn}) >= _ENOUGH:
-                yield Broken(
-                    "independent",
+                yield Finding(
                     "shown",
                     f"In epoch 1, W{worker} delivers the samples that W{other} delivered in epoch "
                     f"0, in the same order. The other samples differ between the epochs.",
                     parts.where,
-                    "Two workers use the same random numbers, one of them an epoch later. That's "
-                    "what happens if a seed is a sum: seed + epoch + worker is the same number for "
-                    "the next worker one epoch earlier.",
                     "Seed from all three: `np.random.default_rng([seed, epoch, worker])`.",
+                    cause="Two workers use the same random numbers, one of them an epoch later. "
+                    "That's what happens if a seed is a sum: seed + epoch + worker is the same "
+                    "number for the next worker one epoch earlier.",
+                    promise="independent",
                 )
                 return
 
@@ -101,26 +101,26 @@ def _by_worker(drawn: tuple[str, ...], size: int, count: int) -> list[tuple[str,
     return [tuple(chain(*batches[worker::count])) for worker in range(count)]
 
 
-def stuck(evidence: Evidence) -> Iterator[Broken]:
+def stuck(evidence: Evidence) -> Iterator[Finding]:
     """Find a sampler that shuffles the same way in every epoch."""
     fetched, parts, run = evidence.fetched, evidence.parts, evidence.run
     if fetched is None or not fetched.stuck or "sampler" in parts.hooks:
         return
     if len(run.passes) > 1 and not run.begins_again:
         return  # the loop tells it the epoch some other way
-    yield Broken(
-        "independent",
+    yield Finding(
         "likely",
         f"`{parts.sampler}` draws random numbers (`{fetched.stuck}`), but deals out the same "
         "batches in each epoch, whatever the seed.",
         f"{parts.sampler}.__iter__",
-        "It makes a new generator each time, from a constant seed.",
         "Make the generator once, in `__init__`. Or seed it from the epoch, in a `set_epoch` that "
         "your loop calls.",
+        cause="It makes a new generator each time, from a constant seed.",
+        promise="independent",
     )
 
 
-def order(evidence: Evidence) -> Iterator[Broken]:
+def order(evidence: Evidence) -> Iterator[Finding]:
     """Find an order that repeats even if the sampler was told the epoch."""
     run, order, parts = evidence.run, evidence.order, evidence.parts
     if order is None or not order.moves or run.epochs_told < 2:
@@ -132,14 +132,14 @@ def order(evidence: Evidence) -> Iterator[Broken]:
     same = [at for at in range(1, len(whole)) if whole[at] == whole[at - 1]]
     if not same:
         return
-    yield Broken(
-        "independent",
+    yield Finding(
         "shown",
         f"Epochs {same[0] - 1} and {same[0]} have the same order, though the loop called "
         f"`{parts.sampler}.set_epoch` {run.epochs_told} times.",
         f"{parts.sampler}.set_epoch",
-        "The sampler dealt out the order of an epoch before it was told which epoch it is, because "
-        "a loader that never ends loads ahead.",
         f"Let each epoch end. {parts.loader} has one iterator for all epochs, but an ordinary "
         "loader with `persistent_workers=True` keeps its workers too.",
+        cause="The sampler dealt out the order of an epoch before it was told which epoch it is, "
+        "because a loader that never ends loads ahead.",
+        promise="independent",
     )

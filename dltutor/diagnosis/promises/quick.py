@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.experiments.workerless import LOST, NO_GAIN, SLOWER
-from dltutor.diagnosis.promises.broken import Broken, duration
+from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.probes.workerless import LOST, NO_GAIN, SLOWER
+from dltutor.diagnosis.words import duration
 from dltutor.tables import size
 
 _KB: Final = 1024
@@ -31,7 +32,7 @@ _LATE_START: Final = 2.0
 _START: Final = 1.0  # seconds of pickling, for all workers, at the start of an epoch
 
 
-def reread(evidence: Evidence) -> Iterator[Broken]:
+def reread(evidence: Evidence) -> Iterator[Finding]:
     """Find files that are read many times over."""
     samples, parts = evidence.samples, evidence.parts
     if samples is None or not samples.looked or not samples.of_files:
@@ -39,21 +40,21 @@ def reread(evidence: Evidence) -> Iterator[Broken]:
     each, times = samples.read / samples.looked, samples.read / samples.of_files
     if each < max(_AS_MUCH * samples.bytes, 256 * _KB) or times < _REREAD:
         return
-    yield Broken(
-        "quick",
+    yield Finding(
         "shown",
         f"A sample of {size(samples.bytes)} reads {size(each)}. {samples.looked} samples read "
         f"{size(samples.read)} from files of {size(samples.of_files)} in total, which is "
         f"{times:.0f} times all of them. A sample takes {duration(samples.typical)}.",
         parts.where,
-        "The files are laid out for a different reading order. To get one sample, the dataset "
-        "reads a whole file or chunk, decodes it, and throws it away.",
         "Store what's drawn together in one chunk (one row, if rows are drawn one by one), draw in "
         "the order of the file, or read the file into an array once.",
+        cause="The files are laid out for a different reading order. To get one sample, the "
+        "dataset reads a whole file or chunk, decodes it, and throws it away.",
+        promise="quick",
     )
 
 
-def pickled(evidence: Evidence) -> Iterator[Broken]:
+def pickled(evidence: Evidence) -> Iterator[Finding]:
     """Find a dataset that takes long to send to its workers."""
     parts, run, travel = evidence.parts, evidence.run, evidence.travel
     if travel is None or parts.method not in ("spawn", "forkserver"):
@@ -61,56 +62,56 @@ def pickled(evidence: Evidence) -> Iterator[Broken]:
     if travel.seconds * parts.workers < _START or not run.batches:
         return
     when = "once, because workers stay" if parts.persistent else "at the start of every epoch"
-    yield Broken(
-        "quick",
+    yield Finding(
         "shown",
         f"The first batch arrived after {duration(run.first)}. The dataset is pickled for each "
         f"worker, {when}. The pickle is {size(travel.bytes)} and takes {duration(travel.seconds)} "
         f"to write and read, for each of {parts.workers} workers.",
         f"{parts.dataset}, which {parts.method} workers get as a pickle",
-        "A worker that isn't forked gets the dataset as a pickle, object by object.",
         "Keep a few large arrays instead of many objects, or only the path of a file that the "
         "worker opens."
         + ("" if parts.persistent else " With `persistent_workers=True` you pay only once."),
+        cause="A worker that isn't forked gets the dataset as a pickle, object by object.",
+        promise="quick",
     )
 
 
-def dealing(evidence: Evidence) -> Iterator[Broken]:
+def dealing(evidence: Evidence) -> Iterator[Finding]:
     """Find a sampler that works a long time before the first batch."""
     parts, samples = evidence.parts, evidence.samples
     if samples is None:
         return
     drawn, each = samples.drawn_by_sampler, samples.dealing_each
     if parts.workers and each > max(_COSTLY, _SHARE * evidence.run.pace) and evidence.run.pace:
-        yield Broken(
-            "quick",
+        yield Finding(
             "shown",
             f"For each batch the sampler works for {duration(each)} in main. A batch arrives every "
             f"{duration(evidence.run.pace)}.",
             f"{parts.sampler}.__iter__",
-            "The sampler runs in main, between the batches, and no number of workers makes it any "
-            "faster.",
             "Compute the order of the epoch once, at the start of `__iter__`, and only slice it "
             "from then on.",
+            cause="The sampler runs in main, between the batches, and no number of workers makes "
+            "it any faster.",
+            promise="quick",
         )
         return
     draws = drawn >= _ENOUGH and samples.dealing > _DRAWING
     if not draws and samples.dealing < max(_START, _AS_MUCH * samples.typical):
         return
-    yield Broken(
-        "quick",
+    yield Finding(
         "shown",
         f"Before the first batch, the sampler works in main for {duration(samples.dealing)} while "
         f"the workers wait. A sample takes {duration(samples.typical)}."
         + (f" The sampler itself draws {drawn} samples from the dataset." if drawn else ""),
         f"{parts.sampler}.__iter__",
-        "In each epoch, every worker waits until the sampler has computed its order.",
         "Compute the order once, in `__init__`, from what you know without drawing samples, "
         "such as a table of labels or lengths.",
+        cause="In each epoch, every worker waits until the sampler has computed its order.",
+        promise="quick",
     )
 
 
-def scattered(evidence: Evidence) -> Iterator[Broken]:
+def scattered(evidence: Evidence) -> Iterator[Finding]:
     """Find samples that are slow because of the order in which they are drawn."""
     found, parts, samples = evidence.reordered, evidence.parts, evidence.samples
     if found is None or samples is None or found.times < _SCATTERED:
@@ -118,38 +119,38 @@ def scattered(evidence: Evidence) -> Iterator[Broken]:
     if found.seconds - found.ascending < _COSTLY * found.looked:
         return
     ours, ascending = found.seconds / found.looked, found.ascending / found.looked
-    yield Broken(
-        "quick",
+    yield Finding(
         "shown",
         f"In the order of the sampler a sample takes {duration(ours)}. The same {found.looked} "
         f"samples, drawn in ascending order, take {duration(ascending)} each.",
         samples.busiest or parts.where,
-        "The data is laid out for reading from the beginning to the end. In any other order, your "
-        "dataset reads or decompresses the same parts over and over to get to one sample.",
         "Store the samples so that each can be read by itself (uncompressed, or compressed one by "
         "one), or shuffle whole blocks and draw each block in order.",
+        cause="The data is laid out for reading from the beginning to the end. In any other order, "
+        "your dataset reads or decompresses the same parts over and over to get to one sample.",
+        promise="quick",
     )
 
 
-def idle(evidence: Evidence) -> Iterator[Broken]:
+def idle(evidence: Evidence) -> Iterator[Finding]:
     """Find workers that deliver nothing."""
     shares, parts = evidence.shares, evidence.parts
     if shares is None or min(shares.shares, default=1) or sum(shares.shares) < _ENOUGH:
         return
     idle = [f"W{number}" for number, count in enumerate(shares.shares) if not count]
-    yield Broken(
-        "quick",
+    yield Finding(
         "shown",
         f"{' and '.join(idle)} delivered nothing, while all {parts.workers} workers together "
         f"delivered {sum(shares.shares)} samples.",
         parts.where,
-        "There are fewer shares than workers, so some workers get none.",
         "Split the data into at least as many files or shards as there are workers, or deal out "
         "smaller pieces: every `num_workers`-th sample, starting at `id`.",
+        cause="There are fewer shares than workers, so some workers get none.",
+        promise="quick",
     )
 
 
-def uneven(evidence: Evidence) -> Iterator[Broken]:
+def uneven(evidence: Evidence) -> Iterator[Finding]:
     """Find a worker that does the work of the others."""
     run, parts = evidence.run, evidence.parts
     if not run.well or parts.workers < 2 or len(run.busy) != parts.workers:
@@ -173,19 +174,19 @@ def uneven(evidence: Evidence) -> Iterator[Broken]:
             "the expensive ones."
         )
         fix = "Mix the order in which the sampler deals out cheap and expensive batches."
-    yield Broken(
-        "quick",
+    yield Finding(
         "shown",
         f"One worker computed for {duration(most)} of the {duration(all_of_them)} that all "
         f"{parts.workers} workers computed in an epoch. With equal shares, it would be "
         f"{duration(all_of_them / parts.workers)}.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
-        cause,
         fix,
+        cause=cause,
+        promise="quick",
     )
 
 
-def slower(evidence: Evidence) -> Iterator[Broken]:
+def slower(evidence: Evidence) -> Iterator[Finding]:
     """Find workers that make it slower, or no faster although they had a processor."""
     parts, paces, samples = evidence.parts, evidence.workerless, evidence.samples
     if paces is None or samples is None:
@@ -219,10 +220,10 @@ def slower(evidence: Evidence) -> Iterator[Broken]:
         fix = "Hold the lock only while shared state changes, or give each worker its own."
     where = paces.line if stands else f"num_workers={parts.workers}"
     shown = stands or slower
-    yield Broken("quick", "shown" if shown else "likely", said, where, cause, fix)
+    yield Finding("shown" if shown else "likely", said, where, fix, cause=cause, promise="quick")
 
 
-def redone(evidence: Evidence) -> Iterator[Broken]:
+def redone(evidence: Evidence) -> Iterator[Finding]:
     """Find workers of a stream that do each other's work, too."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.stream or parts.workers < 2 or not (run.well and alone.well):
@@ -230,20 +231,20 @@ def redone(evidence: Evidence) -> Iterator[Broken]:
     each, once = (one.computed / max(sum(one.counted), 1) for one in (run, alone))
     if once < _COSTLY or each < _REPEATED * once or sum(run.counted) < _ENOUGH:
         return
-    yield Broken(
-        "quick",
+    yield Finding(
         "shown",
         f"For each sample, the workers together compute for {duration(each)}. Without workers, "
         f"main computes for {duration(once)}.",
         parts.where,
-        "The workers do the same work several times. Each one reads or decodes what another one "
-        "delivers, and throws it away.",
         "Divide the data before anything expensive is done: let each worker skip what isn't its "
         "own first, and read and decode only the rest.",
+        cause="The workers do the same work several times. Each one reads or decodes what another "
+        "one delivers, and throws it away.",
+        promise="quick",
     )
 
 
-def starts(evidence: Evidence) -> Iterator[Broken]:
+def starts(evidence: Evidence) -> Iterator[Finding]:
     """Find workers that take long to start in each epoch."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not (run.well and alone.well and alone.batches) or parts.method != "fork":
@@ -253,13 +254,14 @@ def starts(evidence: Evidence) -> Iterator[Broken]:
     late = run.first - _TIMES * max(alone.first, run.pace)
     if late < _LATE_START:
         return
-    yield Broken(
-        "quick",
+    yield Finding(
         "shown",
         f"The first batch arrived {duration(run.first)} after the loop started. Without workers "
         f"it arrives after {duration(alone.first)}. Each epoch starts new workers and waits again.",
         f"worker_init_fn={parts.init}" if parts.init else parts.where,
-        "Each worker prepares something before its first sample, and loses it when the epoch ends.",
         "Prepare it once. If it can be shared, do it in main before the workers are forked. If "
         "not, use `persistent_workers=True`.",
+        cause="Each worker prepares something before its first sample, and loses it when the epoch "
+        "ends.",
+        promise="quick",
     )

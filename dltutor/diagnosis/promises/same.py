@@ -6,21 +6,22 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from dltutor.diagnosis.evidence import Evidence, Run
-from dltutor.diagnosis.kit.difference import (
+from dltutor.diagnosis.difference import (
     Difference,
     between,
     close,
     results_differ,
     with_workers,
 )
-from dltutor.diagnosis.promises.broken import Broken
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.measures import Measures
 from dltutor.failures import Promise
 
 _EXACT: Final = 1e-4  # of a number; times differ by more
 
 
-def fetched(evidence: Evidence) -> Iterator[Broken]:
+def fetched(evidence: Evidence) -> Iterator[Finding]:
     """Find batches that bypass `__getitem__`."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.differ or not fetched.by:
@@ -28,20 +29,20 @@ def fetched(evidence: Evidence) -> Iterator[Broken]:
     whose = f"Here `__getitems__` is that of {fetched.by}, inside {parts.dataset}."
     if fetched.by == parts.dataset:
         whose = "The two return different samples."
-    yield Broken(
-        "same",
+    yield Finding(
         "shown",
         f"{fetched.differ} of the first {fetched.looked} samples differ from what "
         f"`{parts.dataset}.__getitem__` returns for their indices.",
         f"{fetched.by}.__getitems__",
-        "A loader that finds `__getitems__` calls it for whole batches, and never calls "
-        f"`__getitem__`. {whose}",
         f"Define `__getitems__` in {parts.dataset}: "
         "`def __getitems__(self, indices): return [self[i] for i in indices]`.",
+        cause="A loader that finds `__getitems__` calls it for whole batches, and never calls "
+        f"`__getitem__`. {whose}",
+        promise="same",
     )
 
 
-def fields(evidence: Evidence) -> Iterator[Broken]:
+def fields(evidence: Evidence) -> Iterator[Finding]:
     """Find fields of a batch that only some of its samples have."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not (fetched.ragged or fetched.dropped):
@@ -54,35 +55,35 @@ def fields(evidence: Evidence) -> Iterator[Broken]:
         f"`{name}` is missing from a batch, though {have} of its {samples} samples have it"
         for name, have, samples in fetched.dropped
     ]
-    yield Broken(
-        "same",
+    yield Finding(
         "shown" if fetched.ragged else "likely",
         f"{'; '.join(told[:3])}.",
         parts.collate or "default_collate",
-        "The samples don't all have the same fields, and nothing fills in the missing ones.",
         "Give each sample every field, with a placeholder where it has no value and a mask that "
         "marks the placeholder.",
+        cause="The samples don't all have the same fields, and nothing fills in the missing ones.",
+        promise="same",
     )
 
 
-def crossed(evidence: Evidence) -> Iterator[Broken]:
+def crossed(evidence: Evidence) -> Iterator[Finding]:
     """Find fields of a batch whose rows belong to different samples."""
     fetched, parts = evidence.fetched, evidence.parts
     if fetched is None or not fetched.crossed:
         return
     name, other = (each or "the batch" for each in fetched.crossed[0])
-    yield Broken(
-        "same",
+    yield Finding(
         "shown",
         f"Row k of `{name}` and row k of `{other}` don't belong to the same sample. In batches of "
         "one sample, different rows go together.",
         parts.collate or "default_collate",
-        "The collate function puts the two fields in different orders.",
         "Sort or shuffle the samples before you split them into fields.",
+        cause="The collate function puts the two fields in different orders.",
+        promise="same",
     )
 
 
-def reordered(evidence: Evidence) -> Iterator[Broken]:
+def reordered(evidence: Evidence) -> Iterator[Finding]:
     """Find samples that depend on what was drawn before them."""
     found, parts = evidence.reordered, evidence.parts
     if found is None or not found.differ:
@@ -98,24 +99,24 @@ def reordered(evidence: Evidence) -> Iterator[Broken]:
         )
     if found.paths:
         said += f" Drawing them changes {', '.join(f'`{each}`' for each in found.paths)}."
-    yield Broken(
-        "same",
+    yield Finding(
         "shown",
         said,
         found.paths[0] if found.paths else parts.where,
-        "A sample depends on which samples this process has drawn before. Each worker draws "
-        "different ones, so what arrives depends on the number of workers and on the order."
-        + (" A cache whose key doesn't tell two samples apart does that." if found.other else ""),
         "Make a sample only from its index and from what's fixed before the first draw. "
         + (
             "If there's a cache, put everything the sample depends on into its key."
             if found.other
             else "Compute what all samples need in `__init__`."
         ),
+        cause="A sample depends on which samples this process has drawn before. Each worker draws "
+        "different ones, so what arrives depends on the number of workers and on the order."
+        + (" A cache whose key doesn't tell two samples apart does that." if found.other else ""),
+        promise="same",
     )
 
 
-def differs(evidence: Evidence) -> Iterator[Broken]:
+def differs(evidence: Evidence) -> Iterator[Finding]:
     """Find samples that differ with and without workers."""
     difference = with_workers(evidence)
     if difference is None or not difference.any or not _steady(evidence, difference):
@@ -139,7 +140,8 @@ def differs(evidence: Evidence) -> Iterator[Broken]:
             said += f", and {difference.twice} of them arrive more than once"
         said += "."
     said += " They aren't random, because they're the same when drawn again without workers."
-    yield Broken(promise, "shown", said, *_narrowed(evidence, difference))
+    where, cause, fix = _narrowed(evidence, difference)
+    yield Finding("shown", said, where, fix, cause=cause, promise=promise)
 
 
 def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str]:
@@ -198,35 +200,35 @@ def _steady(evidence: Evidence, found: Difference) -> bool:
     return plain and samples is not None and samples.looked > 0 and not evidence.parts.stream
 
 
-def _random_in_workers(run: Run) -> bool:
+def _random_in_workers(run: Measures) -> bool:
     # A dataset may draw random numbers in workers only: then epochs differ in most samples.
     first, second = (Counter(each) for each in (*run.drawn, (), ())[:2])
     both = run.finished[:2] == (True, True) and first.total() == second.total()
     return both and (first - second).total() > first.total() / 2
 
 
-def told(evidence: Evidence) -> Iterator[Broken]:
+def told(evidence: Evidence) -> Iterator[Finding]:
     """Find epochs that are the same if the workers stay."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if alone is None or not parts.loop or not parts.persistent:
         return
     if not (run.begins_again and len(alone.passes) > 1) or alone.begins_again:
         return
-    yield Broken(
-        "same",
+    yield Finding(
         "shown",
         "With workers that stay, epochs 0 and 1 have the same samples in the same order. Without "
         "workers they differ.",
         parts.where,
-        "A worker that stays keeps the copy of the dataset that it started with, so what your loop "
-        "sets between epochs doesn't reach it.",
         "Keep what changes between epochs in a tensor in shared memory "
         "(`torch.zeros(1, dtype=torch.int64).share_memory_()`), or use "
         "`persistent_workers=False`.",
+        cause="A worker that stays keeps the copy of the dataset that it started with, so what "
+        "your loop sets between epochs doesn't reach it.",
+        promise="same",
     )
 
 
-def results(evidence: Evidence) -> Iterator[Broken]:
+def results(evidence: Evidence) -> Iterator[Finding]:
     """Find a loop that returns something else with workers, though the samples are the same."""
     run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
     if alone is None or reseeded is None or not evidence.parts.loop:
@@ -237,15 +239,15 @@ def results(evidence: Evidence) -> Iterator[Broken]:
         return  # it depends on the seed, or it's a time
     if not results_differ(run, alone):
         return
-    yield Broken(
-        "same",
+    yield Finding(
         "shown",
         f"Your loop returns `{run.returned}` with workers, and `{alone.returned}` without. With "
         f"another seed, it returns `{reseeded.returned}` without workers.",
         "your training loop",
-        "A batch from a worker is a copy. What your code attached to a tensor as an attribute, "
-        "what it stored in another place while it made the sample, and which objects were the same "
-        "one is lost on the way.",
         "Compare one batch with workers to the same batch without, in your loop: types, "
         "attributes, and flags. Return everything that the loop needs in the batch itself.",
+        cause="A batch from a worker is a copy. What your code attached to a tensor as an "
+        "attribute, what it stored in another place while it made the sample, and which objects "
+        "were the same one is lost on the way.",
+        promise="same",
     )

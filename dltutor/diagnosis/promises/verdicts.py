@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from dltutor.diagnosis.difference import with_workers
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.kit.difference import with_workers
 from dltutor.failures import PROMISES, Promise
 from dltutor.observation.signs import LATE
 

@@ -12,10 +12,11 @@ from importlib import import_module
 from types import FunctionType
 from typing import Final
 
-from dltutor.diagnosis.evidence import Evidence, Fit
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
 from dltutor.failures import FACTS, PROMISES, Facts
 
-Rule = Callable[[Evidence], Fit | None]
+Rule = Callable[[Evidence], Finding | None]
 
 
 def collect(facts: tuple[Facts, ...]) -> dict[str, Rule]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.diagnosis.evidence import Evidence, Fit
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
 from dltutor.tables import MB
 
 
-def prefetch_budget(evidence: Evidence) -> Fit | None:
+def prefetch_budget(evidence: Evidence) -> Finding | None:
     """A lot is loaded ahead of the loop, and two batches per worker arrive about as fast."""
     ahead, parts = evidence.ahead, evidence.parts
     if ahead is None or ahead.held < 16 or ahead.held < 3 * ahead.held_by_two:
@@ -20,15 +21,14 @@ def prefetch_budget(evidence: Evidence) -> Fit | None:
     why = "because the batches arrive just as fast"
     if slower > _NOISE:
         why = f"which saves {ahead.held - ahead.held_by_two:.0f} MB and costs {slower:.0%} in speed"
-    return Fit(
-        "memory",
+    return Finding(
         "shown",
         f"With prefetch_factor={parts.prefetch} and {parts.workers} workers, {ahead.held:.0f} MB "
         f"of batches were in shared memory after the loop had taken one. With prefetch_factor=2, "
         f"it was {ahead.held_by_two:.0f} MB. A batch took {ahead.seconds * 1000:.1f} ms, and "
         f"{ahead.seconds_by_two * 1000:.1f} ms with 2.",
-        where=f"{parts.loader}(prefetch_factor={parts.prefetch})",
-        fix=f"Use prefetch_factor=2 instead of {parts.prefetch}, {why}. If a float tensor holds "
+        f"{parts.loader}(prefetch_factor={parts.prefetch})",
+        f"Use prefetch_factor=2 instead of {parts.prefetch}, {why}. If a float tensor holds "
         "what used to be bytes, send the bytes.",
     )
 
@@ -37,7 +37,7 @@ _WORTH: Final = 0.35  # a larger gain in speed is a reason to load that far ahea
 _NOISE: Final = 0.1  # a smaller one is none that we could tell from chance
 
 
-def view_of_a_giant(evidence: Evidence) -> Fit | None:
+def view_of_a_giant(evidence: Evidence) -> Finding | None:
     """Batches take up much less shared memory when each tensor is copied before it's sent."""
     views, parts = evidence.views, evidence.parts
     if views is None or views.as_they_come - views.as_copies < 2:
@@ -45,15 +45,14 @@ def view_of_a_giant(evidence: Evidence) -> Fit | None:
     if views.as_they_come < 3 * views.as_copies:
         return None
     run = evidence.run
-    return Fit(
-        "memory",
+    return Finding(
         "shown",
         f"A batch shows {_size(run.batch_bytes)} of data, but it arrived with storages of "
         f"{_size(run.storage_bytes)}. {views.batches} batches took up "
         f"{views.as_they_come:.1f} MB of shared memory, and only {views.as_copies:.1f} MB when "
         "each tensor was cloned before it was sent.",
-        where=parts.where,
-        fix=f"Return a clone() of the slice that you cut in {parts.where}, because a slice shares "
+        parts.where,
+        f"Return a clone() of the slice that you cut in {parts.where}, because a slice shares "
         "the storage of the whole tensor.",
     )
 
@@ -65,7 +64,7 @@ def _size(count: int) -> str:
 _MATTERS: Final = 20.0  # MB; the course's case has 28, and lists of a few thousand strings have 15
 
 
-def copy_on_read(evidence: Evidence) -> Fit | None:
+def copy_on_read(evidence: Evidence) -> Finding | None:
     """Workers copied the pages with a container's objects, even with the collector off."""
     memory = evidence.memory
     if memory is None or not memory.read or evidence.parts.method != "fork":
@@ -76,20 +75,19 @@ def copy_on_read(evidence: Evidence) -> Fit | None:
     whole = copied / max(share, 0.01)
     if share < 0.04 or copied < 3 or whole < _MATTERS:
         return None
-    return Fit(
-        "memory",
+    return Finding(
         "shown",
         f"Even with the garbage collector off, each worker copied {copied:.0f} MB of main's memory "
         f"while it drew samples from {evidence.parts.dataset}. At the start, {started:.0%} of the "
         f"pages with the elements of `{path}` were its own, and at the end {ended:.0%}. It's a "
         f"{kind} of {length:,} Python objects that the workers read.",
-        where=f"{path} ({evidence.parts.where})",
-        fix=f"Store what's in `{path}` without Python objects: strings as packed bytes with an "
+        f"{path} ({evidence.parts.where})",
+        f"Store what's in `{path}` without Python objects: strings as packed bytes with an "
         "array of offsets, numbers as a tensor or a numpy array, tables as Arrow.",
     )
 
 
-def gc_dirties_pages(evidence: Evidence) -> Fit | None:
+def gc_dirties_pages(evidence: Evidence) -> Finding | None:
     """Workers copy main's pages, but they don't when the collector can't see main's objects."""
     memory = evidence.memory
     if memory is None or memory.copied_frozen < 0 or evidence.parts.method != "fork":
@@ -102,19 +100,18 @@ def gc_dirties_pages(evidence: Evidence) -> Fit | None:
     if not memory.collections or copied - frozen < least or frozen > copied / 2:
         return None
     times = "once" if memory.collections == 1 else f"{memory.collections} times"
-    return Fit(
-        "memory",
+    return Finding(
         "shown",
         f"Each worker copied {copied:.0f} MB of main's memory, but only {frozen:.0f} MB in a run "
         "where main called gc.freeze() before it forked the workers. In one worker, the garbage "
         f"collector went through all objects {times}.",
-        where=memory.collected_at,
-        fix=f"Remove the garbage collection from {memory.collected_at}"
+        memory.collected_at,
+        f"Remove the garbage collection from {memory.collected_at}"
         ", or call gc.freeze() before the workers start and gc.unfreeze() after that.",
     )
 
 
-def growing_cache(evidence: Evidence) -> Fit | None:
+def growing_cache(evidence: Evidence) -> Finding | None:
     """Workers grow with each sample that's new to them, and with nothing else."""
     memory, parts = evidence.memory, evidence.parts
     if memory is None or memory.late_as_it_is < 3:
@@ -146,18 +143,17 @@ def growing_cache(evidence: Evidence) -> Fit | None:
     path, kind = (kept[0][0], kept[0][1]) if kept else ("", "")
     what = f" `{path}`, a {kind}, gained elements with each new sample." if kept else ""
     end = f" By the end of an epoch, that's {whole:,.0f} MB in each worker." if samples else ""
-    return Fit(
-        "memory",
+    return Finding(
         "shown" if renewed and kept else "likely",
         f"{growth}{less}. Most of it stays after a garbage collection.{what}{end}",
-        where=path or parts.where,
-        fix=(f"Remove `{path}` from the workers, or limit its size" if path else "Keep no samples")
+        path or parts.where,
+        (f"Remove `{path}` from the workers, or limit its size" if path else "Keep no samples")
         + ". The operating system already caches files for all workers. Decode once, into a file "
         "that the workers map, or into one tensor before the loader starts.",
     )
 
 
-def kept_batches(evidence: Evidence) -> Fit | None:
+def kept_batches(evidence: Evidence) -> Finding | None:
     """The loop still holds the memory of earlier batches, and of more and more of them."""
     run, parts = evidence.run, evidence.parts
     if not (parts.loop and parts.workers) or run.kept < 6 or not _goes_on(evidence):
@@ -167,14 +163,13 @@ def kept_batches(evidence: Evidence) -> Fit | None:
     whole = kept / run.batches * max(parts.batches or 0, run.batches)
     if kept < 4 or whole < 8:
         return None
-    return Fit(
-        "memory",
+    return Finding(
         "shown",
         f"After {run.batches} batches, your loop still held the memory of {run.kept} that it had "
         f"taken three or more batches earlier: {kept:.0f} MB. Over an epoch, that's "
         f"{whole:,.0f} MB. A loop that lets go of its batches holds none.",
-        where="your training loop",
-        fix="If the loop collects something, keep a number from .item() or a copy from .clone(). "
+        "your training loop",
+        "If the loop collects something, keep a number from .item() or a copy from .clone(). "
         "Call detach() on anything with a graph, and validate under torch.no_grad().",
     )
 
@@ -187,7 +182,7 @@ def _goes_on(evidence: Evidence) -> bool:
     return bool(earlier) and kept > 1.25 * earlier[-1]
 
 
-def reference_cycle(evidence: Evidence) -> Fit | None:
+def reference_cycle(evidence: Evidence) -> Finding | None:
     """Workers hold a lot of memory that a collection after each batch frees."""
     memory = evidence.memory
     if memory is None or memory.peak_collected < 0:
@@ -197,13 +192,12 @@ def reference_cycle(evidence: Evidence) -> Fit | None:
         return None
     if memory.peak_returned >= 0 and memory.peak_returned < 0.5 * peak:
         return None  # the C library holds it
-    return Fit(
-        "memory",
+    return Finding(
         "shown",
         f"Each worker grew by {peak:.0f} MB in {memory.samples} samples, but by {collected:.0f} MB "
         "with a gc.collect() after each batch. So it was holding reference cycles.",
-        where=evidence.parts.where,
-        fix=f"Find the cycle in what {evidence.parts.where} makes: a part that holds the whole, a "
+        evidence.parts.where,
+        f"Find the cycle in what {evidence.parts.where} makes: a part that holds the whole, a "
         "caught exception, or a bound method that its owner keeps. Give the part only what it "
         "needs, or a weakref.ref.",
     )
@@ -217,7 +211,7 @@ _LEVELED: Final = 0.5  # of what a worker took late in its first epoch
 _LEVEL: Final = 128  # tensors that a worker sends before its heap levels off
 
 
-def heap_growth(evidence: Evidence) -> Fit | None:
+def heap_growth(evidence: Evidence) -> Finding | None:
     """Workers grow, but they don't when freed blocks go back to the operating system."""
     memory = evidence.memory
     if memory is None or memory.peak_returned < 0:
@@ -232,83 +226,81 @@ def heap_growth(evidence: Evidence) -> Fit | None:
         return None  # the next epochs, in the same workers, take no more
     if memory.late_returned > 0.4 * late or memory.peak_collected < 0.6 * peak:
         return None
-    return Fit(
-        "memory",
+    return Finding(
         "shown",
         f"Each worker grew by {peak:.0f} MB in {memory.samples} samples, {late:.0f} MB of it after "
         f"the first third. With mallopt(M_MMAP_THRESHOLD, 65536), it grew by {returned:.0f} MB. "
         "Garbage collection doesn't help, because the memory is freed but isn't used again.",
-        where=evidence.parts.where,
-        fix="Call mallopt(M_MMAP_THRESHOLD, 65536) in worker_init_fn, or set "
+        evidence.parts.where,
+        "Call mallopt(M_MMAP_THRESHOLD, 65536) in worker_init_fn, or set "
         "MALLOC_MMAP_THRESHOLD_=65536 in the environment. Or write into buffers that each worker "
         "makes once.",
     )
 
 
-def shm_exhausted(evidence: Evidence) -> Fit | None:
+def shm_exhausted(evidence: Evidence) -> Finding | None:
     """The run said that shared memory ran out, and it gets further when it needs less."""
-    run, limits, parts = evidence.run, evidence.limits, evidence.parts
-    if limits is None or run.well or "shm_exhausted" not in run.named:
-        return None
-    well = ("finished", "enough")
+    run, lighter, parts = evidence.run, evidence.lighter, evidence.parts
     ways = (
-        ("one worker and one batch ahead", limits.lighter, limits.lighter_batches),
-        ("numpy arrays instead of tensors", limits.arrays, limits.arrays_batches),
+        ("one worker and one batch ahead", lighter),
+        ("numpy arrays instead of tensors", evidence.arrays),
     )
-    through = [(way, count) for way, end, count in ways if end in well and count]
-    if not through:
+    through = [(way, each.batches) for way, each in ways if each and each.well and each.batches]
+    if run.well or "shm_exhausted" not in run.named or not through:
         return None
     ahead = parts.workers * parts.prefetch
-    size = limits.batch_bytes / MB
+    size = lighter.batch_bytes / MB if lighter is not None else 0
     weighs = f" A batch is {size:.1f} MB, and {ahead} are loaded ahead." if size else ""
     got = ", and ".join(f"with {way} it got through {count} batches" for way, count in through)
     ended = run.error or f"it {run.end}, and a worker wrote that no space was left"
-    return Fit(
-        "ends",
+    return Finding(
         "shown",
-        f"/dev/shm is {limits.room:,.0f} MB in all.{weighs} The run ended after {run.batches} "
+        f"/dev/shm is {parts.shm:,.0f} MB in all.{weighs} The run ended after {run.batches} "
         f"batches: {ended[:160]}. But {got}.",
-        where=parts.where,
-        fix=f"Give the container a larger /dev/shm (`docker run --shm-size`), or use less of it: "
+        parts.where,
+        f"Give the container a larger /dev/shm (`docker run --shm-size`), or use less of it: "
         f"prefetch_factor=1 instead of {parts.prefetch}, bytes instead of floats, smaller batches.",
+        ends=True,
     )
 
 
-def too_many_open_files(evidence: Evidence) -> Fit | None:
+def too_many_open_files(evidence: Evidence) -> Finding | None:
     """The run hit the limit of file descriptors, or it will before the epoch ends."""
-    run, limits, parts = evidence.run, evidence.limits, evidence.parts
-    if limits is None or "shm_exhausted" in run.named:
-        return None
-    well = ("finished", "enough")
-    let_go = limits.nothing_kept in well
+    run, parts, kept, more = (
+        evidence.run,
+        evidence.parts,
+        evidence.nothing_kept,
+        evidence.more_files,
+    )
+    let_go = kept is not None and kept.well
     if run.well:
-        by_the_end = run.files / max(run.batches, 1) * (parts.batches or run.batches)
-        if not let_go or by_the_end < 0.9 * limits.files:
+        by_the_end = evidence.files_by_the_end
+        if not let_go or by_the_end < 0.9 * parts.files:
             return None
-        return Fit(
-            "memory",
+        return Finding(
             "shown",
             f"After {run.batches} batches, main had {run.files} more file descriptors than at the "
             f"first one, because your loop still held {run.kept} batches. By the end of the epoch, "
-            f"that's {by_the_end:,.0f}, and a process may have {limits.files:,}.",
-            where="your training loop",
-            fix=_FIX,
+            f"that's {by_the_end:,.0f}, and a process may have {parts.files:,}.",
+            "your training loop",
+            _FIX,
         )
-    if "too_many_open_files" not in run.named or not (let_go or limits.with_more in well):
+    with_more = more is not None and more.well
+    if "too_many_open_files" not in run.named or not (let_go or with_more):
         return None
-    said = f"A process may have {limits.files:,} file descriptors here. The run ended after "
+    said = f"A process may have {parts.files:,} file descriptors here. The run ended after "
     said += f"{run.batches} batches: {run.error[:160] or run.end}."
-    if let_go:
-        said += f" A loop that keeps nothing got through {limits.nothing_kept_batches} batches."
+    if kept is not None and let_go:
+        said += f" A loop that keeps nothing got through {kept.batches} batches."
     elif run.tensors:
         said += f" A batch has {run.tensors:.0f} tensors."
-    if limits.with_more in well:
-        said += f" With {limits.more:,} descriptors, it got through {limits.with_more_batches}."
-    at = run.at[0] if run.at else ""
-    return Fit("ends", "shown", said, "your training loop" if let_go else at, _FIX)
+    if more is not None and with_more:
+        said += f" With a higher limit, it got through {more.batches}."
+    at = run.line
+    return Finding("shown", said, "your training loop" if let_go else at, _FIX, ends=True)
 
 
-_FIX = (
+_FIX: Final = (
     "If the loop collects something, keep a copy: `labels.clone()` or `labels.tolist()`. Pack the "
     "many tensors of a batch into one, and close the files that you open. Only then raise the "
     "limit with `ulimit -n`."

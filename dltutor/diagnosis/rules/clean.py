@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dltutor.diagnosis.evidence import Evidence, Fit
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
 
 
-def leftover_iterator(evidence: Evidence) -> Fit | None:
+def leftover_iterator(evidence: Evidence) -> Finding | None:
     """Workers are still alive after the loop has returned, and nothing needs their iterator."""
     left = evidence.leftover
     if left is None or not left.alive or not (left.freed or left.held):
@@ -24,10 +25,10 @@ def leftover_iterator(evidence: Evidence) -> Fit | None:
         if (samples)
         else ""
     )
-    return Fit("memory", "shown", said, where)
+    return Finding("shown", said, where)
 
 
-def orphaned_segments(evidence: Evidence) -> Fit | None:
+def orphaned_segments(evidence: Evidence) -> Finding | None:
     """A run left batches in `/dev/shm` when all its processes were killed at once."""
     segments = evidence.segments
     if segments is None or not segments.left:
@@ -37,14 +38,13 @@ def orphaned_segments(evidence: Evidence) -> Fit | None:
         return None
     who = "The workers share" if segments.in_workers == "file_system" else "Main shares"
     init = evidence.parts.init
-    return Fit(
-        "memory",
+    return Finding(
         "shown",
         f"{who} batches with the strategy file_system. The doctor killed all processes of a run "
         f"with {segments.batches} batches in hand. It left {segments.left} segments in /dev/shm "
         "that no process owned, and the doctor removed them.",
-        where=f"worker_init_fn={init}" if init and segments.in_main != "file_system" else "",
-        fix="Leave the sharing strategy at file_descriptor"
+        f"worker_init_fn={init}" if init and segments.in_main != "file_system" else "",
+        "Leave the sharing strategy at file_descriptor"
         + (f": remove set_sharing_strategy from {init}. " if init else ". ")
         + "If you run into too many open files, keep fewer tensors or raise the limit.",
     )

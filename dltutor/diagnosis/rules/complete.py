@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from dltutor.diagnosis.evidence import Evidence, Fit
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.rules.culprits import how_many
 
 
-def silent_stop(evidence: Evidence) -> Fit | None:
+def silent_stop(evidence: Evidence) -> Finding | None:
     """An epoch ends early, and drawing a sample or making a batch raises StopIteration."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if culprit is None or culprit.kind != "StopIteration":
@@ -32,10 +33,10 @@ def silent_stop(evidence: Evidence) -> Fit | None:
         "Give that next() a default and handle it, or look it up in a dict, which raises KeyError. "
         f"Before the epoch, set aside the samples that {parts.dataset} can't make."
     )
-    return Fit("ends", "shown", said, culprit.at, fix)
+    return Finding("shown", said, culprit.at, fix, ends=True)
 
 
-def repeated_stream(evidence: Evidence) -> Fit | None:
+def repeated_stream(evidence: Evidence) -> Finding | None:
     """Each worker delivers the same samples as the others."""
     shares = evidence.shares
     if overlap := _overlap(evidence):
@@ -50,17 +51,16 @@ def repeated_stream(evidence: Evidence) -> Fit | None:
     )
     if shares.complete and shares.same:
         said += f" The first {shares.same} samples of W0 and W1 are the same."
-    return Fit(
-        "wrong",
+    return Finding(
         "shown",
         said,
-        where=evidence.parts.where,
-        fix=f"In `{evidence.parts.dataset}.__iter__`, call `get_worker_info()` and take every "
+        evidence.parts.where,
+        f"In `{evidence.parts.dataset}.__iter__`, call `get_worker_info()` and take every "
         "`num_workers`-th sample or file, starting from `id`.",
     )
 
 
-def _overlap(evidence: Evidence) -> Fit | None:
+def _overlap(evidence: Evidence) -> Finding | None:
     # Workers overlap only in part if each one shuffles for itself before it takes its share.
     run, alone = evidence.run, evidence.alone
     if not evidence.parts.stream or alone is None:
@@ -73,13 +73,12 @@ def _overlap(evidence: Evidence) -> Fit | None:
     twice, never = sum(count > 1 for count in came.values()), len(there.keys() - came.keys())
     if twice < 2 or never < 2:
         return None
-    return Fit(
-        "wrong",
+    return Finding(
         "shown",
         f"Of {len(there)} samples, {twice} arrive more than once and {never} never arrive with "
         f"{evidence.parts.workers} workers. Without workers, each arrives once.",
-        where=evidence.parts.where,
-        fix=f"In `{evidence.parts.dataset}.__iter__`, give all workers the same seed, so that they "
+        evidence.parts.where,
+        f"In `{evidence.parts.dataset}.__iter__`, give all workers the same seed, so that they "
         "agree on one order before each takes its share of it.",
     )
 
@@ -87,7 +86,7 @@ def _overlap(evidence: Evidence) -> Fit | None:
 _TAIL: Final = 4  # samples for each one that no worker gets: with fewer, it isn't a tail
 
 
-def lost_tail(evidence: Evidence) -> Fit | None:
+def lost_tail(evidence: Evidence) -> Finding | None:
     """A stream delivers fewer samples with workers than without, though it has them all."""
     run, alone, shares = evidence.run, evidence.alone, evidence.shares
     if alone is None or shares is None or not (run.well and alone.well and shares.complete):
@@ -105,26 +104,24 @@ def lost_tail(evidence: Evidence) -> Fit | None:
     if evidence.parts.drop_last and came < there and drawn >= whole:
         size = evidence.parts.batch_size or 1
         dropped = came == sum(share - share % size for share in shares.shares)
-        return Fit(
-            "wrong",
+        return Finding(
             "shown" if dropped else "likely",
             f"{came} samples arrive with {evidence.parts.workers} workers, and {there} without. "
             f"The workers draw {counts} of {whole}, but `drop_last` drops each one's last batch.",
-            where="drop_last=True",
-            fix="Use `drop_last=False` if your loop can take short batches. Or build whole batches "
+            "drop_last=True",
+            "Use `drop_last=False` if your loop can take short batches. Or build whole batches "
             f"in `{evidence.parts.dataset}`, deal those out, and use `batch_size=None`.",
         )
     each = run.drawn[0] if run.drawn else ()
     some_twice = len(set(each)) < len(each)  # that's another failure
     tail = 0 < whole - drawn <= whole / _TAIL
     if tail and came < there and not some_twice:
-        return Fit(
-            "wrong",
+        return Finding(
             "shown",
             f"The workers draw {counts} samples, which is {drawn} of the {whole} that the stream "
             "has without workers. The rest belong to no worker.",
-            where=evidence.parts.where,
-            fix="Give each worker every `num_workers`-th sample, starting from `id`, so that "
+            evidence.parts.where,
+            "Give each worker every `num_workers`-th sample, starting from `id`, so that "
             "nothing is left over: `itertools.islice(samples, id, None, num_workers)` does that.",
         )
     return None
@@ -133,7 +130,7 @@ def lost_tail(evidence: Evidence) -> Fit | None:
 _WANTED: Final = 20  # times as many samples as `__len__` says: nobody forgets that many
 
 
-def wrong_length(evidence: Evidence) -> Fit | None:
+def wrong_length(evidence: Evidence) -> Finding | None:
     """`__getitem__` has more or fewer samples than `__len__` says."""
     ending = evidence.ending
     if ending is None or ending.end < 0 or ending.end == ending.length:
@@ -141,64 +138,60 @@ def wrong_length(evidence: Evidence) -> Fit | None:
     length, end = ending.length, ending.end
     where = f"{evidence.parts.dataset}.__len__"
     if end < length:
-        return Fit(
-            evidence.harm,
+        return Finding(
             "shown",
             f"`len(dataset)` is {length}, but every index from {end} on raises {ending.said}. All "
             "samples before that exist.",
-            where=where + (f"; raised at {ending.line}" if ending.line else ""),
-            fix=f"Make `{where}` count what `__getitem__` can return, which is {end} here.",
+            where + (f"; raised at {ending.line}" if ending.line else ""),
+            f"Make `{where}` count what `__getitem__` can return, which is {end} here.",
+            ends=not evidence.run.well,
         )
     if ending.limits or end > _WANTED * length:
         return None
-    return Fit(
-        "wrong",
+    return Finding(
         "likely",
         f"`len(dataset)` is {length}, but `dataset[{length}]` to `dataset[{end - 1}]` exist too, "
         f"so {end - length} of {end} samples are never drawn.",
-        where=where,
-        fix=f"Make `{where}` count what `__getitem__` can return, which is {end} here. If you "
+        where,
+        f"Make `{where}` count what `__getitem__` can return, which is {end} here. If you "
         "meant to limit it, nothing is wrong.",
     )
 
 
-def ranks(evidence: Evidence) -> Fit | None:
+def ranks(evidence: Evidence) -> Finding | None:
     """Epochs repeat an order that the sampler would change, or ranks share samples."""
     order = evidence.order
     if order is None:
         return None
     if order.moves and order.epochs > 1 and order.repeated and not order.told:
-        return Fit(
-            "wrong",
+        return Finding(
             "shown",
             f"{order.repeated + 1} of {order.epochs} epochs had the same order, because your loop "
             "never calls the sampler's `set_epoch`. When the doctor called it, the order changed.",
-            where="loader.sampler",
-            fix="Call `loader.sampler.set_epoch(epoch)` before each epoch.",
+            "loader.sampler",
+            "Call `loader.sampler.set_epoch(epoch)` before each epoch.",
         )
     if order.twice and not order.shuffles and not evidence.parts.drop_last:
-        return Fit(
-            "wrong",
+        return Finding(
             "likely",
             f"Together, the {order.ranks} ranks get {order.twice} of the "
             f"{evidence.parts.length} samples twice, because the sampler pads their shares. An "
             "evaluation counts those samples twice.",
-            where="loader.sampler",
-            fix="For evaluation, give each rank `range(rank, len(dataset), ranks)` without "
+            "loader.sampler",
+            "For evaluation, give each rank `range(rank, len(dataset), ranks)` without "
             "padding, or drop the duplicates when you gather.",
         )
     return None
 
 
-def nested_persistent(evidence: Evidence) -> Fit | None:
+def nested_persistent(evidence: Evidence) -> Finding | None:
     """An iteration goes on after another one has begun, and gets different batches."""
     run, own = evidence.run, evidence.not_kept
     if own is None or not run.resumed or not own.well:
         return None
     if (run.counted, run.finished) == (own.counted, own.finished):
         return None
-    return Fit(
-        "wrong",
+    return Finding(
         "shown",
         f"Your loop began a second iteration of the loader in the middle of another, and both used "
         f"one iterator. It got {run.batches} batches in {len(run.passes)} iterations. With "

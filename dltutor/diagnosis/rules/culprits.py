@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-
-from dltutor.diagnosis.evidence import Culprit, Evidence
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.probes.culprit import Culprit
+from dltutor.observation.texts import signal_name
 
 
 def raising(evidence: Evidence, *stages: str) -> Culprit | None:
@@ -29,19 +29,6 @@ def how_many(evidence: Evidence) -> str:
     return f" {len(samples.failed)} of the {tried} samples that the doctor tried fail."
 
 
-def dead(evidence: Evidence) -> tuple[tuple[int, int], ...]:
-    """Return the workers that died and their exit codes, without those that were asked to end."""
-    codes = enumerate(evidence.run.codes)
-    return tuple((number, code) for number, code in codes if code and code != -signal.SIGTERM)
-
-
 def fate(code: int | None) -> str:
     """Say how a process died, in words."""
-    if code is None:
-        return "gone"
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:  # real-time signals have no name in Python
-        return f"signal {-code}"
+    return signal_name(code) or ("gone" if code is None else f"exit code {code}")

@@ -6,11 +6,12 @@ import re
 import signal
 from typing import Final
 
-from dltutor.diagnosis.evidence import Certainty, Evidence, Fit
-from dltutor.diagnosis.rules.culprits import dead, fate, how_many, raising
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Certainty, Finding
+from dltutor.diagnosis.rules.culprits import fate, how_many, raising
 
 
-def corrupt_images(evidence: Evidence) -> Fit | None:
+def corrupt_images(evidence: Evidence) -> Finding | None:
     """An image decoder raises, or it can't decode the file of the sample that raises."""
     culprit = raising(evidence)
     if culprit is None:
@@ -18,7 +19,7 @@ def corrupt_images(evidence: Evidence) -> Fit | None:
         if found is None or found.stage or not found.decoder or evidence.run.end != "raised":
             return None
         said = f"{found.decoder} raised in a worker: {evidence.run.error}."
-        return Fit("ends", "shown", said, next(iter(evidence.run.at), ""))
+        return Finding("shown", said, evidence.run.line)
     broken = culprit.decoder or (culprit.image and culprit.readable)
     if not (broken or (culprit.mode and culprit.stage == "sample")):
         return None
@@ -31,10 +32,10 @@ def corrupt_images(evidence: Evidence) -> Fit | None:
     fix = ""
     if not broken:
         fix = "Convert every image to the same mode when you load it: image.convert('RGB')."
-    return Fit("ends", "shown", said, culprit.at, fix)
+    return Finding("shown", said, culprit.at, fix)
 
 
-def none_in_batch(evidence: Evidence) -> Fit | None:
+def none_in_batch(evidence: Evidence) -> Finding | None:
     """A batch can be made without the samples that are None, but not with them."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if culprit is None or run.end != "raised":
@@ -46,7 +47,7 @@ def none_in_batch(evidence: Evidence) -> Fit | None:
         )
         fix = f"Find out why {parts.dataset} returns None, and set these samples aside before the "
         fix += "epoch. Or drop them in collate_fn, and count them."
-        return Fit("ends", "shown", said, parts.where, fix)
+        return Finding("shown", said, parts.where, fix)
     if culprit.empty and "NoneType" in run.error and run.raised is None:
         said = (
             f"{culprit.empty} of {culprit.made} batches are None, because {parts.collate} had no "
@@ -57,11 +58,11 @@ def none_in_batch(evidence: Evidence) -> Fit | None:
         if culprit.skipped:
             said += " Without these batches, it gets to its end."
         certainty: Certainty = "shown" if culprit.skipped else "likely"
-        return Fit("ends", certainty, said, next(iter(run.at), ""), fix)
+        return Finding(certainty, said, run.line, fix)
     return None
 
 
-def lost_exception_type(evidence: Evidence) -> Fit | None:
+def lost_exception_type(evidence: Evidence) -> Finding | None:
     """The exception that arrives isn't of the type that a worker raised."""
     run, culprit = evidence.run, evidence.culprit
     if run.end != "raised" or run.waited or not evidence.parts.workers:
@@ -73,7 +74,7 @@ def lost_exception_type(evidence: Evidence) -> Fit | None:
     if not lost or lost == run.kind:
         return None
     said = f"A worker raised {lost}, but {run.kind} arrived in main."
-    where = next(iter(run.at), "")
+    where = run.line
     if found is not None and found.kind == lost:
         said += f" In the main process, {found.which} raises {found.said}."
         where = found.at or where
@@ -84,10 +85,10 @@ def lost_exception_type(evidence: Evidence) -> Fit | None:
         f"Give {lost} an __init__ that takes a single string. Or catch it in the dataset, where it "
         "still has its type, and raise one that does, or return the reason with the batch."
     )
-    return Fit("ends", "shown", said, where, fix)
+    return Finding("shown", said, where, fix)
 
 
-def unpicklable_exception(evidence: Evidence) -> Fit | None:
+def unpicklable_exception(evidence: Evidence) -> Finding | None:
     """Main waits in vain, and the class of the exception can't be pickled."""
     run, culprit = evidence.run, evidence.culprit
     if not run.waited or culprit is None or not evidence.parts.workers:
@@ -103,10 +104,10 @@ def unpicklable_exception(evidence: Evidence) -> Fit | None:
         f"Define {culprit.kind} at the top level of a module, or catch it in the dataset and raise "
         "a class that can be pickled. Give the loader a timeout=."
     )
-    return Fit("ends", "shown", said, culprit.at, fix)
+    return Finding("shown", said, culprit.at, fix)
 
 
-def unpicklable_batch(evidence: Evidence) -> Fit | None:
+def unpicklable_batch(evidence: Evidence) -> Finding | None:
     """Main waits in vain, and a batch can be made but not pickled."""
     run, culprit, parts = evidence.run, evidence.culprit, evidence.parts
     if not run.waited or culprit is None or not parts.workers:
@@ -122,15 +123,15 @@ def unpicklable_batch(evidence: Evidence) -> Fit | None:
             f"Turn {culprit.part} into tensors, numbers, strings, lists, or dicts before the batch "
             "leaves the worker. Give the loader a timeout=."
         )
-        return Fit("ends", "shown", said, where, fix)
+        return Finding("shown", said, where, fix)
     if culprit.stage == "" and "in _feed" in run.said:
         last = run.said.strip().splitlines()[-1]
         said = f"The loop waited in vain. The queue thread of a worker wrote: {last}."
-        return Fit("ends", "shown", said, where)
+        return Finding("shown", said, where)
     return None
 
 
-def ragged_batch(evidence: Evidence) -> Fit | None:
+def ragged_batch(evidence: Evidence) -> Finding | None:
     """A batch can be made from copies of either sample, but not from two that differ in shape."""
     run, culprit, parts = evidence.run, raising(evidence, "collate"), evidence.parts
     if culprit is None or culprit.blame != "ragged":
@@ -139,13 +140,13 @@ def ragged_batch(evidence: Evidence) -> Fit | None:
         f"The loop ended with {run.error.rstrip('.')}. {culprit.told}, so {culprit.which} can't be "
         "made from both. It can be made from copies of either one."
     )
-    return Fit("ends", "shown", said, parts.where)
+    return Finding("shown", said, parts.where)
 
 
-def dead_worker(evidence: Evidence) -> Fit | None:
+def dead_worker(evidence: Evidence) -> Finding | None:
     """A worker died. Name the sample that did it, if there is one."""
     run, samples, parts = evidence.run, evidence.samples, evidence.parts
-    gone = dead(evidence)
+    gone = evidence.run.dead
     kills = samples is not None and samples.ended == "died" and samples.at >= 0
     if run.end not in ("worker died", "main died") and not (gone and run.well):
         return None
@@ -156,11 +157,11 @@ def dead_worker(evidence: Evidence) -> Fit | None:
             said += f" In the run, W{gone[0][0]} died with {fate(gone[0][1])}."
         fix = f"Look at what {parts.dataset} reads for index {samples.at}. Decode each sample once "
         fix += "in its own process, and set aside those that end it."
-        return Fit("ends", "shown", said, parts.where, fix)
+        return Finding("shown", said, parts.where, fix)
     culprit = evidence.culprit
     if culprit is not None and culprit.stage == "died" and culprit.which:
         said = f"Even without workers, making {culprit.which} ends the process: "
-        return Fit("ends", "shown", f"{said}{fate(culprit.code)}.", parts.where)
+        return Finding("shown", f"{said}{fate(culprit.code)}.", parts.where)
     if not gone or run.end == "main died" or (run.well and parts.method == "forkserver"):
         return None
     if (culprit is not None and culprit.stage) or _said_why(evidence):
@@ -176,7 +177,7 @@ def dead_worker(evidence: Evidence) -> Fit | None:
     # If no sample is known, something else may have ended it: a full /dev/shm raises SIGBUS.
     # Under forkserver, lost_cause is what's shown: the loop isn't told what ended the worker.
     shown = died and code < 0 and code != -signal.SIGBUS and parts.method != "forkserver"
-    return Fit("ends", "shown" if shown else "likely", said, parts.where)
+    return Finding("shown" if shown else "likely", said, parts.where)
 
 
 def _said_why(evidence: Evidence) -> bool:
@@ -184,10 +185,10 @@ def _said_why(evidence: Evidence) -> bool:
     exits = evidence.in_workers is not None and any(
         kind == "SystemExit" for _, kind, _, _ in evidence.in_workers.failed
     )
-    return exits or (dead(evidence)[0][1] == 1 and "Traceback (most recent" in evidence.run.said)
+    return exits or (evidence.run.dead[0][1] == 1 and "Traceback (most recent" in evidence.run.said)
 
 
-def misleading_exit(evidence: Evidence) -> Fit | None:
+def misleading_exit(evidence: Evidence) -> Finding | None:
     """A sample exits, so the worker ends, and the loop gets an error about something else."""
     run, culprit = evidence.run, evidence.culprit
     if run.end not in ("worker died", "raised") or not evidence.parts.workers:
@@ -211,16 +212,16 @@ def misleading_exit(evidence: Evidence) -> Fit | None:
     evidenced += f"is {run.error or run.kind}.{how_many(evidence)}"
     fix = "Raise an ordinary exception there, with the sample's name in its message. If the code "
     fix += "isn't yours, catch SystemExit around it and raise one."
-    return Fit("ends", "shown", evidenced, where, fix)
+    return Finding("shown", evidenced, where, fix)
 
 
 _EXITS = ("SystemExit", "KeyboardInterrupt")  # a worker catches an Exception, but not these
 
 
-def lost_cause(evidence: Evidence) -> Fit | None:
+def lost_cause(evidence: Evidence) -> Finding | None:
     """A worker died under forkserver, and the loop's error doesn't say what killed it."""
     run, samples = evidence.run, evidence.samples
-    gone = dead(evidence)
+    gone = evidence.run.dead
     if evidence.parts.method != "forkserver" or not gone or run.asked:
         return None
     number, code = gone[0]
@@ -235,10 +236,10 @@ def lost_cause(evidence: Evidence) -> Fit | None:
         return None
     if samples is not None and not samples.ended and not samples.failed:
         said += " In the main process, no sample that was tried fails."
-    return Fit("ends", "shown", said, next(iter(run.at), ""))
+    return Finding("shown", said, run.line)
 
 
-def unpicklable_handle(evidence: Evidence) -> Fit | None:
+def unpicklable_handle(evidence: Evidence) -> Finding | None:
     """Main couldn't pickle a part of what it sends to a worker."""
     run, travel = evidence.run, evidence.travel
     if evidence.parts.method not in ("spawn", "forkserver") or travel is None:
@@ -252,7 +253,7 @@ def unpicklable_handle(evidence: Evidence) -> Fit | None:
     if alone is not None and alone.well:
         said += f". Without workers, it delivered {alone.batches} batches"
     paths = ", ".join(f"`{each}`" for each, _, _ in travel.cannot)
-    return Fit("ends", "shown", f"{said}.", paths, _remedy_for(path, kind, error))
+    return Finding("shown", f"{said}.", paths, _remedy_for(path, kind, error))
 
 
 def _remedy_for(path: str, kind: str, error: str) -> str:
@@ -276,7 +277,7 @@ def _remedy_for(path: str, kind: str, error: str) -> str:
 _MISSING: Final = re.compile(r"Can't get attribute '([\w.]+)' on <module '([\w.]+)'")
 
 
-def main_only_class(evidence: Evidence) -> Fit | None:
+def main_only_class(evidence: Evidence) -> Finding | None:
     """A new interpreter couldn't find a name that the pickle refers to."""
     run, travel = evidence.run, evidence.travel
     if evidence.parts.method not in ("spawn", "forkserver") or run.batches:
@@ -294,7 +295,7 @@ def main_only_class(evidence: Evidence) -> Fit | None:
         f"batch. In main, the name comes from {here}."
     )
     fix = f"Put `{name}` into a file and import it from there."
-    return Fit("ends", "shown", said, f"`{module}.{name}`", fix)
+    return Finding("shown", said, f"`{module}.{name}`", fix)
 
 
 _REFUSED: Final = "An attempt has been made to start a new process before"
@@ -303,7 +304,7 @@ _REFUSED: Final = "An attempt has been made to start a new process before"
 _AGAIN: Final = "_fixup_main_from_path"  # what multiprocessing runs the script with
 
 
-def missing_main_guard(evidence: Evidence) -> Fit | None:
+def missing_main_guard(evidence: Evidence) -> Finding | None:
     """A worker died while it was running the script again."""
     run, travel = evidence.run, evidence.travel
     if evidence.parts.method not in ("spawn", "forkserver") or run.batches:
@@ -322,33 +323,32 @@ def missing_main_guard(evidence: Evidence) -> Fit | None:
     if alone is not None and alone.well:
         said += f". Without workers, the loop got {alone.batches} batches"
     where = "" if travel is None else travel.script.rpartition("/")[2]
-    return Fit("ends", "shown", f"{said}.", where)
+    return Finding("shown", f"{said}.", where)
 
 
-def global_only_in_parent(evidence: Evidence) -> Fit | None:
+def global_only_in_parent(evidence: Evidence) -> Finding | None:
     """Workers in new interpreters do what main does once they're given main's globals."""
-    run, imported = evidence.run, evidence.imported
-    if imported is None or imported.forked_unlike:
+    run, alone, forked, given = evidence.run, evidence.alone, evidence.forked, evidence.imported
+    if alone is None or forked is None or not forked.well or alone.lacks(forked):
         return None
-    if imported.forked not in ("finished", "enough"):
+    if given is None or given.end not in ("finished", "enough") or not given.batches:
         return None
-    raised = run.end == "raised"
+    if given.unlike or not given.names:
+        return None
+    raised, method = run.end == "raised", evidence.parts.method
     what = f"raised {run.error}" if raised else "delivered different samples than main"
-    cured = imported.new in ("finished", "enough") and imported.new_batches
-    if not cured or imported.new_unlike or not imported.names:
-        return None
-    names = ", ".join(f"`{each}`" for each in imported.names[:3])
+    names = ", ".join(f"`{each}`" for each in given.names[:3])
     said = (
-        f"Workers started by {evidence.parts.method} {what}. Forked workers didn't. In a new "
-        f"interpreter, {names} had a different value than in main, or none. With main's value, "
-        f"workers started by {evidence.parts.method} delivered what main does."
+        f"Workers started by {method} {what}. Forked workers didn't. In a new interpreter, {names} "
+        "had a different value than in main, or none. With main's value, workers started by "
+        f"{method} delivered what main does."
     )
-    where = f"{names}, read in {run.at[0].partition(': ')[0]}" if raised and run.at else names
+    where = f"{names}, read in {run.line.partition(': ')[0]}" if raised and run.line else names
     fix = f"Pass {names} to the dataset as an attribute. Pass large arrays as tensors."
-    return Fit("ends" if raised else "wrong", "shown", said, where, fix)
+    return Finding("shown", said, where, fix, ends=raised)
 
 
-def generator_attribute(evidence: Evidence) -> Fit | None:
+def generator_attribute(evidence: Evidence) -> Finding | None:
     """Workers died unpickling a tensor that was freed as soon as main had pickled it."""
     run, travel = evidence.run, evidence.travel
     if evidence.parts.method not in ("spawn", "forkserver") or run.batches or travel is None:
@@ -368,13 +368,13 @@ def generator_attribute(evidence: Evidence) -> Fit | None:
         else f"Leave tensors that you make only for the pickle out of the state of `{path}`."
     )
     paths = ", ".join(f"`{each}`" for each, _ in travel.gone)
-    return Fit("ends", "shown", said, paths, fix)
+    return Finding("shown", said, paths, fix)
 
 
 REFUSED: Final = "daemonic processes are not allowed to have children"
 
 
-def children_of_workers(evidence: Evidence) -> Fit | None:
+def children_of_workers(evidence: Evidence) -> Finding | None:
     """A worker wasn't allowed to start a process, in code that runs without workers."""
     run, alone = evidence.run, evidence.alone
     if run.end != "raised" or not run.raised or REFUSED not in run.said:
@@ -383,16 +383,16 @@ def children_of_workers(evidence: Evidence) -> Fit | None:
     said = f"A worker raised {run.raised}: {REFUSED}."
     if without and alone is not None:
         said += f" Without workers, the same loader delivered {alone.batches} batches."
-    where = run.at[0] if run.at else ""
-    return Fit("ends", "shown" if without else "likely", said, where)
+    where = run.line
+    return Finding("shown" if without else "likely", said, where)
 
 
-def held_lock(evidence: Evidence) -> Fit | None:
+def held_lock(evidence: Evidence) -> Finding | None:
     """A worker waits for a lock that was held when main forked, and goes on once it gets it."""
     return _lock_not_given_back(evidence, in_matplotlib=False)
 
 
-def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Fit | None:
+def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Finding | None:
     """Look for it among matplotlib's locks, or among all others.
 
     Args:
@@ -423,7 +423,7 @@ def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Fit | No
                 "os.register_at_fork), start the workers while no thread holds it, or don't fork."
             )
         )
-        return Fit("ends", "shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
+        return Finding("shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
     return None
 
 
@@ -431,7 +431,7 @@ def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Fit | No
 _INSIDE: Final = re.compile(r"\._(pool|threads|worker_handler|task_handler|result_handler)\b.*$")
 
 
-def lost_thread(evidence: Evidence) -> Fit | None:
+def lost_thread(evidence: Evidence) -> Finding | None:
     """A worker waits for a thread that only main has, and goes on once it has its own."""
     for waits in (evidence.waits, evidence.while_held):
         found = waits.freed("executor", "thread", "answer") if waits is not None else None
@@ -451,22 +451,20 @@ def lost_thread(evidence: Evidence) -> Fit | None:
                 f"Start `{path}` in each process that uses it (on first use, or in "
                 "worker_init_fn), and leave it out of the pickle."
             )
-            return Fit("ends", "shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
+            return Finding("shown", said, f"`{path}`, {line.partition(': ')[0]}", fix)
     return None
 
 
-def openmp_after_fork(evidence: Evidence) -> Fit | None:
+def openmp_after_fork(evidence: Evidence) -> Finding | None:
     """Workers are stuck in an operation that several threads compute, and run with one."""
-    waits = evidence.waits
-    if waits is None or not waits.stuck or waits.threads < 2:
-        return None
-    if any(freed for *_, freed in waits.stuck) or waits.alone not in ("finished", "enough"):
+    waits, alone = evidence.waits, evidence.one_thread
+    if waits is None or waits.threads < 2 or alone is None or not alone.well:
         return None
     worker, line, *_ = waits.stuck[0]
     said = (
         f"W{worker} was stuck at {line}, in an operation that {waits.threads} OpenMP threads "
         f"share, and no Python lock was holding it up. With one thread for each worker, the same "
-        f"loader delivered everything it was asked for ({waits.alone_batches} batches)."
+        f"loader delivered everything it was asked for ({alone.batches} batches)."
     )
     setter = f"`{evidence.parts.init}`" if evidence.parts.init else "the dataset"
     fix = (
@@ -474,9 +472,9 @@ def openmp_after_fork(evidence: Evidence) -> Fit | None:
         f"cv2.setNumThreads) in {setter} and in what it calls. If workers need threads, don't "
         "fork."
     )
-    return Fit("ends", "shown", said, line.partition(": ")[0], fix)
+    return Finding("shown", said, line.partition(": ")[0], fix)
 
 
-def plot_in_thread(evidence: Evidence) -> Fit | None:
+def plot_in_thread(evidence: Evidence) -> Finding | None:
     """A worker that draws waits for matplotlib's lock, and goes on once it gets it."""
     return _lock_not_given_back(evidence, in_matplotlib=True)

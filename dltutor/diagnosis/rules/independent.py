@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dltutor.diagnosis.evidence import Evidence, Fit
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
 
 
-def repeated_randomness(evidence: Evidence) -> Fit | None:
+def repeated_randomness(evidence: Evidence) -> Finding | None:
     """Samples vary within a worker, but another worker or the next epoch repeats them."""
     repeats, twice = evidence.repeats, evidence.twice
     if repeats is None or (twice and (twice.own or twice.counter)) or evidence.same_stream:
@@ -23,13 +24,12 @@ def repeated_randomness(evidence: Evidence) -> Fit | None:
             path = ", ".join(repeats.own[:2])
             own = source == "own" or (source == "all" and bool(path))
             generator = f"`{path}`" if own and path else source if source != "all" else ""
-            return Fit(
-                "wrong",
+            return Finding(
                 "shown" if across or not evidence.parts.stream else "likely",
                 f"{'. '.join(said)}, though samples vary within a worker."
                 + (f" The numbers come from {generator}." if generator not in ("", "own") else ""),
-                where=path if own and path else _seeded(evidence),
-                fix=_fix(evidence, path if own else "", source),
+                path if own and path else _seeded(evidence),
+                _fix(evidence, path if own else "", source),
             )
     return None
 

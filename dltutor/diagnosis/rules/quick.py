@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from dltutor.diagnosis.evidence import Evidence, Fit
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
 
 
-def tiny_tensors(evidence: Evidence) -> Fit | None:
+def tiny_tensors(evidence: Evidence) -> Finding | None:
     """The same batches arrive much sooner when each is sent in one message."""
     parts, run, sending = evidence.parts, evidence.run, evidence.sending
     if sending is None or sending.times < 2:
         return None
     by_tensor, in_one = sending.both
     maker = parts.collate or f"{parts.dataset}"
-    return Fit(
-        "slow",
+    return Finding(
         "shown",
         f"A batch has {run.tensors:.0f} tensors, and the worker sends them one by one. A batch "
         f"took {1000 * by_tensor:.3g} ms. With each batch in one message, it took "
@@ -30,7 +30,7 @@ _CHEAP: Final = 0.001  # seconds: sending a sample takes a tenth of that
 _MATTERS: Final = 0.5  # seconds that an epoch takes longer; less isn't worth a change
 
 
-def cheap_samples(evidence: Evidence) -> Fit | None:
+def cheap_samples(evidence: Evidence) -> Finding | None:
     """The loader is faster without workers, even after the workers have started."""
     parts, samples, workerless = evidence.parts, evidence.samples, evidence.workerless
     if workerless is None or samples is None or workerless.times < 1.6:
@@ -45,8 +45,7 @@ def cheap_samples(evidence: Evidence) -> Fit | None:
     lost = (with_workers - without) * batches
     if lost < _MATTERS:
         return None
-    return Fit(
-        "slow",
+    return Finding(
         "shown",
         f"A sample takes {1e6 * samples.typical:.2g} µs. A batch takes {1000 * with_workers:.3g} "
         f"ms with {parts.workers} worker{'s' * (parts.workers > 1)}, start-up not included, and "
@@ -58,7 +57,7 @@ def cheap_samples(evidence: Evidence) -> Fit | None:
     )
 
 
-def loader_per_step(evidence: Evidence) -> Fit | None:
+def loader_per_step(evidence: Evidence) -> Finding | None:
     """The loop drops each iterator after a batch or two, and a single one is much faster."""
     run, steps = evidence.run, evidence.one_iterator
     if evidence.alone is not None and len(evidence.alone.passes) > len(run.passes):
@@ -70,8 +69,7 @@ def loader_per_step(evidence: Evidence) -> Fit | None:
         return None
     method = evidence.parts.method
     more = "" if method == "fork" else f", and more with {method}"
-    return Fit(
-        "slow",
+    return Finding(
         "shown",
         f"To get {run.batches} batches, your loop began {len(run.passes)} iterations of the "
         f"loader. A step with a new iterator takes {1000 * anew:.3g} ms with forked workers{more}. "
@@ -82,7 +80,7 @@ def loader_per_step(evidence: Evidence) -> Fit | None:
     )
 
 
-def head_of_line(evidence: Evidence) -> Fit | None:
+def head_of_line(evidence: Evidence) -> Finding | None:
     """Half of the batches arrive much sooner if none waits for a slow one ahead of it."""
     parts, samples, order = evidence.parts, evidence.samples, evidence.any_order
     if order is None or samples is None or order.times < 2:
@@ -91,8 +89,7 @@ def head_of_line(evidence: Evidence) -> Fit | None:
     if in_order - in_any < 0.15:
         return None
     which = f"sample {samples.slowest_at}" if parts.stream else f"dataset[{samples.slowest_at}]"
-    return Fit(
-        "slow",
+    return Finding(
         "shown",
         f"{which} takes {samples.slowest:.2g} s, but a typical sample takes "
         f"{_short(samples.typical)}. It took {in_order:.2g} s until half of the batches around it "
@@ -107,7 +104,7 @@ def _short(seconds: float) -> str:
     return f"{1000 * seconds:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
 
 
-def oversubscribed(evidence: Evidence) -> Fit | None:
+def oversubscribed(evidence: Evidence) -> Finding | None:
     """More threads compute than there are cores, and one for each worker is about as fast."""
     parts, threads = evidence.parts, evidence.threads
     if threads is None or not threads.too_many or not threads.paces:
@@ -120,8 +117,7 @@ def oversubscribed(evidence: Evidence) -> Fit | None:
         return None
     as_is, kept = sorted(threads.paces)[0]
     told = " and ".join(str(count) for count in threads.computing)
-    return Fit(
-        "slow",
+    return Finding(
         "shown",
         f"The workers compute with {told} threads on {threads.cores} "
         f"core{'s' * (threads.cores > 1)}. A batch takes {as_is:.2g} s. With one thread for each "

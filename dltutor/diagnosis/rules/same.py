@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dltutor.diagnosis.evidence import Evidence, Fit
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.finding import Finding
 
 
-def global_state(evidence: Evidence) -> Fit | None:
+def global_state(evidence: Evidence) -> Finding | None:
     """The loop's result differs without workers, and so does the state that changed."""
     state, twice = evidence.state, evidence.twice
     if twice is not None and twice.counter and evidence.parts.workers:
@@ -13,30 +14,29 @@ def global_state(evidence: Evidence) -> Fit | None:
     if state is None or not (state.steady and state.content and state.paths) or state.same:
         return None
     path, along, without = state.paths[0]
-    return Fit(
-        evidence.harm,
+    return Finding(
         "shown",
         f"After the same batches, `{path}` in main is still {along} with workers, but {without} "
         f"without workers. The loop's result is `{_short(state.with_workers)}` with workers and "
         f"`{_short(state.without)}` without, the same in two runs of each.",
-        where=path,
-        fix=f"Return what `{path}` counts with each sample and add it up in the loop, or keep it "
+        path,
+        f"Return what `{path}` counts with each sample and add it up in the loop, or keep it "
         "in shared memory, as a `multiprocessing.Value` under its lock.",
+        ends=not evidence.run.well,
     )
 
 
-def _decides(evidence: Evidence, path: str) -> Fit | None:
+def _decides(evidence: Evidence, path: str) -> Finding | None:
     run, alone = evidence.run, evidence.alone
     if alone is None or not (run.well and alone.well) or run.passes == alone.passes:
         return None
-    return Fit(
-        "wrong",
+    return Finding(
         "shown",
         f"Drawing samples changes `{path}`, and `{path}` decides what a sample is: if you set it "
         "back, you get the same sample again. Each worker counts on its own, and the batches "
         "differ from those without workers.",
-        where=path,
-        fix=f"Keep `{path}` in shared memory, or have main set it by epoch or by index.",
+        path,
+        f"Keep `{path}` in shared memory, or have main set it by epoch or by index.",
     )
 
 
@@ -45,7 +45,7 @@ def _short(outcome: str) -> str:
     return line if len(line) <= 70 else f"{line[:67]}..."
 
 
-def stale_epoch(evidence: Evidence) -> Fit | None:
+def stale_epoch(evidence: Evidence) -> Finding | None:
     """Fresh workers see what main sets between epochs, but persistent workers don't."""
     epochs = evidence.epochs
     if epochs is None or not epochs.first or not epochs.looked:
@@ -54,35 +54,33 @@ def stale_epoch(evidence: Evidence) -> Fit | None:
         return None
     what = f"`{epochs.paths[0]}`" if epochs.paths else f"what {epochs.by} sets"
     like = "" if evidence.parts.stream else " and of a run without workers"
-    return Fit(
-        "wrong",
+    return Finding(
         "shown",
         f"After the first epoch, {epochs.stale} of {epochs.looked} samples from persistent workers "
         f"differ from those of fresh workers{like}, because {what} doesn't reach the workers.",
-        where=epochs.paths[0] if epochs.paths else evidence.parts.where,
-        fix=f"Keep {what} in a shared tensor (`torch.tensor(0).share_memory_()`), and set it with "
+        epochs.paths[0] if epochs.paths else evidence.parts.where,
+        f"Keep {what} in a shared tensor (`torch.tensor(0).share_memory_()`), and set it with "
         "`fill_` before you iterate the loader. Or use `persistent_workers=False`.",
     )
 
 
-def mutated_in_place(evidence: Evidence) -> Fit | None:
+def mutated_in_place(evidence: Evidence) -> Finding | None:
     """A sample differs when it's drawn again, and what the dataset stores has changed."""
     twice = evidence.twice
     if twice is None or not twice.own or not twice.paths:
         return None
-    return Fit(
-        "wrong",
+    return Finding(
         "shown",
         f"`dataset[{twice.index}]` comes out differently when it's drawn again with the same "
         f"random numbers, and `{twice.paths[0]}` has changed. The same goes for {twice.own} of the "
         f"{twice.looked} samples that were tried. Drawing others in between makes no difference.",
-        where=f"{evidence.parts.where}: {twice.paths[0]}".lstrip(": "),
-        fix=f"Copy what you take from `{twice.paths[0]}` before you change it: `.copy()` for an "
+        f"{evidence.parts.where}: {twice.paths[0]}".lstrip(": "),
+        f"Copy what you take from `{twice.paths[0]}` before you change it: `.copy()` for an "
         "array, `.clone()` for a tensor, `copy.deepcopy` for anything else.",
     )
 
 
-def reused_buffer(evidence: Evidence) -> Fit | None:
+def reused_buffer(evidence: Evidence) -> Finding | None:
     """Batches come out differently when each sample, or each batch, is copied as it's made."""
     copies, fetched, parts = evidence.copies, evidence.fetched, evidence.parts
     if copies is None or not copies.steady or not copies.differ:
@@ -90,35 +88,34 @@ def reused_buffer(evidence: Evidence) -> Fit | None:
     by_collate = fetched is not None and fetched.overwritten
     unit, made, maker = ("batch", "made", parts.collate) if by_collate else ("sample", "drawn", "")
     what = f"`{copies.path}`" if copies.path else f"The memory of a {unit}"
-    return Fit(
-        "wrong",
+    return Finding(
         "shown",
         f"{copies.differ} of {copies.looked} batches come out differently if each {unit} is copied "
         f"as it's {made}. {what} is refilled while the last {unit} is still on its way.",
-        where=f"{maker or parts.where}: {copies.path}".rstrip(": "),
-        fix=f"Return a copy, `.clone()` for a tensor or `.copy()` for an array"
+        f"{maker or parts.where}: {copies.path}".rstrip(": "),
+        f"Return a copy, `.clone()` for a tensor or `.copy()` for an array"
         f"{f', instead of {what} itself' if copies.path else ''}.",
     )
 
 
-def shared_file_offset(evidence: Evidence) -> Fit | None:
+def shared_file_offset(evidence: Evidence) -> Finding | None:
     """Two workers at once get wrong samples from a file that was open before they started."""
     handles = evidence.disturbed_by("file")
     if handles is None or handles.lazy:  # see lazy_but_touched
         return None
     path = handles.paths[0] if handles.paths else ""
     what = f"`{path}`" if path else "the file"
-    return Fit(
-        evidence.harm,
+    return Finding(
         "shown",
         f"{handles.seen} The file was open before the workers started.",
-        where=path or evidence.parts.where,
-        fix=f"Open {what} in the process that reads it: in `worker_init_fn`, or in `__getitem__` "
+        path or evidence.parts.where,
+        f"Open {what} in the process that reads it: in `worker_init_fn`, or in `__getitem__` "
         "the first time for each `os.getpid()`. For a plain file, `os.pread` needs no position.",
+        ends=not evidence.run.well,
     )
 
 
-def shared_connection(evidence: Evidence) -> Fit | None:
+def shared_connection(evidence: Evidence) -> Finding | None:
     """Two workers at once get each other's answers from one connection."""
     handles = evidence.disturbed_by("socket")
     if handles is None:
@@ -130,27 +127,27 @@ def shared_connection(evidence: Evidence) -> Fit | None:
         if handles.lazy
         else ""
     )
-    return Fit(
-        evidence.harm,
+    return Finding(
         "shown",
         f"{handles.seen} The connection was made before the workers started.{again}",
-        where=path or evidence.parts.where,
-        fix=f"Keep the address, and open {what} in the process that uses it: on first use for each "
+        path or evidence.parts.where,
+        f"Keep the address, and open {what} in the process that uses it: on first use for each "
         "`os.getpid()`, or in `worker_init_fn`.",
+        ends=not evidence.run.well,
     )
 
 
-def lazy_but_touched(evidence: Evidence) -> Fit | None:
+def lazy_but_touched(evidence: Evidence) -> Finding | None:
     """A file that's opened on first use was already open before the workers started."""
     handles = evidence.disturbed_by("file")
     if handles is None or not handles.lazy:
         return None
-    return Fit(
-        evidence.harm,
+    return Finding(
         "shown",
         f"{handles.seen} `{handles.lazy}` is opened when it's missing, but it was already open "
         "when the workers started, because main had drawn a sample before.",
-        where=handles.lazy,
-        fix=f"Store `os.getpid()` next to `{handles.lazy}`, open it again in any other process, "
+        handles.lazy,
+        f"Store `os.getpid()` next to `{handles.lazy}`, open it again in any other process, "
         "and leave it out in `__getstate__`.",
+        ends=not evidence.run.well,
     )

@@ -1,0 +1,172 @@
+"""`dltutor diagnose FILE:LOADER`: find out what's wrong with your own loader."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from dltutor.diagnosis.target import (
+    TARGET,
+    TARGET_HELP,
+    NoLoader,
+    attribute,
+    find,
+    makes_loaders,
+    seconds,
+)
+
+#: Seconds that an import may take if each experiment repeats it. A slower one is done once.
+_QUICK: Final = 1.5
+
+
+def add_diagnose(commands: Any) -> None:
+    """Add `diagnose` to the commands of a parser. What it parses has `run`."""
+    parser = commands.add_parser(
+        "diagnose",
+        help="find out by experiment what's wrong with your own loader",
+        description="Run your loader several times, each time a little differently and in its own "
+        "process. Say what's wrong with it, how we know, where it is, and what to do. Your module "
+        "gets imported, so put the code that trains under `if __name__ == '__main__':`.",
+        epilog="Exit codes: 0 if the loader ran and nothing was found, 1 if something was found, 2 "
+        "if the loader couldn't be run.",
+    )
+    parser.add_argument("loader", metavar=TARGET, help=TARGET_HELP)
+    parser.add_argument(
+        "--consume",
+        metavar="NAME",
+        help="your training loop, a function in the same module (or FILE.py:NAME) that takes the "
+        "loader. Only your own loop shows what it does, such as keeping batches",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=_epochs,
+        default=1,
+        metavar="N",
+        help="how many times the loop runs (default: 1)",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=seconds,
+        metavar="S",
+        help="seconds for all of it (default: 30, or 60 if the workers aren't forked). The report "
+        "lists what wasn't tried by then",
+    )
+    parser.add_argument("--json", action="store_true", help="print the diagnosis as JSON")
+    parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="also write the diagnosis to an HTML page"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Diagnose the loader, and print what was found.
+
+    Returns:
+        0 if it ran and nothing was found, 1 if something was found, 2 if it couldn't be run.
+    """
+    from dltutor.diagnosis.report import page
+    from dltutor.diagnosis.trouble import CannotRun
+
+    try:
+        diagnosis = _diagnose(chosen)
+    except (CannotRun, NoLoader, TypeError, ValueError, RuntimeError) as error:
+        return _refuse(str(error))
+    if chosen.html is not None:
+        try:
+            chosen.html.write_text(page(diagnosis), encoding="utf-8")
+        except OSError as error:
+            return _refuse(f"can't write {chosen.html}: {error.strerror}")
+    if chosen.json:
+        print(json.dumps(diagnosis.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        print(diagnosis)
+    return 0 if diagnosis.ok else 1 if diagnosis.findings else 2
+
+
+def _diagnose(chosen: argparse.Namespace) -> Any:
+    from dltutor.diagnosis.diagnose import examine
+
+    target, loop = chosen.loader, None
+    if chosen.consume:
+        named = chosen.consume if ":" in chosen.consume else f"{target.rpartition(':')[0]}:"
+        loop = partial(_loop, named if ":" in chosen.consume else named + chosen.consume)
+    took, method = _tried(target, loop, chosen.deadline or 30)
+    if took > _QUICK:
+        find(target)  # this import finished in another process, so it's safe here
+    deadline = chosen.deadline or (30 if method in ("", "fork") else 60)
+    return examine(
+        partial(_made, target),
+        consume=loop,
+        epochs=chosen.epochs,
+        deadline=deadline,
+        announce=partial(print, file=sys.stderr, flush=True),
+    )
+
+
+def _made(target: str) -> Any:
+    found = find(target)
+    return found() if makes_loaders(found) else found
+
+
+def _loop(target: str, loader: Any) -> object:
+    return attribute(target)(loader)
+
+
+def _tried(target: str, loop: partial[object] | None, limit: float) -> tuple[float, str]:
+    # In its own process, because an import may do anything, and so may the loader.
+    from dltutor.diagnosis.running.subject import Subject
+    from dltutor.observation import sandbox
+    from dltutor.observation.loaders import check_loader
+
+    def work(begin: Callable[[], None]) -> dict[str, Any]:
+        begin()
+        began = time.perf_counter()
+        try:
+            found = find(target)
+            took = time.perf_counter() - began
+            if loop is not None and not callable(attribute(*loop.args)):
+                return {"refused": f"--consume must name a function, but {loop.args[0]} isn't one"}
+        except NoLoader as error:
+            return {"refused": str(error)}
+        try:
+            loader = found() if makes_loaders(found) else found
+        except BaseException as error:  # even SystemExit
+            return {"refused": f"{target} raised {type(error).__name__}: {error}"[:400]}
+        try:
+            check_loader(loader)
+        except TypeError:
+            return {"refused": f"{target} must return a DataLoader, got {type(loader).__name__}"}
+        return {"took": took, "method": Subject(loader, None, 1, 0).method}
+
+    ended = sandbox.run(work, at_most=limit, own_folder=False)
+    match ended.result:
+        case {"took": float(took), "method": str(method)}:
+            return took, method
+        case {"refused": str(sentence)}:
+            raise NoLoader(sentence)
+    if ended.stopped == "limit":
+        raise NoLoader(
+            f"importing {target.rpartition(':')[0]} and making the loader took longer than "
+            f"{limit:g} s.{ended.stood} Put the code that trains under "
+            "`if __name__ == '__main__':`"
+        )
+    if ended.stopped:
+        raise NoLoader(f"making the loader was stopped, because it used too much {ended.stopped}")
+    raise NoLoader(f"making the loader ended its process with exit code {ended.status}")
+
+
+def _epochs(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of 1 or more, got {text!r}")
+    return int(text)
+
+
+def _refuse(sentence: str) -> int:
+    print(f"dltutor diagnose: {sentence.rstrip('.')}.", file=sys.stderr)
+    return 2

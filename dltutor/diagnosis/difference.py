@@ -1,0 +1,136 @@
+"""By which samples two runs of a loader differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isclose
+from typing import TYPE_CHECKING, Final
+
+from dltutor.diagnosis.measures import Measures
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An epoch of one run, beside that of another.
+
+    Args:
+        epoch: Which, from 0.
+        whole: Whether both came to its end; else their beginnings were compared.
+        came: How many samples the one has.
+        expected: How many the other has.
+        more: How many of the one's the other doesn't have, or not as often.
+        missing: How many of the other's the one doesn't have, or not as often.
+        twice: How many of the one's came more than once, and no more than once in the other.
+        unit: What was counted: "samples", or "batches" where those can't be taken apart.
+    """
+
+    epoch: int
+    whole: bool
+    came: int
+    expected: int
+    more: int
+    missing: int
+    twice: int
+    unit: str
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return bool(self.more or self.missing)
+
+
+def with_workers(evidence: Evidence) -> Difference | None:
+    """The first epoch that is another one with workers than without; else the first of all.
+
+    None if nothing can be compared. Epochs that came to their end are compared whatever the order.
+    Of others the beginning is, if the sampler deals the same order each time. After the first
+    epoch, one that shuffles doesn't: torch draws a seed per epoch for new workers, but none for
+    persistent ones, so the sampler's random numbers are different ones.
+
+    Args:
+        evidence: Of one visit.
+    """
+    run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
+    if alone is None or not (run.well and alone.well):
+        return None
+    parts = evidence.parts
+    in_order = parts.in_order and fetched is not None and not fetched.dealt_once
+    found = [
+        each
+        for epoch in range(min(len(run.passes), len(alone.passes)))
+        if (each := between(run, alone, epoch, in_order=in_order and (parts.ordered or not epoch)))
+        is not None
+    ]
+    return next((each for each in found if each.any), found[0] if found else None)
+
+
+_RESULT: Final = 0.05  # of a number; sums of the same samples in another order differ by far less
+
+
+def results_differ(run: Measures, alone: Measures) -> bool:
+    """Whether the loop returned other numbers with workers than without.
+
+    A number that's zero without any is what a loop measures of its workers.
+
+    Args:
+        run: With workers.
+        alone: Without.
+    """
+    both = bool(run.numbers and alone.numbers) and all(alone.numbers)
+    return both and not close(run.numbers, alone.numbers, _RESULT)
+
+
+def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
+    """Whether two runs returned the same numbers.
+
+    Args:
+        ours: What the loop of the one returned.
+        theirs: What that of the other returned.
+        apart: By which share of a number they may differ.
+    """
+    if len(ours) != len(theirs):
+        return False
+    pairs = zip(ours, theirs, strict=True)
+    return all(isclose(a, b, rel_tol=apart, abs_tol=1e-9) or (a != a and b != b) for a, b in pairs)
+
+
+def between(
+    run: Measures, other: Measures, epoch: int = 0, *, in_order: bool = False
+) -> Difference | None:
+    """The difference of an epoch, or None if it can't be compared.
+
+    Args:
+        run: One run.
+        other: The other.
+        epoch: Which, from 0.
+        in_order: Whether samples come in the same order in both, so that beginnings tell.
+    """
+    both = (run, other)
+    if any(len(each.passes) <= epoch for each in both):
+        return None
+    whole = all(each.finished[epoch] for each in both)
+    if not whole and not in_order:
+        return None
+    apart = all(len(each.drawn[epoch]) == each.counted[epoch] for each in both)
+    one, two = ((each.drawn if apart else each.passes)[epoch] for each in both)
+    if not whole:
+        most = min(len(one), len(two))
+        one, two = one[:most], two[:most]
+    if not (one and two):
+        return None
+    ours, theirs = Counter(one), Counter(two)
+    return Difference(
+        epoch=epoch,
+        whole=whole,
+        came=len(one),
+        expected=len(two),
+        more=(ours - theirs).total(),
+        missing=(theirs - ours).total(),
+        twice=sum(count > max(theirs[each], 1) for each, count in ours.items()),
+        unit="samples" if apart else "batches",
+    )

@@ -1,0 +1,125 @@
+"""All that was found out about one loader: what the rules read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.probes.ahead import Ahead
+from dltutor.diagnosis.probes.copies import Copies
+from dltutor.diagnosis.probes.culprit import Culprit
+from dltutor.diagnosis.probes.ending import Ending
+from dltutor.diagnosis.probes.epochs import Epochs
+from dltutor.diagnosis.probes.fetched import Fetched
+from dltutor.diagnosis.probes.handles import Handles
+from dltutor.diagnosis.probes.imported import Imported
+from dltutor.diagnosis.probes.in_workers import InWorkers
+from dltutor.diagnosis.probes.leftovers import Leftover
+from dltutor.diagnosis.probes.memory import Memory
+from dltutor.diagnosis.probes.order import Order
+from dltutor.diagnosis.probes.parts import Parts
+from dltutor.diagnosis.probes.reordered import Reordered
+from dltutor.diagnosis.probes.repeats import Repeats
+from dltutor.diagnosis.probes.samples import Samples
+from dltutor.diagnosis.probes.segments import Segments
+from dltutor.diagnosis.probes.shares import Shares
+from dltutor.diagnosis.probes.state import State
+from dltutor.diagnosis.probes.threads import Threads
+from dltutor.diagnosis.probes.travel import Travel
+from dltutor.diagnosis.probes.twice import Twice
+from dltutor.diagnosis.probes.two_ranks import TwoRanks
+from dltutor.diagnosis.probes.views import Views
+from dltutor.diagnosis.probes.waits import Waits
+from dltutor.diagnosis.running.pace import Paces
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the experiments answered; None for one that wasn't made or has no answer.
+
+    A field has the name of its experiment: a run of interventions.py, timed or not, or a module of
+    `probes`.
+    """
+
+    parts: Parts
+
+    # The loader as it is, and with one thing changed.
+    run: Measures
+    alone: Measures | None = None
+    reseeded: Measures | None = None
+    not_kept: Measures | None = None
+    one_thread: Measures | None = None
+    forked: Measures | None = None
+    lighter: Measures | None = None
+    arrays: Measures | None = None
+    nothing_kept: Measures | None = None
+    more_files: Measures | None = None
+
+    # Timed in turns: as it is, and with one thing changed.
+    sending: Paces | None = None
+    workerless: Paces | None = None
+    one_iterator: Paces | None = None
+    any_order: Paces | None = None
+
+    # Other questions.
+    samples: Samples | None = None
+    fetched: Fetched | None = None
+    reordered: Reordered | None = None
+    culprit: Culprit | None = None
+    in_workers: InWorkers | None = None
+    leftover: Leftover | None = None
+    threads: Threads | None = None
+    waits: Waits | None = None
+    while_held: Waits | None = None
+    travel: Travel | None = None
+    imported: Imported | None = None
+    two_ranks: TwoRanks | None = None
+    handles: Handles | None = None
+    repeats: Repeats | None = None
+    shares: Shares | None = None
+    epochs: Epochs | None = None
+    twice: Twice | None = None
+    copies: Copies | None = None
+    ending: Ending | None = None
+    state: State | None = None
+    order: Order | None = None
+    memory: Memory | None = None
+    views: Views | None = None
+    ahead: Ahead | None = None
+    segments: Segments | None = None
+
+    @property
+    def files_by_the_end(self) -> float:
+        """How many descriptors more than at the first batch main will have when the epoch ends."""
+        batches = max(self.run.batches, 1)
+        return self.run.files / batches * max(self.parts.batches or 0, batches)
+
+    def disturbed_by(self, kind: str) -> Handles | None:
+        """What workers do to each other through a "file" or a "socket"; None if they don't."""
+        handles = self.handles
+        if handles is None or handles.kind != kind or not handles.disturbed:
+            return None
+        # Only a forked worker is handed an open file; a plain socket is sent to any.
+        return handles if kind == "socket" or self.parts.method == "fork" else None
+
+    @property
+    def same_stream(self) -> bool:
+        """Whether the workers of a stream all read the same."""
+        shares = self.shares
+        if shares is None or len(shares.shares) < 2 or shares.distinct < 2:
+            return False
+        alike = shares.same == shares.compared
+        if shares.ended and shares.complete:
+            whole = all(count == shares.whole for count in shares.shares)
+            return whole and shares.whole > 1 and (alike or self._times_workers)
+        return alike and shares.natural and shares.distinct > 2
+
+    @property
+    def _times_workers(self) -> bool:
+        # If each has an order of its own, what arrived is compared.
+        drawn, alone = self.run.drawn[:1], self.alone.drawn[:1] if self.alone else ()
+        if not (drawn and alone and drawn[0] and alone[0]):
+            return False
+        workers, once = self.parts.workers, Counter(alone[0])
+        return Counter(drawn[0]) == Counter({each: workers * once[each] for each in once})

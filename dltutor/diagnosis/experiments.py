@@ -1,0 +1,37 @@
+"""All experiments, in the order in which they're made: runs of the loader, and other questions."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Final
+
+from dltutor.diagnosis import probes
+from dltutor.diagnosis.experiment import Experiment
+from dltutor.diagnosis.interventions import INTERVENTIONS
+
+_ORDER: Final = (
+    *("parts", "samples", "handles", "run", "waits", "one_thread", "alone", "fetched"),
+    *("reordered", "reseeded", "lighter", "arrays", "nothing_kept", "more_files", "culprit"),
+    *("in_workers", "leftovers", "not_kept", "one_iterator", "any_order", "sending", "workerless"),
+    *("threads", "views", "segments", "ahead", "memory", "ending", "twice", "copies", "repeats"),
+    *("shares", "repeats_of_stream", "epochs", "state", "order", "while_held", "travel"),
+    *("forked", "imported", "two_ranks"),
+)
+
+
+@cache
+def experiments() -> tuple[Experiment, ...]:
+    """Return all of them, in order.
+
+    Raises:
+        TypeError: One fills a field that Evidence doesn't have, or has with another type.
+    """
+    runs = {each.field: each for each in INTERVENTIONS}
+    found = tuple(
+        runs[name] if name in runs else import_module(f"{probes.__name__}.{name}").EXPERIMENT
+        for name in _ORDER
+    )
+    for each in found:
+        each.check()
+    return found

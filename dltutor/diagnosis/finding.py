@@ -1,0 +1,89 @@
+"""A Finding: one thing that is wrong with a loader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from dltutor.failures import PROMISES, Promise
+
+Certainty = Literal["shown", "likely"]
+
+_SERIOUS: Final[dict[Promise, int]] = {
+    "complete": 1,
+    "same": 1,
+    "independent": 1,
+    "bounded": 2,
+    "clean": 2,
+    "quick": 3,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    A rule of a failure mode leaves out what the catalogue says: its name, promise, cause, and
+    lesson. A look at a promise leaves out the name, because it knows none.
+
+    Args:
+        certainty: "shown" if an experiment came out in a way that it wouldn't for a healthy loader,
+            or "likely" if something else could explain it too.
+        evidence: What was measured.
+        where: Your file and line, or the attribute path; "" if it isn't known.
+        fix: What to do, using this loader's own names if they're known.
+        cause: Why it happens.
+        promise: Which of the seven promises it breaks.
+        name: The failure mode's name, as in `dltutor list`; "raises" for an ordinary exception in
+            your code; or the promise's name, if no failure mode explains why it's broken.
+        lesson: The number of the lesson that teaches it; "" if none does.
+        ends: Whether it ended the run; None if it did in case it breaks the promise "ends".
+    """
+
+    certainty: Certainty
+    evidence: str
+    where: str = ""
+    fix: str = ""
+    cause: str = ""
+    promise: Promise = "ends"
+    name: str = ""
+    lesson: str = ""
+    ends: bool | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it ended the run."""
+        return self.promise == "ends" if self.ends is None else self.ends
+
+    @property
+    def shown(self) -> bool:
+        """Whether an experiment showed it."""
+        return self.certainty == "shown"
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """How serious it is: what ends a run comes first, then wrong data, memory, and speed."""
+        return 0 if self.ended else _SERIOUS.get(self.promise, 1), not self.shown
+
+    @property
+    def title(self) -> str:
+        """Its name, or what's wrong if it has none, and how certain that is."""
+        named = self.name != self.promise
+        return f"{self.name if named else PROMISES[self.promise]} ({self.certainty})"
+
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """The rows of the report: how we know, where, why, and what to do."""
+        lesson = f"lesson {self.lesson}; `dltutor show {self.name}`" if self.lesson else ""
+        said = (
+            ("evidence", self.evidence),
+            ("where", self.where),
+            ("why", self.cause),
+            ("what to do", self.fix),
+            ("learn more", lesson),
+        )
+        return tuple((label, text) for label, text in said if text)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return what a report says of it, by name."""
+        names = ("name", "promise", "certainty", "evidence", "where", "cause", "fix", "lesson")
+        return {name: getattr(self, name) for name in names}

@@ -1,0 +1,257 @@
+"""The runs of the loader: as it is, and each time with one thing changed."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.diagnosis.difference import results_differ, with_workers
+from dltutor.diagnosis.experiment import Experiment, Needed
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.probes.memory.worker_memory import fill_holes
+from dltutor.diagnosis.probes.waits import SHORT
+from dltutor.diagnosis.running import runner
+from dltutor.diagnosis.running.changed_batches import with_tensors
+from dltutor.diagnosis.running.one_thread import keep_to_one_thread
+from dltutor.diagnosis.running.subject import Subject, Unanswered
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_LONGEST: Final = 11.0  # seconds of a run without workers
+_TIMES: Final = 16  # times as many descriptors
+
+
+def _always(evidence: Evidence) -> bool:
+    return True
+
+
+def _has_workers(evidence: Evidence) -> bool:
+    return evidence.parts.workers > 0
+
+
+def _differs(evidence: Evidence) -> bool:
+    # An epoch's samples with workers, or what the loop returns, differ from those without. Random
+    # samples change with the seed anyway. If they don't, the ones from the workers are wrong.
+    found, alone = with_workers(evidence), evidence.alone
+    if found is not None and found.any and found.whole:
+        return True
+    return alone is not None and results_differ(evidence.run, alone)
+
+
+def _resumed(evidence: Evidence) -> bool:
+    # An iteration was begun anew before its end, and then asked for more.
+    run = evidence.run
+    return run.well and evidence.parts.persistent and run.resumed > 0
+
+
+def _only_in_new_workers(evidence: Evidence) -> bool:
+    # Something that a new interpreter does otherwise than main.
+    if evidence.parts.method not in ("spawn", "forkserver"):
+        return False
+    run, alone, samples = evidence.run, evidence.alone, evidence.samples
+    if alone is None or not alone.well or samples is None or samples.ended or samples.failed:
+        return False
+    if run.end == "raised":
+        return run.raised is not None
+    return run.well and not samples.random and not samples.again and alone.lacks(run) > 0
+
+
+def _stuck_for_no_reason(evidence: Evidence) -> bool:
+    # Forked workers hang, and nothing that they wait for lets them go on.
+    waits = evidence.waits
+    return waits is not None and bool(waits.stuck) and not any(freed for *_, freed in waits.stuck)
+
+
+def _shm_ran_out(evidence: Evidence) -> bool:
+    run = evidence.run
+    return evidence.parts.workers > 0 and not run.well and "shm_exhausted" in run.named
+
+
+def _files_run_out(evidence: Evidence) -> bool:
+    # They did, or they will before the epoch ends.
+    run, parts = evidence.run, evidence.parts
+    if not parts.workers or "shm_exhausted" in run.named:
+        return False
+    if run.well:
+        return run.kept >= 8 and evidence.files_by_the_end > 0.9 * parts.files
+    return "too_many_open_files" in run.named
+
+
+def _at_most(most: float, subject: Subject) -> dict[str, Any]:
+    return {"seconds": min(most, subject.seconds / 2)}
+
+
+def _whole_epochs(subject: Subject) -> dict[str, Any]:
+    # Without workers, time for as many epochs as finished with them. A whole epoch says more than
+    # its start.
+    run = subject.known.run if subject.known is not None else None
+    expected = 0.0
+    if run is not None and any(run.finished):
+        expected = 1.5 * subject.inner.num_workers * run.pace * run.batches + 1.0
+    return {"seconds": max(min(4.0, subject.seconds / 2), min(expected, _LONGEST))}
+
+
+def _two_epochs(subject: Subject) -> dict[str, Any]:
+    # Without a training loop, so that repeats can show.
+    return {"epochs": max(subject.epochs, 2)} if subject.loop is None else {}
+
+
+def _as_arrays(subject: Subject) -> None:
+    with_tensors(subject, lambda tensor: tensor.detach().cpu().numpy())
+
+
+def _more_files(subject: Subject) -> None:
+    files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for soft, most in ((_TIMES * files, max(_TIMES * files, hard)), (hard, hard)):
+        if soft > files:
+            with suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
+                return
+    raise Unanswered("the limit can't be raised here")
+
+
+def _run(
+    field: str,
+    question: str,
+    at_most: float,
+    needed: Needed,
+    settings: dict[str, Any],
+    *,
+    options: tuple[Callable[[Subject], dict[str, Any]], ...] = (),
+    prepare: Callable[[Subject], object] = lambda subject: None,
+    cut_short: bool = False,
+    **fixed: Any,
+) -> Experiment:
+    """Declare a run.
+
+    Args:
+        field: The field of Evidence.
+        question: What it asks.
+        at_most: Seconds for all of it.
+        needed: Whether it would tell anything.
+        settings: What is changed, as `Subject.change` has it.
+        options: Return arguments of `runner.run` that depend on the loader.
+        prepare: What else is changed.
+        cut_short: Whether a process that dies or can't be interrupted is an answer.
+        fixed: The other arguments of `runner.run`.
+    """
+
+    def ask(subject: Subject) -> Measures:
+        given = fixed | {name: each for made in options for name, each in made(subject).items()}
+        if settings:
+            subject.change(**settings)
+        prepare(subject)
+        return runner.run(subject, **given)
+
+    cut = _cut_short if cut_short else None
+    return Experiment(field, question, Measures, at_most, needed, ask, cut)
+
+
+def _cut_short(stopped: str, code: int | None, mark: int) -> Measures:
+    if stopped:
+        return Measures("hung", f"main couldn't be interrupted ({stopped})")
+    return Measures("main died", f"main ended with exit code {code}")
+
+
+INTERVENTIONS: Final = (
+    _run(
+        "run",
+        "How does the loader run as it is?",
+        16.0,
+        _always,
+        {},
+        options=(partial(_at_most, 8.0), _two_epochs),
+        prepare=lambda subject: fill_holes(),  # or luck decides whether workers are seen to grow
+        cut_short=True,
+    ),
+    _run(
+        "alone",
+        "How does the loader run without workers?",
+        18.0,
+        _has_workers,
+        {"num_workers": 0},
+        options=(_whole_epochs, _two_epochs),
+        cut_short=True,
+        patience=4.0,
+    ),
+    _run(
+        "reseeded",
+        "How does the loader run without workers and with another seed?",
+        10.0,
+        _differs,
+        {"num_workers": 0},
+        options=(partial(_at_most, 4.0),),
+        patience=4.0,
+        epochs=1,
+        seed=1,
+    ),
+    _run(
+        "not_kept",
+        "How does the loop run with `persistent_workers=False`?",
+        14.0,
+        _resumed,
+        {"persistent_workers": False},
+        options=(partial(_at_most, 6.0),),
+    ),
+    _run(
+        "one_thread",
+        "Do stuck workers go on with one OpenMP thread for each?",
+        8.0,
+        _stuck_for_no_reason,
+        {"timeout": 0},
+        prepare=lambda subject: subject.in_workers(keep_to_one_thread),
+        **SHORT,
+    ),
+    _run(
+        "forked",
+        "Does the loader run with forked workers?",
+        8.0,
+        _only_in_new_workers,
+        {"method": "fork"},
+        seconds=2.0,
+        patience=3.0,
+        epochs=1,
+        own_loop=True,
+    ),
+    _run(
+        "lighter",
+        "Does the run get through with one worker that loads one batch ahead?",
+        8.0,
+        _shm_ran_out,
+        {"num_workers": 1, "prefetch_factor": 1, "method": "fork"},
+        own_loop=True,
+        **SHORT,
+    ),
+    _run(
+        "arrays",
+        "Does the run get through if workers send arrays instead of tensors?",
+        8.0,
+        _shm_ran_out,
+        {},
+        prepare=_as_arrays,
+        own_loop=True,
+        **SHORT,
+    ),
+    _run(
+        "nothing_kept",
+        "Does the run get through if the loop keeps no batch?",
+        8.0,
+        _files_run_out,
+        {},
+        own_loop=True,
+        **SHORT,
+    ),
+    _run(
+        "more_files",
+        "Does the run get through if a process may open more files?",
+        8.0,
+        _files_run_out,
+        {},
+        prepare=_more_files,
+        **SHORT,
+    ),
+)

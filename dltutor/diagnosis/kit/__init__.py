@@ -1,1 +1,0 @@
-"""What the experiments share: the bench, runs and forks, random generators, walks, memory."""

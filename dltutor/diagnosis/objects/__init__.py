@@ -1,0 +1,1 @@
+"""What objects hold, where it is reached from, and what it contains."""

@@ -1,0 +1,206 @@
+"""The containers in reach of a dataset: their sizes, and the pages that their elements lie on."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import types
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+
+from dltutor.diagnosis.objects.walking import Found, attributes, cells, elements, search
+from dltutor.observation import foreign
+from dltutor.observation.foreign import (
+    attribute,
+    attributes_of,
+    file_of,
+    is_a,
+    length,
+    lineage,
+    module_of,
+)
+
+_MANY: Final = 2000  # elements from which on a container is large
+_FOLLOWED: Final = 2000  # elements of a large container whose pages are looked at
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
+
+
+def size(thing: Any) -> int | None:
+    """How many elements a container has that can grow; None for anything else."""
+    if is_a(thing, (list, dict, set, deque)):
+        return length(thing)
+    if is_a(thing, bytearray):
+        return bytearray.__len__(thing)
+    return _number(_cache_info(thing), "currsize")
+
+
+def bound(thing: Any) -> int | None:
+    """How many elements a container says it will hold at most; None where it does not say."""
+    if is_a(thing, deque):
+        return _number(thing, "maxlen")
+    return _number(_cache_info(thing), "maxsize")
+
+
+def large(roots: Iterable[Found]) -> list[tuple[str, str, int, array[int]]]:
+    """Large containers of Python objects: the way there, the class, the length, and the numbers of
+    pages in which its elements lie, of a few thousand of them.
+    """
+    found = []
+    for each in reached(roots):
+        path, thing = each.path, each.thing
+        if is_a(thing, (list, tuple, dict, set, frozenset)) or _objects(thing):
+            if _count(thing) >= _MANY:
+                found.append((path, _kind(thing), _count(thing), _pages(thing)))
+        elif module_of(type(thing)).startswith("pandas."):
+            with suppress(Exception):  # two columns of one name, a frame of somebody's own class
+                found += _columns(path, thing)
+    return found
+
+
+def _columns(path: str, frame: Any) -> list[tuple[str, str, int, array[int]]]:
+    found = []
+    for name in getattr(frame, "columns", ()):
+        column = np.asarray(frame[name].array) if frame[name].dtype == object else None
+        if column is not None and len(column) >= _MANY:
+            place = f"{path}[{foreign.text(name)}]"
+            found.append((place, "column of objects", len(column), _pages(column)))
+    return found
+
+
+def own_share(pages: array[int]) -> float:
+    """The part of these pages that no other process shares with this one; -1 if unknown."""
+    try:
+        entries = os.open("/proc/self/pagemap", os.O_RDONLY)
+    except OSError:
+        return -1.0
+    try:
+        own = 0
+        for page in pages:
+            entry = int.from_bytes(os.pread(entries, 8, page * 8), "little")
+            own += entry >> 56 & 1  # "page exclusively mapped"
+        return own / len(pages)
+    except OSError:
+        return -1.0
+    finally:
+        os.close(entries)
+
+
+def _number(thing: Any, name: str) -> int | None:
+    number = attribute(thing, name)
+    return int(number) if type(number) is int else None
+
+
+def _cache_info(thing: Any) -> Any:
+    # Of a function under `lru_cache`, or under another library's that has the same manners.
+    of_its_own = attributes_of(thing) if is_a(thing, types.FunctionType) else {}
+    inherited = any("cache_info" in attributes_of(each) for each in lineage(type(thing)))
+    if not inherited and "cache_info" not in of_its_own:
+        return None
+    with suppress(Exception):
+        return thing.cache_info()
+    return None
+
+
+def _kind(thing: Any) -> str:
+    return "array of objects" if is_a(thing, np.ndarray) else type(thing).__name__
+
+
+def _count(thing: Any) -> int:
+    return np.ndarray.__len__(thing) if is_a(thing, np.ndarray) else length(thing) or 0
+
+
+def _objects(thing: Any) -> bool:
+    if not is_a(thing, np.ndarray):
+        return False
+    plain = np.ndarray.view(thing, np.ndarray)  # a class that comes from it may say anything
+    return plain.dtype == object and plain.ndim == 1
+
+
+def _pages(thing: Any) -> array[int]:
+    # Only the elements that are objects of their own: small numbers are shared by everybody.
+    every = max(_count(thing) // _FOLLOWED, 1)
+    array_of = is_a(thing, np.ndarray)
+    source = (
+        np.ndarray.__iter__(thing) if array_of else (each for _, each in foreign.elements(thing))
+    )
+    pages = array("Q")
+    for each in islice(source, 0, None, every):
+        if not is_a(each, (bool, type(None))):
+            pages.append(id(each) // _PAGE)
+    return pages or array("Q", [id(thing) // _PAGE])
+
+
+# What code of yours can get at
+
+
+def reached(starts: Iterable[Found]) -> Iterator[Found]:
+    """Everything in reach: also by the defaults of functions, by classes and modules of yours."""
+    return search(starts, _in_reach, deep=6, most=4000, passed=_has_no_objects)
+
+
+def _has_no_objects(thing: Any) -> bool:
+    if is_a(thing, np.ndarray):
+        return not _objects(thing)
+    return is_a(thing, _PLAIN)
+
+
+def _in_reach(found: Found) -> list[Found]:
+    path, thing = found.path, found.thing
+    if is_a(thing, types.ModuleType):
+        own = attributes_of(thing)
+        named = own.get("__name__", "") if _is_yours(thing) else ""
+        return [Found(f"{named}.{name}", each) for name, each in own.items()] if named else []
+    if is_a(thing, (dict, list, tuple, deque)):
+        return elements(found)
+    if is_a(thing, types.MethodType):
+        return [Found(f"{path}.__self__", thing.__self__), Found(path, thing.__func__)]
+    if is_a(thing, functools.partial):
+        return [Found(path, each) for each in (thing.func, *thing.args)]
+    if is_a(thing, types.GeneratorType):
+        names = thing.gi_frame.f_locals if thing.gi_frame else {}
+        return [Found(f"{path}: {name}", each) for name, each in names.items()]
+    if is_a(thing, types.FunctionType):
+        return [*_in_function(thing), *_module_of(thing)] if _is_your_code(thing) else []
+    if is_a(thing, type):
+        yours = [base for base in lineage(thing) if _is_your_code(base)]
+        parts = [
+            Found(f"{base.__name__}.{name}", each)
+            for base in yours
+            for name, each in attributes_of(base).items()
+        ]
+        return [*parts, *_module_of(thing)] if _is_your_code(thing) else []
+    return [*attributes(found), Found(path, type(thing))]
+
+
+def _in_function(function: types.FunctionType) -> list[Found]:
+    name, defaults = function.__name__, function.__defaults__ or ()
+    return [
+        *(Found(f"{name}: {own}", each) for own, each in cells(function)),
+        *(Found(f"{name}: default {at}", each) for at, each in enumerate(defaults)),
+    ]
+
+
+def _module_of(thing: Any) -> list[Found]:
+    name = module_of(thing)
+    return [Found(name, sys.modules[name])]
+
+
+def _is_your_code(thing: Any) -> bool:
+    # Neither a library's nor Python's.
+    name = module_of(thing)
+    return name != "builtins" and name in sys.modules and _is_yours(sys.modules[name])
+
+
+def _is_yours(module: Any) -> bool:
+    file = file_of(module)
+    if not file:
+        return module is sys.modules.get("__main__")
+    return "site-packages" not in file and not file.startswith(os.path.dirname(os.__file__))

@@ -1,0 +1,114 @@
+"""How much memory do the batches that are loaded ahead take up?
+
+The loop takes one batch and stops until the workers load nothing more. Then it takes batches for a
+while, alternating between the prefetch you chose and two batches per worker, to see which is
+faster.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.failures.kit.gauge import Gauge
+from dltutor.tables import MB
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_DEFAULT: Final = 2
+_MUCH: Final = 16 * MB
+_FILLING: Final = 3.0  # seconds for the batches ahead
+_QUIET: Final = 0.4  # seconds without a new one
+_TURNS: Final = 2
+_TAKING: Final = 0.8  # seconds for the batches that are taken
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What is loaded ahead of a loop that stops after its first batch, and whether it helps.
+
+    Args:
+        held: MB of shared memory with the prefetch that was chosen.
+        held_by_two: The same with two batches for each worker.
+        seconds: Seconds for a batch, with the prefetch that was chosen.
+        seconds_by_two: The same with two.
+        steady: Seconds for a batch in a loop that rests as long as a batch takes.
+        steady_by_two: The same with two.
+    """
+
+    held: float
+    held_by_two: float
+    seconds: float
+    seconds_by_two: float
+    steady: float
+    steady_by_two: float
+
+    def __str__(self) -> str:
+        return f"{self.held:.0f} MB. With two batches per worker it's {self.held_by_two:.0f} MB."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if the prefetch is above the default and adds up to many megabytes."""
+    if not evidence.run.well:
+        return False
+    parts, run = evidence.parts, evidence.run
+    weight = max(run.batch_bytes, run.storage_bytes)
+    return parts.prefetch > _DEFAULT and parts.workers * parts.prefetch * weight >= _MUCH
+
+
+def ask(subject: Subject) -> Ahead:
+    """Measure how much is loaded ahead, and how long a batch takes."""
+    chosen = subject.inner.prefetch_factor or _DEFAULT
+    subject.change(method="fork")
+    held = _held(subject, chosen)
+    held_by_two = _held(subject, _DEFAULT)
+    # Alternate and keep the fastest of each, because something else may be running.
+    seconds, by_two = _paces(subject, chosen, 0.0)
+    # Also time a loop that takes about as long as the batches do. Uneven samples hold it up.
+    steady, steady_by_two = _paces(subject, chosen, min(seconds, by_two))
+    return Ahead(held, held_by_two, seconds, by_two, steady, steady_by_two)
+
+
+def _paces(subject: Subject, chosen: int, rest: float) -> tuple[float, float]:
+    paces = [(_pace(subject, chosen, rest), _pace(subject, _DEFAULT, rest)) for _ in range(_TURNS)]
+    seconds, by_two = (min(each) for each in zip(*paces, strict=True))
+    return seconds, by_two
+
+
+def _held(subject: Subject, prefetch: int) -> float:
+    subject.change(prefetch_factor=prefetch)
+    gauge = Gauge()
+    iterator: Any = iter(subject.loader)
+    batch = next(iterator)
+    until = time.monotonic() + _FILLING
+    most, since = gauge.shared(), time.monotonic()
+    while time.monotonic() < until and time.monotonic() - since < _QUIET:
+        time.sleep(0.02)
+        if (now := gauge.shared()) > most:
+            most, since = now, time.monotonic()
+    del batch
+    return most
+
+
+def _pace(subject: Subject, prefetch: int, rest: float) -> float:
+    # Seconds per batch, over as many epochs as fit.
+    taken = 0
+    began = time.monotonic()
+    while time.monotonic() - began < _TAKING:
+        subject.change(prefetch_factor=prefetch)
+        before = taken
+        for _ in subject.loader:
+            taken += 1
+            time.sleep(rest)
+            if time.monotonic() - began > _TAKING:
+                break
+        if taken == before:
+            break
+    return (time.monotonic() - began) / max(taken, 1)
+
+
+EXPERIMENT: Final = probe("ahead", 14.0, needed, ask)

@@ -1,0 +1,103 @@
+"""Would batches that are ready arrive sooner with `in_order=False`?
+
+Run the loader as it is, alternating with `in_order=False`, and time how long half of the batches
+take. If the loader has samplers, both get the same order, which starts shortly before the slowest
+sample we know of.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch.utils.data import DataLoader
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.probes.samples import Samples
+from dltutor.diagnosis.running import pace
+from dltutor.diagnosis.running.pace import Paces
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+SLOW: Final = 0.25  # seconds that a slow sample takes, at least
+TIMES: Final = 8  # times as long as the others
+_SAMPLES: Final = 1000  # batches among which the slow one is looked for
+_BATCHES: Final = 8  # at least
+_EACH: Final = 8  # batches for each worker: what it makes ahead, and more
+
+
+def slow(samples: Samples | None) -> bool:
+    """Say whether one sample takes far longer than the others."""
+    return (
+        samples is not None
+        and samples.looked > 2
+        and samples.slowest >= max(SLOW, TIMES * samples.typical)
+    )
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if one sample takes far longer than the others and batches arrive in order."""
+    if not evidence.run.well:
+        return False
+    parts = evidence.parts
+    return (
+        parts.workers > 1
+        and parts.in_order
+        and slow(evidence.samples)
+        and (parts.batches or _BATCHES) >= _BATCHES
+    )
+
+
+def ask(subject: Subject) -> Paces:
+    """Time both, in seconds until half of the batches have arrived."""
+    loader = pace.forked(subject)
+    most = loader.num_workers * max(_EACH, 2 * (loader.prefetch_factor or 0))
+    samples = subject.known.samples if subject.known else None
+    if not subject.stream and samples is not None:
+        most = min(most, _begin_near(loader, samples.slowest_at))
+    seed = torch.initial_seed()
+
+    def half() -> float | None:
+        torch.manual_seed(seed)
+        with pace.left_at_once(loader) as iterator:
+            began = time.perf_counter()
+            taken = sum(1 for _ in islice(iterator, most // 2))
+            took = time.perf_counter() - began
+        return took if taken == most // 2 else None
+
+    def as_is() -> float | None:
+        vars(loader)["in_order"] = True
+        return half()
+
+    def changed() -> float | None:
+        vars(loader)["in_order"] = False
+        return half()
+
+    if most < _BATCHES:
+        return Paces()
+    return pace.in_turns(as_is, changed, seconds=subject.seconds, turns=2)
+
+
+def _begin_near(loader: DataLoader[Any], index: int) -> int:
+    # Put the slow sample in the second batch, which is the first of the second worker.
+    name = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    source: Any = vars(loader)[name]
+    batches = list(islice(source, _SAMPLES))
+    at = next((n for n, each in enumerate(batches) if each == index or _holds(each, index)), None)
+    if at is None:
+        return len(batches)
+    rest = batches[:at] + batches[at + 1 :]
+    around = rest[at:] + rest[:at]
+    vars(loader)[name] = [*around[:1], batches[at], *around[1:]]
+    return len(batches)
+
+
+def _holds(batch: Any, index: int) -> bool:
+    return isinstance(batch, (list, tuple)) and index in batch
+
+
+EXPERIMENT: Final = probe("any_order", 14.0, needed, ask)

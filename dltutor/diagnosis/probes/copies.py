@@ -1,0 +1,167 @@
+"""Do batches arrive the way they were made?
+
+Compare the loader as it is with the same loader when each sample is copied as soon as it's drawn,
+and each batch as soon as it's made. Workers send their batches a little later than usual, and main
+looks at them a little later.
+"""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing.queues
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest, leaves
+from dltutor.diagnosis.objects.walking import walk
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.pins import Pins, wrap_draws
+from dltutor.diagnosis.running.small_loaders import prepared
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import part_of
+from dltutor.observation.foreign import is_a
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_LOOKED: Final = 16  # batches
+_LATE: Final = 0.03  # seconds
+_RUN: Final = 3.5
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Whether batches arrive as they were made, compared with a loader that copies everything.
+
+    Args:
+        looked: Batches that were compared.
+        differ: How many come out differently when each sample is copied as it's drawn, and each
+            batch as it's made.
+        steady: Whether two runs with copies are alike.
+        path: The buffer that the dataset or the collate function reuses; "" if it wasn't found.
+    """
+
+    looked: int = 0
+    differ: int = 0
+    steady: bool = False
+    path: str = ""
+
+    def __str__(self) -> str:
+        return part_of(
+            self.differ,
+            self.looked,
+            "batch",
+            "come out differently if they are copied at once",
+            "do",
+        )
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if a sample or a batch changed when the next one was made."""
+    samples, fetched = evidence.samples, evidence.fetched
+    return (samples is not None and samples.overwritten > 0) or (
+        fetched is not None and fetched.overwritten
+    )
+
+
+def ask(subject: Subject) -> Copies:
+    """Compare the batches as they arrive with copied batches of copied samples."""
+    order = [] if subject.stream else list(subject.indices())
+    as_it_is = forks.in_fork(partial(_run, subject, copied=False), _RUN)
+    copied = forks.in_fork(partial(_run, subject, copied=True), _RUN)
+    again = forks.in_fork(partial(_run, subject, copied=True), _RUN)
+    both = list(zip(as_it_is, copied, strict=False))
+    path = ""
+    with suppress(forks.NoAnswer):
+        path = forks.in_fork(partial(_buffer, subject, order), 2.0)
+    count = min(len(copied), len(again))
+    return Copies(
+        looked=len(both),
+        differ=sum(one != other for one, other in both),
+        steady=copied[:count] == again[:count] and count > 0,
+        path=path,
+    )
+
+
+def _run(subject: Subject, *, copied: bool) -> list[str]:
+    def prepare(_: int) -> None:
+        pins = Pins(subject.dataset)
+
+        def around(draw: Any) -> Any:
+            with pins.held():
+                sample = draw()
+            return copy.deepcopy(sample) if copied else sample
+
+        wrap_draws(subject.dataset, around)
+        queues: Any = multiprocessing.queues
+        own = queues._ForkingPickler
+
+        class Late(own):  # type: ignore[misc,valid-type]  # known when it runs
+            @classmethod
+            def dumps(cls, thing: Any, protocol: Any = None) -> Any:
+                time.sleep(_LATE)
+                return own.dumps(thing, protocol)
+
+        queues._ForkingPickler = Late
+
+    inner = subject.inner
+    subject.seed_sampler()
+    subject.change(method="fork", persistent_workers=False)
+    collate: Any = inner.collate_fn
+    if copied:
+        vars(inner)["collate_fn"] = lambda samples: copy.deepcopy(collate(samples))
+    if inner.num_workers:
+        subject.change(worker_init_fn=prepared(subject, prepare))
+    else:
+        prepare(0)
+    found = []
+    until = time.monotonic() + _RUN - 1.0
+    for batch in islice(inner, _LOOKED):
+        if inner.num_workers:
+            time.sleep(_LATE)
+        found.append(digest(batch))
+        if time.monotonic() > until:
+            break
+    return found
+
+
+def _buffer(subject: Subject, order: list[Any]) -> str:
+    # Which array of the dataset shares its memory with a sample, or which of the collate function
+    # with a batch?
+    collate: Any = subject.inner.collate_fn
+    if subject.stream:
+        iterator = iter(subject.dataset)
+        sample = next(iterator)
+        batch = None
+    else:
+        sample = subject.dataset[order[0]]
+        batch = collate([sample])
+    for made, maker, named in (
+        (sample, subject.dataset, "dataset"),
+        (batch, collate, "collate_fn"),
+    ):
+        at = {_memory(leaf) for _, leaf in leaves(made)} - {0}
+        for each in walk(maker, named=named):
+            if _memory(each.thing) in at:
+                return each.path
+    return ""
+
+
+def _memory(thing: Any) -> int:
+    with suppress(Exception):  # some have no memory of their own
+        if is_a(thing, torch.Tensor):
+            return int(thing.data_ptr())
+        if is_a(thing, np.ndarray):
+            return int(thing.__array_interface__["data"][0])
+    return 0
+
+
+EXPERIMENT: Final = probe("copies", 12.0, needed, ask)

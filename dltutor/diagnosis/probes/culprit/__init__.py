@@ -1,0 +1,297 @@
+"""Without workers, which sample or batch fails, and why?
+
+Main draws samples and makes batches the way a worker does, in the sampler's order, until one fails.
+Then it leaves out or replaces parts until nothing fails anymore. If main had waited in vain for a
+batch, it also pickles each one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from torch.utils.data import Dataset
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.probes.culprit import uncollatable, unreadable, unsendable
+from dltutor.diagnosis.running.subject import Subject, described
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_SEARCH: Final = 5.0  # seconds
+_BATCHES: Final = 2000
+_OTHERS: Final = 6  # samples drawn to compare with the one that failed
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """What fails where samples are drawn and made into batches in a main process.
+
+    Args:
+        stage: What failed: "sample", "collate" (the batch could not be made), "transport" (it could
+            not be pickled), "sampler"; "died" or "hung" if the process did; "" for nothing.
+        which: In words: "dataset[9]", "batch 2".
+        kind: The type that was raised.
+        text: The first line of its text.
+        at: The innermost line of your code.
+        arrives: The type that torch makes of it in main, if a worker raises it; "" for none.
+        unsent: Why the exception's class or the batch cannot be pickled; "" if it can.
+        part: The path of the part that cannot be pickled, and its class.
+        code: The exit code of the process, if it died.
+        decoder: The library that could not decode an image; "" for any other failure.
+        image: The image file that cannot be read, and why.
+        mode: The mode of the image file, if the others have another one and the sample can be
+            drawn with that.
+        readable: How many other image files could be read.
+        blame: Why the batch could not be made: "none" (a sample is None), "ragged" (they differ in
+            shape), "" for something else. Without these samples a batch can be made.
+        told: Which samples these are, in words.
+        made: How many batches were made before.
+        empty: How many of them were None.
+        skipped: Whether the loop gets to its end when these are left out.
+    """
+
+    stage: str
+    which: str = ""
+    kind: str = ""
+    text: str = ""
+    at: str = ""
+    arrives: str = ""
+    unsent: str = ""
+    part: str = ""
+    code: int | None = None
+    decoder: str = ""
+    image: str = ""
+    mode: str = ""
+    readable: int = 0
+    blame: str = ""
+    told: str = ""
+    made: int = 0
+    empty: int = 0
+    skipped: bool = False
+
+    @property
+    def said(self) -> str:
+        """What was raised, as the last line of a traceback has it."""
+        return f"{self.kind}: {self.text}" if self.text else self.kind
+
+    def __str__(self) -> str:
+        blamed = f"`{self.which}`" if self.which else f"The {self.stage}"
+        return f"{blamed}: {self.said}." if self.stage else "None of them fails there."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if a run didn't end as it should, and no sample kills the process that draws it."""
+    if evidence.samples and evidence.samples.ended in ("died", "hung"):
+        return False
+    run, batches = evidence.run, evidence.parts.batches
+    early = any(
+        done and batches is not None and len(seen) < batches
+        for done, seen in zip(run.finished, run.passes, strict=False)
+    )
+    return not run.well or early
+
+
+def ask(subject: Subject) -> Culprit:
+    """Draw samples and make batches until one fails."""
+    search = _Search(subject)
+    try:
+        for number, batch in enumerate(_batches(subject)):
+            found = search.look(number, batch)
+            if found is not None:
+                return found
+            if time.monotonic() > search.until:
+                break
+    except _Failed as failed:
+        return failed.culprit
+    except Exception as error:  # the sampler's
+        kind, text, at = described(error)
+        return Culprit("sampler", "the sampler", kind=kind, text=text, at=at)
+    said = subject.known.run.said if subject.known and subject.known.run.raised else ""
+    return Culprit(
+        "",
+        decoder=unreadable.decoder_in(said),
+        made=search.made,
+        empty=search.empty,
+        skipped=bool(search.empty) and uncollatable.loop_without_nones(subject),
+    )
+
+
+def cut_short(stopped: str, code: int | None, mark: int) -> Culprit:
+    """Record a sample or collate function that ended the process or doesn't return."""
+    which = f"sample {mark}" if mark >= 0 else f"batch {-mark - 2}" if mark < -1 else ""
+    return Culprit("hung" if stopped else "died", which, code=None if stopped else code)
+
+
+class _Failed(Exception):
+    def __init__(self, culprit: Culprit) -> None:
+        super().__init__(culprit)
+        self.culprit = culprit
+
+
+class _Search:
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.until = time.monotonic() + min(_SEARCH, subject.seconds - 2)
+        self.collate: Any = subject.inner.collate_fn
+        self.single = subject.inner.batch_size is None and subject.inner.batch_sampler is None
+        self.waited = subject.known is not None and subject.known.run.waited
+        self.opened = unreadable.Opened()
+        self.modes: list[str] = []
+        self.readable = 0
+        self.whole: Any = None  # a sample that holds no None
+        self.made = self.empty = 0
+        self.source: Iterator[Any] | None = None
+
+    def look(self, number: int, indices: list[Any]) -> Culprit | None:
+        """Make one batch."""
+        samples = []
+        for index in indices:
+            drawn = self.draw(index)
+            if drawn is _END:
+                break
+            samples.append(drawn)
+        if not samples:
+            self.until = 0.0  # the end of a stream
+            return None
+        self.subject.mark.set(-number - 2)
+        with self.opened.listed() as paths:
+            try:
+                batch = self.collate(samples[0] if self.single else samples)
+            except BaseException as error:  # even SystemExit, because that's what we look for
+                return self.unmade(number, indices, samples, error, paths)
+        self.made += 1
+        self.empty += batch is None
+        self.whole = next((each for each in samples if not uncollatable.nones(each)), self.whole)
+        why = unsendable.why_not(batch) if self.waited else ""
+        if not why:
+            return None
+        part, cls = unsendable.culprit_in(batch, "batch")
+        kind, _, text = why.partition(": ")
+        return Culprit(
+            "transport", f"batch {number}", kind, text, unsent=why, part=f"{part}: {cls}"
+        )
+
+    def draw(self, index: Any) -> Any:
+        """Draw one sample, or raise _Failed."""
+        self.subject.mark.set(index if isinstance(index, int) and index >= 0 else 0)
+        with self.opened.listed() as paths:
+            try:
+                sample = self._next() if self.subject.stream else self._item(index)
+            except _Failed:
+                raise
+            except BaseException as error:  # also SystemExit
+                raise _Failed(self.failed(index, error, list(paths))) from None
+        self._remember(list(paths))
+        return sample
+
+    def failed(self, index: Any, error: BaseException, paths: list[str]) -> Culprit:
+        """Describe a sample that raises."""
+        empty = ", ".join(self.opened.empty)
+        which = f"sample {index} of the stream" if self.subject.stream else f"dataset[{index!r}]"
+        if not self.subject.stream and not self.modes:
+            self._others(index)
+        mode = unreadable.mode_of(paths)
+        usual = self.modes[0] if len(self.modes) > 1 and len({*self.modes}) == 1 else mode
+        strange = mode != usual and self._drawn_as(usual, index)
+        return Culprit(
+            "sample",
+            which,
+            *described(error),
+            arrives=unsendable.arrives(error),
+            unsent=unsendable.why_not(type(error)),
+            decoder=unreadable.decoder_of(error) or empty,
+            image=unreadable.image_in(error, paths),
+            mode=f"{mode}, the others {usual}" if strange else "",
+            readable=self.readable,
+            made=self.made,
+            empty=self.empty,
+        )
+
+    def unmade(
+        self,
+        number: int,
+        indices: list[Any],
+        samples: list[Any],
+        error: BaseException,
+        paths: list[str],
+    ) -> Culprit:
+        """Describe a batch that can't be made."""
+        blame, told = "", ""
+        if not self.single:
+            with suppress(BaseException):
+                blame, told = uncollatable.blame(self.collate, samples, indices, self.whole)
+        return Culprit(
+            "collate",
+            f"batch {number}",
+            *described(error),
+            arrives=unsendable.arrives(error),
+            unsent=unsendable.why_not(type(error)),
+            decoder=unreadable.decoder_of(error),
+            image=unreadable.image_in(error, list(paths)),
+            readable=self.readable,
+            blame=blame,
+            told=told,
+            made=self.made,
+            empty=self.empty,
+        )
+
+    def _item(self, index: Any) -> Any:
+        dataset: Any = self.subject.dataset
+        if hasattr(dataset, "__getitems__") and type(dataset).__getitem__ in _NO_ITEM:
+            return dataset.__getitems__([index])[0]
+        return dataset[index]
+
+    def _next(self) -> Any:
+        if self.source is None:
+            self.source = iter(self.subject.dataset)
+        return next(self.source, _END)
+
+    def _remember(self, paths: list[str]) -> None:
+        if len(self.modes) < _OTHERS and unreadable.readable(paths):
+            self.readable += 1
+            self.modes.append(unreadable.mode_of(paths))
+
+    def _drawn_as(self, mode: str, index: Any) -> bool:
+        # Whether the sample can be drawn once its image has the same mode as the others.
+        if self.subject.stream:
+            return False
+        with suppress(BaseException), unreadable.opened_as(mode):
+            self._item(index)
+            return True
+        return False
+
+    def _others(self, index: Any) -> None:
+        for each in [other for other in self.subject.indices() if other != index][:_OTHERS]:
+            with self.opened.listed() as paths, suppress(BaseException):
+                self._item(each)
+                self._remember(list(paths))
+
+
+class _End:
+    """The end of a stream."""
+
+
+_END: Final = _End()
+_NO_ITEM: Final = (Dataset.__getitem__,)
+
+
+def _batches(subject: Subject) -> Iterator[list[Any]]:
+    # The indices of each batch. For a stream, count them.
+    inner: Any = subject.inner
+    if subject.stream:
+        size = inner.batch_size or 1
+        for start in range(0, _BATCHES * size, size):
+            yield [*range(start, start + size)]
+    elif inner.batch_sampler is not None:
+        yield from map(list, islice(inner.batch_sampler, _BATCHES))
+    else:
+        yield from ([each] for each in islice(inner.sampler, _BATCHES))
+
+
+EXPERIMENT: Final = probe("culprit", 9.0, needed, ask, cut_short)

@@ -1,0 +1,145 @@
+"""Why samples cannot be made into a batch: one is None, or they differ in shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from dltutor.diagnosis.objects.digests import leaves, parts_of
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.observation.foreign import attribute, is_a
+from dltutor.observation.time_limits import deadline
+
+_TRIED: Final = 8  # pairs of samples
+
+
+def blame(
+    collate: Callable[[Any], Any], samples: list[Any], indices: list[Any], whole: Any
+) -> tuple[str, str]:
+    """What it is that they cannot be joined for, by trying it.
+
+    Args:
+        collate: Raises when it is given them.
+        samples: The samples.
+        indices: Theirs.
+        whole: A sample from elsewhere that holds no None, or None.
+
+    Returns:
+        "none", "ragged" or "" for something else; and what was found, in words.
+    """
+    makes = _Trial(collate, len(samples))
+    missing = [number for number, each in enumerate(samples) if nones(each)]
+    if missing:
+        there = [each for each in samples if not nones(each)]
+        good = there[0] if there else whole
+        bad = samples[missing[0]]
+        where = next(path for path, leaf in leaves(bad) if leaf is None)
+        names = ", ".join(f"dataset[{indices[number]!r}]{where}" for number in missing[:4])
+        told = f"{names} {'is' if len(missing) == 1 else 'are'} None"
+        if good is not None and makes(good, good) and not makes(good, bad):
+            return "none", told
+        if not there and good is not None and makes(good, good) and not makes(bad, bad):
+            return "none", f"All samples of the batch are None or hold one ({told})"
+        stripped = [_without_none(each) for each in samples]
+        if makes(stripped[0], stripped[0]) and not makes(bad, bad):
+            return "none", told
+    return _ragged(makes, samples, indices)
+
+
+def _ragged(makes: _Trial, samples: list[Any], indices: list[Any]) -> tuple[str, str]:
+    first = samples[0]
+    for number, each in list(enumerate(samples))[1:]:
+        unlike = difference(first, each)
+        if unlike is None:
+            continue
+        path, one, other = unlike
+        if makes(first, first) and makes(each, each) and not makes(first, each):
+            names = f"dataset[{indices[0]!r}]{path} is {one}, dataset[{indices[number]!r}]{path}"
+            return "ragged", f"{names} is {other}"
+    return "", ""
+
+
+class _Trial:
+    """Whether a batch of the same size can be made of one sample and copies of another."""
+
+    def __init__(self, collate: Callable[[Any], Any], count: int) -> None:
+        self._collate, self._count = collate, max(count, 2)
+        self._left = 4 * _TRIED
+
+    def __call__(self, first: Any, others: Any) -> bool:
+        self._left -= 1
+        if self._left < 0:
+            return False
+        try:
+            self._collate([first, *[others] * (self._count - 1)])
+        except Exception:
+            return False
+        return True
+
+
+def nones(sample: Any) -> bool:
+    """Whether it is None, or holds one."""
+    return any(leaf is None for _, leaf in leaves(sample))
+
+
+def _without_none(sample: Any) -> Any:
+    """The same without the parts that are None."""
+    if is_a(sample, Mapping):
+        return {key: _without_none(each) for key, each in sample.items() if each is not None}
+    if is_a(sample, (list, tuple)) and not hasattr(sample, "_fields"):
+        return type(sample)(_without_none(each) for each in sample if each is not None)
+    return sample
+
+
+def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | None:
+    """Where two samples of one structure differ in shape, and both shapes; None if nowhere."""
+    first, second = _shape(one), _shape(other)
+    if first is not None or second is not None:
+        return (path, str(first), str(second)) if first != second else None
+    parts, others = parts_of(one), parts_of(other)
+    if parts is None or others is None:
+        return None
+    if is_a(one, Mapping) or is_a(other, Mapping):
+        if {name for name, _ in parts} != {name for name, _ in others}:
+            return None  # other keys: a matter of content
+    elif len(parts) != len(others):
+        return path, f"of length {len(parts)}", f"of length {len(others)}"
+    found = dict(others)
+    for name, part in parts:
+        unlike = difference(part, found[name], f"{path}[{name!r}]") if name in found else None
+        if unlike is not None:
+            return unlike
+    return None
+
+
+def _shape(thing: Any) -> list[int] | None:
+    size = attribute(thing, "shape")
+    return [*map(int, size)] if is_a(size, tuple) else None
+
+
+class _WithoutNone:
+    """A loader whose batches that are None are left out."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return (batch for batch in self._loader if batch is not None)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+def loop_without_nones(subject: Subject) -> bool:
+    """Whether the loop comes to its end if it is spared the batches that are None."""
+    if subject.loop is None:
+        return False
+    subject.change(num_workers=0)
+    with suppress(BaseException), deadline(2.0):
+        subject.loop(_WithoutNone(subject.loader))
+        return True
+    return False

@@ -1,0 +1,78 @@
+"""Whether a worker could send a thing to main: pickled as its queue does it, sharing no tensor.
+
+What a worker does with tensors (a segment of shared memory, a socket that serves its descriptor) is
+left out: that would leave files behind.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, Final
+
+import torch
+from torch._utils import ExceptionWrapper
+
+from dltutor.diagnosis.running.subject import described
+from dltutor.observation import foreign
+from dltutor.observation.foreign import attributes_of, is_a
+
+_DEEP: Final = 8
+_MOST: Final = 200  # parts of one thing
+
+
+class _Pickler(ForkingPickler):
+    def reducer_override(self, thing: Any) -> Any:
+        if is_a(thing, torch.Tensor):
+            if thing.requires_grad and not thing.is_leaf:
+                raise RuntimeError(
+                    "Cowardly refusing to serialize non-leaf tensor which requires_grad"
+                )
+            return int, ()
+        if is_a(thing, (torch.UntypedStorage, torch.TypedStorage)):
+            return int, ()
+        return NotImplemented
+
+
+def why_not(thing: Any) -> str:
+    """Why it cannot be pickled; "" if it can."""
+    try:
+        _Pickler(io.BytesIO()).dump(thing)
+    except Exception as error:  # anything that a __reduce__ of yours raises
+        kind, text, _ = described(error)
+        return f"{kind}: {text}"
+    return ""
+
+
+def arrives(error: BaseException) -> str:
+    """The type that torch makes of it in main; "" for a BaseException, which no worker sends."""
+    if not isinstance(error, Exception):
+        return ""
+    try:
+        ExceptionWrapper((type(error), error, error.__traceback__), "in a trial").reraise()
+    except BaseException as arrived:
+        return type(arrived).__name__
+    return ""
+
+
+def culprit_in(thing: Any, path: str) -> tuple[str, str]:
+    """The innermost part that cannot be pickled: the way there, and its class."""
+    for _ in range(_DEEP):
+        for name, part in islice(_parts(thing), _MOST):
+            if why_not(part):
+                path, thing = f"{path}{name}", part
+                break
+        else:
+            break
+    return path, foreign.kind_of(thing)
+
+
+def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
+    if is_a(thing, (Mapping, list, tuple)):
+        inside = foreign.elements(thing)
+        return ((f"[{foreign.text(key)}]", each) for key, each in inside)
+    if is_a(thing, torch.Tensor):
+        return iter(())
+    return ((f".{name}", each) for name, each in attributes_of(thing).items())

@@ -1,0 +1,167 @@
+"""Where does the dataset end?
+
+`__len__` claims an end, and `__getitem__` shows one: search for the first index that has no sample,
+nor any index after it. Also look for a number in the dataset that says this length is intended.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import shape
+from dltutor.diagnosis.objects.walking import walk
+from dltutor.diagnosis.running.subject import Subject, described
+from dltutor.observation.foreign import attribute, attributes_of, is_a, number
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_ENDS: Final = ("IndexError", "KeyError")
+_FEW: Final = 2  # samples, or one in 50 of them, that someone may forget
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Where a map-style dataset ends, as its `__getitem__` says.
+
+    Args:
+        length: What `__len__` says.
+        end: The first index from which on there are no samples; -1 if it was not found.
+        limits: Paths of numbers in the dataset that say this length is wanted.
+        said: What is raised there.
+        line: The line of your code that raises it.
+    """
+
+    length: int
+    end: int = -1
+    limits: tuple[str, ...] = ()
+    said: str = ""
+    line: str = ""
+
+    def __str__(self) -> str:
+        end = (
+            "no other end was found"
+            if self.end < 0
+            else f"no samples exist from index {self.end} on"
+        )
+        return f"`len()` says {self.length}, and {end}."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if there are samples past the end or samples missing before it."""
+    if evidence.samples is None or evidence.parts.stream:
+        return False
+    if not evidence.parts.length or (evidence.handles and evidence.handles.disturbed):
+        return False
+    samples, run = evidence.samples, evidence.run
+    missing = any(kind in _ENDS for _, kind, _, _ in samples.failed)
+    ends = run.raised in _ENDS or run.kind in _ENDS
+    return samples.beyond >= 0 or missing or ends
+
+
+def ask(subject: Subject) -> Ending:
+    """Search for the end by bisection."""
+    dataset = subject.dataset
+    length = len(dataset)
+    kind, said, line = _missing(dataset, length - 1)
+    if kind in _ENDS:
+        end = _first(lambda index: _missing(dataset, index)[0] in _ENDS, 0, length - 1)
+        step = max((length - end) // 12, 1)
+        whole = all(_missing(dataset, index)[0] in _ENDS for index in range(end, length, step))
+        before = range(max(end - 12, 0), end)
+        clean = all(not _missing(dataset, index)[0] for index in before)
+        if whole and clean and end > 0:
+            return Ending(length, end, said=f"{kind}: {said}", line=line)
+        return Ending(length)
+    end = _beyond(dataset, length)
+    return Ending(length, end, _limits(dataset, length, end))
+
+
+def _missing(dataset: Any, index: int) -> tuple[str, str, str]:
+    try:
+        dataset[index]
+    except Exception as error:
+        return described(error)
+    return "", "", ""
+
+
+def _first(test: Callable[[int], bool], false: int, true: int) -> int:
+    """Return the first index that passes a test, if all after it pass and none before it do."""
+    if test(false):
+        return false
+    while true - false > 1:
+        middle = (false + true) // 2
+        if test(middle):
+            true = middle
+        else:
+            false = middle
+    return true
+
+
+def _beyond(dataset: Any, length: int) -> int:
+    # There's a sample past the end that looks like the others, so the end is where it raises. If
+    # it never raises, a sample with another shape a few indices on shows the end: an offset.
+    usual = {shape(dataset[index]) for index in range(max(length - 8, 0), length)}
+    if shape(dataset[length]) not in usual:
+        return -1
+    step, last = 1, length
+    while step < 1 << 40:
+        kind = _missing(dataset, length + step)[0]
+        if kind:
+            end = _first(lambda index: bool(_missing(dataset, index)[0]), last, length + step)
+            like = all(shape(dataset[index]) in usual for index in range(max(end - 3, length), end))
+            return end if like else -1
+        if len(usual) == 1 and step <= 2 and shape(dataset[length + step]) not in usual:
+            return length + step
+        last = length + step
+        step *= 2
+    return -1
+
+
+def _limits(dataset: Any, length: int, end: int) -> tuple[str, ...]:
+    found = []
+    parameters: set[str] = set()
+    with suppress(Exception):
+        parameters = set(inspect.signature(type(dataset).__init__).parameters)
+    class_level = {
+        f"{type(dataset).__name__}.{n}": v for n, v in attributes_of(type(dataset)).items()
+    }
+    numbers = {each.path: each.thing for each in walk(dataset, with_globals=False)}
+    few = end - length <= max(_FEW, length // 50)
+    if length in _written(dataset):
+        found.append(f"{type(dataset).__name__}.__len__")
+    for path, thing in (numbers | class_level).items():
+        value = number(thing)
+        if value is None or type(thing) is bool:
+            continue
+        # A number that someone passed or wrote down says more than a computed one. If a few samples
+        # are missing, the computed number may be the mistake itself.
+        name = re.split(r"[.\[]", path)[-1].strip("_]'\"")
+        said = name in parameters or path in class_level
+        wanted = value == length
+        if type(value) is float:
+            wanted = min(abs(part * end - length) for part in (value, 1 - value)) <= 1
+        elif said and value > 1:
+            wanted |= length in (end // value, -(-end // value))  # a share of several
+        if wanted and (said or not few):
+            found.append(path)
+    return tuple(found[:3])
+
+
+def _written(dataset: Any) -> set[Any]:
+    # The number that `__len__` returns as a constant, so someone wrote it there.
+    function = type(dataset).__len__
+    code, names = attribute(function, "__code__"), attribute(function, "__globals__", {})
+    if code is None or len(code.co_names) > 1:
+        return set()
+    written = [names.get(*code.co_names)] if code.co_names else code.co_consts
+    return {number(each) for each in written if is_a(each, int)}
+
+
+EXPERIMENT: Final = probe("ending", 8.0, needed, ask)

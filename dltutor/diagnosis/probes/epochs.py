@@ -1,0 +1,142 @@
+"""Do workers that stay see what main changes between epochs?
+
+Run the same epochs with persistent workers, with fresh workers, and without any. The order is the
+same and random numbers are held, so any difference comes from what main changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.objects.walking import walk
+from dltutor.diagnosis.running import forks, runner
+from dltutor.diagnosis.running.pins import hold_draws
+from dltutor.diagnosis.running.small_loaders import prepared
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import part_of
+from dltutor.observation.foreign import is_a
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_RUN: Final = 2.5  # seconds
+
+Passes = list[list[str]]
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Whether what main sets between epochs arrives in persistent workers.
+
+    Args:
+        looked: Samples of the later epochs.
+        stale: How many of these differ between persistent workers and fresh ones.
+        arrived: How many from fresh workers are the same as without workers.
+        moved: How many from fresh workers differ from the first epoch.
+        first: Whether the first epoch is the same with persistent and with fresh workers.
+        by: What was set: "set_epoch", or "the loop".
+        paths: What main changed in the dataset.
+    """
+
+    looked: int = 0
+    stale: int = 0
+    arrived: int = 0
+    moved: int = 0
+    first: bool = False
+    by: str = ""
+    paths: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return part_of(
+            self.stale, self.looked, "sample", "don't match the epoch", "show that they do"
+        )
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if workers stay and something is set between epochs."""
+    if not evidence.parts.persistent or not evidence.run.well:
+        return False
+    return (
+        len(evidence.run.passes) > 1 if evidence.parts.loop else "dataset" in evidence.parts.hooks
+    )
+
+
+def ask(subject: Subject) -> Epochs:
+    """Run the epochs with workers that stay, with fresh workers, and without any."""
+    settings: tuple[dict[str, Any], ...] = (
+        {"persistent_workers": True},
+        {"persistent_workers": False},
+        {"num_workers": 0},
+    )
+    (kept, _), (fresh, changed), (alone, _) = (
+        forks.in_fork(partial(_run, subject, each), 2 * _RUN + 1) for each in settings
+    )
+    count = min(len(kept), len(fresh), len(alone))
+    later = range(1, count)
+    unlike = _out_of_place if subject.stream else _unlike
+    return Epochs(
+        looked=sum(len(fresh[each]) for each in later),
+        stale=sum(unlike(kept[each], fresh[each]) for each in later),
+        arrived=sum(
+            len(fresh[each]) - (0 if subject.stream else _unlike(fresh[each], alone[each]))
+            for each in later  # without workers, a stream has a different order
+        ),
+        moved=sum(unlike(fresh[each], fresh[0]) for each in later),
+        first=count > 0 and not unlike(kept[0], fresh[0]),
+        by="set_epoch" if subject.loop is None else "the loop",
+        paths=tuple(changed[:3]),
+    )
+
+
+def _run(subject: Subject, settings: dict[str, Any]) -> tuple[Passes, list[str]]:
+    subject.seed_sampler()
+
+    def prepare(_: int) -> None:
+        hold_draws(subject.dataset)
+
+    subject.change(method="fork", **settings)
+    init = prepared(subject, prepare)
+    if settings.get("num_workers") == 0:
+        prepare(0)
+    else:
+        subject.change(worker_init_fn=init)
+    before = _state(subject.dataset)
+    epochs = max(subject.epochs, 2) if subject.loop is None else subject.epochs
+    ran = runner.run(subject, seconds=_RUN, epochs=epochs, told=True)
+    after = _state(subject.dataset)
+    changed = [path for path, content in after.items() if before.get(path, content) != content]
+    found = [
+        list(drawn or whole)
+        for drawn, whole, finished in zip(ran.drawn, ran.passes, ran.finished, strict=True)
+        if finished
+    ]
+    return found, changed
+
+
+def _state(dataset: Any) -> dict[str, str]:
+    # Plain values only, because that's what a loop sets.
+    found = {}
+    for each in walk(dataset):
+        if is_a(each.thing, (int, float, str, bool, torch.Tensor)):
+            with suppress(Exception):
+                found[each.path] = digest(each.thing)
+    return found
+
+
+def _unlike(one: list[str], other: list[str]) -> int:
+    return (Counter(one) - Counter(other)).total()
+
+
+def _out_of_place(one: list[str], other: list[str]) -> int:
+    return sum(a != b for a, b in zip(one, other, strict=False)) + abs(len(one) - len(other))
+
+
+EXPERIMENT: Final = probe("epochs", 16.0, needed, ask)

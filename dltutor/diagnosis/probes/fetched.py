@@ -1,0 +1,262 @@
+"""Do the samples in the loader's batches match `dataset[i]`?
+
+Fetch the first batches the way the loader does, then build the same batches by hand from the
+dataset's own samples, in one process and with the same random numbers. Also build batches of one
+sample, to see which row of a batch belongs to which sample. Ask the sampler for them several times.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest, leaves, rows, split
+from dltutor.diagnosis.running.pins import Pins, global_states
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import part_of
+from dltutor.observation.foreign import attribute, elements, is_a, kind_of
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_BATCHES: Final = 4
+_FOR: Final = 4.0  # seconds
+_LONG: Final = 1.0  # seconds per batch, drawn three times
+_MOST: Final = 10_000  # batches of an epoch
+_ROWS: Final = 128  # samples of a batch, at most, to tell apart
+_SHUFFLES: Final = (
+    *("randperm", "shuffle", "permutation", "permuted", "multinomial", "sample", "choices"),
+    *("choice", "randint", "integers", "randrange", "rand", "random"),
+)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Batches from the loader's own fetcher, beside what `dataset[i]` gives, in one process.
+
+    Args:
+        looked: Samples that were compared, under the same random numbers.
+        differ: How many of them belong to batches that came out differently.
+        by: The class whose `__getitems__` made the batches; "" where the dataset has none.
+        ragged: Fields of a batch with fewer rows than it has samples, since the others have none:
+            [field, rows, samples].
+        dropped: Fields that some samples of a batch have, and the batch doesn't: [field, how many
+            have it, samples].
+        crossed: Fields of a batch whose rows are in another order than those of the first field:
+            [field, that field].
+        overwritten: Whether a batch changes when the collate function makes another one.
+        together: Whether a sample in a batch isn't what it is in a batch of one: padded, for one.
+        reused: Whether the sampler changes a batch of indices that it has dealt out already.
+        dealt_once: Whether the sampler deals other batches when it is asked a second time, with
+            the same random numbers.
+        seeds: Whether the sampler sets torch's global generator, always to the same state.
+        stuck: What the sampler calls for random numbers, though it deals the same batches whatever
+            the seed, and again in the next epoch; "" if it doesn't.
+    """
+
+    looked: int = 0
+    differ: int = 0
+    by: str = ""
+    ragged: tuple[tuple[str, int, int], ...] = ()
+    dropped: tuple[tuple[str, int, int], ...] = ()
+    crossed: tuple[tuple[str, str], ...] = ()
+    overwritten: bool = False
+    together: bool = False
+    reused: bool = False
+    dealt_once: bool = False
+    seeds: bool = False
+    stuck: str = ""
+
+    def __str__(self) -> str:
+        return part_of(self.differ, self.looked, "sample", "don't", "do")
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if the loader makes batches of samples that can be drawn one by one."""
+    if evidence.parts.stream:
+        return False
+    samples = evidence.samples
+    if samples is None or not samples.looked:
+        return False
+    return max(samples.typical * (evidence.parts.batch_size or 1), samples.dealing) < _LONG
+
+
+def ask(subject: Subject) -> Fetched:
+    """Make some batches both ways."""
+    pins = Pins(subject.dataset)
+    (batches, reused), (again, _) = _dealt(subject), _dealt(subject)
+    once = batches != again
+    seeds, stuck = _reseeded(subject) if subject.inner.batch_sampler is not None else (False, "")
+    looked, differ, until = 0, 0, time.monotonic() + _FOR
+    ragged: dict[str, tuple[int, int]] = {}
+    dropped: dict[str, tuple[int, int]] = {}
+    crossed: dict[str, str] = {}
+    together = overwritten = False
+    for keys in batches:
+        if time.monotonic() > until:
+            break
+        with suppress(Exception):  # other experiments look for samples that fail
+            first = digest(_by_hand(subject, pins, keys)[1])
+            samples, held = _by_hand(subject, pins, keys)
+            batch = copy.deepcopy(held)
+            _fields(samples, batch, ragged, dropped)
+            with suppress(Exception):  # a batch of one sample may be impossible
+                if len(keys) <= _ROWS:
+                    alone = [copy.deepcopy(subject.inner.collate_fn([each])) for each in samples]
+                    overwritten = overwritten or digest(held) != digest(batch)
+                    crossed |= _crossed(alone, batch)
+                    together = together or _together(alone, batch)
+            if digest(batch) == first:
+                looked += len(keys)
+                differ += len(keys) * (_fetched(subject, pins, keys) != first)
+    return Fetched(
+        looked=looked,
+        differ=differ,
+        by=_maker(subject.dataset),
+        ragged=tuple((name, *found) for name, found in ragged.items()),
+        dropped=tuple((name, *found) for name, found in dropped.items()),
+        crossed=tuple(crossed.items()),
+        overwritten=overwritten,
+        together=together,
+        reused=reused,
+        dealt_once=once,
+        seeds=seeds,
+        stuck="" if once else stuck,
+    )
+
+
+def _dealt(subject: Subject, seed: int = 0) -> tuple[list[list[Any]], bool]:
+    # The first batches of indices, and whether one of them changed once the next was dealt out.
+    subject.seed(seed)
+    held = [(keys, [*keys]) for keys in islice(subject.inner.batch_sampler or (), _BATCHES)]
+    return [before for _, before in held], any([*keys] != before for keys, before in held)
+
+
+def _reseeded(subject: Subject) -> tuple[bool, str]:
+    # Whether the sampler itself seeds torch's global generator; and what it calls for random
+    # numbers, if it gets the same ones each time.
+    called: set[str] = set()
+
+    def note(frame: FrameType, event: str, given: Any) -> None:
+        name = attribute(given, "__name__", "") if event == "c_call" else frame.f_code.co_name
+        if name in _SHUFFLES:
+            called.add(name)
+
+    sys.setprofile(note)
+    try:
+        first, _ = _dealt(subject, seed=1)
+    finally:
+        sys.setprofile(None)
+    state = global_states()["torch"]
+    second, _ = _dealt(subject, seed=2)
+    seeds = state == global_states()["torch"]
+    # The next epoch doesn't continue where the last one ended, either.
+    again = called and len(first) > 1 and first == second and first == _next_epoch(subject)
+    return seeds, min(called) if again else ""
+
+
+def _next_epoch(subject: Subject) -> list[list[Any]]:
+    for _ in islice(subject.inner.batch_sampler or (), _MOST):
+        pass
+    return _dealt(subject, seed=3)[0]
+
+
+def _by_hand(subject: Subject, pins: Pins, keys: list[Any]) -> tuple[list[Any], Any]:
+    with pins.held():
+        samples = [subject.dataset[key] for key in keys]
+        return samples, subject.inner.collate_fn(list(samples))
+
+
+def _fetched(subject: Subject, pins: Pins, keys: list[Any]) -> str:
+    loader: DataLoader[Any] = DataLoader(
+        subject.dataset,
+        batch_sampler=[keys],
+        collate_fn=subject.inner.collate_fn,
+        generator=torch.Generator(),  # keeps the iterator's own draw away from the dataset's
+    )
+    with pins.held():
+        return digest(next(iter(loader)))
+
+
+def _maker(dataset: Any) -> str:
+    method = attribute(dataset, "__getitems__")
+    if not callable(method):
+        return ""
+    return kind_of(attribute(method, "__self__", dataset))
+
+
+def _fields(
+    samples: list[Any],
+    batch: Any,
+    ragged: dict[str, tuple[int, int]],
+    dropped: dict[str, tuple[int, int]],
+) -> None:
+    # If samples don't all have the same fields, what happened to those that only some have?
+    if not is_a(batch, Mapping) or not all(is_a(each, Mapping) for each in samples):
+        return
+    have: dict[str, int] = {}
+    for sample in samples:
+        for name, _ in elements(sample):
+            have[str(name)] = have.get(str(name), 0) + 1
+    came = {str(name): each for name, each in elements(batch)}
+    for name, count in have.items():
+        if count == len(samples):
+            continue
+        if name not in came:
+            dropped.setdefault(name, (count, len(samples)))
+        elif rows(came[name]) == count:
+            ragged.setdefault(name, (count, len(samples)))
+
+
+def _together(alone: list[Any], batch: Any) -> bool:
+    parts = split(batch, len(alone))
+    return parts is None or sorted(parts) != sorted(
+        part for each in alone for part in split(each, 1) or ()
+    )
+
+
+def _crossed(batches: list[Any], batch: Any) -> dict[str, str]:
+    # A collate function may sort the samples, but then it has to sort all their fields.
+    alone = [dict(leaves(each)) for each in batches]
+    order: list[int] = []
+    named, crossed = "", {}
+    for name, leaf in leaves(batch):
+        if rows(leaf) != len(alone) or any(rows(each.get(name)) != 1 for each in alone):
+            continue
+        given = [each[name][0] for each in alone]
+        whose = [
+            [at for at, one in enumerate(given) if _begins(leaf[row], one)]
+            for row in range(len(alone))
+        ]
+        if not named and all(len(each) == 1 for each in whose):
+            named, order = name, [each[0] for each in whose]
+        elif (
+            named
+            and all(whose)
+            and any(at not in each for at, each in zip(order, whose, strict=True))
+        ):
+            crossed[name] = named
+    return crossed
+
+
+def _begins(row: Any, alone: Any) -> bool:
+    # A row of a batch may have been padded.
+    one, other = (np.asarray(each) for each in (row, alone))
+    if one.ndim != other.ndim or any(a < b for a, b in zip(one.shape, other.shape, strict=True)):
+        return False
+    return bool(np.array_equal(one[tuple(slice(each) for each in other.shape)], other))
+
+
+EXPERIMENT: Final = probe("fetched", 9.0, needed, ask)

@@ -1,0 +1,126 @@
+"""Do workers get in each other's way through a file or connection that they share?
+
+Draw from the dataset in main, with one worker, with two workers taking turns, and with two at once.
+When both run at once, their reading and sending is slowed down so that they have to collide. Only
+what goes wrong in that last case alone is the workers' doing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.probes.handles.descriptors import (
+    Listener,
+    descriptors,
+    drain,
+    holders,
+    short_paths,
+    standing,
+)
+from dltutor.diagnosis.probes.handles.lazily_opened import lazily_opened
+from dltutor.diagnosis.probes.handles.rivals import samples, shares
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Handles:
+    """What workers share that was open before they started, and whether they disturb each other.
+
+    Args:
+        kind: What they are: "file" or "socket" (also for a pipe); "" where samples use none.
+        paths: Who holds them.
+        looked: Samples that were right in main, with one worker, and with two taking turns.
+        wrong: How many of these were wrong with two workers at once, in slow motion.
+        said: What was raised in place of one; "" where they were silently wrong.
+        lazy: The path of a handle that the dataset opens again where it is missing; "" for none.
+    """
+
+    kind: str = ""
+    paths: tuple[str, ...] = ()
+    looked: int = 0
+    wrong: int = 0
+    said: str = ""
+    lazy: str = ""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether two workers at once went wrong where nothing else did."""
+        return self.looked > 1 and (self.wrong > 1 or bool(self.said))
+
+    @property
+    def seen(self) -> str:
+        """What was seen, in two sentences."""
+        how = f", one with {self.said}" if self.said else ""
+        if self.said.startswith("no answer"):
+            how = ", and one never came"
+        return (
+            f"Of {self.looked} samples, {self.wrong} came out wrong with two workers at once, in "
+            f"slow motion{how}. With one worker, and with two taking turns, none did."
+        )
+
+    def __str__(self) -> str:
+        if not self.kind:
+            return "They don't seem to use anything that was already open."
+        shared = f"They share a {self.kind}" + (f", `{self.paths[0]}`" if self.paths else "")
+        return f"{shared}. {self.wrong} of {self.looked} samples came back wrong."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if there are workers, and samples can be drawn without them."""
+    if evidence.parts.workers == 0:
+        return False
+    return not (evidence.samples and evidence.samples.ended in ("died", "hung"))
+
+
+def ask(subject: Subject) -> Handles:
+    """Find what's open and used, then let two workers use it."""
+    if not subject.stream:
+        subject.indices()  # a loader asks for the length and order before workers start
+    inherited = descriptors()
+    draw = shares if subject.stream else samples
+    used = _used(subject, inherited)
+    if not used:
+        return Handles()
+    try:
+        right, wrong, said = draw(subject, inherited)
+    finally:
+        drain(used)
+    kind = "socket" if "file" not in used.values() else "file"
+    held = holders(subject.dataset, used)
+    return Handles(
+        kind=kind,
+        paths=tuple(short_paths(held)[:3]),
+        looked=right,
+        wrong=wrong,
+        said=said,
+        lazy=lazily_opened(subject, held) if wrong else "",
+    )
+
+
+def _used(subject: Subject, inherited: dict[int, str]) -> dict[int, str]:
+    def look() -> set[int]:
+        listener = Listener(inherited)
+        before = standing(inherited)
+        with suppress(Exception), listener.listening():
+            if subject.stream:
+                list(islice(subject.dataset, 4))
+            else:
+                for index in subject.indices()[:4]:
+                    subject.dataset[index]
+        after = standing(inherited)
+        return listener.used | {each for each in inherited if before.get(each) != after.get(each)}
+
+    with suppress(forks.NoAnswer):
+        return {each: inherited[each] for each in forks.in_fork(look, 3.0)}
+    return {}
+
+
+EXPERIMENT: Final = probe("handles", 20.0, needed, ask)

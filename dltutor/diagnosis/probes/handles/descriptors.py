@@ -1,0 +1,151 @@
+"""The open descriptors of this process: which of them a dataset uses, and how to slow its use.
+
+A descriptor that was open before the workers started is shared by all of them: one read position,
+one connection.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import random
+import select
+import socket
+import stat
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from dltutor.diagnosis.objects.walking import Found, walk
+from dltutor.observation.foreign import attribute, is_a
+
+_ACTS: Final = frozenset(
+    (
+        *("seek", "lseek", "tell", "truncate", "flush", "fromfile"),
+        *("read", "read1", "readinto", "readinto1", "readline", "readlines", "peek"),
+        *("write", "writelines", "send", "sendall", "sendto", "sendmsg"),
+        *("recv", "recv_into", "recvfrom"),
+    )
+)
+#: Functions of modules: what descriptor they are called with cannot be seen.
+_PLAIN: Final = frozenset({"lseek", "fromfile"})
+_PAUSES: Final = (0.0005, 0.008)  # seconds, from and to: two workers must not fall into step
+_TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in struct tcp_info
+
+
+def descriptors() -> dict[int, str]:
+    """The files, sockets and pipes that are open here, but for the standard streams."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            mode = os.fstat(int(name)).st_mode
+            if int(name) > 2:
+                for kind, test in _TESTS:
+                    if test(mode) and not (kind == "file" and _only_written(int(name))):
+                        found[int(name)] = kind
+    return found
+
+
+_TESTS: Final[tuple[tuple[str, Callable[[int], bool]], ...]] = (
+    ("file", stat.S_ISREG),
+    ("socket", stat.S_ISSOCK),
+    ("pipe", stat.S_ISFIFO),
+)
+
+
+def _only_written(descriptor: int) -> bool:
+    # A log file: workers write to it side by side, and no sample comes from it.
+    return fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+
+
+def standing(of: dict[int, str]) -> dict[int, object]:
+    """How far each has got: the position of a file, the bytes that went over a connection."""
+    found: dict[int, object] = {}
+    for descriptor, kind in of.items():
+        with suppress(OSError):
+            if kind == "file":
+                found[descriptor] = os.lseek(descriptor, 0, os.SEEK_CUR)
+            elif kind == "socket":
+                found[descriptor] = _passed(descriptor)
+    return found
+
+
+def _passed(descriptor: int) -> bytes:
+    with socket.socket(fileno=os.dup(descriptor)) as copy:
+        return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)[_TCP_COUNTS]
+
+
+def holders(dataset: Any, of: Collection[int]) -> list[Found]:
+    """The files and connections in a dataset that have one of these descriptors."""
+    return [each for each in walk(dataset) if not is_a(each.thing, int) and _has(each, of)]
+
+
+def _has(found: Found, of: Collection[int]) -> bool:
+    with suppress(Exception):
+        return found.thing.fileno() in of
+    return False
+
+
+def short_paths(held: list[Found]) -> list[str]:
+    """Their paths; those of private parts only if there are no others."""
+    return [each.path for each in held if "._" not in each.path] or [each.path for each in held]
+
+
+def drain(of: dict[int, str]) -> None:
+    """Take answers from connections that nobody waits for any more."""
+    for descriptor, kind in of.items():
+        with suppress(OSError):
+            while kind != "file" and select.select([descriptor], [], [], 0.1)[0]:
+                if not os.read(descriptor, 1 << 16):
+                    break
+
+
+class Listener:
+    """Notices which descriptors are used by Python's own functions, and may slow them down.
+
+    Args:
+        of: The descriptors that it listens for.
+        budget: Seconds of pauses in all; 0 to listen only.
+    """
+
+    def __init__(self, of: dict[int, str], budget: float = 0.0) -> None:
+        self.of = of
+        self.budget = budget
+        self.used: set[int] = set()
+        self._pauses = random.Random(os.getpid())
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen in the block, in this thread."""
+        before = sys.getprofile()
+        sys.setprofile(self._heard)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+    def _heard(self, frame: Any, event: str, function: Any) -> None:
+        if event != "c_return" or attribute(function, "__name__", "") not in _ACTS:
+            return
+        owner = attribute(function, "__self__")
+        descriptor = _descriptor(owner)
+        if descriptor in self.of:
+            self.used.add(descriptor)
+        elif not (descriptor is None and function.__name__ in _PLAIN):
+            return
+        if self.budget > 0:
+            pause = self._pauses.uniform(*_PAUSES)
+            self.budget -= pause
+            time.sleep(pause)
+
+
+def _descriptor(owner: Any) -> int | None:
+    if is_a(owner, (io.BytesIO, io.StringIO)):
+        return -1
+    for each in (owner, attribute(owner, "owner")):  # the second: of an ssl object
+        with suppress(Exception):
+            return int(each.fileno())
+    return None

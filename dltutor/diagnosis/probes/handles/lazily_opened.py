@@ -1,0 +1,80 @@
+"""Whether a dataset opens its file or connection again when it finds none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.objects.walking import Found, put, walk
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.observation.foreign import is_a
+
+
+def lazily_opened(subject: Subject, held: list[Found]) -> str:
+    """The path whose handle the dataset opens again by itself where it finds none; or "".
+
+    Args:
+        subject: With the dataset.
+        held: Where handles were found.
+    """
+    for path in _ways(subject.dataset, held):
+
+        def forget(path: Found = path) -> bool:
+            return _opens_again(subject, path)
+
+        with suppress(forks.NoAnswer):
+            if forks.in_fork(forget, 2.0):
+                return path.path
+    return ""
+
+
+def _ways(dataset: Any, held: list[Found]) -> list[Found]:
+    # The handle itself, and what it lies in on the way.
+    known = {each.path: each for each in walk(dataset)}
+    return [
+        each
+        for path, each in known.items()
+        if each.holder is not None
+        and any(own.path == path or own.path.startswith((f"{path}.", f"{path}[")) for own in held)
+    ]
+
+
+def _opens_again(subject: Subject, found: Found) -> bool:
+    index = None if subject.stream else subject.indices()[0]
+
+    def drawn() -> str:
+        sample = next(iter(subject.dataset)) if subject.stream else subject.dataset[index]
+        return digest(sample)
+
+    wanted = drawn() if not subject.stream else ""
+    for forget in (_set_none, _delete):
+        with suppress(Exception):
+            put_back_by = forget(found)
+            try:
+                if drawn() == wanted or subject.stream:
+                    return True
+            finally:
+                put_back_by()
+    return False
+
+
+def _set_none(found: Found) -> Callable[[], None]:
+    return _replace(found, lambda: put(found, None))
+
+
+def _delete(found: Found) -> Callable[[], None]:
+    def delete() -> None:
+        if is_a(found.holder, (dict, list)):
+            del found.holder[found.key]
+        else:
+            delattr(found.holder, found.key)
+
+    return _replace(found, delete)
+
+
+def _replace(found: Found, change: Callable[[], None]) -> Callable[[], None]:
+    change()
+    return lambda: put(found)

@@ -1,0 +1,195 @@
+"""Two workers that draw at once, in slow motion, against workers that cannot disturb each other."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.probes.handles.descriptors import Listener
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.pins import Pins, wrap_draws
+from dltutor.diagnosis.running.small_loaders import answers, small_loader
+from dltutor.diagnosis.running.subject import Subject
+
+_DRAWN: Final = 24  # samples, at first
+_MOST: Final = 240
+_NATURAL: Final = 1.0  # seconds for more of them, without pauses
+_PAUSES: Final = 1.2  # seconds of pauses in each worker
+_RUN: Final = 8.0  # seconds for a run at most; the wait for one that hangs is in it
+
+Content = dict[Any, str]
+
+
+# Map-style datasets
+
+
+def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
+    """How many samples are right, how many of them wrong with rivals, and what was raised then.
+
+    Args:
+        subject: Its dataset is map-style.
+        inherited: The descriptors that were open before any worker started.
+    """
+    order = list(dict.fromkeys(subject.indices()))[:_MOST]
+    began = time.monotonic()
+    expected = forks.in_fork(partial(_in_main, subject, order), _RUN)
+    typical = (time.monotonic() - began) / max(len(expected), 1)
+    order = [each for each in order if each in expected]
+    order = order[: max(_DRAWN, int(_NATURAL / max(typical, 1e-4)))]
+    if len(order) < 2:
+        return 0, 0, ""
+    one = _attempt(partial(_drawn, subject, order, inherited, workers=1, at_once=False))
+    turns = _attempt(partial(_drawn, subject, order, inherited, workers=2, at_once=False))
+    right = {
+        index
+        for index in order
+        if expected[index] == one.get(index) == turns.get(index, expected[index])
+    }
+    both = _attempt(partial(_drawn, subject, order, inherited, workers=2, at_once=True))
+    differ = [index for index in order if index in right and both.get(index) != expected[index]]
+    # What never came was waited for in vain; one that did not come in time is no sign of anything.
+    raised = [each for index in differ if (each := both.get(index, "")).startswith("!")]
+    came = [index for index in differ if index in both]
+    return len(right & set(both)), len(came), raised[0][1:] if raised else ""
+
+
+def _attempt(draw: Callable[[], Content]) -> Content:
+    with suppress(forks.NoAnswer):
+        found: Content = forks.in_fork(draw, _RUN)
+        return found
+    return {}
+
+
+def _in_main(subject: Subject, order: list[Any]) -> Content:
+    pins = Pins(subject.dataset)
+    found: Content = {}
+    until = time.monotonic() + 1.5
+    for index in order:
+        with pins.held(), suppress(Exception):
+            found[index] = digest([subject.dataset[index]])
+        if time.monotonic() > until:
+            break
+    return found
+
+
+def _drawn(
+    subject: Subject, order: list[Any], inherited: dict[int, str], *, workers: int, at_once: bool
+) -> Content:
+    context = multiprocessing.get_context("fork")
+    both = context.Barrier(2)
+    done = context.Value("i", 0)
+    firsts = (len(order) + 1) // 2  # how many W0 draws
+
+    def prepare(worker: int) -> None:
+        pins = Pins(subject.dataset)
+        listener = Listener(inherited, budget=_PAUSES if at_once else 0.0)
+        started = [False]
+
+        def around(draw: Callable[[], Any]) -> Any:
+            if workers == 2 and not started[0]:
+                started[0] = True
+                if at_once:
+                    with suppress(Exception):
+                        both.wait(2.0)
+                elif worker:
+                    _wait_for(done, firsts)
+            try:
+                with pins.held(), listener.listening():
+                    return draw()
+            finally:
+                if not worker:
+                    done.value += 1
+
+        wrap_draws(subject.dataset, around)
+
+    loader = small_loader(subject, prepare, workers=workers, indices=order, prefetch=len(order))
+    found: Content = {}
+    for index, answer in zip(order, answers(loader, _RUN - 4.0), strict=False):
+        found[index] = _said(answer)
+    return found
+
+
+def _wait_for(done: Any, count: int) -> None:
+    until = time.monotonic() + 2.5
+    while done.value < count and time.monotonic() < until:
+        time.sleep(0.002)
+
+
+def _said(answer: Any) -> str:
+    if not isinstance(answer, Exception):
+        return str(answer[1])
+    if "timed out" in str(answer):
+        return "!no answer came"
+    lines = [line for line in str(answer).strip().splitlines() if line.strip()]
+    return f"!{lines[-1] if lines else type(answer).__name__}"[:90]
+
+
+# Streams
+
+
+def shares(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
+    """The same of a stream: each worker's share, with a rival and without."""
+
+    def run(only: int | None) -> dict[int, list[str]]:
+        with suppress(forks.NoAnswer):
+            found: dict[int, list[str]] = forks.in_fork(
+                partial(_by_two, subject, inherited, only), _RUN
+            )
+            return found
+        return {}
+
+    apart = {worker: run(worker).get(worker, []) for worker in (0, 1)}
+    again = {worker: run(worker).get(worker, []) for worker in (0, 1)}
+    both = run(None)
+    looked = wrong = 0
+    said = ""
+    for worker in (0, 1):
+        if apart[worker] != again[worker] or not apart[worker]:
+            continue
+        got = both.get(worker, [])
+        looked += len(apart[worker])
+        wrong += sum(each not in apart[worker] for each in got)
+        if len(got) < len(apart[worker]):
+            wrong += len(apart[worker]) - len(got)
+        said = said or next((each[1:] for each in got if each.startswith("!")), "")
+    return looked, wrong, said
+
+
+def _by_two(subject: Subject, inherited: dict[int, str], only: int | None) -> dict[int, list[str]]:
+    both = multiprocessing.get_context("fork").Barrier(2)
+
+    def prepare(worker: int) -> None:
+        if only is not None and worker != only:
+            cls: Any = type(subject.dataset)
+            cls.__iter__ = lambda self: iter(())
+            return
+        pins = Pins(subject.dataset)
+        listener = Listener(inherited, budget=_PAUSES)
+        started = [only is not None]
+
+        def around(draw: Callable[[], Any]) -> Any:
+            if not started[0]:
+                started[0] = True
+                with suppress(Exception):
+                    both.wait(2.0)
+            with pins.held(), listener.listening():
+                return draw()
+
+        wrap_draws(subject.dataset, around)
+
+    loader = small_loader(subject, prepare, workers=2, prefetch=_DRAWN)
+    found: dict[int, list[str]] = {0: [], 1: []}
+    for answer in answers(loader, _RUN - 4.0, most=4 * _DRAWN):
+        if isinstance(answer, Exception):
+            # Which worker raised stands in the text of the exception.
+            found[1 if "worker process 1" in str(answer) else 0].append(_said(answer))
+        elif len(found[answer[0]]) < 2 * _DRAWN:
+            found[answer[0]].append(answer[1])
+        if all(len(each) >= _DRAWN for each in found.values()):
+            break
+    return {worker: each[:_DRAWN] for worker, each in found.items()}

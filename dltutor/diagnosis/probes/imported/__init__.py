@@ -1,0 +1,59 @@
+"""Does the dataset need something that main set up and a new interpreter doesn't have?
+
+This is asked when workers that aren't forked raise an error or deliver samples that differ from
+main's. The loader runs with new workers that get main's values first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.probes.imported import globals_of_main
+from dltutor.diagnosis.running import runner
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Imported:
+    """How new interpreters do as workers once they are given main's globals.
+
+    Args:
+        end: How the run ended.
+        unlike: How many of its samples differed from those without workers.
+        batches: How many batches came.
+        names: The globals and class attributes that were different in the worker.
+    """
+
+    end: str
+    unlike: int = 0
+    batches: int = 0
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"New workers that got main's globals: {self.end}."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if new workers behave differently from main, and forked ones don't."""
+    return evidence.forked is not None and evidence.forked.well
+
+
+def ask(subject: Subject) -> Imported:
+    """Run it with new workers, one pass."""
+    alone = subject.known.alone if subject.known is not None else None
+    folder = tempfile.mkdtemp()
+    subject.in_workers(before=globals_of_main.Given(globals_of_main.packed(subject), folder))
+    given = runner.run(subject, seconds=4.0, epochs=1, own_loop=True)
+    names = {line for path in Path(folder).glob("*") for line in path.read_text().splitlines()}
+    unlike = alone.lacks(given) if alone else 0
+    return Imported(given.end, unlike, given.batches, tuple(sorted(names)))
+
+
+EXPERIMENT: Final = probe("imported", 14.0, needed, ask)

@@ -1,0 +1,122 @@
+"""What main holds in modules and classes, pickled so that a new interpreter can be given it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.objects.names import held_by_class_too
+from dltutor.diagnosis.objects.walking import Found, search
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.observation.errors import is_yours
+from dltutor.observation.foreign import attributes_of, file_of, is_a, lineage, module_of
+from dltutor.tables import MB
+
+_HEAVY: Final = 16 * MB
+_MOST: Final = 3000
+_CODE: Final = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, property)
+
+#: Module, class or "", name.
+Key = tuple[str, str, str]
+
+
+class Given:
+    """Puts main's values where a worker has others; called as it starts.
+
+    Args:
+        packed: The values, each pickled.
+        folder: Where each worker writes the names of those that differed.
+    """
+
+    def __init__(self, packed: dict[Key, bytes], folder: str) -> None:
+        self.packed = packed
+        self.folder = folder
+
+    def __call__(self, worker_id: int) -> None:
+        names = []
+        for (module, cls, name), value in self.packed.items():
+            with suppress(Exception):
+                if _put(module, cls, name, pickle.loads(value)):
+                    names.append(".".join(filter(None, (cls or module, name))))
+        (Path(self.folder) / f"{os.getpid()}").write_text("\n".join(names))
+
+
+def packed(subject: Subject) -> dict[Key, bytes]:
+    """The values in your modules, and in your classes that the dataset is made of."""
+    found: dict[Key, bytes] = {}
+    left = float(_HEAVY)
+    for key, value in _values(subject):
+        with suppress(Exception):
+            content = pickle.dumps(value)
+            left -= len(content)
+            if left < 0:
+                break
+            found[key] = content
+    return found
+
+
+def _values(subject: Subject) -> Iterator[tuple[Key, Any]]:
+    inner = subject.inner
+    modules: dict[str, None] = {}
+    classes: dict[type, None] = {}
+    starts = [Found("", each) for each in (subject.dataset, inner.collate_fn, inner.worker_init_fn)]
+    for found in search(starts, held_by_class_too, deep=_MOST, most=_MOST):
+        thing = found.thing
+        for cls in lineage(type(thing)):
+            if _mine(module_of(cls)):
+                modules[module_of(cls)] = classes[cls] = None
+        if is_a(thing, (types.FunctionType, type)) and _mine(module_of(thing)):
+            modules[module_of(thing)] = None
+    for name in list(modules):  # and the modules that these know by name
+        for each in attributes_of(sys.modules[name]).values():
+            known = attributes_of(each).get("__name__") if is_a(each, types.ModuleType) else None
+            if type(known) is str and _mine(known):
+                modules[known] = None
+            elif is_a(each, (types.FunctionType, type)) and _mine(module_of(each)):
+                modules[module_of(each)] = None
+                if is_a(each, type):
+                    classes[each] = None
+    for name in modules:
+        yield from (((name, "", own), v) for own, v in _data(sys.modules[name]))
+    for cls in classes:
+        key = (module_of(cls), type.__dict__["__qualname__"].__get__(cls))
+        yield from (((*key, own), v) for own, v in _data(cls))
+
+
+def _data(holder: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in attributes_of(holder).items():
+        plain = is_a(value, (*_CODE, type, staticmethod, classmethod))
+        if not name.startswith("__") and not plain:
+            yield name, value
+
+
+def _mine(module: str) -> bool:
+    file = file_of(sys.modules.get(module))
+    return bool(file) and is_yours(file)
+
+
+def _put(module: str, cls: str, name: str, value: Any) -> bool:
+    held: Any = sys.modules.get(module) or __import__(module, fromlist=["_"])
+    target = held
+    for part in cls.split(".") if cls else ():
+        target = getattr(target, part)
+    missing = name not in vars(target)
+    if not missing and digest(vars(target)[name]) == digest(value):
+        return False
+    setattr(target, name, value)
+    if not cls:  # functions of a script that was run again have a dict of their own
+        for each in attributes_of(held).values():
+            inside = attributes_of(each).values() if is_a(each, type) else ()
+            for function in (each, *inside):
+                if is_a(function, types.FunctionType):
+                    scope = function.__globals__
+                    if scope.get("__name__") == held.__name__:
+                        scope[name] = value
+    return True

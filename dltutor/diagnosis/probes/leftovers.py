@@ -1,0 +1,133 @@
+"""After the loop returns, how many workers are left that nothing needs?
+
+Run the loop once more, in a process that keeps no iterator of its own. Workers are left over if an
+exception holds their iterator, or if the garbage collector would free it. If the loop keeps the
+iterator itself, its workers aren't left over.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import active_children
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import count_of
+from dltutor.observation import errors, torch_internals
+from dltutor.observation.foreign import is_a
+from dltutor.observation.loaders import inner_loaders
+from dltutor.observation.time_limits import deadline
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_SETTLED: Final = 1.0  # seconds that workers get to exit once told
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Workers that are alive after the loop has returned, though nothing needs them.
+
+    Args:
+        alive: How many workers were alive.
+        freed: How many of their iterators the garbage collector freed.
+        held: How many of their iterators an exception still held after that.
+        kind: The type of an exception that holds one, or held it; "" for none.
+    """
+
+    alive: int = 0
+    freed: int = 0
+    held: int = 0
+    kind: str = ""
+
+    def __str__(self) -> str:
+        return f"{count_of(self.alive, 'worker')}."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if your loop returns before the end of an epoch."""
+    return (
+        evidence.parts.loop
+        and evidence.parts.workers > 0
+        and evidence.run.end == "finished"
+        and not all(evidence.run.finished)
+    )
+
+
+def ask(subject: Subject) -> Leftover:
+    """Run the loop, then see which workers are still alive."""
+    assert subject.loop is not None
+    subject.change(method="fork")
+    iterators: list[tuple[weakref.ref[Any], set[int | None]]] = []
+
+    def noted(loader: Any, make: torch_internals.MakeIterator) -> Any:
+        iterator = make()
+        pids = {worker.pid for worker in torch_internals.workers_of(iterator)}
+        iterators.append((weakref.ref(iterator), pids))
+        return iterator
+
+    limit = deadline(subject.seconds - 3)
+    try:
+        with torch_internals.intercepted(noted), limit:
+            result = subject.loop(subject.loader)
+    except BaseException:  # even the time limit's
+        return Leftover()
+    wanted = {
+        pid
+        for each in inner_loaders(subject.loader).values()
+        for pid in _pids(torch_internals.kept_iterator(each))
+    }
+    own = {pid for _, pids in iterators for pid in pids} - wanted
+    alive = _alive(own)
+    until = time.monotonic() + _SETTLED
+    while alive and time.monotonic() < until:
+        time.sleep(0.05)
+        alive = _alive(own)
+    if not alive:
+        return Leftover()
+    left = [each for each, pids in iterators if pids & {process.pid for process in alive}]
+    # With no workers to wait for, their iterators can be collected right away.
+    for each in left:
+        torch_internals.forget_workers(each())
+    for process in alive:
+        process.kill()
+        process.join(2)
+    kinds = _holding(left)
+    gc.collect()
+    held = sum(each() is not None for each in left)
+    still = _holding(left)
+    del result
+    return Leftover(
+        alive=len(alive),
+        freed=len(left) - held,
+        held=len(still),
+        kind=next(iter([*still.values(), *kinds.values()]), ""),
+    )
+
+
+def _pids(iterator: Any) -> set[int | None]:
+    return {worker.pid for worker in torch_internals.workers_of(iterator)}
+
+
+def _alive(pids: set[int | None]) -> list[Any]:
+    return [process for process in active_children() if process.pid in pids]
+
+
+def _holding(left: list[weakref.ref[Any]]) -> dict[int, str]:
+    # The iterators that an exception's traceback holds, with the exception's type.
+    found: dict[int, str] = {}
+    for error in [each for each in gc.get_objects() if is_a(each, BaseException)]:
+        with suppress(Exception):
+            for each in errors.chain(error):
+                iterator = torch_internals.iterator_in(each)
+                if iterator is not None and any(ref() is iterator for ref in left):
+                    found[id(iterator)] = type(each).__name__
+    return found
+
+
+EXPERIMENT: Final = probe("leftover", 12.0, needed, ask)

@@ -1,0 +1,324 @@
+"""Does the workers' own memory grow?
+
+Measure it inside forked workers, between two batches. First, run them as they are. If they copied
+main's pages, hide main's objects from the collector. If they took new memory, collect after each
+batch, return large blocks to the system, and draw the same samples again and again. Trace
+what grows down to its container.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects import containers
+from dltutor.diagnosis.objects.walking import Found
+from dltutor.diagnosis.probes.memory.worker_memory import Change, Probe, fill_holes
+from dltutor.diagnosis.running import runner
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_LONG: Final = 2.0  # seconds of a run
+_SOME: Final = 6.0  # MB of growth that make another run worth its time
+_START: Final = 24.0  # MB of its own, more than an ordinary loader's worker has
+_SETTLED: Final = 4  # batches until a worker has what it needs
+
+Curve = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What became of the memory of forked workers, measured in them between two batches, in MB.
+
+    The figures of the worker that had most; -1 for a run that was not made. "peak" is what a worker
+    took on top of what it had before its first sample, "late" what it took after a third of its
+    samples. The runs are compared after the same number of samples.
+
+    Args:
+        copied: Pages of main that were copied; -1 where no worker could be measured.
+        copied_frozen: The same with main's objects hidden from the garbage collector.
+        copied_in_loop: `copied`, with the training loop.
+        collections: Full collections in one worker.
+        collected_at: The line that made the last of them.
+        read: Large containers of Python objects: [path, class, length, and the share of its
+            elements' pages that a worker had copied before its first sample, and at the end].
+        samples: How many samples the worker had made where the runs are compared.
+        late_samples: How many of them came after a third.
+        peak_as_it_is: Growth with nothing changed.
+        peak_collected: With a collection after each batch.
+        peak_returned: With large blocks returned to the system.
+        peak_repeated: With the same samples again and again.
+        late_as_it_is: The same, after a third of the samples.
+        late_collected: The same, after a third of the samples.
+        late_returned: The same, after a third of the samples.
+        late_repeated: The same, after a third of the samples.
+        later_epochs: Growth in later epochs with nothing changed, in workers that stay; -1 if none
+            were seen.
+        grown: Containers that grew with new samples: [path, class, elements for each sample,
+            bound: None for none, 0 for one that was not known until it was full].
+    """
+
+    copied: float = -1.0
+    copied_frozen: float = -1.0
+    copied_in_loop: float = -1.0
+    collections: int = 0
+    collected_at: str = ""
+    read: tuple[tuple[str, str, int, float, float], ...] = ()
+    samples: int = 0
+    late_samples: int = 1
+    peak_as_it_is: float = -1.0
+    peak_collected: float = -1.0
+    peak_returned: float = -1.0
+    peak_repeated: float = -1.0
+    late_as_it_is: float = -1.0
+    late_collected: float = -1.0
+    late_returned: float = -1.0
+    late_repeated: float = -1.0
+    later_epochs: float = -1.0
+    grown: tuple[tuple[str, str, float, int | None], ...] = ()
+
+    def __str__(self) -> str:
+        if self.copied < 0:
+            return "Can't tell, because no worker could be measured."
+        grew = (
+            f", and took {self.peak_as_it_is:.0f} MB of its own in {self.samples} samples"
+            if self.samples
+            else ""
+        )
+        return f"A worker copied {self.copied:.0f} MB of main's pages{grew}."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if a worker grew, or had a lot of memory of its own from the start."""
+    if not evidence.parts.workers:
+        return False
+    run = evidence.run
+    if run.end not in ("finished", "enough", "not run"):
+        return False
+    forked = evidence.parts.method == "fork"
+    return run.end == "not run" or any(
+        most - first > _SOME / 2 or (forked and most > _START) for first, most in run.private
+    )
+
+
+def ask(subject: Subject) -> Memory:
+    """Run it as it is, then with the changes that would say something."""
+    until = time.monotonic() + subject.seconds - 1
+    large = containers.large(
+        [Found("dataset", subject.dataset), Found("collate_fn", subject.inner.collate_fn)]
+    )
+    fill_holes()
+    run = _Runs(subject, until)
+    plain = run.measure("", large)
+    if not any(plain):
+        return Memory()
+    answer: dict[str, Any] = {
+        "copied": _copied(plain),
+        "collections": max(curve[-1]["collections"] for curve in plain),
+        "collected_at": next(
+            (curve[-1]["collected_at"][0] for curve in plain if curve[-1]["collected_at"]), ""
+        ),
+    }
+    if answer["copied"] > _SOME / 2:
+        frozen = run.measure("frozen", large)
+        most = min(_samples(plain), _samples(frozen)) if frozen else 0
+        answer["copied"] = _copied(plain, most)
+        answer["copied_frozen"] = _copied(frozen, most)
+        answer["read"] = _read(large, frozen, most)
+        if answer["copied"] - answer["copied_frozen"] > _SOME and subject.loop is not None:
+            answer["copied_in_loop"] = _copied(run.with_loop())
+    return Memory(**answer | _growth(subject, run, plain, _first_pass(subject)))
+
+
+def _growth(subject: Subject, run: _Runs, plain: list[Curve], most: int) -> dict[str, Any]:
+    late, samples = _late(plain, most)
+    whole = late / max(samples, 1) * (length_of(subject) or 0)
+    if _peak(plain, most) < 2 * _SOME and (late < _SOME / 2 or whole < 2 * _SOME):
+        return {}
+    runs = {"": plain}
+    for change in ("collected", "returned", "repeated"):
+        runs[change] = run.measure(change, named=True)
+    # Compare all runs at a number of samples that each one reached.
+    most = min(most, *(_samples(curves) for curves in runs.values() if any(curves)))
+    answer: dict[str, Any] = {"samples": most}
+    for change, curves in runs.items():
+        if any(curves):
+            name = change or "as_it_is"
+            answer[f"peak_{name}"] = _peak(curves, most)
+            answer[f"late_{name}"], answer["late_samples"] = _late(curves, most)
+    if runs.get("returned"):
+        answer["later_epochs"] = _later(run.measure("", stay=True), _first_pass(subject))
+    grown = _grown(runs["collected"], runs["repeated"])
+    if grown:
+        bounds = _bounds(run.measure("filled", named=True, batches=8))
+        answer["grown"] = tuple(
+            (path, kind, each, bounds.get(path, bound)) for path, kind, each, bound in grown
+        )
+    return answer
+
+
+class _Runs:
+    def __init__(self, subject: Subject, until: float) -> None:
+        self.subject = subject
+        self.until = until
+        subject.change(method="fork")
+
+    def measure(
+        self,
+        change: Change,
+        large: list[Any] | None = None,
+        *,
+        named: bool = False,
+        batches: int = 1_000_000,
+        stay: bool = False,
+    ) -> list[Curve]:
+        """Return what the workers wrote down in one run that only takes the batches."""
+        if time.monotonic() > self.until - 0.5:
+            return []
+        probe = self._put(change, large, named)
+        if change in ("frozen", "collected"):
+            gc.freeze()
+        until = min(time.monotonic() + _LONG, self.until)
+        inner = self.subject.inner
+        stays = inner.persistent_workers
+        if stay:
+            self.subject.change(persistent_workers=True)
+        for _ in range(3 if stay or stays else 1):
+            taken = 0
+            for taken, _batch in enumerate(self.subject.loader, start=1):
+                if probe.full or time.monotonic() > until or taken >= batches:
+                    break
+            if probe.full or time.monotonic() > until or not taken:
+                break
+        self.subject.change(persistent_workers=stays)
+        gc.unfreeze()
+        return probe.read()
+
+    def with_loop(self) -> list[Curve]:
+        """Do the same in a run of the training loop."""
+        probe = self._put("", None, False)
+        runner.run(self.subject, seconds=_LONG, content=False, epochs=1)
+        return probe.read()
+
+    def _put(self, change: Change, large: Any, named: bool) -> Probe:
+        probe = Probe(change, large, named=named)
+        self.subject.in_workers(probe.begin)
+        return probe
+
+
+def _first_pass(subject: Subject) -> int:
+    # The samples of a worker that are all new to it. A stream's end isn't known.
+    length = length_of(subject)
+    return max(length // subject.inner.num_workers, 1) if length else 1_000_000_000
+
+
+def length_of(subject: Subject) -> int | None:
+    """Return the number of samples in an epoch, or None if it isn't known."""
+    with suppress(Exception):
+        return len(subject.dataset)
+    return None
+
+
+def _samples(curves: list[Curve]) -> int:
+    most: int = max(curve[-1]["samples"] for curve in curves)
+    return most
+
+
+def _copied(curves: list[Curve], until: int = 1_000_000_000) -> float:
+    # Growth of private memory minus growth of anonymous memory: pages once shared with main.
+    most = 0.0
+    for curve in curves:
+        start = curve[0]["private"] - curve[0]["anonymous"]
+        for each in curve:
+            if each["samples"] <= until:
+                most = max(most, each["private"] - each["anonymous"] - start)
+    return most
+
+
+def _read(
+    large: list[Any], curves: list[Curve], most: int
+) -> tuple[tuple[str, str, int, float, float], ...]:
+    found = []
+    for number, (path, kind, length, _) in enumerate(large):
+        started = max((curve[0]["shares"][number] for curve in curves), default=-1.0)
+        ended = max(
+            (
+                each["shares"][number]
+                for curve in curves
+                for each in curve
+                if each["samples"] <= most
+            ),
+            default=-1.0,
+        )
+        found.append((path, kind, length, started, ended))
+    return tuple(sorted(found, key=lambda each: each[3] - each[4]))[:3]
+
+
+def _peak(curves: list[Curve], most: int) -> float:
+    return max(
+        (
+            each["anonymous"] - curve[0]["anonymous"]
+            for curve in curves
+            for each in curve
+            if each["samples"] <= most
+        ),
+        default=0.0,
+    )
+
+
+def _late(curves: list[Curve], most: int) -> tuple[float, int]:
+    # Growth after a third of the samples and some batches, and the number of samples it took.
+    found = (0.0, 1)
+    for curve in curves:
+        within = [each for each in curve if each["samples"] <= most]
+        last = within[-1]["samples"]
+        settled = min(_SETTLED, within[-1]["batches"] // 2)
+        early = [
+            each for each in within if each["samples"] <= last / 3 or each["batches"] <= settled
+        ]
+        more = max(each["anonymous"] for each in within) - max(each["anonymous"] for each in early)
+        found = max(found, (more, max(last - early[-1]["samples"], 1)))
+    return found
+
+
+def _later(curves: list[Curve], epoch: int) -> float:
+    # Growth after the first epoch of a worker.
+    found = -1.0
+    for curve in curves:
+        first = [each["anonymous"] for each in curve if each["samples"] <= epoch]
+        later = [each["anonymous"] for each in curve if each["samples"] > epoch]
+        if first and later:
+            found = max(found, later[-1] - max(first), 0.0)
+    return found
+
+
+def _grown(new: list[Curve], repeated: list[Curve]) -> list[tuple[str, str, float, int | None]]:
+    # Containers that gain elements with each new sample, in any worker.
+    still = {path for curve in repeated for path, *_ in curve[-1].get("grown", ())}
+    found: dict[str, tuple[str, str, float, int | None]] = {}
+    for curve in new:
+        first = next((each["samples"] for each in curve if each["batches"]), 0)
+        more = curve[-1]["samples"] - first
+        for path, before, now, bound, kind in curve[-1].get("grown", ()):
+            each = (now - before) / max(more, 1)
+            if each > 0.2 and (path not in found or found[path][2] < each):
+                found[path] = (path, kind, each, bound)
+    return sorted(found.values(), key=lambda each: (each[0] in still, -each[2]))[:3]
+
+
+def _bounds(curves: list[Curve]) -> dict[str, int]:
+    # A container that was filled up and then has no more elements than before has a bound.
+    found: dict[str, list[bool]] = {}
+    for curve in curves:
+        for path, before, now in curve[-1].get("filled", ()):
+            found.setdefault(path, []).append(now is not None and now <= before)
+    return {path: 0 for path, each in found.items() if all(each)}
+
+
+EXPERIMENT: Final = probe("memory", 16.0, needed, ask)

@@ -1,0 +1,223 @@
+"""A probe of memory: measures each forked worker from inside, after each batch that it makes.
+
+Only then is nothing under way. It may also change one thing in the workers, to see what becomes of
+their memory then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import gc
+import json
+import mmap
+import os
+import sys
+import time
+from array import array
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+from torch.utils.data._utils import fetch
+
+from dltutor.diagnosis.objects import containers
+from dltutor.diagnosis.objects.walking import Found
+from dltutor.failures.heap_growth import return_freed_memory
+from dltutor.tables import MB
+
+#: What is changed: nothing; main's objects are not collected; cycles go after each batch; large
+#: blocks go back to the system; the first batch's samples are made again and again; containers are
+#: filled up at the second batch.
+Change = Literal["", "frozen", "collected", "returned", "repeated", "filled"]
+
+_FULL: Final = 160.0  # MB that a worker may grow by
+_FILLED: Final = 20_000  # elements that are added to a container to see whether it has a bound
+_HOLES: Final = 4000  # of one size, at most
+_HEAP: Final = 64 << 30  # bytes that a heap has at most
+_COST: Final = 4  # of the time, one part is spent on measuring
+
+
+class Probe:
+    """Measures the workers that are forked after it was made.
+
+    Args:
+        change: What is changed in them.
+        large: Containers whose pages are looked at, as `containers.large` has them.
+        named: Whether to say which containers grow.
+    """
+
+    def __init__(
+        self,
+        change: Change = "",
+        large: list[tuple[str, str, int, array[int]]] | None = None,
+        *,
+        named: bool = False,
+    ) -> None:
+        self.change = change
+        self.large = large or []
+        self.named = named
+        self._notes = os.memfd_create("dltutor-probe")
+        fcntl.fcntl(self._notes, fcntl.F_SETFL, os.O_APPEND)
+        self._full = mmap.mmap(-1, 1)
+
+    @property
+    def full(self) -> bool:
+        """Whether a worker has grown so far that the run should end."""
+        return self._full[0] != 0
+
+    def begin(self, worker: int) -> None:
+        """Put it in place in this worker."""
+        _Inside(self)
+
+    def read(self) -> list[list[dict[str, Any]]]:
+        """What was written down, for each worker in order."""
+        text = os.pread(self._notes, os.fstat(self._notes).st_size, 0).decode()
+        workers: dict[int, list[dict[str, Any]]] = {}
+        for line in text.splitlines():
+            note = json.loads(line)
+            workers.setdefault(note["pid"], []).append(note)
+        os.close(self._notes)
+        return list(workers.values())
+
+
+class _Inside:
+    """The probe in one worker."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.samples = self.batches = 0
+        self.next = 0.0
+        self.first: Any = None
+        self.sizes: dict[str, tuple[Any, int]] = {}
+        self.filled: dict[str, tuple[Any, int]] = {}
+        self.full_collections: list[str] = []
+        if probe.change == "frozen":
+            gc.disable()
+        if probe.change == "returned":
+            return_freed_memory(0)
+        gc.callbacks.append(self._collected)
+        for cls in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
+            self._wrap(cls)
+        self.note()
+        self.start = _anonymous()[1]
+
+    def _wrap(self, cls: Any) -> None:
+        own = cls.fetch
+
+        def fetched(fetcher: Any, index: Any) -> Any:
+            if self.probe.change == "repeated" and not hasattr(fetcher, "dataset_iter"):
+                self.first = index = index if self.first is None else self.first
+            data = own(fetcher, index)
+            self.batches += 1
+            self.samples += len(index) if isinstance(index, (list, tuple)) else 1
+            if self.probe.change == "collected":
+                gc.collect()
+            if self.probe.named:
+                self._name(fetcher)
+            if self.batches <= 12 or time.monotonic() > self.next:
+                self.note()
+            return data
+
+        cls.fetch = fetched
+
+    def note(self) -> None:
+        """Write down how much memory it has."""
+        began = time.monotonic()
+        private, anonymous = _anonymous()
+        note: dict[str, Any] = {
+            "pid": os.getpid(),
+            "samples": self.samples,
+            "batches": self.batches,
+            "private": private,
+            "anonymous": anonymous,
+            "shares": [containers.own_share(pages) for *_, pages in self.probe.large],
+            "collections": len(self.full_collections),
+            "collected_at": self.full_collections[-1:],
+        }
+        if self.batches > 1 and self.probe.named:
+            note["grown"] = [
+                [path, before, now, containers.bound(thing), type(thing).__name__]
+                for path, (thing, before) in self.sizes.items()
+                if (now := containers.size(thing) or 0) > before
+            ]
+            note["filled"] = [
+                [path, before, containers.size(thing)]
+                for path, (thing, before) in self.filled.items()
+            ]
+        os.write(self.probe._notes, (json.dumps(note) + "\n").encode())
+        if self.batches and anonymous - self.start > _FULL:
+            self.probe._full[0] = 1
+        done = time.monotonic()
+        self.next = done + _COST * (done - began)
+
+    def _name(self, fetcher: Any) -> None:
+        if self.batches == 1:
+            roots = [Found("dataset", fetcher.dataset), Found("collate_fn", fetcher.collate_fn)]
+            if hasattr(fetcher, "dataset_iter"):
+                roots.append(Found("dataset.__iter__", fetcher.dataset_iter))
+            for each in containers.reached(roots):
+                if (size := containers.size(each.thing)) is not None:
+                    self.sizes[each.path] = (each.thing, size)
+        if self.batches == 2 and self.probe.change == "filled":
+            for path, (thing, before) in self.sizes.items():
+                if (containers.size(thing) or 0) > before:
+                    with suppress(Exception):
+                        _fill(thing)
+                        self.filled[path] = (thing, len(thing))
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2 and len(self.full_collections) < 1000:
+            frame = sys._getframe(1)
+            place = f"{os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno}"
+            self.full_collections.append(place)
+
+
+def _anonymous() -> tuple[float, float]:
+    # MB of its own, and with those that are shared with main. What maps files is clean, or little;
+    # batches in shared memory are left out.
+    sizes: dict[str, int] = {}
+    with open("/proc/self/smaps_rollup", "rb", buffering=0) as figures:
+        for line in figures.read(4096).splitlines()[1:]:
+            name, _, rest = line.partition(b":")
+            sizes[name.decode()] = int(rest.split()[0])
+    private = sizes["Private_Dirty"] - sizes.get("Pss_Shmem", 0)
+    return private * 1024 / MB, sizes["Anonymous"] * 1024 / MB
+
+
+def fill_holes() -> None:
+    """Take what is free in the middle of this process's heap, for good.
+
+    A forked worker uses it up before its heap grows: see `heap_growth`. How much there is, is luck.
+    """
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
+    libc.malloc.argtypes = [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    libc.sbrk.argtypes = [ctypes.c_ssize_t]
+    top = libc.sbrk(0) or 0
+    for size in (4 << 20, 1 << 20, 256 << 10, 64 << 10, 16 << 10, 4 << 10, 1024, 512, 256, 128):
+        for _ in range(_HOLES):
+            place = libc.malloc(size)
+            if not place or not top - _HEAP < place < top - size:
+                libc.free(place)
+                break
+
+
+def _fill(thing: Any) -> None:
+    # With what looks like its own: keys of the same type, and one of its values.
+    if isinstance(thing, list):
+        thing.extend([thing[-1]] * _FILLED)
+        return
+    last = next(reversed(list(thing)))
+    keys: Any = range(-1, -1 - _FILLED, -1)
+    if isinstance(last, (str, bytes)):
+        keys = [f"-{number}" if isinstance(last, str) else b"-%d" % number for number in keys]
+    elif not isinstance(last, int):
+        keys = [(number,) for number in keys]
+    if isinstance(thing, set):
+        thing.update(keys)
+        return
+    value = thing[last]
+    # Before its own, where an old element would stand.
+    for key in keys:
+        thing[key] = value

@@ -1,0 +1,133 @@
+"""Does the sampler deal out a new order in every epoch?
+
+Ask it twice, and again after `set_epoch(1)`. Then ask the samplers of all ranks together. Finally,
+run the loop once more, to see whether it calls `set_epoch`.
+"""
+
+from __future__ import annotations
+
+import copy
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running import forks, runner
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import count_of
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_MOST: Final = 100_000  # indices
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the sampler of one rank of several deals out.
+
+    Args:
+        told: How often the loop called its `set_epoch`.
+        epochs: How many epochs the loop ran.
+        repeated: How many of them had the order of another.
+        moves: Whether `set_epoch(1)` changes the order, and asking again does not.
+        ranks: How many ranks there are; 0 where that is not known.
+        twice: Samples that all ranks together get more than once in one epoch.
+        shuffles: Whether it shuffles.
+    """
+
+    told: int = 0
+    epochs: int = 0
+    repeated: int = 0
+    moves: bool = False
+    ranks: int = 0
+    twice: int = 0
+    shuffles: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.repeated} of {count_of(self.epochs, 'epoch')} repeated an earlier order."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if a loop has a sampler that needs to be told the epoch."""
+    if not evidence.parts.loop or not evidence.run.well:
+        return False
+    return "sampler" in evidence.parts.hooks
+
+
+def ask(subject: Subject) -> Order:
+    """Ask the sampler for its order, and run the loop once more."""
+    samplers: Any = subject.inner.sampler
+    moves, ranks, twice, shuffles = forks.in_fork(partial(_asked, samplers, subject.dataset), 4.0)
+    orders, told = _loop(subject)
+    return Order(
+        told=told,
+        epochs=len(orders),
+        repeated=len(orders) - len(set(map(tuple, orders))),
+        moves=moves,
+        ranks=ranks,
+        twice=twice,
+        shuffles=shuffles,
+    )
+
+
+def _asked(sampler: Any, dataset: Any) -> tuple[bool, int, int, bool]:
+    first, again = _dealt(sampler), _dealt(sampler)
+    sampler.set_epoch(getattr(sampler, "epoch", 0) + 1)
+    moves = first == again and _dealt(sampler) != first
+    ranks = int(getattr(sampler, "num_replicas", 0) or 0)
+    twice = 0
+    if ranks > 1 and hasattr(sampler, "rank") and len(dataset) <= _MOST:
+        together: list[Any] = []
+        for rank in range(ranks):
+            other = copy.copy(sampler)
+            other.rank = rank
+            together += _dealt(other)
+        twice = len(together) - len(set(together))
+    return moves, ranks, twice, bool(getattr(sampler, "shuffle", moves))
+
+
+def _dealt(sampler: Any) -> list[Any]:
+    found = []
+    for index in sampler:
+        found.append(tuple(index) if isinstance(index, list) else index)
+        if len(found) >= _MOST:
+            break
+    return found
+
+
+def _loop(subject: Subject) -> tuple[list[list[Any]], int]:
+    """Return the order of each of the loop's epochs, and how often it called `set_epoch`."""
+
+    def work() -> tuple[list[list[Any]], int]:
+        sampler: Any = subject.inner.sampler
+        cls, own = type(sampler), type(sampler).__iter__
+        orders: list[list[Any]] = []
+
+        def __iter__(self: Any) -> Any:
+            if self is not sampler:
+                yield from own(self)
+                return
+            orders.append([])
+            kept = orders[-1]
+            for index in own(self):
+                if len(kept) < _MOST:
+                    kept.append(tuple(index) if isinstance(index, list) else index)
+                yield index
+
+        cls.__iter__ = __iter__
+        subject.change(
+            method="fork"
+        )  # the sampler is in main, so the start method makes no difference
+        ran = runner.run(subject, seconds=3.0, content=False)
+        whole = [each for each, done in zip(orders, ran.finished, strict=False) if done]
+        return whole, ran.epochs_told
+
+    with suppress(forks.NoAnswer):
+        found: tuple[list[list[Any]], int] = forks.in_fork(work, 8.0)
+        return found
+    return [], 0
+
+
+EXPERIMENT: Final = probe("order", 12.0, needed, ask)

@@ -1,0 +1,158 @@
+"""What's the loader made of?
+
+Read its settings and the names of its parts. The only method of the dataset that's called is
+`__len__`.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from torch.utils.data import BatchSampler, DataLoader, default_collate
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running.subject import Subject, own_line
+from dltutor.diagnosis.words import count_of
+from dltutor.observation.foreign import attribute
+from dltutor.tables import MB
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the loader is made of, as far as can be seen without drawing a sample.
+
+    Args:
+        loader: Its class.
+        dataset: The class of its dataset.
+        where: The file and line of the dataset's `__getitem__` or `__iter__`.
+        stream: Whether it is an IterableDataset.
+        workers: How many there are.
+        method: Their start method; "" without workers.
+        batch_size: None without batching.
+        length: What `len(dataset)` says, or None.
+        batches: What `len(loader)` says, or None.
+        persistent: Whether the workers stay between epochs.
+        prefetch: Batches that each worker loads ahead.
+        drop_last: Whether an unfinished batch is dropped.
+        in_order: Whether batches come in order.
+        sampler: The class of the sampler.
+        collate: The name of the collate function; "" for torch's own.
+        init: The name of the worker_init_fn; "" without one.
+        loop: Whether there is a training loop.
+        threads: The names of main's other threads.
+        hooks: Which of "dataset" and "sampler" have a `set_epoch`.
+        shm: MB that /dev/shm has in all; 0 without one.
+        files: How many descriptors a process may have.
+    """
+
+    loader: str
+    dataset: str
+    where: str
+    stream: bool
+    workers: int
+    method: str
+    batch_size: int | None
+    length: int | None
+    batches: int | None
+    persistent: bool
+    prefetch: int
+    drop_last: bool
+    in_order: bool
+    sampler: str
+    collate: str
+    init: str
+    loop: bool
+    threads: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
+    shm: float = 0.0
+    files: int = 0
+
+    @property
+    def ordered(self) -> bool:
+        """Whether samples are asked for in the same order in each epoch, whatever the seed."""
+        return self.stream or self.sampler == "SequentialSampler"
+
+    def __str__(self) -> str:
+        length = "an unknown number of" if self.length is None else f"{self.length}"
+        batched = f"batches of {self.batch_size}" if self.batch_size else "no fixed batch size"
+        return (
+            f"`{self.dataset}` with {length} samples, {batched}, and "
+            f"{count_of(self.workers, 'worker')}."
+        )
+
+
+def needed(evidence: Evidence) -> bool:
+    """Always ask this first."""
+    return True
+
+
+def ask(subject: Subject) -> Parts:
+    """Read its settings."""
+    inner, dataset = subject.inner, subject.dataset
+    collate: Any = inner.collate_fn
+    plain = collate is default_collate or _name(collate) == "default_convert"
+    method: Any = type(dataset).__iter__ if subject.stream else type(dataset).__getitem__
+    return Parts(
+        loader=type(subject.loader).__name__,
+        dataset=type(dataset).__name__,
+        where=own_line(method),
+        stream=subject.stream,
+        workers=inner.num_workers,
+        method=subject.method,
+        batch_size=inner.batch_size,
+        length=_length(dataset),
+        batches=_length(inner),
+        persistent=bool(inner.persistent_workers),
+        prefetch=inner.prefetch_factor or 0,
+        drop_last=bool(inner.drop_last),
+        in_order=bool(getattr(inner, "in_order", True)),
+        sampler=type(_sampler(inner)).__name__,
+        collate="" if plain else _name(collate),
+        init=_name(inner.worker_init_fn) if inner.worker_init_fn else "",
+        loop=subject.loop is not None,
+        shm=_shm(),
+        files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        hooks=tuple(
+            name
+            for name, owners in (("dataset", (dataset,)), ("sampler", _samplers(inner)))
+            if any(callable(attribute(each, "set_epoch")) for each in owners)
+        ),
+    )
+
+
+def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:
+    # The loader's own sampler, its batch sampler, and the sampler inside that one.
+    batches = inner.batch_sampler
+    return inner.sampler, batches, attribute(batches, "sampler")
+
+
+def _sampler(inner: DataLoader[Any]) -> Any:
+    batches = inner.batch_sampler
+    return inner.sampler if batches is None or type(batches) is BatchSampler else batches
+
+
+def _shm() -> float:
+    with suppress(OSError):
+        system = os.statvfs("/dev/shm")
+        return system.f_blocks * system.f_frsize / MB
+    return 0.0
+
+
+def _length(thing: Any) -> int | None:
+    with suppress(Exception):  # a stream has none, and a user's `__len__` may do anything
+        return len(thing)
+    return None
+
+
+def _name(function: Any) -> str:
+    return str(attribute(function, "__qualname__", type(function).__name__)).rpartition(".")[2]
+
+
+EXPERIMENT: Final = probe("parts", 5.0, needed, ask)

@@ -1,0 +1,170 @@
+"""Does a sample stay the same no matter what was drawn before it?
+
+Draw the first samples in the sampler's order, twice, and once from the last to the first. Each time
+runs in its own fork, with all random numbers held.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.containers import size
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.objects.walking import walk
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.pins import Pins
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import part_of
+from dltutor.observation.foreign import is_a, number
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_DRAWN: Final = 128  # samples at most
+_FOR: Final = 1.2  # seconds for them, as long as they usually take
+_LONGEST: Final = 2.0  # seconds, as long as they may take
+_TIMES: Final = 1.5  # times as long as in ascending order: then it's worth a second look
+_LEAST: Final = 4
+
+
+@dataclass(frozen=True)
+class Reordered:
+    """Samples drawn in the order of the sampler, and from the last to the first.
+
+    Args:
+        looked: Samples that were compared, each drawn once in each order; 0 if they are not the
+            same in two runs of one order either.
+        differ: How many of them differ.
+        index: One of them, as its repr.
+        other: The index whose sample it is in one of the orders; "" if it is none's.
+        paths: Numbers and containers of the dataset that drawing them changed.
+        seconds: How long drawing them took in the order of the sampler, the second time.
+        ascending: How long it took in ascending order; 0 if that is the sampler's, too.
+    """
+
+    looked: int = 0
+    differ: int = 0
+    index: str = ""
+    other: str = ""
+    paths: tuple[str, ...] = ()
+    seconds: float = 0.0
+    ascending: float = 0.0
+
+    @property
+    def times(self) -> float:
+        """How many times as long as in ascending order; 0 where that isn't known."""
+        return self.seconds / self.ascending if self.ascending else 0.0
+
+    def __str__(self) -> str:
+        if not self.looked:
+            return "Can't tell, because two passes in the same order didn't agree or didn't finish."
+        return part_of(self.differ, self.looked, "sample", "change with the order", "do")
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if samples can be drawn one by one and are the same when drawn again."""
+    if evidence.parts.stream or evidence.samples is None:
+        return False
+    samples = evidence.samples
+    return not (samples.again or samples.failed) and 0 < samples.typical < _FOR / _LEAST
+
+
+def ask(subject: Subject) -> Reordered:
+    """Draw them forward, forward again, and backward."""
+    samples = subject.known.samples if subject.known is not None else None
+    typical = samples.typical if samples is not None else 0.0
+    keys = list(dict.fromkeys(subject.indices()))[: min(_DRAWN, int(_FOR / max(typical, 1e-6)))]
+
+    seeds = {key: seed for seed, key in enumerate(keys)}
+
+    def drawn(order: list[Any], *, look: bool = False) -> _Drawn:
+        drawn: _Drawn = forks.in_fork(
+            partial(_draw, subject.dataset, order, seeds, look=look), _LONGEST + _FOR
+        )
+        return drawn
+
+    found = Reordered()
+    try:
+        first, second, backward = drawn(keys, look=True), drawn(keys), drawn(keys[::-1])
+        ascending = _ascending(keys)
+        if ascending != keys and len(first.samples) == len(keys):
+            found = _timed(found, [first, second], drawn(ascending))
+            if found.times > _TIMES:  # something else may have kept the machine busy
+                found = _timed(found, [first, second, drawn(keys)], drawn(ascending))
+    except forks.NoAnswer:
+        return found
+    there, again, back = first.samples, second.samples, backward.samples
+    both = [key for key in keys if key in there and key in back]
+    if any(there[key] != again.get(key, there[key]) for key in both):
+        return found  # time or chance makes the difference, not the order
+    differ = [key for key in both if there[key] != back[key]]
+    found = replace(found, looked=len(both), differ=len(differ))
+    if not differ:
+        return found
+    # What a sample is in only one direction may be the content of another sample.
+    owners = {content: key for each in (back, there) for key, content in each.items()}
+    pairs = ((key, owners.get(each[key], key)) for key in differ for each in (there, back))
+    one, other = next((pair for pair in pairs if pair[0] != pair[1]), (differ[0], None))
+    return replace(
+        found,
+        index=repr(one)[:40],
+        other="" if other is None else repr(other)[:40],
+        paths=tuple(first.changed),
+    )
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Samples in one order: what each is, how long all took, and what in the dataset changed."""
+
+    samples: dict[Any, str]
+    seconds: float
+    changed: list[str]
+
+
+def _draw(dataset: Any, keys: Iterable[Any], seeds: dict[Any, int], *, look: bool) -> _Drawn:
+    pins, before = Pins(dataset), _sizes(dataset) if look else {}
+    found: dict[Any, str] = {}
+    seconds, until = 0.0, time.monotonic() + _LONGEST
+    for key in keys:
+        with pins.held(seed=seeds[key]):
+            began = time.perf_counter()
+            sample = dataset[key]
+            seconds += time.perf_counter() - began
+            found[key] = digest(sample)
+        if time.monotonic() > until:
+            break
+    after = _sizes(dataset) if look else {}
+    changed = [path for path, each in after.items() if before.get(path, each) != each]
+    return _Drawn(found, seconds, changed[:3])
+
+
+def _ascending(keys: list[Any]) -> list[Any]:
+    try:
+        return sorted(keys)
+    except TypeError:  # what can't be compared has no such order
+        return keys
+
+
+def _timed(found: Reordered, as_dealt: list[_Drawn], ascending: _Drawn) -> Reordered:
+    least = min(each.seconds for each in as_dealt)
+    least_ascending = min(found.ascending or ascending.seconds, ascending.seconds)
+    return replace(found, seconds=least, ascending=least_ascending)
+
+
+def _sizes(dataset: Any) -> dict[str, Any]:
+    # Its numbers, and how much its containers hold.
+    found = {}
+    for each in walk(dataset):
+        of = number(each.thing) if is_a(each.thing, (int, float)) else size(each.thing)
+        if of is not None:
+            found[each.path] = of
+    return found
+
+
+EXPERIMENT: Final = probe("reordered", 12.0, needed, ask)

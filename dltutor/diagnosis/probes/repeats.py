@@ -1,0 +1,158 @@
+"""How many random draws repeat in another worker or in the next epoch?
+
+Two workers draw the same indices, each of them twice in a row, in two epochs. Samples that vary
+within a worker are random. If each of them is the same in the other worker, so are the random
+numbers. To find out which source they come from, hold all sources except one, alternating.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.pins import SAID, SOURCES, Pins, used_generators, wrap_draws
+from dltutor.diagnosis.running.small_loaders import answers, small_loader, tagged
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_INDICES: Final = 12
+_EPOCH: Final = 3.5  # seconds
+_FEW: Final = 5  # with this many indices or fewer, there's time for one source only
+
+Drawn = list[list[str]]  # of each worker, in order
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Which random numbers repeat, in another worker or in the next epoch.
+
+    Args:
+        sources: One for each source of random numbers that samples draw from: [name, draws that
+            vary within a worker, how many of these were the same in the other worker, of how many
+            compared, the same in the next epoch, of how many]. The name is "all", or the one source
+            that was free while all others were held.
+        own: The paths of the dataset's own generators that samples draw from.
+        order: Whether only the order of a stream varies.
+    """
+
+    sources: tuple[tuple[str, int, int, int, int, int], ...] = ()
+    own: tuple[str, ...] = ()
+    order: bool = False
+
+    def __str__(self) -> str:
+        if not self.sources:
+            return "None, because no sample draws random numbers."
+        _, _, same, compared, again, later = self.sources[0]
+        return f"{same} of {compared} in another worker, {again} of {later} in the next epoch."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if samples are random, so that they differ when drawn again."""
+    if evidence.samples is None or evidence.parts.stream:
+        return False
+    varies = evidence.samples.random > 0 or evidence.samples.joined
+    return evidence.parts.workers > 0 and varies
+
+
+def ask(subject: Subject) -> Repeats:
+    """Have two workers draw the same samples, in two epochs."""
+    indices = list(dict.fromkeys(subject.indices()))[:_INDICES]
+    seconds = _cost(subject, indices[0])
+    modes: tuple[str, ...] = ("", *SOURCES)
+    while seconds * 2 * len(indices) * len(modes) > _EPOCH / 2 and len(indices) > 3:
+        indices = indices[:-1]
+        if len(indices) <= _FEW:
+            modes = ("",)
+    workers = min(subject.inner.num_workers, 2)
+    epochs: list[Drawn] = forks.in_fork(
+        partial(_drawn, subject, indices, modes, workers), 2 * _EPOCH + 1
+    )
+    found = []
+    for number, mode in enumerate(modes):
+        part = slice(number * 2 * len(indices), (number + 1) * 2 * len(indices))
+        first, second = ([worker[part] for worker in epoch] for epoch in epochs)
+        found.append((SAID.get(mode, mode) or "all", *_compared(first, second)))
+    own = used_generators(subject.dataset, lambda: [subject.dataset[each] for each in indices])
+    return Repeats(sources=tuple(found), own=tuple(own))
+
+
+def _cost(subject: Subject, index: Any) -> float:
+    def work() -> float:
+        began = time.perf_counter()
+        with suppress(Exception):
+            for _ in range(3):
+                subject.dataset[index]
+        return (time.perf_counter() - began) / 3
+
+    with suppress(forks.NoAnswer):
+        return float(forks.in_fork(work, 3.0))
+    return 1.0
+
+
+def _drawn(
+    subject: Subject, indices: list[Any], modes: tuple[str, ...], workers: int
+) -> list[Drawn]:
+    mode = [""]  # in each worker: the source that's free for the current sample
+
+    def joined(samples: Any) -> tuple[int, str]:
+        # The collate function draws too. While sources are held, ask only the dataset.
+        with suppress(Exception):
+            if not mode[0]:
+                return tagged(subject.inner.collate_fn(samples))
+        return tagged(samples)
+
+    def prepare(worker: int) -> None:
+        pins = Pins(subject.dataset)
+        count = [0]
+
+        def around(draw: Any) -> Any:
+            mode[0] = modes[count[0] // (2 * len(indices)) % len(modes)]
+            count[0] += 1
+            if not mode[0]:
+                return draw()
+            with pins.held(free=mode[0]):
+                return draw()
+
+        wrap_draws(subject.dataset, around)
+
+    order = [index for _ in modes for index in indices for _ in range(2 * workers)]
+    persistent = bool(subject.inner.persistent_workers)
+    loader = small_loader(
+        subject, prepare, workers=workers, indices=order, collate=joined, persistent=persistent
+    )
+    epochs = []
+    for epoch in range(2):
+        subject.tell_dataset(epoch)
+        found: Drawn = [[] for _ in range(workers)]
+        for position, answer in enumerate(answers(loader, _EPOCH)):
+            text = f"!{position}" if isinstance(answer, Exception) else answer[1]
+            found[position % workers].append(text)
+        epochs.append(found)
+    return epochs
+
+
+def _compared(first: Drawn, second: Drawn) -> tuple[int, int, int, int, int]:
+    """Count draws that vary, then repeats of how many in W1, and of how many in epoch 2."""
+    varied = [
+        at
+        for at in range(0, len(first[0]) - 1, 2)
+        if first[0][at] != first[0][at + 1] and not first[0][at].startswith("!")
+    ]
+    at_all = [each for at in varied for each in (at, at + 1)]
+    across = _same(first[0], first[1], at_all) if len(first) > 1 else (0, 0)
+    return (len(varied), *across, *_same(first[0], second[0], at_all))
+
+
+def _same(one: list[str], other: list[str], at: list[int]) -> tuple[int, int]:
+    both = [each for each in at if each < min(len(one), len(other))]
+    return sum(one[each] == other[each] for each in both), len(both)
+
+
+EXPERIMENT: Final = probe("repeats", 12.0, needed, ask)

@@ -1,0 +1,94 @@
+"""How many of the stream's random draws repeat in another worker or in the next epoch?
+
+W0 runs two epochs. Then two workers are both told that they're W0, so they have the same share. If
+that share is random, it mustn't come out the same in both.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from torch.utils.data import get_worker_info
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.probes.repeats import Repeats
+from dltutor.diagnosis.probes.shares import LOOKED, PASS, in_main
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.pins import used_generators
+from dltutor.diagnosis.running.small_loaders import answers, small_loader
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if two passes in one process differ because of random numbers."""
+    return evidence.shares is not None and evidence.shares.random
+
+
+def ask(subject: Subject) -> Repeats:
+    """Iterate it in one worker twice, and in two that are both told they are W0."""
+    first = _epochs(subject, forced=False)
+    forced = _epochs(subject, forced=True)
+    (one, other), _, ended = in_main(subject, 2 * LOOKED)
+    compared = min(len(first[0]), len(first[1]))
+    across = min(len(forced[0]), len(forced[1]))
+    return Repeats(
+        sources=(
+            (
+                "all",
+                sum(a != b for a, b in zip(one, other, strict=False)),
+                sum(a == b for a, b in zip(forced[0], forced[1], strict=False)),
+                across,
+                sum(a == b for a, b in zip(first[0], first[1], strict=False)),
+                compared,
+            ),
+        ),
+        own=tuple(used_generators(subject.dataset, lambda: list(islice(subject.dataset, 4)))),
+        order=sorted(one) == sorted(other) or not ended or len(one) >= LOOKED,
+    )
+
+
+def _epochs(subject: Subject, *, forced: bool) -> tuple[list[str], list[str]]:
+    """Return what W0 delivers in two epochs; if forced, what W0 and W1 deliver, both as W0."""
+
+    def prepare(worker: int) -> None:
+        info: Any = get_worker_info()
+        if forced and info is not None:
+            object.__setattr__(info, "id", 0)
+
+    def work() -> tuple[list[str], list[str]]:
+        workers = max(subject.inner.num_workers, 2) if forced else subject.inner.num_workers
+        persistent = bool(subject.inner.persistent_workers)
+        loader = small_loader(
+            subject, prepare, workers=workers, collate=_by_process, persistent=persistent
+        )
+        epochs = []
+        for epoch in range(1 if forced else 2):
+            subject.tell_dataset(epoch)
+            found: dict[int, list[str]] = {}
+            for answer in answers(loader, PASS, most=LOOKED * workers):
+                if not isinstance(answer, Exception):
+                    found.setdefault(answer[0], []).append(answer[1])
+            epochs.append([found[each] for each in sorted(found)])
+        if forced:
+            both = [*epochs[0], [], []]
+            return both[0], both[1]
+        return (epochs[0] or [[]])[0], (epochs[1] or [[]])[0]
+
+    with suppress(forks.NoAnswer):
+        found: tuple[list[str], list[str]] = forks.in_fork(work, 2 * PASS + 3)
+        return found
+    return [], []
+
+
+def _by_process(samples: Any) -> tuple[int, str]:
+    return os.getpid(), digest(samples)
+
+
+EXPERIMENT: Final = probe("repeats", 12.0, needed, ask)

@@ -1,0 +1,374 @@
+"""What are the samples like when main draws them itself?
+
+Iterate a stream. Draw any other dataset's samples in the sampler's order, then some of them again
+with the same seeds and without seeds, and also the one past the end. The collate function joins the
+same samples twice, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor import tables
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest, size
+from dltutor.diagnosis.running.busiest import Busiest
+from dltutor.diagnosis.running.pins import Pins, global_states, seed_all, wrap_draws
+from dltutor.diagnosis.running.side_effects import Reading, caught_while, things_left
+from dltutor.diagnosis.running.subject import Subject, described
+from dltutor.diagnosis.words import count_of, duration
+from dltutor.observation.foreign import is_a
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_MOSTLY: Final = 0.5  # of the time of all samples
+_DRAWN: Final = 256  # samples at most
+_LOOKED: Final = 3.0  # seconds for them
+_AGAIN: Final = 24  # of these, drawn again
+_AGAIN_FOR: Final = 2.0  # seconds at most
+_TIMES: Final = 4  # that each of them is drawn again
+_FEW: Final = 5  # things left behind may be a pool or a cache
+_SEEDED: Final = 4  # samples, each after another seed
+_BEYOND: Final = 0.3  # seconds per sample, at most, to try the index past the end
+_QUICKLY: Final = 0.3  # seconds for a sampler
+_FAILED: Final = 40  # failures that are kept
+_ALIKE: Final = 3  # equal samples, at most; if more are equal, they're meant to be
+_TRACED: Final = 8  # groups of them
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What the samples are like, drawn one by one in main, without workers.
+
+    Args:
+        looked: How many were drawn.
+        failed: Those that raised: [index, type, text, line of your code].
+        ended: What cut the drawing short: "died", "hung", "time"; "" for nothing.
+        at: The index that was being drawn then.
+        code: The exit code of the process, if it died.
+        typical: Seconds that a sample takes: the median.
+        slowest: Seconds that the slowest takes.
+        slowest_at: Its index.
+        again: How many came out differently when drawn twice under the same seeds.
+        random: How many came out differently when drawn twice without seeds.
+        joined: Whether the collate function makes different batches of the same samples.
+        overwritten: How many changed when the next one was drawn.
+        beyond: An index past the end that gave a new sample; -1 for none.
+        bytes: Of a sample: the median.
+        read: Bytes that were read from files while they were drawn.
+        of_files: Bytes of all these files together; 0 where they aren't known.
+        opened: Descriptors that had been opened, and not closed, by the time that they were drawn.
+        left: What drawing some of them again left behind: [what, how many, after how many draws];
+            None if none was drawn again.
+        seeded: The global generators that each sample sets to the same state: their names.
+        busiest: The line of your code where more than half of their time goes; "" for none.
+        drawn_by_sampler: Samples that the sampler itself drew from the dataset meanwhile.
+        dealing: Seconds that the sampler took for their indices.
+        dealing_each: Seconds that it took for each batch after the first.
+        dealt: For an epoch and the next one: [batches that `len()` says right before, batches that
+            the sampler deals]; -1 where there is no `len()`, none if they weren't counted.
+        replaced: Samples that are those of another index, and drew an exception that your code
+            caught: [index, that other index, type, text, line that raised it].
+    """
+
+    looked: int
+    failed: tuple[tuple[int, str, str, str], ...] = ()
+    ended: str = ""
+    at: int = -1
+    code: int | None = None
+    typical: float = 0.0
+    slowest: float = 0.0
+    slowest_at: int = -1
+    again: int = 0
+    random: int = 0
+    joined: bool = False
+    overwritten: int = 0
+    beyond: int = -1
+    bytes: int = 0
+    read: int = 0
+    of_files: int = 0
+    opened: int = 0
+    left: tuple[tuple[str, int, int], ...] | None = None
+    seeded: tuple[str, ...] = ()
+    busiest: str = ""
+    drawn_by_sampler: int = 0
+    dealing: float = 0.0
+    dealing_each: float = 0.0
+    dealt: tuple[tuple[int, int], ...] = ()
+    replaced: tuple[tuple[int, int, str, str, str], ...] = ()
+
+    def __str__(self) -> str:
+        if self.ended in ("died", "hung"):
+            how = "ended the process" if self.ended == "died" else "didn't finish"
+            return f"Drawing sample {self.at} {how}."
+        drawn = (
+            f"{count_of(self.looked, 'sample')}, about {tables.size(self.bytes)} and "
+            f"{duration(self.typical)} each"
+        )
+        failed = f", and {len(self.failed)} raised an error" if self.failed else ""
+        random = "They're random" if self.random or self.joined else "No randomness was seen"
+        busiest = f" Most of their time goes to {self.busiest}." if self.busiest else ""
+        return f"{drawn}{failed}. {random}.{busiest}" if self.looked else f"None came back{failed}."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Always ask, because how this ends says whether a sample or a worker is to blame."""
+    return True
+
+
+def ask(subject: Subject) -> Samples:
+    """Draw samples in main until time is up, then draw some of them again."""
+    if subject.stream:
+        return _stream(subject)
+    dataset = subject.dataset
+    record = _Record()
+    previous: tuple[Any, str] | None = None
+    joined: list[Any] = []
+    by_sampler = _counted(dataset)
+    began = time.monotonic()
+    indices = subject.indices()[:_DRAWN]
+    dealing, reading = time.monotonic() - began, Reading()
+    drawn_by_sampler, busiest = len(by_sampler), Busiest()
+    busiest.start()
+    until = time.monotonic() + _LOOKED
+    for place, key in enumerate(indices):
+        if time.monotonic() > until:
+            break
+        # A dataset may take keys that aren't numbers. Then use the position in the order.
+        index = key if isinstance(key, int) else place
+        subject.mark.set(index)
+        sample = record.draw(partial(dataset.__getitem__, key), index, key)
+        if previous and digest(previous[0]) != previous[1]:
+            record.overwritten += 1
+        previous = None if sample is _NOTHING else (sample, digest(sample))
+        if previous and len(joined) < (subject.inner.batch_size or 1):
+            joined.append(sample)
+    subject.mark.set(-1)
+    read, (line, share, _) = reading.told(), busiest.stop()
+    keys = record.quick(_AGAIN_FOR / _TIMES)[:_AGAIN]
+    before = things_left()
+    again, unlike, draws = _again(dataset, keys)
+    left = tuple(
+        (what, count - before[what], draws)
+        for what, count in things_left().items()
+        if count - before[what] >= draws // 2 > _FEW
+    )
+    return record.told(
+        **read,
+        busiest=line if share > _MOSTLY else "",
+        drawn_by_sampler=drawn_by_sampler,
+        dealing=dealing,
+        dealing_each=_dealing_each(subject),
+        dealt=_dealt(subject) if dealing < _QUICKLY else (),
+        replaced=_replaced(dataset, record),
+        again=again,
+        random=unlike,
+        left=left if draws else None,
+        seeded=_seeded(dataset, keys[:_SEEDED]),
+        joined=_joined(subject, joined),
+        beyond=_beyond(dataset, record) if record.typical() < _BEYOND else -1,
+    )
+
+
+def cut_short(stopped: str, code: int | None, mark: int) -> Samples:
+    """Record a sample that ended the process or never arrived."""
+    return Samples(
+        looked=0, ended="hung" if stopped else "died", at=mark, code=None if stopped else code
+    )
+
+
+def _dealing_each(subject: Subject) -> float:
+    moments, until = [], time.monotonic() + 2 * _QUICKLY
+    for _ in islice(subject.dealer, _DRAWN):
+        moments.append(time.monotonic())
+        if moments[-1] > until:
+            break
+    return (moments[-1] - moments[0]) / (len(moments) - 1) if len(moments) > 2 else 0.0
+
+
+def _counted(dataset: Any) -> list[None]:
+    # Grows by one whenever a sample is drawn, by whomever.
+    draws: list[None] = []
+
+    def around(draw: Callable[[], Any]) -> Any:
+        draws.append(None)
+        return draw()
+
+    wrap_draws(dataset, around)
+    return draws
+
+
+class _Nothing:
+    """A sample that raised."""
+
+
+_NOTHING: Final = _Nothing()
+
+
+class _Record:
+    def __init__(self) -> None:
+        self.drawn: list[tuple[int, Any]] = []  # with the key it was drawn by
+        self.seconds: list[tuple[float, int]] = []
+        self.failed: list[tuple[int, str, str, str]] = []
+        self.contents: dict[str, list[Any]] = {}  # the keys that returned each content
+        self.sizes: list[int] = []
+        self.overwritten = 0
+        self.ended = ""
+
+    def draw(self, make: Callable[[], Any], index: int, key: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            sample = make()
+        except BaseException as error:  # even SystemExit, because that's what we look for
+            if len(self.failed) < _FAILED:
+                self.failed.append((index, *described(error)))
+            return _NOTHING
+        finally:
+            self.seconds.append((time.perf_counter() - began, index))
+        self.take(sample, index, key)
+        return sample
+
+    def take(self, sample: Any, index: int, key: Any) -> None:
+        self.drawn.append((index, key))
+        self.contents.setdefault(digest(sample), []).append(key)
+        self.sizes.append(size(sample))
+
+    def typical(self) -> float:
+        return median(each for each, _ in self.seconds) if self.seconds else 0.0
+
+    def quick(self, seconds: float) -> list[Any]:
+        slow = {index for took, index in self.seconds if took > seconds}
+        return [key for index, key in self.drawn if index not in slow]
+
+    def told(self, **further: Any) -> Samples:
+        slowest = max(self.seconds, default=(0.0, -1))
+        return Samples(
+            looked=len(self.drawn),
+            failed=tuple(self.failed),
+            ended=self.ended,
+            typical=self.typical(),
+            slowest=slowest[0],
+            slowest_at=slowest[1],
+            overwritten=self.overwritten,
+            bytes=int(median(self.sizes)) if self.sizes else 0,
+            **further,
+        )
+
+
+def _stream(subject: Subject) -> Samples:
+    record = _Record()
+    previous: tuple[Any, str] | None = None
+    reading = Reading()
+    until = time.monotonic() + _LOOKED
+    source = iter(subject.dataset)
+    for number in range(_DRAWN):
+        if time.monotonic() > until:
+            record.ended = "time"
+            break
+        subject.mark.set(number)
+        began = time.perf_counter()
+        try:
+            sample = next(source)
+        except StopIteration:
+            break
+        except BaseException as error:
+            record.failed.append((number, *described(error)))
+            break
+        record.seconds.append((time.perf_counter() - began, number))
+        record.take(sample, number, number)
+        if previous and digest(previous[0]) != previous[1]:
+            record.overwritten += 1
+        previous = (sample, digest(sample))
+    return record.told(**reading.told())
+
+
+def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
+    # Random generators are held, so only the rest of the dataset can make a difference.
+    pins = Pins(dataset)
+    differ = unlike = draws = 0
+    until = time.monotonic() + _AGAIN_FOR
+    for seed, key in enumerate(keys):  # what one seed decides, another one decides differently
+        if time.monotonic() > until:
+            break
+        draws += _TIMES
+        with suppress(Exception):
+            with pins.held(seed=seed):
+                first = digest(dataset[key])
+            with pins.held(seed=seed):
+                differ += digest(dataset[key]) != first
+                unlike += digest(dataset[key]) != digest(dataset[key])
+    return differ, unlike, draws
+
+
+def _seeded(dataset: Any, keys: list[Any]) -> tuple[str, ...]:
+    # Global generators that are in the same state after every sample, whatever their state
+    # before.
+    states = []
+    with suppress(Exception):
+        for seed, key in enumerate(keys, start=1):
+            seed_all(seed)
+            before = global_states()
+            dataset[key]
+            states.append((before, global_states()))
+    return tuple(
+        name
+        for name in (states[0][0] if len(states) == _SEEDED else ())
+        if len({after[name] for _, after in states}) == 1
+        and len({before[name] for before, _ in states}) == len(states)
+    )
+
+
+def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:
+    # How many batches the sampler says it deals, and deals, twice. It costs little, because none is
+    # drawn.
+    counts, until = [], time.monotonic() + 2 * _QUICKLY
+    for _ in range(2):
+        dealt, said = 0, -1
+        with suppress(Exception):
+            said = len(subject.inner)
+        for _ in subject.dealer:
+            dealt += 1
+            if time.monotonic() > until:
+                return ()
+        counts.append((said, dealt))
+    return tuple(counts)
+
+
+def _replaced(dataset: Any, record: _Record) -> tuple[tuple[int, int, str, str, str], ...]:
+    # Samples that equal those of another index, and whose drawing catches an exception.
+    found = []
+    for same in [each for each in record.contents.values() if 1 < len(each) <= _ALIKE][:_TRACED]:
+        for key in same:
+            other = next(each for each in same if each != key)
+            if caught := caught_while(partial(dataset.__getitem__, key)):
+                found.append((key, other, *caught))
+    every = [each for each in found if is_a(each[0], int) and is_a(each[1], int)]
+    return tuple(every[:_TRACED])
+
+
+def _joined(subject: Subject, samples: list[Any]) -> bool:
+    # Copy each time, because a collate function may empty what it gets.
+    with suppress(Exception), Pins(subject.dataset).held():
+        batches = [digest(subject.inner.collate_fn(deepcopy(samples))) for _ in range(2)]
+        return batches[0] != batches[1]
+    return False
+
+
+def _beyond(dataset: Any, record: _Record) -> int:
+    # What's past the end: an error, a sample we've seen, or a new one?
+    with suppress(BaseException):
+        length = len(dataset)
+        return length if digest(dataset[length]) not in record.contents else -1
+    return -1
+
+
+EXPERIMENT: Final = probe("samples", 13.0, needed, ask, cut_short)

@@ -1,0 +1,114 @@
+"""If the whole run is killed, what's left in shared memory?
+
+Let a run take a few batches, then kill it the way a batch system kills a job. Count what it leaves
+behind and remove it. This is asked only when batches are shared by name.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import torch.multiprocessing
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import count_of
+from dltutor.system import processes
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_BATCHES: Final = 4
+_READY: Final = 5.0  # seconds to get them
+_GONE: Final = 2.0  # seconds for all of them to exit
+_MANAGER: Final = b"torch_shm_manager"
+
+
+@dataclass(frozen=True)
+class Segments:
+    """What a run leaves in /dev/shm when all its processes are killed at once.
+
+    Args:
+        batches: How many batches it held.
+        left: How many segments were left; they have been removed.
+        in_workers: The sharing strategy of the workers.
+        in_main: That of main.
+    """
+
+    batches: int
+    left: int
+    in_workers: str
+    in_main: str
+
+    def __str__(self) -> str:
+        batches = count_of(self.batches, "batch", "batches")
+        return f"{count_of(self.left, 'segment')} in `/dev/shm`, from a run that held {batches}."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if the sharing strategy may differ from the default."""
+    if not evidence.parts.workers:
+        return False
+    by_name = torch.multiprocessing.get_sharing_strategy() == "file_system"
+    return by_name or bool(evidence.parts.init)
+
+
+def ask(subject: Subject) -> Segments:
+    """Start a run, kill it, and count what it left."""
+    shared = mmap.mmap(-1, 8)
+
+    def begin(worker: int) -> None:
+        shared[0] = torch.multiprocessing.get_sharing_strategy() == "file_system"
+        shared[1] = 1
+
+    subject.change(method="fork")
+    subject.in_workers(begin)
+    in_main = torch.multiprocessing.get_sharing_strategy()
+    run = os.fork()
+    if run == 0:
+        _hold(subject, shared)
+    until = time.monotonic() + _READY
+    while not shared[2] and time.monotonic() < until and processes.is_alive(run):
+        time.sleep(0.02)
+    count = shared[3]
+    family = {run} | processes.descendants(run)
+    held = {name: file for pid in family for name, file in processes.segments_of(pid).items()}
+    _kill(family)
+    left = held.keys() & processes.segments()
+    processes.unlink_segments(held)
+    by_name = shared[0] if shared[1] else in_main == "file_system"
+    in_workers = "file_system" if by_name else "file_descriptor"
+    return Segments(count, len(left), in_workers, in_main)
+
+
+def _hold(subject: Subject, shared: mmap.mmap) -> NoReturn:
+    try:
+        iterator: Any = iter(subject.loader)
+        batches = list(islice(iterator, _BATCHES))
+        shared[3] = len(batches)
+        shared[2] = 1
+        time.sleep(60)
+    finally:
+        os._exit(1)
+
+
+def _kill(family: set[int]) -> None:
+    # Kill the managers first, because we can't kill all at one instant the way the kernel does.
+    for pid in sorted(family, key=lambda pid: not processes.has_name(pid, _MANAGER)):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + _GONE
+    while time.monotonic() < until and any(map(processes.is_alive, family)):
+        with suppress(OSError):
+            os.waitpid(-1, os.WNOHANG)
+        time.sleep(0.02)
+
+
+EXPERIMENT: Final = probe("segments", 8.0, needed, ask)

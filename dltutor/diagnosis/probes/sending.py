@@ -1,0 +1,79 @@
+"""Would a batch arrive sooner if its worker sent it as one message?
+
+Run the loader as it is, alternating with the same loader whose workers pickle the whole batch into
+one message that main reads. The content, the samples, and the collate function are the same.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running import pace
+from dltutor.diagnosis.running.pace import Paces
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+MANY: Final = 24  # tensors in a batch
+_BATCHES: Final = 6  # of an epoch, at least
+
+
+class InOneMessage:
+    """A collate function that returns its batch as bytes.
+
+    Args:
+        collate: The loader's own.
+    """
+
+    def __init__(self, collate: Any) -> None:
+        self.collate = collate
+
+    def __call__(self, samples: Any) -> bytes:
+        written = io.BytesIO()
+        _Pickler(written, protocol=pickle.HIGHEST_PROTOCOL).dump(self.collate(samples))
+        return written.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, thing: Any) -> Any:
+        if type(thing) is torch.Tensor and thing.layout == torch.strided:
+            try:
+                return torch.from_numpy, (thing.detach().numpy(),)
+            except (RuntimeError, TypeError):  # a kind that numpy doesn't have
+                return NotImplemented
+        return NotImplemented
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if workers send many tensors in each batch."""
+    return (
+        evidence.run.well
+        and evidence.parts.workers > 0
+        and evidence.run.tensors >= MANY
+        and pace.epoch_of(evidence.run) >= _BATCHES
+    )
+
+
+def ask(subject: Subject) -> Paces:
+    """Time both."""
+    loader = pace.forked(subject)
+    own = loader.collate_fn
+
+    def as_is() -> float | None:
+        loader.collate_fn = own
+        return pace.of_a_batch(loader, seconds=0.8)
+
+    def changed() -> float | None:
+        loader.collate_fn = InOneMessage(own)
+        return pace.of_a_batch(loader, seconds=0.8, take=pickle.loads)
+
+    return pace.in_turns(as_is, changed, seconds=subject.seconds)
+
+
+EXPERIMENT: Final = probe("sending", 8.0, needed, ask)

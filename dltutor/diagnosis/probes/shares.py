@@ -1,0 +1,188 @@
+"""How many of the stream's samples does each worker deliver?
+
+Iterate the stream in main, twice, and with the loader's workers without dropping a batch. Then
+iterate it with workers whose random generators are held, so that what they read can be compared.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from torch.utils.data import get_worker_info
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.pins import hold_draws
+from dltutor.diagnosis.running.small_loaders import answers, small_loader
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+LOOKED: Final = 48  # samples per worker to compare
+PASS: Final = 1.5  # seconds for a pass
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Which worker delivers what of a stream.
+
+    Args:
+        whole: How many samples one pass has in main.
+        ended: Whether it came to its end.
+        shares: How many each worker drew, all of them, none dropped.
+        complete: Whether each worker came to its end.
+        same: How many samples were the same in W0 and W1, place by place, with all random
+            generators held.
+        compared: How many were compared.
+        distinct: How many different ones were among these.
+        natural: Whether they are the same with no random generator held, too.
+        random: Whether two passes in one process differ only by random numbers.
+    """
+
+    whole: int = 0
+    ended: bool = False
+    shares: tuple[int, ...] = ()
+    complete: bool = False
+    same: int = 0
+    compared: int = 0
+    distinct: int = 0
+    natural: bool = False
+    random: bool = False
+
+    def __str__(self) -> str:
+        each = ", ".join(f"W{number}: {count}" for number, count in enumerate(self.shares))
+        whole = f"One pass in main has {self.whole}{'' if self.ended else ' or more'}"
+        return f"{each}. {whole}." if each else f"No worker could be counted. {whole}."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask about a stream that workers iterate."""
+    if not evidence.parts.stream or evidence.parts.workers == 0:
+        return False
+    return not (evidence.samples and evidence.samples.ended in ("died", "hung"))
+
+
+def ask(subject: Subject) -> Shares:
+    """Iterate it in main and in the workers."""
+    (one, other), whole, ended = in_main(subject, _most(subject))
+    held = in_main(subject, LOOKED, held=True)[0]
+    counts, complete, natural = _by_workers(subject, held=False)
+    _, _, pinned = _by_workers(subject, held=True)
+    same, compared, distinct = _same(pinned)
+    return Shares(
+        whole=whole,
+        ended=ended,
+        shares=tuple(counts),
+        complete=complete,
+        same=same,
+        compared=compared,
+        distinct=distinct,
+        natural=_all_same(natural),
+        random=len(one) == len(other) > 1 and one != other and held[0] == held[1],
+    )
+
+
+def _most(subject: Subject) -> int:
+    """Limit the samples of a pass. If it doesn't end, a few say just as much."""
+    alone = subject.known.alone if subject.known else None
+    return 200_000 if alone is None or all(alone.finished) else 4 * LOOKED
+
+
+def in_main(
+    subject: Subject, most: int, *, held: bool = False
+) -> tuple[tuple[list[str], list[str]], int, bool]:
+    """Run two passes in main: return their first samples, the first's length, and if it ended.
+
+    Args:
+        subject: Its dataset is a stream.
+        most: Samples of the first pass, at most.
+        held: Whether random generators are held.
+    """
+
+    def work() -> tuple[tuple[list[str], list[str]], int, bool]:
+        if held:
+            hold_draws(subject.dataset)
+        first, count, ended = _pass(subject, most)
+        second, _, _ = _pass(subject, LOOKED)
+        return (first, second), count, ended
+
+    with suppress(forks.NoAnswer):
+        found: tuple[tuple[list[str], list[str]], int, bool] = forks.in_fork(work, 2 * PASS + 2)
+        return found
+    return ([], []), 0, False
+
+
+def _pass(subject: Subject, most: int) -> tuple[list[str], int, bool]:
+    until = time.monotonic() + PASS
+    found: list[str] = []
+    count = 0
+    for count, sample in enumerate(subject.dataset, start=1):
+        if len(found) < LOOKED:
+            found.append(digest([sample]))
+        if time.monotonic() > until or count >= most:
+            return found, count, False
+    return found, count, True
+
+
+def _by_workers(subject: Subject, *, held: bool) -> tuple[list[int], bool, list[list[str]]]:
+    with suppress(forks.NoAnswer):
+        found: tuple[list[int], bool, list[list[str]]] = forks.in_fork(
+            partial(_delivered, subject, held=held), PASS + 3
+        )
+        return found
+    return [], False, []
+
+
+def _delivered(subject: Subject, *, held: bool) -> tuple[list[int], bool, list[list[str]]]:
+    workers = subject.inner.num_workers
+
+    def prepare(worker: int) -> None:
+        if held:
+            hold_draws(subject.dataset)
+
+    loader = small_loader(
+        subject, prepare, workers=workers, collate=partial(_counted, [0]), prefetch=4
+    )
+    subject.tell_dataset(0)
+    counts = [0] * workers
+    found: list[list[str]] = [[] for _ in range(workers)]
+    began = time.monotonic()
+    most = 2 * LOOKED * workers if held else _most(subject)
+    taken = 0
+    for answer in answers(loader, PASS, most=most):
+        taken += 1
+        if isinstance(answer, Exception):
+            return counts, False, found
+        counts[answer[0]] += 1
+        if answer[1]:
+            found[answer[0]].append(answer[1])
+    complete = taken < most and time.monotonic() - began < PASS
+    return counts, complete, found
+
+
+def _counted(count: list[int], samples: Any) -> tuple[int, str]:
+    info = get_worker_info()
+    count[0] += 1
+    return (info.id if info else 0), digest(samples) if count[0] <= LOOKED else ""
+
+
+def _same(found: list[list[str]]) -> tuple[int, int, int]:
+    if len(found) < 2:
+        return 0, 0, 0
+    compared = min(len(found[0]), len(found[1]))
+    same = sum(one == other for one, other in zip(*found[:2], strict=False))
+    return same, compared, len(set(found[0][:compared]))
+
+
+def _all_same(found: list[list[str]]) -> bool:
+    same, compared, _ = _same(found)
+    return compared > 0 and same == compared
+
+
+EXPERIMENT: Final = probe("shares", 14.0, needed, ask)

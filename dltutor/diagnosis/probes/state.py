@@ -1,0 +1,171 @@
+"""Does the loop come out the same without workers?
+
+Run the training loop twice with workers and twice without, with all random numbers held. Compare
+what it returns and prints, and which of the dataset's attributes and globals it has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.objects.walking import walk
+from dltutor.diagnosis.running import forks, runner
+from dltutor.diagnosis.running.pins import hold_draws
+from dltutor.diagnosis.running.small_loaders import prepared
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.observation.foreign import attributes_of, is_a
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_RUN: Final = 2.5
+
+#: The outcome of a loop, its batches, and the state after it, by path.
+Outcome = tuple[str, list[list[str]], dict[str, tuple[str, str]]]
+
+
+@dataclass(frozen=True)
+class State:
+    """What a training loop has changed when it returns, with workers and without.
+
+    Args:
+        steady: Whether two runs of each kind have the same outcome.
+        same: Whether the outcome is the same with workers and without.
+        content: Whether the batches are the same.
+        paths: What changed without workers only: [path, value with workers, value without].
+        with_workers: The outcome with workers, in words.
+        without: The outcome without, in words.
+    """
+
+    steady: bool = False
+    same: bool = True
+    content: bool = False
+    paths: tuple[tuple[str, str, str], ...] = ()
+    with_workers: str = ""
+    without: str = ""
+
+    def __str__(self) -> str:
+        if not self.steady:
+            return "Can't tell, because nothing changed or two runs of the same kind differ."
+        if self.same:
+            return "It does."
+        return f"It doesn't: `{self.paths[0][0]}` differs." if self.paths else "It doesn't."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if a loop ends differently, or may print something else, without workers."""
+    if not evidence.parts.loop or evidence.parts.workers == 0:
+        return False
+    run, alone = evidence.run, evidence.alone
+    if alone is None or alone.end != "finished" or run.end not in ("finished", "raised"):
+        return False
+    if run.end == "raised":
+        return run.raised is None and run.kind not in ("RuntimeError", "")
+    if not evidence.parts.stream and not _alike(run, alone):
+        return evidence.samples is not None and evidence.samples.random > 0
+    return not run.result or run.result != alone.result
+
+
+def _alike(run: Measures, alone: Measures) -> bool:
+    return [sorted(each) for each in run.passes] == [sorted(each) for each in alone.passes]
+
+
+def ask(subject: Subject) -> State:
+    """Run the loop twice with workers and twice without."""
+    before = _values(subject)
+    without = _run(subject, workers=False)
+    changed = [path for path, (content, _) in without[2].items() if _differs(before, path, content)]
+    if not changed:
+        return State()
+    along = _run(subject, workers=True)
+    again = _run(subject, workers=True), _run(subject, workers=False)
+    lost = [
+        path
+        for path in changed
+        if path in before and along[2].get(path, ("", ""))[0] == before[path][0]
+    ]
+    return State(
+        steady=along[0] == again[0][0] and without[0] == again[1][0],
+        same=along[0] == without[0],
+        content=_sorted(along[1]) == _sorted(without[1]) or subject.stream,
+        paths=tuple((path, along[2][path][1], without[2][path][1]) for path in lost[:4]),
+        with_workers=along[0][:120],
+        without=without[0][:120],
+    )
+
+
+def _differs(before: dict[str, tuple[str, str]], path: str, content: str) -> bool:
+    return path in before and before[path][0] != content
+
+
+def _sorted(passes: list[list[str]]) -> list[list[str]]:
+    return [sorted(each) for each in passes]
+
+
+def _run(subject: Subject, *, workers: bool) -> Outcome:
+    with suppress(forks.NoAnswer):
+        outcome: Outcome = forks.in_fork(partial(_ran, subject, workers), 2 * _RUN + 1)
+        return outcome
+    return "", [], {}
+
+
+def _ran(subject: Subject, workers: bool) -> Outcome:
+    subject.seed_sampler()
+
+    def prepare(_: int) -> None:
+        hold_draws(subject.dataset)
+
+    if workers:
+        subject.change(method="fork")
+        subject.change(worker_init_fn=prepared(subject, prepare))
+    else:
+        subject.change(num_workers=0)
+        prepare(0)
+    with tempfile.TemporaryFile() as printed:
+        sys.stdout.flush()
+        os.dup2(printed.fileno(), 1)
+        ran = runner.run(subject, seconds=_RUN)
+        sys.stdout.flush()
+        printed.seek(0)
+        said = printed.read(20_000).decode(errors="replace").strip()
+    return _outcome(ran, said), [list(d or w) for d, w in _pairs(ran)], _values(subject)
+
+
+def _pairs(ran: Measures) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    return list(zip(ran.drawn, ran.passes, strict=True))
+
+
+def _outcome(ran: Measures, said: str) -> str:
+    parts = [ran.returned, said, "" if ran.well else f"{ran.kind}: {ran.error}"]
+    known = "; ".join(part for part in parts if part)
+    return known if len(known) < 100 else f"{known[:60]} ... {ran.result} {digest(said)}"
+
+
+def _values(subject: Subject) -> dict[str, tuple[str, str]]:
+    found = {}
+    for each in walk(subject.dataset):
+        with suppress(Exception):
+            if is_a(each.thing, (int, float, str, bool, torch.Tensor)):
+                found[each.path] = (digest(each.thing), repr(each.thing)[:40])
+            elif is_a(each.thing, (list, dict, set)):
+                size = f"{len(each.thing)} elements"
+                found[each.path] = (f"{size} {digest(each.thing)}", size)
+    for name, value in attributes_of(type(subject.dataset)).items():
+        if is_a(value, (int, float, str)) and not name.startswith("__"):
+            path = f"{type(subject.dataset).__name__}.{name}"
+            found[path] = (digest(value), repr(value)[:40])
+    return found
+
+
+EXPERIMENT: Final = probe("state", 16.0, needed, ask)

@@ -1,0 +1,127 @@
+"""How many threads do the workers compute with, and how many cores are there?
+
+Measure the processor time of every thread of every worker while the loader runs as it is. If more
+threads compute than there are cores, alternate with the same loader at one thread per worker.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
+from torch.utils.data import DataLoader
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running import pace
+from dltutor.diagnosis.running.one_thread import keep_to_one_thread
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import count_of
+from dltutor.observation import torch_internals
+from dltutor.observation.time_limits import DeadlinePassed
+from dltutor.observation.time_limits import deadline as time_limit
+from dltutor.system.this_machine import machine
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+COSTLY: Final = 0.001  # seconds per sample; shorter work isn't split among threads
+_LOOKED: Final = 1.2  # seconds
+_BUSY: Final = 0.15  # seconds of computing, at least, by a worker's busiest thread
+_SHARE: Final = 0.2  # of what the busiest computed: a thread above this computes too
+_TURNS: Final = 2
+
+
+@dataclass(frozen=True)
+class Threads:
+    """With how many threads the workers compute.
+
+    Args:
+        cores: That this process may use.
+        computing: For each worker, how many of its threads computed a good part of the time.
+        alone: The same with each worker kept to one thread.
+        paces: Seconds for a batch, as it is and kept to one thread: [as is, kept], in turns.
+    """
+
+    cores: int
+    computing: tuple[int, ...] = ()
+    alone: tuple[int, ...] = ()
+    paces: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def too_many(self) -> bool:
+        """Whether more threads compute than there are cores, and some worker has several."""
+        return sum(self.computing) > self.cores and max(self.computing, default=0) > 1
+
+    def __str__(self) -> str:
+        return f"{list(self.computing)} threads per worker, on {count_of(self.cores, 'core')}."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if samples take long enough for workers to compute."""
+    return (
+        evidence.run.well
+        and evidence.parts.workers > 0
+        and evidence.samples is not None
+        and evidence.samples.typical >= COSTLY
+    )
+
+
+def ask(subject: Subject) -> Threads:
+    """Count the threads that compute, and time both if there are too many."""
+    loader = pace.forked(subject)
+    here = machine()
+    cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))
+    found = Threads(cores)
+    pairs: list[tuple[float, float]] = []
+    alone: tuple[int, ...] = ()
+    with suppress(DeadlinePassed), time_limit(pace.left(subject.seconds)):
+        first = _look(loader)
+        found = Threads(cores, first[0])
+        if not found.too_many:
+            return found
+        for turn in range(_TURNS):
+            subject.in_workers(keep_to_one_thread)
+            kept = _look(loader)
+            subject.in_workers()
+            as_is = first if turn == 0 else _look(loader)
+            if not kept[1] or not as_is[1]:
+                break
+            alone = kept[0]
+            pairs.append((as_is[1], kept[1]))
+    return Threads(cores, found.computing, alone, tuple(pairs))
+
+
+def _look(loader: DataLoader[Any]) -> tuple[tuple[int, ...], float]:
+    # The computing threads of each worker, and seconds per batch.
+    began = time.perf_counter()
+    number = 0
+    with pace.left_at_once(loader) as iterator:
+        workers = torch_internals.workers_of(iterator)
+        spent: list[dict[int, float]] = [{} for _ in workers]
+        for number, _ in enumerate(iterator, start=1):
+            # A worker that has ended keeps its last numbers.
+            spent = [_seconds(each.pid) or old for each, old in zip(workers, spent, strict=True)]
+            if number >= len(workers) and time.perf_counter() - began > _LOOKED:
+                break
+        took = time.perf_counter() - began
+    return tuple(map(_computing, spent)), took / max(number, 1)
+
+
+def _seconds(pid: int | None) -> dict[int, float]:
+    with suppress(psutil.Error):
+        return {
+            each.id: each.user_time + each.system_time for each in psutil.Process(pid).threads()
+        }
+    return {}
+
+
+def _computing(spent: dict[int, float]) -> int:
+    most = max(spent.values(), default=0.0)
+    # A worker also has a thread that sends its batches, which takes next to no time.
+    return sum(each >= _SHARE * most for each in spent.values()) if most >= _BUSY else 0
+
+
+EXPERIMENT: Final = probe("threads", 14.0, needed, ask)

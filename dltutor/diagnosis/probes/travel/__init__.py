@@ -1,0 +1,157 @@
+"""Can the dataset and its functions be pickled for a worker that isn't forked?
+
+Pickle them the way a spawned worker gets them, and part by part if that fails. Unpickle what can be
+pickled in this process again, and draw samples from the copy. No process is started.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.probes.travel import packing
+from dltutor.diagnosis.running.pins import seed_all
+from dltutor.diagnosis.running.subject import Subject, Unanswered
+from dltutor.failures.kit.gauge import as_for_spawned
+from dltutor.observation.foreign import said
+from dltutor.tables import MB
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_DRAWN: Final = 16
+_HEAVY: Final = 64 * MB  # bytes of a pickle above which no copy is made
+
+
+@dataclass(frozen=True)
+class Travel:
+    """How the dataset, the collate_fn and the worker_init_fn are packed for a new interpreter.
+
+    Args:
+        cannot: Their smallest parts that cannot be pickled: [path, class, error].
+        gone: Their smallest parts whose pickle refers to a tensor that is freed before it is
+            unpickled: [path, class].
+        main: The classes and functions of `__main__` that the pickle refers to by name.
+        script: The file of `__main__`; "" where it has none, as in a notebook.
+        raised: What drawing samples from a copy, pickled and unpickled here, raised.
+        unlike: How many of its samples differed, under the same seeds.
+        bytes: Of the pickle, where workers get one.
+        seconds: That it takes to make it, and to read it again.
+    """
+
+    cannot: tuple[tuple[str, str, str], ...] = ()
+    gone: tuple[tuple[str, str], ...] = ()
+    main: tuple[str, ...] = ()
+    script: str = ""
+    raised: str = ""
+    unlike: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        if self.cannot:
+            path, kind, _ = self.cannot[0]
+            return f"`{path}`, a {kind}, can't be pickled."
+        if self.raised or self.unlike:
+            unlike = self.raised or f"{self.unlike} samples differ"
+            return f"They can, but a copy of the dataset behaves differently: {unlike}."
+        return "They can, and no difference showed in a copy of the dataset."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if there are workers."""
+    return evidence.parts.workers > 0
+
+
+def ask(subject: Subject) -> Travel:
+    """Pack the dataset, the collate_fn and the worker_init_fn."""
+    inner = subject.inner
+    cannot: list[tuple[str, str, str]] = []
+    gone: list[tuple[str, str]] = []
+    names: dict[str, None] = {}
+    with as_for_spawned():
+        for path, thing in (
+            ("dataset", subject.dataset),
+            ("collate_fn", inner.collate_fn),
+            ("worker_init_fn", inner.worker_init_fn),
+        ):
+            try:
+                packed, count = packing.pack(thing, subject.seconds / 2)
+            except Unanswered:
+                raise
+            except Exception:  # it can't be pickled, for whatever reason
+                cannot += packing.refused(path, thing)
+                continue
+            names |= dict.fromkeys(packing.names_of_main(packed))
+            gone += packing.fleeting(path, thing) if count else []
+    main: Any = sys.modules.get("__main__")
+    sent = subject.method != "fork" and not (cannot or gone)  # a forked worker needs no pickle
+    size, took = _timed(subject.dataset) if sent else (0, 0.0)
+    raised, unlike = ("", 0) if cannot or gone else _copied(subject)
+    return Travel(
+        cannot=tuple(cannot[:4]),
+        gone=tuple(gone[:4]),
+        main=tuple(names),
+        script=str(getattr(main, "__file__", None) or ""),
+        raised=raised,
+        unlike=unlike,
+        bytes=size,
+        seconds=took,
+    )
+
+
+def _timed(dataset: Any) -> tuple[int, float]:
+    with suppress(Exception), as_for_spawned():
+        began = time.perf_counter()
+        pickled = ForkingPickler.dumps(dataset)
+        if len(pickled) <= _HEAVY:
+            pickle.loads(pickled)
+        return len(pickled), time.perf_counter() - began
+    return 0, 0.0
+
+
+def _copied(subject: Subject) -> tuple[str, int]:
+    # What drawing from a copy raises that the original doesn't, and how many samples differ.
+    if subject.stream:
+        return "", 0
+    try:
+        packed = bytes(_pickled(subject.dataset))
+        copy = pickle.loads(packed) if len(packed) < _HEAVY else subject.dataset
+    except Exception:  # for example, something that works only while a worker starts
+        return "", 0
+    unlike, until = 0, time.monotonic() + 1.0
+    for index in subject.indices()[:_DRAWN]:
+        if time.monotonic() > until:
+            break
+        try:
+            own = _drawn(subject.dataset, index)
+        except Exception:  # a sample that fails in the original too
+            continue
+        try:
+            unlike += _drawn(copy, index) != own
+        except Exception as error:
+            return said(error).splitlines()[0][:160], unlike
+    return "", unlike
+
+
+def _pickled(dataset: Any) -> Any:
+    try:
+        return pickle.dumps(dataset)
+    except Exception:  # a lock or queue of multiprocessing needs its own pickler
+        with as_for_spawned():
+            return ForkingPickler.dumps(dataset)
+
+
+def _drawn(dataset: Any, index: int) -> str:
+    seed_all()
+    return digest(dataset[index])
+
+
+EXPERIMENT: Final = probe("travel", 5.0, needed, ask)

@@ -1,0 +1,202 @@
+"""Pickles a dataset as for a worker that is not forked, and finds what cannot be pickled.
+
+Arrays and tensors are left out: they can be sent, and may be large. A tensor that is made for the
+pickle alone is noticed.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import gc
+import io
+import pickletools
+import sys
+import time
+import types
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from dltutor.diagnosis.running.subject import Unanswered
+from dltutor.observation import foreign
+from dltutor.observation.foreign import is_a, module_of, said
+
+_DEEP: Final = 6
+_STANDARD: Final = sys.stdlib_module_names - {"__main__", "builtins"}
+_TRANSPARENT: Final = (
+    dict,
+    list,
+    tuple,
+    set,
+    frozenset,
+    types.MethodType,
+    types.SimpleNamespace,
+    deque,
+    partial,
+)
+_MOST: Final = 200  # parts of one thing that are tried one by one
+_LONGEST: Final = 2.0  # seconds after which a thing isn't taken apart any further
+
+
+class _Weightless(ForkingPickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.storages: list[StorageWeakRef] = []
+
+    def reducer_override(self, thing: Any) -> Any:
+        if is_a(thing, torch.Tensor):
+            with suppress(Exception):
+                self.storages.append(StorageWeakRef(thing.untyped_storage()))
+            return torch.Tensor, ()
+        if is_a(thing, np.ndarray) and np.ndarray.view(thing, np.ndarray).dtype != object:
+            return int, ()
+        return NotImplemented
+
+
+class _InTime(io.BytesIO):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+
+    def write(self, data: Any) -> int:
+        # Called for every 64 kB.
+        if time.monotonic() > self._until:
+            raise Unanswered(
+                f"it holds so many objects that pickling takes over {self._seconds:.0f} s"
+            )
+        return super().write(data)
+
+
+def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
+    """The pickle of a thing without its arrays, and how many tensors were made for it alone.
+
+    Args:
+        thing: Any object.
+        seconds: How long it may take.
+
+    Raises:
+        Unanswered: It takes longer.
+        Exception: It cannot be pickled.
+    """
+    file = _InTime(seconds)
+    pickler = _Weightless(file)
+    pickler.dump(thing)
+    storages = pickler.storages
+    del pickler  # it keeps all that it has seen
+    if storages:
+        gc.collect()
+    return file.getvalue(), sum(each.expired() for each in storages)
+
+
+def refused(path: str, thing: Any) -> list[tuple[str, str, str]]:
+    """The smallest parts of a thing that cannot be pickled: [path, class, error]."""
+    return _refused(path, thing, _DEEP, time.monotonic() + _LONGEST)
+
+
+def _refused(path: str, thing: Any, depth: int, until: float) -> list[tuple[str, str, str]]:
+    try:
+        pack(thing)
+    except Unanswered:
+        return []
+    except Exception as error:
+        found = [
+            each
+            for name, part in _parts(path, thing, depth)
+            if time.monotonic() < until
+            for each in _refused(name, part, depth - 1, until)
+        ]
+        text = said(error).splitlines()[0][:160]
+        return found or [(path, _class(thing), text)]
+    return []
+
+
+def fleeting(path: str, thing: Any) -> list[tuple[str, str]]:
+    """The smallest parts whose pickle holds a tensor that is gone by then: [path, class]."""
+    return _fleeting(path, thing, _DEEP, time.monotonic() + _LONGEST)
+
+
+def _fleeting(path: str, thing: Any, depth: int, until: float) -> list[tuple[str, str]]:
+    with suppress(Exception):
+        if pack(thing)[1]:
+            found = [
+                each
+                for name, part in _parts(path, thing, depth)
+                if time.monotonic() < until
+                for each in _fleeting(name, part, depth - 1, until)
+            ]
+            return found or [(path, _class(thing))]
+    return []
+
+
+def names_of_main(packed: bytes) -> list[str]:
+    """The classes and functions of `__main__` that a pickle refers to by name."""
+    strings: list[str] = []
+    found: dict[str, None] = {}
+    for code, argument, _ in pickletools.genops(packed):
+        if code.name == "GLOBAL" and str(argument).startswith("__main__ "):
+            found[str(argument).partition(" ")[2]] = None
+        elif code.name == "STACK_GLOBAL" and strings[-2:-1] == ["__main__"]:
+            found[strings[-1]] = None
+        elif isinstance(argument, str):
+            strings.append(argument)
+    return list(found)
+
+
+def _class(thing: Any) -> str:
+    if is_a(thing, types.FunctionType):
+        return "lambda" if thing.__name__ == "<lambda>" else f"function {thing.__name__}"
+    return foreign.kind_of(thing)
+
+
+def _parts(path: str, thing: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    # What pickle would put into the pickle of a thing: of an object its reduced state.
+    if depth == 0 or is_a(thing, (type, types.FunctionType, types.ModuleType, str, bytes)):
+        return
+    library = module_of(type(thing)).partition(".")[0]
+    if library in _STANDARD and not is_a(thing, _TRANSPARENT):
+        return  # of an executor or a thread, that itself is what cannot be pickled
+    if is_a(thing, (dict, list, tuple, set, frozenset)):
+        inside = foreign.elements(thing)
+        yield from _some((f"{path}[{foreign.text(key)}]", each) for key, each in inside)
+    elif is_a(thing, types.MethodType):
+        yield f"{path}.__self__", thing.__self__
+    else:
+        yield from _some(_state(path, thing))
+
+
+def _state(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
+    reducer = copyreg.dispatch_table.get(type(thing))
+    try:
+        reduced = reducer(thing) if reducer else thing.__reduce_ex__(4)
+    except Exception:  # this is the thing itself that cannot
+        return
+    if not is_a(reduced, tuple):
+        return
+    _, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+    slots = None
+    if is_a(state, tuple) and len(state) == 2 and is_a(state[1], dict):
+        state, slots = state
+    for each in (state, slots):
+        if is_a(each, dict):
+            yield from ((f"{path}.{name}", part) for name, part in foreign.elements(each))
+        elif each is not None:
+            yield f"{path} (its state)", each
+    for at, each in enumerate(arguments or ()):
+        if not is_a(each, (type, str, int)):
+            yield f"{path}[{at}]" if is_a(thing, (list, tuple)) else path, each
+    yield from ((f"{path}[{at}]", each) for at, each in enumerate(items or ()))
+    yield from ((f"{path}[{foreign.text(key)}]", each) for key, each in pairs or ())
+
+
+def _some(parts: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    with suppress(Exception):  # what a thing reduces itself to may raise too
+        yield from islice(parts, _MOST)

@@ -1,0 +1,148 @@
+"""Does a sample stay the same when it's drawn twice in a row?
+
+Each sample is tried in its own fork: first of all, after others, and after itself, with all random
+numbers held. A sample counts only if drawing that same sample is what changes it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.objects.walking import Found, put, walk
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.pins import Pins
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import part_of
+from dltutor.observation.foreign import is_a, number
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_TRIED: Final = 4
+
+
+@dataclass(frozen=True)
+class Twice:
+    """What becomes of a sample that is drawn twice.
+
+    Args:
+        looked: How many were tried.
+        own: How many came out differently the second time, though the first time does not depend on
+            what was drawn before.
+        paths: What had changed in the dataset by then.
+        index: One of them, as its repr.
+        counter: The path of a number that drawing other samples changes, and that brings the first
+            sample back when it is put back; "" if there is none.
+    """
+
+    looked: int = 0
+    own: int = 0
+    paths: tuple[str, ...] = ()
+    index: str = ""
+    counter: str = ""
+
+    def __str__(self) -> str:
+        return part_of(self.own, self.looked, "sample", "change the second time", "do")
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if some samples came out different with the same seeds."""
+    return evidence.samples is not None and evidence.samples.again > 0
+
+
+def ask(subject: Subject) -> Twice:
+    """Draw some samples first, after others, and twice."""
+    order = list(dict.fromkeys(subject.indices()))
+    looked = own = 0
+    found: list[str] = []
+    first = ""
+    for seed, index in enumerate(order[:_TRIED], start=1):
+        draw = partial(_last, subject, seed=seed)
+        others = [each for each in order[: _TRIED + 2] if each != index]
+        with suppress(forks.NoAnswer):
+            # What is changed twice may be as before, so look after the first time.
+            new, paths = forks.in_fork(partial(draw, [index]), 1.5)
+            later, _ = forks.in_fork(partial(draw, [*others, index]), 1.5)
+            again, _ = forks.in_fork(partial(draw, [index, index]), 1.5)
+            looked += 1
+            if new == later != again:
+                own += 1
+                found = found or paths
+                first = first or repr(index)
+    counter = "" if own else _counter(subject, order)
+    return Twice(looked=looked, own=own, paths=tuple(found[:3]), index=first, counter=counter)
+
+
+def _counter(subject: Subject, order: list[Any]) -> str:
+    """Find the number that decides what a sample is and that other draws change; or ""."""
+    index, others = order[0], order[1 : _TRIED + 2]
+
+    def numbers() -> dict[str, Found]:
+        kinds = (int, float)
+        return {each.path: each for each in walk(subject.dataset) if is_a(each.thing, kinds)}
+
+    def changed() -> tuple[str, list[str]]:
+        pins, before = Pins(subject.dataset), numbers()
+        for each in others:
+            with pins.held():
+                subject.dataset[each]
+        after = numbers()
+        paths = [
+            path
+            for path, each in before.items()
+            if number(after.get(path, each).thing) != number(each.thing)
+        ]
+        with pins.held():
+            return digest(subject.dataset[index]), paths
+
+    def put_back(path: str) -> str:
+        pins, before = Pins(subject.dataset), numbers()
+        for each in others:
+            with pins.held():
+                subject.dataset[each]
+        put(before[path])
+        with pins.held():
+            return digest(subject.dataset[index])
+
+    with suppress(forks.NoAnswer):
+        new, _ = forks.in_fork(partial(_last, subject, [index]), 1.5)
+        later, paths = forks.in_fork(changed, 1.5)
+        for path in paths[:3] if later != new else []:
+            if forks.in_fork(partial(put_back, path), 1.5) == new:
+                return str(path)
+    return ""
+
+
+def _last(subject: Subject, order: list[Any], seed: int = 0) -> tuple[str, list[str]]:
+    pins = Pins(subject.dataset)
+    before = _content(subject.dataset, order[-1])
+    content = ""
+    for index in order:
+        with pins.held(seed=seed):
+            content = digest(subject.dataset[index])
+    after = _content(subject.dataset, order[-1])
+    return content, [path for path, each in after.items() if before.get(path, each) != each]
+
+
+def _content(dataset: Any, index: Any) -> dict[str, str]:
+    """Return a dataset's arrays, and what its containers hold for an index."""
+    found = {}
+    for each in walk(dataset):
+        with suppress(Exception):
+            if is_a(each.thing, (np.ndarray, torch.Tensor)):
+                small = each.thing.nbytes < 1 << 26
+                found[each.path] = digest(each.thing if small else each.thing[index])
+            elif is_a(each.thing, (list, tuple, dict)):
+                found[each.path] = digest(each.thing[index])
+    return found
+
+
+EXPERIMENT: Final = probe("twice", 8.0, needed, ask)

@@ -1,0 +1,141 @@
+"""Do two ranks get the same samples from the stream?
+
+Two forks draw from it at the same time, as rank 0 and as rank 1 of two. The environment says so, as
+it does under `torchrun`, and the forks form a process group, so every way to ask for the rank gets
+the right one. If no group can be formed, there's no answer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from torch import distributed
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.objects.walking import walk
+from dltutor.diagnosis.running import forks
+from dltutor.diagnosis.running.pins import seed_all
+from dltutor.diagnosis.running.subject import Subject, Unanswered
+from dltutor.observation.foreign import is_a, said
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_RANKS: Final = 2
+_DRAWN: Final = 32
+_LONGEST: Final = 1.5  # seconds for the samples
+_MEETING: Final = 1.5  # seconds for the two to find each other
+
+
+@dataclass(frozen=True)
+class TwoRanks:
+    """A stream, drawn as rank 0 and as rank 1 of two.
+
+    Args:
+        drawn: Samples that were compared.
+        alike: How many of them were the same, in the same place.
+        different: How many different ones rank 0 had.
+        made_for: Paths of attributes that hold a rank or a world size.
+        failed: What it raised when it was told its rank; "" for nothing.
+    """
+
+    drawn: int = 0
+    alike: int = 0
+    different: int = 0
+    made_for: tuple[str, ...] = ()
+    failed: str = ""
+
+    def __str__(self) -> str:
+        if self.failed:
+            return f"Can't tell, because it raised {self.failed} when it was told its rank."
+        return f"{self.alike} of {self.drawn} samples are the same on both ranks."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if a stream ran well."""
+    return evidence.parts.stream and evidence.run.well
+
+
+def ask(subject: Subject) -> TwoRanks:
+    """Draw the first samples on each rank."""
+    told = tuple(
+        path for path in _numbers(subject.dataset) if path.endswith(("rank", "world_size"))
+    )
+    if not distributed.is_available() or distributed.is_initialized():
+        return TwoRanks(made_for=told)
+    meeting = os.memfd_create("dltutor-ranks")  # disappears with its processes, however they end
+    ranks = [partial(_as_rank, rank, subject.dataset, meeting) for rank in range(_RANKS)]
+    try:
+        found = forks.in_forks(ranks, _MEETING + _LONGEST + 1.0)
+    except forks.NoAnswer:
+        raise Unanswered("drawing as rank 0 and as rank 1 of 2 didn't finish") from None
+    finally:
+        os.close(meeting)
+    if None in found:
+        return TwoRanks(made_for=told)
+    failed = next((error for _, error in found if error), "")
+    if failed:
+        return TwoRanks(made_for=told, failed=failed[:120])
+    drawn = [samples for samples, _ in found]
+    both = min(map(len, drawn))
+    alike = sum(a == b for a, b in zip(*drawn, strict=False))
+    return TwoRanks(drawn=both, alike=alike, different=len(set(drawn[0])), made_for=told)
+
+
+def _numbers(dataset: Any) -> list[str]:
+    # In its attributes and its code's globals: what was asked for when they were made.
+    return [each.path.lower() for each in walk(dataset) if is_a(each.thing, int)]
+
+
+def _as_rank(rank: int, dataset: Any, meeting: int) -> tuple[list[str], str] | None:
+    # In a fork, return the samples and what was raised, or None without a process group.
+    if not _join(rank, meeting):
+        return None
+    try:
+        return _first(dataset), ""
+    except Exception as error:
+        return [], said(error)
+
+
+def _join(rank: int, meeting: int) -> bool:
+    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": _RANKS, "LOCAL_WORLD_SIZE": _RANKS}
+    os.environ.update({name: str(number) for name, number in told.items()})
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # no other machine is involved
+    try:
+        distributed.init_process_group(
+            "gloo",
+            init_method=f"file:///proc/self/fd/{meeting}",
+            rank=rank,
+            world_size=_RANKS,
+            timeout=timedelta(seconds=_MEETING),
+        )
+        accelerate: Any = sys.modules.get("accelerate.state")
+        if accelerate is not None:  # it asks once and remembers for every holder of its state
+            warnings.simplefilter("ignore")
+            accelerate.PartialState._reset_state()
+            accelerate.PartialState(cpu=True)
+    except Exception:
+        return False
+    return True
+
+
+def _first(dataset: Any) -> list[str]:
+    seed_all()
+    until, found = time.monotonic() + _LONGEST, []
+    for sample in islice(iter(dataset), _DRAWN):
+        found.append(digest(sample))
+        if time.monotonic() > until:
+            break
+    return found
+
+
+EXPERIMENT: Final = probe("two_ranks", 5.0, needed, ask)

@@ -1,0 +1,73 @@
+"""Do batches take up more shared memory than the tensors in them need?
+
+Keep a few batches as they arrive, then keep copies that their worker made of each tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running.changed_batches import with_tensors
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.failures.kit.gauge import Gauge
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_KEPT: Final = 6  # batches
+_TIMES: Final = 3
+_LEAST: Final = 100_000  # bytes
+
+
+@dataclass(frozen=True)
+class Views:
+    """The same batches kept twice: as they come, and as copies of what they show.
+
+    Args:
+        batches: How many were kept.
+        as_they_come: MB of shared memory that they take.
+        as_copies: The same, where each tensor had been copied before it was sent.
+    """
+
+    batches: int
+    as_they_come: float
+    as_copies: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.batches} batches take up {self.as_they_come:.0f} MB, and copies of them "
+            f"{self.as_copies:.0f} MB."
+        )
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if the storages that arrived are larger than the tensors in them."""
+    if not evidence.parts.workers:
+        return False
+    shown, came = evidence.run.batch_bytes, evidence.run.storage_bytes
+    return came > _TIMES * shown and came - shown > _LEAST
+
+
+def ask(subject: Subject) -> Views:
+    """Keep some batches as they arrive, then as copies."""
+    subject.change(method="fork")
+    count, as_they_come = _kept(subject)
+    with_tensors(subject, torch.clone)
+    _, as_copies = _kept(subject)
+    return Views(count, as_they_come, as_copies)
+
+
+def _kept(subject: Subject) -> tuple[int, float]:
+    subject.change()
+    gauge = Gauge()
+    iterator: Any = iter(subject.loader)
+    batches = list(islice(iterator, _KEPT))
+    return len(batches), gauge.shared()
+
+
+EXPERIMENT: Final = probe("views", 6.0, needed, ask)

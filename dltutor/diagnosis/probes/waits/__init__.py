@@ -1,0 +1,105 @@
+"""What are the stuck workers waiting for, and do they continue once they get it?
+
+This is asked when a loader with forked workers hangs. A witness in each worker looks at its stack,
+releases the lock it waits for, and starts the threads that the fork left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects import names
+from dltutor.diagnosis.probes.waits import witness
+from dltutor.diagnosis.running import runner
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+#: Arguments of `runner.run` for a loader that hangs.
+SHORT: Final[dict[str, Any]] = {"seconds": 1.5, "patience": 3.0, "content": False, "epochs": 1}
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What the forked workers of a loader wait for when nothing comes.
+
+    Args:
+        stuck: Each place at which a worker stood: [worker, line of yours, kind, name, file of the
+            code that waits there, freed]. Kind is "lock", "executor", "thread", "answer" for what
+            the named thread would bring, or "" for nothing found; freed says whether the worker
+            went on once it was given back, made anew or brought.
+        held: The names of locks that another thread held already when the worker began.
+        threads: The most threads of OpenMP that torch would use in a worker that was stuck.
+    """
+
+    stuck: tuple[tuple[int, str, str, str, str, bool], ...] = ()
+    held: tuple[str, ...] = ()
+    threads: int = 0
+
+    def freed(self, *kinds: str) -> tuple[int, str, str, str, str, bool] | None:
+        """The first place where taking away something of these kinds let a worker go on."""
+        return next((each for each in self.stuck if each[5] and each[2] in kinds), None)
+
+    def __str__(self) -> str:
+        for _, line, kind, name, _, freed in self.stuck:
+            what = f" for the {kind} `{name}`" if kind else ""
+            return f"One waits at {line}{what}{', and continues once it gets it' if freed else ''}."
+        return "No worker was seen waiting inside a sample."
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if forked workers hang."""
+    if evidence.parts.method != "fork":
+        return False
+    timed_out = "DataLoader timed out" in evidence.run.error
+    return bool(evidence.run.end == "hung" or timed_out)
+
+
+def ask(subject: Subject) -> Waits:
+    """Run it with a witness in each worker."""
+    return witnessed(subject)
+
+
+def witnessed(subject: Subject, *, own_loop: bool = False) -> Waits:
+    """Run it once with witnesses.
+
+    Args:
+        subject: The loader.
+        own_loop: Whether to iterate plainly even if there's a training loop.
+    """
+    folder = tempfile.mkdtemp()
+    others: list[threading.Thread] = list(subject.threads)
+
+    def remember() -> None:
+        others.extend(each for each in threading.enumerate() if each not in others)
+
+    os.register_at_fork(before=remember)  # for as long as this process lives
+    subject.change(timeout=0)
+    subject.in_workers(before=witness.Witness(folder, names.roots_of(subject), others))
+    runner.run(subject, own_loop=own_loop, **SHORT)
+    notes = witness.read(folder)
+    stuck = [each for each in notes if "at" in each]
+    return Waits(
+        stuck=tuple(
+            (
+                each["worker"],
+                each["at"],
+                each.get("kind", ""),
+                each.get("path", ""),
+                each.get("by", ""),
+                bool(each.get("freed")),
+            )
+            for each in stuck
+        ),
+        held=tuple(sorted({name for each in notes for name in each.get("held", ())})),
+        threads=max((each["threads"] for each in stuck), default=0),
+    )
+
+
+EXPERIMENT: Final = probe("waits", 14.0, needed, ask)

@@ -1,0 +1,197 @@
+"""What a thread that does not move may be waiting for, and how to free it.
+
+A Cause is found in the frames of the thread: in their variables, and what these hold.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import types
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import Any, Final
+
+from dltutor.diagnosis.objects import walking
+from dltutor.diagnosis.objects.names import named, near
+from dltutor.diagnosis.objects.walking import Found
+from dltutor.observation.foreign import attribute, is_a
+
+_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
+_WAITING: Final = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
+_MOST: Final = 400  # things that are looked at from one place
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Something that is waited for, and that nobody in this process will bring.
+
+    Args:
+        kind: "lock", "executor", "thread", or "answer" for what a thread would bring.
+        path: Its name.
+        by: The file whose code waits for it.
+        remove: Takes the cause away.
+    """
+
+    kind: str
+    path: str
+    by: str
+    remove: Callable[[], object]
+
+    def told(self) -> dict[str, str]:
+        """It, for JSON."""
+        return {"kind": self.kind, "path": self.path, "by": self.by}
+
+
+def causes(
+    frames: Sequence[FrameType],
+    roots: Sequence[Found],
+    others: Sequence[threading.Thread],
+) -> Iterator[Cause]:
+    """All that it may be, the most probable first.
+
+    Args:
+        frames: Of the waiting thread, the innermost first.
+        roots: Where names are looked up.
+        others: The threads of the process that this one was forked from.
+    """
+    # Below what the standard library does to wait lies the code that waits.
+    own = next((at for at, frame in enumerate(frames) if not _waits(frame)), 0)
+    awaited = [each.f_locals.get("self") for each in frames[:own]]
+    by = frames[own].f_code.co_filename if frames else ""
+    lost = [each for each in others if not each.is_alive() and not _is_ours(each)]
+    for each in awaited:
+        if held(each) or is_a(each, threading.Semaphore):
+            name = named(roots, each) or type(each).__name__
+            yield Cause("lock", name, by, partial(_give_back, each))
+    if own == 0:  # taking a lock has no frame of its own, nor has a SimpleQueue
+        for frame in frames[:2]:
+            for path, lock in _around(frame, held):
+                yield Cause("lock", named(roots, lock) or path, by, partial(_give_back, lock))
+    for frame in frames[own : own + 3]:
+        for path, each in _around(frame, _served_by_nobody):
+            name = named(roots, each) or path
+            yield Cause("executor", name, by, partial(serve, each))
+    at_hand = [each for frame in frames[own : own + 3] for each in _at_hand(frame)]
+    mine = {id(each) for each in [*awaited, *at_hand] if _is_own(each)}
+    for thread in lost:
+        if any(id(each.thing) in mine for each in near([Found("", thread)], _MOST)):
+            name = named(roots, thread) or thread.name
+            yield Cause("thread", name, by, partial(again, thread))
+            yield Cause("answer", name, by, partial(feed, awaited, at_hand))
+
+
+def locks_in(roots: Sequence[Found]) -> list[Any]:
+    """The locks among what can be reached."""
+    kinds = (*_LOCKS, threading.Condition, threading.Semaphore)
+    return [each.thing for each in near(roots) if is_a(each.thing, kinds)]
+
+
+def held_in(roots: Sequence[Found]) -> list[str]:
+    """The names of the locks that another thread holds, among what can be reached."""
+    return [each.path for each in near(roots) if held(each.thing)]
+
+
+def held(thing: Any) -> bool:
+    """Whether it is a lock that another thread holds."""
+    if is_a(thing, threading.Condition):
+        thing = attribute(thing, "_lock")
+    if is_a(thing, threading.Semaphore):
+        return bool(attribute(thing, "_value", 1) == 0)
+    if not is_a(thing, _LOCKS):
+        return False
+    if hasattr(thing, "_is_owned") and thing._is_owned():
+        # The witness takes no lock: a thread that was lost in the fork had the same number.
+        return threading.current_thread() is not threading.main_thread()
+    if hasattr(thing, "locked"):
+        return bool(thing.locked())
+    if thing.acquire(blocking=False):  # an RLock, before Python 3.14
+        thing.release()
+        return False
+    return True
+
+
+def _give_back(lock: Any) -> None:
+    """Release a lock, whoever holds it."""
+    if is_a(lock, threading.Condition):
+        lock = attribute(lock, "_lock")
+    if hasattr(lock, "_release_save"):
+        lock._release_save()  # of an RLock: asks nobody for the owner
+    else:
+        lock.release()
+
+
+def serve(executor: Any) -> None:
+    """Give an executor new threads."""
+    old, new = executor._work_queue, queue.SimpleQueue[Any]()
+    with suppress(queue.Empty):
+        while True:
+            new.put(old.get_nowait())
+    executor._work_queue = new
+    executor._threads.clear()
+    executor._idle_semaphore = threading.Semaphore(0)
+    for _ in range(max(new.qsize(), 1)):
+        executor._adjust_thread_count()
+
+
+def again(thread: Any) -> None:
+    """Start what a lost thread ran once more."""
+    if type(thread).run is not threading.Thread.run:
+        threading.Thread(target=type(thread).run, args=(thread,), daemon=True).start()
+    elif getattr(thread, "_target", None) is not None:
+        target, args, kwargs = thread._target, thread._args, thread._kwargs
+        threading.Thread(target=target, args=args, kwargs=kwargs, daemon=True).start()
+
+
+def feed(awaited: Sequence[Any], at_hand: Sequence[Any]) -> None:
+    """Bring something, whatever it is, to what is waited for."""
+    for each in awaited or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
+        with suppress(Exception):
+            if is_a(each, threading.Event):
+                each.set()
+            elif is_a(each, Future):
+                each.set_result(None)
+            elif is_a(each, (queue.Queue, queue.SimpleQueue)):
+                each.put_nowait(None)
+
+
+def _waits(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.endswith(_WAITING)
+
+
+def _served_by_nobody(thing: Any) -> bool:
+    if not is_a(thing, ThreadPoolExecutor):
+        return False
+    threads = thing._threads
+    return bool(threads) and not any(each.is_alive() for each in threads)
+
+
+def _is_ours(thread: threading.Thread) -> bool:
+    """Whether a thread belongs to the instruments, or to a queue of torch's."""
+    return thread.name.startswith(("dltutor", "QueueFeeder"))
+
+
+def _at_hand(frame: FrameType) -> list[Any]:
+    # What a frame has in its variables, and what these have.
+    found = list(frame.f_locals.values())
+    for each in list(found):
+        found += [part.thing for part in walking.held(Found("", each))]
+    return found
+
+
+def _is_own(thing: Any) -> bool:
+    # What could be the same in a thread and in a frame by chance says nothing.
+    plain = (type, types.ModuleType, types.FunctionType, str, bytes, int, float, type(None))
+    return not is_a(thing, plain)
+
+
+def _around(frame: FrameType, wanted: Callable[[Any], bool]) -> list[tuple[str, Any]]:
+    # In the variables of a frame, those of its module that its code names, and what they hold.
+    starts = [Found(*each) for each in frame.f_locals.items()]
+    names = frame.f_code.co_names
+    starts += [Found(name, frame.f_globals[name]) for name in names if name in frame.f_globals]
+    return [(each.path, each.thing) for each in near(starts, _MOST) if wanted(each.thing)]

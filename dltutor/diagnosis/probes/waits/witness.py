@@ -1,0 +1,134 @@
+"""A witness in each forked worker: what is it that the worker waits for, and does taking it away
+let the worker go on?
+
+It is a thread that the worker starts in its `worker_init_fn`. When the worker's main thread has
+stood at one place for a while, inside a sample, the witness looks at its frames: a lock that is
+held, an executor without its threads, a thread that main has and the worker does not. It removes
+the cause: gives the lock back, starts the threads. Then it sees whether the worker goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import torch
+
+from dltutor.diagnosis.objects.walking import Found
+from dltutor.diagnosis.probes.waits import awaited
+from dltutor.observation.errors import frame as named_frame
+from dltutor.observation.errors import is_yours
+
+STANDING: Final = 1.2  # seconds at one place, after which a worker counts as stuck
+_GOES_ON: Final = 1.0  # seconds that it has for going on, once the cause is gone
+_TICK: Final = 0.1
+#: Where a worker enters code of yours.
+_ENTRANCES: Final = ("running/worker_init.py", "torch/utils/data/_utils/fetch.py")
+_MOST: Final = 6  # causes that are removed in one worker
+
+
+class Witness:
+    """Starts the witness in a worker; called before the user's own `worker_init_fn`.
+
+    Args:
+        folder: Where each worker writes down what was found, a line of JSON for each.
+        roots: Where names are looked up.
+        others: The threads that the process had when it was forked.
+    """
+
+    def __init__(
+        self, folder: str, roots: Sequence[Found], others: Sequence[threading.Thread]
+    ) -> None:
+        self.folder = folder
+        self.roots = roots
+        self.others = others
+
+    def __call__(self, worker: int) -> None:
+        main, held = threading.get_ident(), awaited.held_in(self.roots)
+        self._note(worker, {"held": held})
+        threading.Thread(target=self._watch, args=(worker, main), daemon=True).start()
+
+    def _watch(self, worker: int, main: int) -> None:
+        for _ in range(_MOST):
+            frames = _stuck(main)
+            found = {"at": _line(frames), "threads": _threads()}
+            with suppress(Exception):  # what the frames hold is anybody's
+                found |= self._free(main, frames)
+            self._note(worker, found)
+            if not found.get("freed"):
+                return
+
+    def _note(self, worker: int, found: dict[str, Any]) -> None:
+        with (Path(self.folder) / f"worker-{worker}").open("a") as file:
+            file.write(json.dumps({"worker": worker, **found}) + "\n")
+
+    def _free(self, main: int, frames: list[FrameType]) -> dict[str, Any]:
+        before = _place(main)
+        for cause in awaited.causes(frames, self.roots, self.others):
+            with suppress(Exception):
+                cause.remove()
+            until = time.monotonic() + _GOES_ON
+            while time.monotonic() < until:
+                if _place(main) != before:
+                    return {**cause.told(), "freed": True}
+                time.sleep(0.01)
+        return {}
+
+
+def read(folder: str) -> list[dict[str, Any]]:
+    """What all witnesses wrote, worker by worker."""
+    lines: list[dict[str, Any]] = []
+    for path in sorted(Path(folder).glob("worker-*")):
+        lines += [json.loads(line) for line in path.read_text().splitlines()]
+    return lines
+
+
+def _stuck(main: int) -> list[FrameType]:
+    # Waits until the main thread has stood in one place inside a sample or the worker_init_fn;
+    # returns its frames from there, the innermost first.
+    place, since = _place(main), time.monotonic()
+    while True:
+        time.sleep(_TICK)
+        now = _place(main)
+        if now != place:
+            place, since = now, time.monotonic()
+        elif time.monotonic() - since > STANDING and (frames := _inside(main)):
+            return frames
+
+
+def _place(main: int) -> list[tuple[int, int]]:
+    top = sys._current_frames().get(main)
+    return [(id(frame), frame.f_lasti) for frame, _ in traceback.walk_stack(top)] if top else []
+
+
+def _inside(main: int) -> list[FrameType]:
+    found: list[FrameType] = []
+    for frame, _ in traceback.walk_stack(sys._current_frames().get(main)):
+        file = frame.f_code.co_filename
+        if file.endswith(_ENTRANCES):
+            return found
+        if frame.f_code.co_name == "_worker_loop":
+            return []  # waits for its next task
+        found.append(frame)
+    return []
+
+
+def _line(frames: list[FrameType]) -> str:
+    yours = [each for each in frames if is_yours(each.f_code.co_filename)] or frames[-1:]
+    if not yours:
+        return ""
+    entry = traceback.extract_stack(yours[0], limit=1)[0]
+    return str(named_frame(entry.filename, entry.lineno or 0, entry.name, entry.line or ""))
+
+
+def _threads() -> int:
+    cv2: Any = sys.modules.get("cv2")
+    return max(torch.get_num_threads(), cv2.getNumThreads() if cv2 else 1)

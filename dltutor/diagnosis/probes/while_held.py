@@ -1,0 +1,33 @@
+"""Do the workers still run if they're forked while one of your threads holds a lock?
+
+This is asked when an existing loader ran well, and a thread of your process held a lock that the
+dataset or its module knows. The fork waits for such a moment, and the workers have witnesses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.probes.waits import Waits, witnessed
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+#: The visit forks while one of the locks is held. If none ever is, it doesn't ask.
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if there are other threads and the forked workers didn't hang."""
+    if not evidence.parts.threads or evidence.parts.method != "fork":
+        return False
+    return evidence.run.well
+
+
+def ask(subject: Subject) -> Waits:
+    """Run a plain loop, so that main itself doesn't need the lock."""
+    return witnessed(subject, own_loop=True)
+
+
+EXPERIMENT: Final = probe("while_held", 9.0, needed, ask, held=True)

@@ -1,0 +1,121 @@
+"""Would batches arrive sooner without workers?
+
+Run the loader as it is, alternating with `num_workers=0`, and leave out the time it takes to start.
+If the workers aren't faster, look at them once more to see which line they spend their time at.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.running import pace
+from dltutor.diagnosis.running.busiest import Busiest
+from dltutor.diagnosis.running.pace import Paces
+from dltutor.diagnosis.running.subject import Subject
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+CHEAP: Final = 0.0003  # seconds per sample
+LONG: Final = 3000  # samples in an epoch
+NO_GAIN: Final = 0.85  # times as long with several workers as without; they should halve it
+_SUSPECT: Final = 0.6  # times as long, in the earlier runs
+SLOWER: Final = 1.5  # times
+LOST: Final = 2.0  # seconds that workers add to an epoch; less isn't worth mentioning
+_COSTLY: Final = 0.0015  # seconds per sample; above this, sending isn't what counts
+_BATCHES: Final = 20  # of an epoch, at least
+_FEW: Final = 8  # batches of costly samples
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if there are many very cheap samples, or if workers weren't faster so far."""
+    if not evidence.run.well or not evidence.parts.workers:
+        return False
+    parts, samples, alone, run = evidence.parts, evidence.samples, evidence.alone, evidence.run
+    if samples is None or not samples.looked:
+        return False
+    if alone is not None and run.pace > 0 < alone.pace:
+        seen, times = min(alone.batches, run.batches), run.pace / alone.pace
+        lost = (run.pace - alone.pace) * (parts.batches or run.batches)
+        if times > SLOWER and lost > LOST and seen >= _BATCHES:
+            return True
+        # Main looks at each batch in these runs while the workers go on, so they look faster.
+        costly = samples.typical > _COSTLY and parts.workers > 1
+        if costly and times > _SUSPECT and seen >= _FEW:
+            return True
+    return (
+        samples.typical < CHEAP
+        and (parts.length or 0) >= LONG
+        and (parts.batches or _BATCHES) >= _BATCHES
+    )
+
+
+def ask(subject: Subject) -> Paces:
+    """Time both."""
+    loader = pace.forked(subject)
+    workers, prefetch = loader.num_workers, loader.prefetch_factor
+    blocked: list[float] = []
+
+    def as_is() -> float | None:
+        vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
+        subject.change(method="fork")
+        looks: list[_Look] = []
+        took = pace.of_a_batch(loader, seconds=0.5, take=lambda _: looks.append(_look()))
+        # Once they have started, and before one of them has nothing left to do.
+        looks = [each for each in looks[len(looks) // 3 :] if each.workers == workers]
+        if len(looks) > 1:
+            first, last = looks[0], looks[-1]
+            lived = max(workers * (last.time - first.time), 1e-3)
+            blocked.append(1 - (last.wanted - first.wanted) / lived)
+        return took
+
+    def changed() -> float | None:
+        subject.change(num_workers=0)
+        return pace.of_a_batch(loader, seconds=0.5)
+
+    found = pace.in_turns(as_is, changed, seconds=subject.seconds - 1.5)
+    found = replace(found, blocked=min(blocked, default=0.0))
+    if found.times < NO_GAIN:
+        return found
+    with tempfile.TemporaryDirectory() as folder:
+        vars(loader).update(num_workers=workers, prefetch_factor=prefetch)
+        subject.change(method="fork")
+        subject.in_workers(lambda worker: _looked_at(folder))
+        pace.of_a_batch(loader, seconds=0.7)
+        line, share, inside = Busiest.read(folder)
+    return replace(found, line=line, share=share, inside=inside)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """For how long the workers together have wanted a processor; when, and how many there were."""
+
+    wanted: float
+    time: float
+    workers: int
+
+
+def _look() -> _Look:
+    wanted, workers = 0.0, multiprocessing.active_children()
+    for each in workers:
+        with suppress(OSError):
+            computed, waited, _ = Path(f"/proc/{each.pid}/schedstat").read_text().split()
+            wanted += (int(computed) + int(waited)) / 1e9
+    return _Look(wanted, time.monotonic(), len(workers))
+
+
+def _looked_at(folder: str) -> None:
+    descriptor, path = tempfile.mkstemp(dir=folder)
+    os.close(descriptor)
+    Busiest(Path(path)).start()
+
+
+EXPERIMENT: Final = probe("workerless", 9.0, needed, ask)

@@ -1,0 +1,198 @@
+"""The doctor's report: a Diagnosis and its Findings, as text, HTML, or JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from html import escape
+from textwrap import fill
+from typing import Any, Final
+
+from dltutor.diagnosis.finding import Finding
+from dltutor.diagnosis.probes.parts import Parts
+from dltutor.diagnosis.promises.verdicts import State, Verdict
+from dltutor.diagnosis.visit import Tried, Untried
+from dltutor.failures import PROMISES
+from dltutor.tables import Tone, framed, with_code
+
+_WIDTH: Final = 96
+_INDENT: Final = 12
+#: What no experiment on one machine can show. Every report says so.
+UNSEEN: Final = "a GPU, several machines, and the network between them"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the doctor found out about a loader.
+
+    Args:
+        findings: What's wrong, the most serious first.
+        tried: The questions that were asked, with their answers.
+        untried: The questions without an answer, and why.
+        elsewhere: What will fail on another machine or with a different start method, as sentences.
+        parts: What the loader is made of.
+        promises: A verdict on each of the seven promises.
+        ran: Whether the loader ran. If not, `untried` says why.
+    """
+
+    findings: tuple[Finding, ...]
+    tried: tuple[Tried, ...]
+    untried: tuple[Untried, ...]
+    elsewhere: tuple[str, ...]
+    parts: Parts
+    promises: tuple[Verdict, ...]
+    ran: bool = True
+
+    @property
+    def ok(self) -> bool:
+        """Whether the loader ran and nothing was found."""
+        return self.ran and not self.findings
+
+    @property
+    def title(self) -> str:
+        """The loader, and what's wrong with it."""
+        workers = f"{self.parts.workers} worker{'' if self.parts.workers == 1 else 's'}"
+        method = f" by {self.parts.method}" if self.parts.method else ""
+        count = len(self.findings)
+        found = "nothing found"
+        if count:
+            found = PROMISES[self.findings[0].promise].replace("`", "")
+            found += f" ({count} finding{'' if count == 1 else 's'})"
+        elif not self.ran:
+            found = f"not diagnosed: {self.untried[0].why}" if self.untried else "not diagnosed"
+        elif self.untried:
+            found += f", with {len(self.untried)} of the questions unanswered"
+        return f"{self.parts.dataset}, {workers}{method}: {found}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as lists, strings, and numbers that JSON can hold."""
+        return {
+            "version": 4,
+            "ok": self.ok,
+            "title": self.title,
+            "findings": [each.to_dict() for each in self.findings],
+            "promises": [asdict(each) for each in self.promises],
+            "tried": [asdict(each) for each in self.tried],
+            "untried": [asdict(each) for each in self.untried],
+            "elsewhere": list(self.elsewhere),
+            "loader": asdict(self.parts),
+        }
+
+    def __str__(self) -> str:
+        lines = [self.title]
+        for number, each in enumerate(self.findings, start=1):
+            lines += ["", f"{number}. {each.title}"]
+            lines += [_row(label, text) for label, text in each.rows()]
+        lines += ["", _PROMISES, *map(_verdict, self.promises)]
+        for label, texts in self._rest():
+            lines += ["", label, *(_item(text) for text in texts)]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        tone: Tone = "good" if self.ok else "bad"
+        parts = [f'<div style="font-weight:600">{escape(self.title)}</div>']
+        cell = "text-align:left;vertical-align:top;padding:2px 14px 2px 0"
+        for number, each in enumerate(self.findings, start=1):
+            rows = "".join(
+                f'<tr style="background:transparent"><td style="{cell};opacity:0.75;'
+                f'white-space:nowrap">{escape(label)}</td>'
+                f'<td style="{cell}">{with_code(text)}</td></tr>'
+                for label, text in each.rows()
+            )
+            parts.append(
+                f'<div style="padding:8px 0 2px"><b>{number}. {with_code(each.title)}</b></div>'
+                f'<table style="margin:0;border-collapse:collapse;background:transparent">'
+                f"<tbody>{rows}</tbody></table>"
+            )
+        verdicts = "".join(
+            f'<tr style="background:transparent"><td style="{cell}">{_STATES[each.state]}</td>'
+            f'<td style="{cell}">{each.promise}</td>'
+            f'<td style="{cell};opacity:0.75">{each.state}</td>'
+            f'<td style="{cell}">{with_code(each.said)}</td></tr>'
+            for each in self.promises
+        )
+        parts.append(
+            f'<details open style="padding-top:6px"><summary>{_PROMISES}</summary><table '
+            f'style="margin:0;border-collapse:collapse;background:transparent"><tbody>{verdicts}'
+            "</tbody></table></details>"
+        )
+        for label, texts in self._rest():
+            items = "".join(f"<li>{with_code(text)}</li>" for text in texts)
+            parts.append(
+                f'<details{" open" if label != _ASKED else ""} style="padding-top:6px">'
+                f"<summary>{escape(label)}</summary>"
+                f'<ul style="margin:2px 0 0">{items}</ul></details>'
+            )
+        return framed("".join(parts), tone, wrap=False)
+
+    def _next(self) -> tuple[str, ...]:
+        # What somebody can do whose loader misbehaves all the same.
+        steps = []
+        if not self.parts.loop:
+            steps.append(
+                "Give the doctor your training loop too (`consume=train`, on the command line "
+                "`--consume train`), because some failures only happen there."
+            )
+        if self.untried:
+            steps.append(
+                "Give it more time, so that it gets through all questions: `deadline=120`."
+            )
+        steps.append(
+            "Watch a longer run. `dltutor.observe(loader, live=True, deadline=600)` shows what "
+            "grows slowly or happens rarely."
+        )
+        return tuple(steps) if not self.findings else ()
+
+    def _rest(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        rest = (
+            ("If something is still wrong", self._next()),
+            ("Will fail elsewhere", self.elsewhere),
+            (_ASKED, (*(f"{each.question} {each.answer}" for each in self.tried),)),
+            (
+                "Not tried",
+                (*(f"{each.question} No answer, because {each.why}." for each in self.untried),),
+            ),
+        )
+        named = tuple((label, texts) for label, texts in rest if texts)
+        return (*named, ("Can't be tested here", (UNSEEN,)))
+
+
+_ASKED: Final = "Tried"
+_PROMISES: Final = "Promises of a healthy loader"
+_STATES: Final[dict[State, str]] = {"kept": "✓", "broken": "✗", "not tested": "?"}
+
+
+def _verdict(each: Verdict) -> str:
+    label = f"   {_STATES[each.state]} {each.promise:{_INDENT}}"
+    said = each.said if each.state != "not tested" else f"not tested: {each.said}"
+    return fill(label + said, _WIDTH, subsequent_indent=" " * len(label))
+
+
+def _row(label: str, text: str) -> str:
+    indent = " " * (_INDENT + 3)
+    return fill(f"   {label:{_INDENT}}{text}", _WIDTH, subsequent_indent=indent)
+
+
+def _item(text: str) -> str:
+    return fill(f"   {text}", _WIDTH, subsequent_indent="     ")
+
+
+_PAGE: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }}
+code {{ font-family: ui-monospace, monospace; font-size: 0.92em; }}
+</style>
+{body}
+</html>
+"""
+
+
+def page(diagnosis: Diagnosis) -> str:
+    """Return the diagnosis as a complete HTML page."""
+    return _PAGE.format(title=escape(diagnosis.title), body=diagnosis._repr_html_())

@@ -1,0 +1,60 @@
+"""Batches changed in the worker that made them, before they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils.data
+from torch.utils._pytree import tree_map
+from torch.utils.data._utils import fetch
+
+from dltutor.diagnosis.running.subject import Subject
+
+
+def with_tensors(subject: Subject, change: Callable[[torch.Tensor], Any]) -> None:
+    """Have each tensor of a batch changed in the worker; the workers are forked from now on.
+
+    Args:
+        subject: The loader.
+        change: Returns what is sent for a tensor.
+    """
+
+    def changed(leaf: Any) -> Any:
+        return change(leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+    def begin(worker: int) -> None:
+        for cls in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
+            _wrap(cls, changed)
+
+    subject.change(method="fork")
+    subject.in_workers(begin)
+
+
+def _wrap(cls: Any, changed: Callable[[Any], Any]) -> None:
+    own = cls.fetch
+
+    def fetched(fetcher: Any, index: Any) -> Any:
+        if not isinstance(fetcher.collate_fn, _InOrdinaryMemory):
+            fetcher.collate_fn = _InOrdinaryMemory(fetcher.collate_fn)
+        return tree_map(changed, own(fetcher, index))
+
+    cls.fetch = fetched
+
+
+class _InOrdinaryMemory:
+    """A collate function that takes itself to be in main: in a worker, torch's own makes the batch
+    in shared memory.
+    """
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self.collate = collate
+
+    def __call__(self, samples: Any) -> Any:
+        own = torch.utils.data.get_worker_info
+        torch.utils.data.get_worker_info = lambda: None
+        try:
+            return self.collate(samples)
+        finally:
+            torch.utils.data.get_worker_info = own

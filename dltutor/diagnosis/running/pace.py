@@ -1,0 +1,144 @@
+"""How fast a loader delivers, once its workers are at work: timed in turns with a changed one.
+
+Other programs run meanwhile. What they take, they take from both: only ratios are read, and only
+what every turn shows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torch.utils.data import DataLoader
+
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.words import duration
+from dltutor.observation import torch_internals
+from dltutor.observation.time_limits import DeadlinePassed
+from dltutor.observation.time_limits import deadline as time_limit
+
+
+@dataclass(frozen=True)
+class Paces:
+    """How long the loader took as it is, and changed in one respect, timed in turns.
+
+    Args:
+        as_is: Seconds, in each turn.
+        changed: Seconds of the changed one, in each turn.
+        blocked: The part of their time in which the workers wanted no processor, as it is: in the
+            turn with least.
+        line: Where the workers were most of the time, as it is; "" where that isn't known.
+        share: How much of the time.
+        inside: How much of the time they were in any line of yours.
+    """
+
+    as_is: tuple[float, ...] = ()
+    changed: tuple[float, ...] = ()
+    blocked: float = 0.0
+    line: str = ""
+    share: float = 0.0
+    inside: float = 0.0
+
+    @property
+    def times(self) -> float:
+        """How many times as long it took as it is, by the turn that shows least; 0 for one turn."""
+        turns = [a / max(b, 1e-9) for a, b in zip(self.as_is, self.changed, strict=False)]
+        return min(turns) if len(turns) > 1 else 0.0
+
+    @property
+    def both(self) -> tuple[float, float]:
+        """The middle of the turns of each, in seconds."""
+        return _middle(self.as_is), _middle(self.changed)
+
+    def __str__(self) -> str:
+        if not self.as_is:
+            return "Can't tell, because too few batches arrived."
+        ours, changed = self.both
+        return f"It takes {duration(ours)} as it is, and {duration(changed)} with that change."
+
+
+def _middle(seconds: tuple[float, ...]) -> float:
+    return sorted(seconds)[len(seconds) // 2] if seconds else 0.0
+
+
+TURNS: Final = 3
+Timed = Callable[[], float | None]
+
+
+def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS) -> Paces:
+    """Time two things several times, there and back.
+
+    Args:
+        as_is: Times the loader as it is; None where that tells nothing.
+        changed: The same of the changed one.
+        seconds: Of the experiment; turns that do not fit are left out.
+        turns: How many.
+    """
+    pairs: list[tuple[float, float]] = []
+    with suppress(DeadlinePassed), time_limit(left(seconds)):
+        for turn in range(turns):
+            if turn % 2:
+                second, first = changed(), as_is()
+            else:
+                first, second = as_is(), changed()
+            if first is None or second is None:
+                break
+            pairs.append((first, second))
+    return Paces(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
+
+
+def left(seconds: float) -> float:
+    """Of the seconds of an experiment those in which it may time anything: then it has to end."""
+    return max(seconds - 1.5, 0.5)
+
+
+def of_a_batch(
+    loader: DataLoader[Any], *, seconds: float, take: Callable[[Any], object] | None = None
+) -> float | None:
+    """Seconds for a batch after the workers have started; None where there are too few.
+
+    Args:
+        loader: Is iterated, one epoch at most.
+        seconds: After them it is left.
+        take: Is called with each batch, within the time.
+    """
+    # What they made ahead, while main waited for the first, is not counted.
+    ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
+    arrived: list[float] = []
+    with left_at_once(loader) as iterator:
+        for batch in iterator:
+            if take is not None:
+                take(batch)
+            arrived.append(time.perf_counter())
+            if len(arrived) > ahead and arrived[-1] - arrived[ahead - 1] > seconds:
+                break
+    skipped = min(ahead, len(arrived) // 2)
+    if skipped < 1 or len(arrived) - skipped < 2:
+        return None
+    return (arrived[-1] - arrived[skipped - 1]) / (len(arrived) - skipped)
+
+
+@contextmanager
+def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
+    """An iterator of a loader; after the block its workers are gone, whatever they were making."""
+    iterator = iter(loader)
+    try:
+        yield iterator
+    finally:
+        if torch_internals.workers_of(iterator):
+            torch_internals.abandon(iterator)
+
+
+def forked(subject: Subject) -> DataLoader[Any]:
+    """The subject's DataLoader, with workers that are forked and do not stay."""
+    subject.change(method="fork", persistent_workers=False)
+    return subject.inner
+
+
+def epoch_of(run: Measures) -> int:
+    """How many batches the longest iteration of a run had."""
+    return max((len(batches) for batches in run.passes), default=0)

@@ -1,0 +1,178 @@
+"""Random generators held at one place while a sample is drawn, so that samples can be compared.
+
+There are four sources: the global generators of torch, numpy and Python, and the dataset's own.
+Those that are pinned start each draw from the same state, and go on afterwards as if nothing had
+been drawn.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.objects.walking import walk
+from dltutor.observation.foreign import is_a
+
+SOURCES: Final = ("torch", "numpy", "random", "own")
+#: How a person calls them.
+SAID: Final = {
+    "torch": "torch's global generator",
+    "numpy": "numpy's global generator",
+    "random": "the generator of the module `random`",
+}
+
+
+class Pins:
+    """The generators that a dataset may draw from.
+
+    Args:
+        dataset: Its own generators are looked for now.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self.own = _own_generators(dataset)
+        self._states = [(each, _state(each)) for _, each in self.own]
+
+    @contextmanager
+    def held(self, free: str = "", *, seed: int = 0) -> Iterator[None]:
+        """Pin all sources in the block but for the one that is named."""
+        with ExitStack() as undo:
+            if free != "torch":
+                undo.callback(torch.set_rng_state, torch.get_rng_state())
+                torch.default_generator.manual_seed(seed)
+            if free != "numpy":
+                undo.callback(np.random.set_state, np.random.get_state())
+                np.random.seed(seed)
+            if free != "random":
+                undo.callback(random.setstate, random.getstate())
+                random.seed(seed)
+            if free != "own":
+                for generator, state in self._states:
+                    undo.callback(_put_back, generator, _state(generator))
+                    _put_back(generator, state)
+            yield
+
+
+def _own_generators(dataset: Any) -> list[tuple[str, Any]]:
+    """The random generators in reach of a dataset, each with the way there."""
+    kinds = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
+    of_torch = torch.default_generator
+    return [
+        (found.path, found.thing)
+        for found in walk(dataset)
+        if is_a(found.thing, kinds)
+        and found.thing is not of_torch
+        and not is_a(found.thing, random.SystemRandom)
+    ]
+
+
+def used_generators(dataset: Any, draw: Callable[[], Any]) -> list[str]:
+    """The paths of the dataset's own generators that drawing some samples moves.
+
+    Args:
+        dataset: In a process where it may be used at will.
+        draw: Draws them.
+    """
+    before = [(path, each, digest(_state(each))) for path, each in _own_generators(dataset)]
+    with suppress(Exception):
+        draw()
+    return [path for path, each, state in before if digest(_state(each)) != state]
+
+
+def hold_draws(dataset: Any) -> None:
+    """Have each sample be drawn with all random generators held, in this process from now on."""
+    pins = Pins(dataset)
+
+    def around(draw: Callable[[], Any]) -> Any:
+        with pins.held():
+            return draw()
+
+    wrap_draws(dataset, around)
+
+
+def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None:
+    """Have each sample of a dataset be drawn by way of `around`, in this process from now on.
+
+    Args:
+        dataset: Map-style or a stream; other objects of its class are left alone.
+        around: Given a function that draws; returns what it returns, or raises what it raises.
+    """
+    cls: Any = type(dataset)
+    if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
+        for name in ("__getitem__", "__getitems__"):
+            if hasattr(cls, name):
+                setattr(cls, name, _around_calls(dataset, getattr(cls, name), around))
+    if is_a(dataset, torch.utils.data.IterableDataset):
+        own = cls.__iter__
+
+        def __iter__(self: Any) -> Any:
+            iterator = own(self)
+            return _drawing(iterator, around) if self is dataset else iterator
+
+        cls.__iter__ = __iter__
+
+
+def _around_calls(dataset: Any, own: Any, around: Callable[[Callable[[], Any]], Any]) -> Any:
+    inside = [False]  # __getitems__ may call __getitem__
+
+    def method(self: Any, index: Any) -> Any:
+        if self is not dataset or inside[0]:
+            return own(self, index)
+        inside[0] = True
+        try:
+            return around(lambda: own(self, index))
+        finally:
+            inside[0] = False
+
+    return method
+
+
+def _drawing(iterator: Any, around: Callable[[Callable[[], Any]], Any]) -> Iterator[Any]:
+    iterator = iter(iterator)
+    while True:
+        try:
+            sample = around(lambda: next(iterator))
+        except StopIteration:
+            return
+        yield sample
+
+
+def seed_all(seed: int = 0) -> None:
+    """Set the global generators to one seed, for good."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def global_states() -> dict[str, str]:
+    """Return a digest of the state of each global generator, by name."""
+    states = {
+        "torch": torch.get_rng_state(),
+        "numpy": np.random.get_state(),
+        "random": random.getstate(),
+    }
+    return {name: digest(state) for name, state in states.items()}
+
+
+def _state(generator: Any) -> Any:
+    if is_a(generator, np.random.Generator):
+        return generator.bit_generator.state
+    if is_a(generator, random.Random):
+        return generator.getstate()
+    return generator.get_state()
+
+
+def _put_back(generator: Any, state: Any) -> None:
+    with suppress(Exception):
+        if is_a(generator, np.random.Generator):
+            generator.bit_generator.state = state
+        elif is_a(generator, random.Random):
+            generator.setstate(state)
+        else:
+            generator.set_state(state)

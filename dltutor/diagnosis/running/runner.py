@@ -1,0 +1,220 @@
+"""Run the loader on the subject once: what arrived, and how it ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.process import BaseProcess
+from statistics import fmean
+from typing import Any, Final
+
+import numpy as np
+
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.messages import explain
+from dltutor.diagnosis.objects.digests import digest, leaves
+from dltutor.diagnosis.running.subject import Subject, Unanswered
+from dltutor.diagnosis.running.watch import Enough, Watch
+from dltutor.observation.counting import counting
+from dltutor.observation.errors import is_yours
+from dltutor.observation.foreign import attribute, has, module_of
+from dltutor.observation.foreign import text as shown
+from dltutor.observation.observing import observe
+from dltutor.observation.report import Observation
+from dltutor.observation.texts import said, tidy
+
+PATIENCE: Final = 6.0  # seconds without a batch until a forked worker counts as hanging
+STARTING: Final = 14.0  # the same, if workers import torch first
+_NUMBERS: Final = 64  # of what a loop returns
+_YOURS: Final = ("...", "your cell")  # how the file of a frame starts that belongs to no library
+
+
+def run(
+    subject: Subject,
+    *,
+    seconds: float = 4.0,
+    patience: float | None = None,
+    content: bool = True,
+    epochs: int | None = None,
+    own_loop: bool = False,
+    seed: int | None = None,
+    told: bool = False,
+) -> Measures:
+    """Run the loader of a subject.
+
+    Args:
+        subject: The loader, and its loop.
+        seconds: After this time, the run ends at the next batch.
+        patience: Seconds that may pass without a batch. The default depends on the start method.
+            It's more if the samples are known to take long.
+        content: Whether to take digests of what arrives.
+        epochs: How many times to run; the subject's number by default.
+        own_loop: Whether to iterate plainly even if there's a training loop.
+        told: Whether to tell the dataset and sampler the epoch, as a training loop does.
+        seed: For all random numbers that a seed from outside can reach; None leaves them alone.
+    """
+    if seed is not None:
+        subject.seed(seed)
+    if patience is None:
+        patience = PATIENCE if subject.method in ("", "fork") else STARTING
+    patience = _patience(subject, patience)
+    seconds = max(min(seconds, subject.seconds - 1.5 - patience), min(seconds, 0.5))
+    watch = Watch(subject, seconds, content)
+    loop = subject.loop
+    state: dict[str, Any] = {"result": None, "enough": False, "told": 0, "asked": False}
+
+    def plainly(loader: Any, epoch: int) -> None:
+        if told:
+            _tell(subject, epoch)
+        for _ in loader:
+            pass
+
+    def whole(loader: Any) -> None:
+        with counting(loader, watch.begin), _epochs_counted(subject, state), _deaths_asked(state):
+            try:
+                for epoch in range(epochs or subject.epochs):
+                    if epoch and time.monotonic() > watch.until:
+                        raise Enough  # new workers would take longer than the time left
+                    if loop is None or own_loop:
+                        plainly(loader, epoch)
+                    else:
+                        state["result"] = loop(loader)
+            except Enough:
+                state["enough"] = True
+
+    began = time.process_time()
+    seen = observe(subject.loader, consume=whole, deadline=seconds + patience)
+    state["computed"] = time.process_time() - began
+    return _written(seen, watch, state)
+
+
+def _patience(subject: Subject, patience: float) -> float:
+    # If samples take long, so does a batch, and then silence says nothing.
+    samples = subject.known.samples if subject.known is not None else None
+    if subject.known is None or samples is None or not samples.looked:
+        return patience
+    count = subject.known.parts.batch_size or 1
+    expected = samples.typical * count
+    if expected + samples.slowest > max(subject.seconds - 2.0, patience):
+        raise Unanswered(
+            f"a batch of {count} takes about {expected:.0f} s, which is more time than there is "
+            "for this. A longer deadline gives it more"
+        )
+    return max(patience, min(2.5 * expected + samples.slowest, subject.seconds - 2.0))
+
+
+def _tell(subject: Subject, epoch: int) -> None:
+    # As a training loop does.
+    for each in (subject.dataset, subject.inner.sampler, subject.inner.batch_sampler):
+        if callable(set_epoch := attribute(each, "set_epoch")):
+            set_epoch(epoch)
+
+
+@contextmanager
+def _epochs_counted(subject: Subject, state: dict[str, Any]) -> Iterator[None]:
+    sampler: Any = subject.inner.sampler
+    own = attribute(sampler, "set_epoch")
+    if own is None:
+        yield
+        return
+
+    def set_epoch(epoch: int) -> None:
+        state["told"] += 1
+        own(epoch)
+
+    sampler.set_epoch = set_epoch
+    try:
+        yield
+    finally:
+        del sampler.set_epoch
+
+
+@contextmanager
+def _deaths_asked(state: dict[str, Any]) -> Iterator[None]:
+    own: Any = vars(BaseProcess)["exitcode"]
+
+    def exitcode(self: Any) -> int | None:
+        code: int | None = own.fget(self)
+        state["asked"] |= bool(code) and is_yours(sys._getframe(1).f_code.co_filename)
+        return code
+
+    # This replaces a property of the class. mypy takes it for an attribute of an instance.
+    BaseProcess.exitcode = property(exitcode)  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        BaseProcess.exitcode = own  # type: ignore[method-assign]
+
+
+def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures:
+    words = "\n".join([*(f"{kind}: {text}" for kind, text in seen.chain), seen.stderr, *seen.notes])
+    kind, text = seen.chain[0] if seen.chain else ("", "")
+    error = tidy(said(kind, text)) if seen.chain else ""
+    return Measures(
+        end="enough" if state["enough"] and seen.end == "finished" else seen.end,
+        error=_short(error),
+        kind=kind,
+        raised=seen.raised_in_worker,
+        at=tuple(map(str, reversed(seen.traceback))),
+        said=tidy(words)[-4000:],
+        named=tuple(match.failure.name for match in explain(words)),
+        codes=tuple(each.exitcode for each in seen.workers),
+        batches=watch.batches,
+        passes=tuple(map(tuple, watch.passes)),
+        drawn=tuple(map(tuple, watch.drawn)),
+        counted=tuple(watch.counted),
+        finished=tuple(watch.finished),
+        resumed=watch.resumed,
+        result=digest(state["result"]) if _comparable(state["result"]) else "",
+        returned=shown(state["result"])[:80] if _comparable(state["result"]) else "",
+        numbers=_numbers(state["result"]),
+        kept=watch.kept,
+        kept_bytes=watch.kept_bytes,
+        kept_then=tuple(watch.kept_then),
+        tensors=watch.tensors / max(watch.batches, 1),
+        batch_bytes=watch.batch_bytes,
+        storage_bytes=watch.storage_bytes,
+        private=tuple((each[0], max(each)) for each in watch.memory.values() if len(each) > 1),
+        files=watch.files[-1] - watch.files[0] if watch.files else 0,
+        epochs_told=state["told"],
+        asked=state["asked"],
+        first=seen.first_batch_seconds or 0.0,
+        pace=fmean(watch.pauses) if watch.pauses else 0.0,
+        stood=_stood(seen),
+        left=seen.left,
+        computed=sum(watch.computed.values()) or state["computed"],
+        temporary=tuple(watch.temporary),
+        ending=watch.ending,
+        busy=watch.busy,
+    )
+
+
+def _stood(seen: Observation) -> str:
+    # The innermost line of your code, or else the innermost line.
+    if seen.end != "hung":
+        return ""
+    for each in seen.workers:
+        if each.stack:
+            yours = (frame for frame in each.stack if frame.file.startswith(_YOURS))
+            return f"{each.name}: {next(yours, each.stack[0])}"
+    return ""
+
+
+def _comparable(result: object) -> bool:
+    plain = module_of(type(result)) in ("builtins", "numpy", "torch")
+    return result is not None and (plain or has(type(result), "__dataclass_fields__"))
+
+
+def _numbers(result: object) -> tuple[float, ...]:
+    found: list[float] = []
+    for _, leaf in leaves(result):
+        with suppress(Exception):  # what isn't a number
+            found += np.asarray(leaf, dtype=float).ravel()[:_NUMBERS].tolist()
+    return tuple(found[:_NUMBERS])
+
+
+def _short(text: str) -> str:
+    first = text.strip().splitlines()
+    return first[0][:300] if first else ""

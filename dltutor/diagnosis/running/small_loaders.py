@@ -1,0 +1,105 @@
+"""Small loaders of the subject's dataset, one sample at a time, with workers that are prepared."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from torch.utils.data import DataLoader, get_worker_info
+
+from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
+
+TIMEOUT: Final = 3.0  # seconds after which a worker counts as hanging
+_hung: list[Any] = []  # iterators: without them, torch waits seconds for each of their workers
+
+
+def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
+    """Make a `worker_init_fn` for a forked worker that has what a real one would have.
+
+    Args:
+        subject: Its `worker_init_fn` is called first, as in a real worker.
+        prepare: Called with the worker's number.
+    """
+    travels = subject.method in ("spawn", "forkserver")
+    before = partial(_as_if_pickled, subject.dataset) if travels else None
+    return WorkerInit(own_init(subject.inner), before=before, after=prepare)
+
+
+def _as_if_pickled(dataset: Any, worker: int) -> None:
+    # A worker that is not forked has what pickle makes of the dataset.
+    with suppress(Exception):
+        copy = pickle.loads(pickle.dumps(dataset))
+        dataset.__dict__.clear()
+        dataset.__dict__.update(copy.__dict__)
+
+
+def tagged(samples: Any) -> tuple[int, str]:
+    """A collate function: who drew it, and what it holds."""
+    info = get_worker_info()
+    return (info.id if info else -1), digest(samples)
+
+
+def small_loader(
+    subject: Subject,
+    prepare: Callable[[int], None],
+    *,
+    workers: int,
+    indices: Iterable[Any] | None = None,
+    collate: Callable[[Any], Any] = tagged,
+    prefetch: int = 2,
+    persistent: bool = False,
+) -> DataLoader[Any]:
+    """A loader of one sample at a time.
+
+    Args:
+        subject: Its dataset, worker_init_fn and generator are used.
+        prepare: Called in each worker after the user's own worker_init_fn.
+        workers: How many.
+        indices: What is drawn, dealt out in turn; None for a stream.
+        collate: What becomes of each.
+        prefetch: How many samples each worker draws ahead.
+        persistent: Whether the workers stay between epochs.
+    """
+    return DataLoader(
+        subject.dataset,
+        batch_size=1,
+        sampler=None if indices is None else list(indices),
+        num_workers=workers,
+        collate_fn=collate,
+        worker_init_fn=prepared(subject, prepare),
+        multiprocessing_context="fork",
+        prefetch_factor=prefetch,
+        persistent_workers=persistent,
+        timeout=TIMEOUT,
+        generator=subject.inner.generator,
+    )
+
+
+def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Iterator[Any]:
+    """What a small loader delivers; an exception in its place where a sample raised.
+
+    Args:
+        loader: As `small_loader` makes it.
+        seconds: After these no more is taken.
+        most: How many at most.
+    """
+    until = time.monotonic() + seconds
+    iterator = iter(loader)
+    for _ in range(most):
+        try:
+            yield next(iterator)
+        except StopIteration:
+            return
+        except Exception as error:
+            yield error
+            if "timed out" in str(error) or "exited unexpectedly" in str(error):
+                _hung.append(iterator)
+                return
+        if time.monotonic() > until:
+            return

@@ -1,0 +1,201 @@
+"""The subject: a loader in a process of its own, where it may be run and changed at will.
+
+Everything here runs in the sandbox. What the experiments change dies with the process.
+"""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from dltutor.diagnosis.running.own_locks import OwnLocks
+from dltutor.diagnosis.running.pins import seed_all
+from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
+from dltutor.observation import errors
+from dltutor.observation.foreign import attribute, has, is_a, message_of
+from dltutor.observation.loaders import inner_loaders
+from dltutor.observation.texts import tidy
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+Loop = Callable[[Any], object]
+
+
+class Unanswered(Exception):
+    """An experiment has no answer. The message says why, in one sentence."""
+
+
+class Mark:
+    """A number that outlives the process that writes it: what it was doing when it died."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 16)
+        self.set(-1)
+
+    def set(self, number: int) -> None:
+        """Write down what comes next, such as an index."""
+        self._memory[:8] = struct.pack("q", number)
+
+    def get(self) -> int:
+        """What was written last; -1 for nothing."""
+        number: int = struct.unpack("q", self._memory[:8])[0]
+        return number
+
+
+@dataclass
+class Subject:
+    """A loader, its training loop, and the means to change it.
+
+    Args:
+        loader: What is diagnosed: a DataLoader, or a wrapper of some.
+        loop: The training loop, or None.
+        epochs: How many times the loop runs.
+        seconds: How long the experiment at hand may take.
+        mark: Numbers that outlive this process.
+        known: What earlier experiments found out, or None.
+        threads: The other threads of the process that this one was forked from.
+        own_locks: The locks that its workers share, once `take_over` has replaced them.
+    """
+
+    loader: Any
+    loop: Loop | None
+    epochs: int
+    seconds: float
+    mark: Mark = field(default_factory=Mark)
+    known: Evidence | None = None
+    threads: tuple[threading.Thread, ...] = ()
+    own_locks: OwnLocks | None = None
+
+    def take_over(self) -> None:
+        """Replace the locks that this process shares with the one it was forked from."""
+        inner = self.inner
+        around = (inner.sampler, inner.batch_sampler, inner.collate_fn, inner.worker_init_fn)
+        self.own_locks = OwnLocks(self.dataset, self.loop, *around)
+        self.own_locks.renew()
+
+    @property
+    def inner(self) -> DataLoader[Any]:
+        """The DataLoader that starts the workers; of several the first."""
+        return next(iter(inner_loaders(self.loader).values()))
+
+    @property
+    def dataset(self) -> Any:
+        """Its dataset."""
+        return self.inner.dataset
+
+    @property
+    def stream(self) -> bool:
+        """Whether it is an IterableDataset."""
+        return is_a(self.dataset, IterableDataset)
+
+    @property
+    def method(self) -> str:
+        """The start method of its workers; "" without workers."""
+        return _method_of(self.inner)
+
+    def change(self, **settings: Any) -> None:
+        """Change settings of every DataLoader inside, also those that torch lets nobody change.
+
+        Args:
+            settings: Of a DataLoader's `__init__`, by name.
+        """
+        if self.own_locks is not None:
+            self.own_locks.renew()  # a killed worker of the last run may have held one
+        for each in inner_loaders(self.loader).values():
+            held = vars(each)
+            with suppress(KeyError):
+                held["_iterator"] = None
+            if settings.get("num_workers") == 0:
+                held.update(prefetch_factor=None, persistent_workers=False, timeout=0)
+                held["_DataLoader__multiprocessing_context"] = None
+            held.update({name: value for name, value in settings.items() if name != "method"})
+            method = settings.get("method")
+            if method is not None and each.num_workers:
+                each.multiprocessing_context = method
+
+    def in_workers(self, after: InWorker | None = None, *, before: InWorker | None = None) -> None:
+        """Have something done in each worker as it starts, in place of what was asked for last.
+
+        Args:
+            after: Called with the worker's number after the user's own `worker_init_fn`.
+            before: The same before it.
+        """
+        self.change()
+        for each in inner_loaders(self.loader).values():
+            vars(each)["worker_init_fn"] = WorkerInit(own_init(each), before=before, after=after)
+
+    def seed_sampler(self) -> None:
+        """Have the sampler deal the same order in each run, if it has a generator."""
+        sampler: Any = self.inner.sampler
+        if has(sampler, "generator"):
+            sampler.generator = torch.Generator().manual_seed(0)
+
+    def seed(self, seed: int) -> None:
+        """Set the global random generators, and those that the loader and its sampler were given.
+
+        Args:
+            seed: For each of them.
+        """
+        seed_all(seed)
+        for each in (self.inner, self.inner.sampler):
+            if is_a(generator := attribute(each, "generator"), torch.Generator):
+                generator.manual_seed(seed)
+
+    @property
+    def dealer(self) -> Any:
+        """The object that deals out batches, or samples if there is no batching."""
+        inner = self.inner
+        return inner.sampler if inner.batch_sampler is None else inner.batch_sampler
+
+    def tell_dataset(self, epoch: int) -> None:
+        """Set the epoch of the dataset, as a training loop does."""
+        if callable(set_epoch := attribute(self.dataset, "set_epoch")):
+            set_epoch(epoch)
+
+    def indices(self) -> list[int]:
+        """The indices of an epoch, as the sampler deals them; at most a thousand of them."""
+        found: list[int] = []
+        for each in self.dealer:
+            # A batch may be an array too, or a generator.
+            batch = self.inner.batch_sampler is not None or is_a(each, (list, tuple))
+            found += [*each] if batch else [each]
+            if len(found) >= 1000:
+                break
+        return found[:1000]
+
+
+def _method_of(loader: DataLoader[Any]) -> str:
+    """The start method of a loader's workers; "" without workers."""
+    if not loader.num_workers:
+        return ""
+    context = loader.multiprocessing_context
+    name = context.get_start_method() if context is not None else None
+    return str(name or multiprocessing.get_start_method())
+
+
+def own_line(function: Any) -> str:
+    """The file and line where a function is defined; "" where that cannot be known."""
+    code = attribute(attribute(function, "__func__", function), "__code__")
+    if not is_a(code, CodeType):
+        return ""
+    return f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
+
+
+def described(error: BaseException) -> tuple[str, str, str]:
+    """The type of an exception, the first line of its text, and the innermost line of yours."""
+    read = errors.read(error)
+    text = tidy(message_of(error)).strip().splitlines()
+    at = str(read.traceback[-1]) if read.traceback else ""
+    return type(error).__name__, text[0][:200] if text else "", at

@@ -1,0 +1,232 @@
+"""Watches one run: what the loader delivers, what the loop keeps, what memory workers take."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import psutil
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from dltutor.diagnosis.objects.digests import digest, leaves, split
+from dltutor.diagnosis.running.side_effects import temporary_files
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.observation.collated import length_by_shape
+from dltutor.observation.counting import Counted
+from dltutor.observation.foreign import is_a
+from dltutor.tables import MB
+
+_SEEN: Final = 2000  # batches of one iteration whose content is taken
+_HELD: Final = 4000  # storages that are followed
+
+
+class Enough(BaseException):
+    """Ends a run whose time is up."""
+
+
+class Watch:
+    """Writes down what a loader delivers, while a loop runs.
+
+    Args:
+        subject: The loader.
+        seconds: After these it ends the run, by Enough.
+        content: Whether to take digests of what comes.
+    """
+
+    def __init__(self, subject: Subject, seconds: float, content: bool) -> None:
+        self.subject = subject
+        self.content = content
+        self.until = time.monotonic() + seconds
+        self.least = seconds / 2  # seconds from the first batch on: workers may start slowly
+        self.passes: list[list[str]] = []
+        self.drawn: list[list[str]] = []
+        self.counted: list[int] = []
+        self.finished: list[bool] = []
+        self.pauses: list[float] = []  # seconds between two batches of one iteration
+        self._last: dict[int, float] = {}  # when each iteration began, or its last batch came
+        self._asked: dict[int, float] = {}  # when each iteration was asked last
+        self.ending = 0.0  # seconds between the last batch and the end: the most of any iteration
+        self.resumed = 0
+        self.tensors = self.batches = 0
+        self.batch_bytes = self.storage_bytes = 0
+        self.kept = self.kept_bytes = 0
+        self.kept_then: list[tuple[int, int]] = []
+        self.memory: dict[int, list[float]] = {}  # MB of each worker's own, by its pid
+        self.computed: dict[int, float] = {}  # seconds of each worker, by its pid
+        # Seconds that each worker computed in the two parts of the first whole iteration.
+        self.busy: tuple[tuple[float, float], ...] = ()
+        self._computed_then: list[tuple[int, dict[int, float]]] = []
+        self.files: list[int] = []
+        # Files and folders at the end of the first two whole iterations.
+        self.temporary: list[int] = []
+        self.others = set(multiprocessing.active_children())
+        self._memory: dict[int, _Kept] = {}  # of the batches, by address
+        self._looked = 0.0
+        self._open: list[tuple[weakref.ref[Any], int]] = []  # iterators, each with its pass
+        self._displaced: set[int] = set()  # passes whose iterator was begun anew
+
+    def begin(self, iterator: Any) -> Iterator[Any]:
+        """Take note of an iteration of the loader."""
+        own = _innermost(iterator)
+        number = next((number for each, number in self._open if each() is own), None)
+        if number is not None and not self.finished[number]:
+            self._displaced.add(number)  # one iterator, begun anew before its end
+        self.passes.append([])
+        self.drawn.append([])
+        self.counted.append(0)
+        self.finished.append(False)
+        self._last[len(self.passes) - 1] = time.monotonic()
+        self._open = [(each, number) for each, number in self._open if each() not in (None, own)]
+        with suppress(TypeError):  # some have no weak references, and are of one iteration
+            self._open.append((weakref.ref(own), len(self.passes) - 1))
+        return _Watched(iterator, self, len(self.passes) - 1)
+
+    def deliver(self, number: int, batch: Any, samples: int | None) -> None:
+        """Write down one batch.
+
+        Args:
+            number: Of the iteration.
+            batch: The batch.
+            samples: How many are in it, if known. Else its shape has to do: what counts is that
+                two runs of one loader are counted alike.
+        """
+        now = time.monotonic()
+        if self.counted[number]:
+            self.pauses.append(now - self._last[number])
+        if not self.batches:
+            self.until = max(self.until, now + self.least)
+        self.batches += 1
+        count = length_by_shape(batch) or 1 if samples is None else samples
+        self.counted[number] += count
+        if self.content and len(self.passes[number]) < _SEEN:
+            self.passes[number].append(digest(batch))
+            self.drawn[number] += split(batch, count) or []
+        self._weigh(batch)
+        if self.batches & (self.batches - 1):
+            self._look(now)
+        else:  # each time that their number has doubled
+            self._look(0)
+            self.kept_then.append((self.batches, self.kept))
+            self._computed_then.append((self.batches, dict(self.computed)))
+        self._last[number] = time.monotonic()
+        if time.monotonic() > self.until:
+            raise Enough
+
+    def ask(self, number: int) -> None:
+        """Write down that an iteration is asked for a batch."""
+        self._asked[number] = time.monotonic()
+        if number in self._displaced:
+            self._displaced.discard(number)
+            self.resumed += 1
+
+    def end(self, number: int) -> None:
+        """Write down that an iteration came to its end."""
+        self.finished[number] = True
+        self.ending = max(self.ending, time.monotonic() - self._asked[number])
+        if len(self.temporary) < 2:  # the second epoch is compared with the first
+            self.temporary.append(temporary_files())
+        self._look(0)
+        self.busy = self.busy or self._in_two_parts()
+
+    def _in_two_parts(self) -> tuple[tuple[float, float], ...]:
+        first: dict[int, float] = {}
+        for batches, computed in self._computed_then:
+            if batches <= 0.75 * self.batches:
+                first = computed
+        return tuple(
+            (first.get(pid, 0.0), seconds - first.get(pid, 0.0))
+            for pid, seconds in self.computed.items()
+        )
+
+    def _weigh(self, batch: Any) -> None:
+        tensors = [leaf for _, leaf in leaves(batch) if is_a(leaf, torch.Tensor)]
+        self.tensors += len(tensors)
+        own, storages = 0, {}
+        for each in tensors:
+            with suppress(RuntimeError, NotImplementedError):
+                storage = each.untyped_storage()
+                storages[storage.data_ptr()] = storage
+                own += each.nbytes
+        size = sum(each.nbytes() for each in storages.values())
+        if own > self.batch_bytes:
+            self.batch_bytes = own
+        self.storage_bytes = max(self.storage_bytes, size)
+        # What was delivered three batches ago or earlier, and still is in somebody's hands.
+        self._memory = {at: each for at, each in self._memory.items() if not each.gone()}
+        old = [each for each in self._memory.values() if each.batch < self.batches - 2]
+        self.kept = max(self.kept, len({each.batch for each in old}))
+        self.kept_bytes = max(self.kept_bytes, sum(each.bytes for each in old))
+        if len(self._memory) < _HELD:
+            for at, whole in storages.items():
+                kept = _Kept(StorageWeakRef(whole).expired, self.batches, whole.nbytes())
+                self._memory.setdefault(at, kept)  # one that all batches share is of the first
+            for array in _arrays(batch):
+                reference = weakref.ref(array)
+                kept = _Kept(partial(_gone, reference), self.batches, array.nbytes)
+                self._memory.setdefault(array.ctypes.data, kept)
+
+    def _look(self, now: float) -> None:
+        # Reading memory takes a millisecond or two for each worker: not at every batch.
+        if now and self.files and now - self._looked < 0.03:
+            return
+        self._looked = now
+        with suppress(OSError):
+            self.files.append(len(os.listdir("/proc/self/fd")))
+        for process in set(multiprocessing.active_children()) - self.others:
+            with suppress(psutil.Error, OSError):
+                worker = psutil.Process(process.pid)
+                own, times = worker.memory_full_info().uss, worker.cpu_times()
+                self.computed[process.pid or 0] = times.user + times.system
+                self.memory.setdefault(process.pid or 0, []).append(own / MB)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    gone: Callable[[], bool]
+    batch: int
+    bytes: int
+
+
+def _gone(reference: weakref.ref[Any]) -> bool:
+    return reference() is None
+
+
+def _arrays(batch: Any) -> list[np.ndarray[Any, Any]]:
+    # Of a view, the array whose memory it shows.
+    found = []
+    for _, leaf in leaves(batch):
+        if is_a(leaf, np.ndarray):
+            while is_a(leaf.base, np.ndarray):
+                leaf = leaf.base
+            found.append(leaf)
+    return found
+
+
+def _innermost(iterator: Any) -> Any:
+    # An iteration that is counted has an object of its own; a kept iterator is the one inside.
+    while isinstance(iterator, Counted):
+        iterator = iterator._iterator
+    return iterator
+
+
+class _Watched(Counted):
+    def __init__(self, iterator: Any, watch: Watch, number: int) -> None:
+        super().__init__(iterator, lambda batch: watch.deliver(number, batch, self.samples))
+        self._watch, self._number = watch, number
+
+    def __next__(self) -> Any:
+        self._watch.ask(self._number)
+        try:
+            return super().__next__()
+        except StopIteration:
+            self._watch.end(self._number)
+            raise

@@ -1,0 +1,36 @@
+"""What is done in each worker as it starts: the one way in which experiments get inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+InWorker = Callable[[int], object]
+
+
+class WorkerInit:
+    """A `worker_init_fn`: something, then the user's own, then something else.
+
+    Args:
+        own: The user's; None without one.
+        before: Called with the worker's number before the user's own; None for nothing.
+        after: The same after it.
+    """
+
+    def __init__(
+        self, own: Any, *, before: InWorker | None = None, after: InWorker | None = None
+    ) -> None:
+        self.own: Final = own
+        self._before = before
+        self._after = after
+
+    def __call__(self, worker: int) -> None:
+        for each in (self._before, self.own, self._after):
+            if each is not None:
+                each(worker)
+
+
+def own_init(loader: Any) -> Any:
+    """Return the user's own `worker_init_fn` of a DataLoader; None without one."""
+    init = loader.worker_init_fn
+    return init.own if isinstance(init, WorkerInit) else init

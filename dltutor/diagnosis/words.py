@@ -1,0 +1,35 @@
+"""Write numbers the way people say them."""
+
+from __future__ import annotations
+
+
+def duration(seconds: float) -> str:
+    """Write seconds the way people do: "4.1 s", "36 ms"."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size or unit == "µs":
+            break
+    count = seconds / size
+    if unit == "s":
+        return f"{count:.1f} s"
+    return f"{count:.0f} {unit}" if count >= 10 else f"{count:.2g} {unit}"
+
+
+def count_of(count: int, noun: str, plural: str = "") -> str:
+    """Write a count with its noun: "1 sample", "3 batches"."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def part_of(some: int, looked: int, noun: str, ill: str, well: str) -> str:
+    """Say how many of some things are ill, or that all are well.
+
+    Args:
+        some: How many are ill.
+        looked: How many were looked at.
+        noun: What they are, in the singular.
+        ill: What is said of those that are ill.
+        well: What is said of all of them if none is.
+    """
+    plural = noun + ("es" if noun.endswith("ch") else "s")
+    if not looked:
+        return f"Can't tell, because no {noun} could be compared."
+    return f"{some} of {looked} {plural} {ill}." if some else f"All {looked} {plural} {well}."
