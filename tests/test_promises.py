@@ -1,8 +1,8 @@
 """A broken promise is a finding by itself, whether or not a failure mode explains it.
 
 Each broken loader here breaks one promise in a way that the catalog has no name for. Nothing is
-found on the healthy ones, which do the same things right. Below, the verdicts are read off recorded
-evidence.
+found on the healthy ones, which do the same things right. test_verdicts.py reads verdicts off
+recorded evidence.
 """
 
 from __future__ import annotations
@@ -10,29 +10,15 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from recorded import PARTS
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 
 from dltutor import Diagnosis, diagnose
-from dltutor.diagnosis.difference import between
-from dltutor.diagnosis.evidence import Evidence
-from dltutor.diagnosis.measures import Measures
-from dltutor.diagnosis.probes.fetched import Fetched
-from dltutor.diagnosis.probes.memory import Memory
-from dltutor.diagnosis.probes.samples import Samples
-from dltutor.diagnosis.probes.shares import Shares as Shared
-from dltutor.diagnosis.probes.travel import Travel
-from dltutor.diagnosis.promises import broken
-from dltutor.diagnosis.promises.verdicts import verdicts
-from dltutor.diagnosis.reading import findings
-from dltutor.diagnosis.running.pace import Paces
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(170)]
 
@@ -380,174 +366,8 @@ def test_a_loader_that_waits_for_what_never_comes_is_no_nothing() -> None:
     assert "in __getitem__" in diagnosis.findings[0].where and not diagnosis.ok
 
 
-@pytest.mark.thorough  # it is timed; the default tier has its figures, below
+@pytest.mark.thorough  # it is timed; test_verdicts.py has its figures
 def test_workers_that_make_it_slower_are_told() -> None:
     diagnosis = diagnose(load(InLine(0.15), batch_size=2))
     assert named(diagnosis) == ["quick"], diagnosis
     assert named(diagnose(load(InLine(0.0), batch_size=2))) == []
-
-
-# On recorded evidence
-
-RUN = Measures("finished", batches=4, passes=(("a", "b"),), drawn=(("1", "2", "3"),), counted=(3,))
-RUN = replace(RUN, finished=(True,), pace=0.01)
-PLAIN = Samples(looked=3, typical=0.001, bytes=100)
-
-
-GROWS = Memory(late_as_it_is=90.0, late_collected=88.0, late_returned=91.0, samples=40)
-
-
-def ill(run: Measures = RUN, **found: Any) -> Evidence:
-    return Evidence(PARTS, run, **{"alone": RUN, "samples": PLAIN} | found)
-
-
-def promises(evidence: Evidence) -> list[str]:
-    return [each.promise for each in broken(evidence, ())]
-
-
-def drew(*samples: str, **others: Any) -> Measures:
-    return replace(RUN, drawn=(samples,), counted=(len(samples),), **others)
-
-
-@pytest.mark.parametrize(
-    ("run", "promise"),
-    [
-        (drew("1", "2"), "complete"),
-        (drew("1", "2", "3", "3"), "complete"),
-        (drew("1", "2", "4"), "same"),
-        (drew("3", "2", "1"), None),
-        (drew("1", "2", finished=(False,)), None),
-    ],
-)
-def test_which_promise_a_difference_breaks(run: Measures, promise: str | None) -> None:
-    assert promises(ill(run)) == ([promise] if promise else [])
-
-
-def test_what_is_random_without_workers_is_not_compared() -> None:
-    differs = ill(drew("1", "2", "4"), samples=replace(PLAIN, random=3))
-    assert promises(differs) == []
-    assert promises(replace(differs, reseeded=RUN)) == ["same"]
-    assert promises(replace(differs, reseeded=drew("5", "6", "7"))) == []
-
-
-def test_batches_are_compared_where_they_cannot_be_taken_apart() -> None:
-    whole = replace(RUN, drawn=((),))
-    assert (found := between(whole, replace(whole, passes=(("a", "c"),)))) is not None
-    assert (found.unit, found.more, found.missing) == ("batches", 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("found", "near"),
-    [
-        (
-            {"samples": replace(PLAIN, read=30 * 2**20, of_files=2**20)},
-            {"samples": replace(PLAIN, read=2 * 2**20, of_files=2**20)},
-        ),
-        (
-            {"memory": GROWS},
-            {"memory": replace(GROWS, late_collected=3.0)},
-        ),
-        (
-            {"workerless": Paces((2.0, 2.0, 2.0), (1.0, 1.0, 1.0))},
-            {"workerless": Paces((2.0, 1.0, 2.0), (1.0, 1.0, 1.0))},
-        ),
-    ],
-)
-def test_a_figure_and_one_that_is_near(found: dict[str, Any], near: dict[str, Any]) -> None:
-    assert len(promises(ill(**found))) == 1
-    assert promises(ill(**near)) == []
-
-
-STREAM = replace(PARTS, stream=True, batches=None, length=None)
-STAYS = replace(PARTS, persistent=True, loop=True)
-
-
-def epochs(*passes: str) -> Measures:
-    """A run of several epochs; each letter is a sample, and a batch."""
-    each = tuple(map(tuple, passes))
-    return replace(
-        RUN, passes=each, drawn=each, counted=tuple(map(len, each)), finished=(True,) * len(each)
-    )
-
-
-@pytest.mark.parametrize(
-    ("found", "near", "promise"),
-    [
-        (
-            Evidence(PARTS, RUN, samples=replace(PLAIN, dealt=((8, 8), (8, 9)))),
-            Evidence(PARTS, RUN, samples=replace(PLAIN, dealt=((8, 8), (5, 5)))),
-            "complete",
-        ),
-        (
-            Evidence(STREAM, epochs("abcdefgh", "abcdefgi")),
-            Evidence(STREAM, epochs("abcdefgh", "ijklmnop")),
-            "complete",
-        ),
-        (
-            Evidence(STAYS, epochs("abcd", "abcd"), alone=epochs("abcd", "dcba")),
-            Evidence(STAYS, epochs("abcd", "abcd"), alone=epochs("abcd", "abcd")),
-            "same",
-        ),
-        (
-            Evidence(PARTS, replace(RUN, batches=100, files=99)),
-            Evidence(PARTS, replace(RUN, batches=1000, files=99)),
-            "bounded",
-        ),
-        (
-            Evidence(STREAM, RUN, shares=Shared(shares=(40, 0))),
-            Evidence(STREAM, RUN, shares=Shared(shares=(40, 2))),
-            "quick",
-        ),
-        (
-            Evidence(PARTS, RUN, samples=replace(PLAIN, dealing=4.0)),
-            Evidence(PARTS, RUN, samples=replace(PLAIN, dealing=4.0, typical=1.0)),
-            "quick",
-        ),
-        (
-            ill(epochs("abcd", "efgh"), alone=epochs("abcd", "ijkl"), fetched=Fetched()),
-            ill(epochs("abcd", "efgh"), alone=epochs("abcd", "hgfe"), fetched=Fetched()),
-            "same",
-        ),
-    ],
-    ids=[
-        "the sampler counts differently",
-        "an epoch leaves some out",
-        "workers that stay learn nothing",
-        "main keeps descriptors",
-        "a worker is idle",
-        "the sampler works long",
-        "the second epoch differs",
-    ],
-)
-def test_what_breaks_a_promise_and_what_is_near(
-    found: Evidence, near: Evidence, promise: str
-) -> None:
-    assert promises(found) == [promise]
-    assert promises(near) == []
-
-
-def test_beginnings_are_compared_only_where_the_order_is_the_same() -> None:
-    begun = replace(RUN, end="enough", finished=(False,))
-    differs = ill(begun, alone=replace(begun, drawn=(("1", "2", "4"),)))
-    assert promises(differs) == []
-    assert promises(replace(differs, fetched=Fetched())) == ["same"]
-    assert promises(replace(differs, fetched=Fetched(dealt_once=True))) == []
-
-
-def test_a_large_pickle_is_told_where_workers_get_one() -> None:
-    heavy = ill(travel=Travel(bytes=10**7, seconds=3.0))
-    assert promises(heavy) == []
-    assert promises(replace(heavy, parts=replace(PARTS, method="spawn"))) == ["quick"]
-
-
-def test_words_that_are_known_are_used() -> None:
-    words = "Terminating: fork() called from a process already using GNU OpenMP, this is unsafe."
-    died = ill(Measures("worker died", said=words, codes=(-6, None)), alone=RUN)
-    [finding] = findings(died)
-    assert (finding.name, finding.certainty) == ("openmp_after_fork", "likely")
-
-
-def test_what_was_not_tested_is_never_kept() -> None:
-    nothing = verdicts(Evidence(PARTS, Measures("not run")), (), ("no time was left",))
-    assert {each.state for each in nothing} == {"not tested"}
-    assert [each.said for each in nothing if each.promise == "ends"] == ["no time was left"]
