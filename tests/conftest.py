@@ -25,6 +25,7 @@ import psutil
 import pytest
 
 from dltutor.failures import NAMES
+from dltutor.system import processes
 
 # scripts/ is no package: the tests import its modules by name.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
@@ -168,14 +169,13 @@ _forked = _Forked()
 
 def _our_shared_memory() -> set[str]:
     """Names in /dev/shm that our family made, or has mapped or open."""
-    try:
-        names = os.listdir("/dev/shm")
-    except OSError:
-        return set()
-    me = psutil.Process()
-    family = {me.pid, *(child.pid for child in me.children(recursive=True))}
-    used = set().union(*map(_inodes, family))
-    return {name for name in names if _is_ours(name) or _inode(f"/dev/shm/{name}") in used}
+    names = processes.segments()
+    ours = {name for name in names if _is_ours(name)}
+    if others := names - ours:
+        family = {os.getpid(), *processes.descendants(os.getpid())}
+        used = set().union(*map(processes.files_of, family))
+        ours |= {name for name in others if _file(name) in used}
+    return ours
 
 
 def _is_ours(name: str) -> bool:
@@ -187,24 +187,11 @@ def _is_ours(name: str) -> bool:
     return False
 
 
-def _inodes(pid: int) -> set[int]:
-    """What lies in /dev/shm of a process: a semaphore is mapped under the name it had first."""
-    found: set[int] = set()
-    with suppress(OSError):
-        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
-        found.update(int(line.split()[4]) for line in maps.splitlines() if "/dev/shm/" in line)
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):
-                if os.readlink(descriptor).startswith("/dev/shm/"):
-                    found.add(descriptor.stat().st_ino)
-    return found
-
-
-def _inode(path: str) -> int:
-    try:
-        return os.stat(path).st_ino
-    except OSError:
-        return -1
+def _file(name: str) -> tuple[int, int] | None:
+    with suppress(OSError):  # gone meanwhile
+        found = os.stat(f"/dev/shm/{name}")
+        return found.st_dev, found.st_ino
+    return None
 
 
 @pytest.fixture
