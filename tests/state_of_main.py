@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data._utils import signal_handling
 
@@ -90,6 +91,7 @@ def state() -> dict[str, Any]:
             vars(BaseProcess)["exitcode"],
         ),
         "worker info": get_worker_info(),
+        "pillow's limit": Image.MAX_IMAGE_PIXELS,
         "adopts orphans": _subreaper(),
     }
 
@@ -124,12 +126,13 @@ def differing(before: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def change_everything() -> None:
-    """Change all of it that can be changed here."""
+    """Change all of it that can be changed here; once, or again and again."""
     random.seed(7)
     np.random.seed(7)
     torch.manual_seed(7)
-    for each in (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(each, _ignore)
+    if threading.current_thread() is threading.main_thread():
+        for each in (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(each, _ignore)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     gc.disable()
     gc.set_threshold(123)
@@ -155,8 +158,11 @@ def change_everything() -> None:
     os.environ["CHANGED"] = "1"
     tempfile.tempdir = "/"
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.settrace(lambda *_: None)
+    Image.MAX_IMAGE_PIXELS = 1
     for each in (0, 1, 2):
-        os.close(each)
+        with suppress(OSError):  # closed already
+            os.close(each)
 
 
 def _ignore(number: int, frame: Any) -> None: ...
