@@ -54,6 +54,7 @@ class Measures:
             most of any iteration.
         busy: Seconds that each worker computed in the first whole iteration: [in the first part of
             it, in the rest].
+        cores: How many cores all workers together may use, and how many main may use.
     """
 
     end: str
@@ -91,6 +92,7 @@ class Measures:
     temporary: tuple[int, ...] = ()
     ending: float = 0.0
     busy: tuple[tuple[float, float], ...] = ()
+    cores: tuple[int, int] = (0, 0)
 
     @property
     def begins_again(self) -> bool:

@@ -312,6 +312,11 @@ def silent(evidence: Evidence) -> str:
     run, samples = evidence.run, evidence.samples
     if run.end == _NOT_RUN:
         return "the loader wasn't run"
+    if run.end == "finished" and not run.passes and evidence.parts.loop:
+        return (
+            "your loop never iterated the loader that it was given. If it makes loaders of its "
+            "own, give the doctor one of those, or let the loop use its argument"
+        )
     if run.end == "hung" and not run.batches and samples and samples.ended == "hung":
         return (
             "no batch arrived, and without workers no sample did either. Either it hangs or a "

@@ -35,7 +35,13 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, independent.order, independent.seeded)
         found += _each(evidence, independent.repeated, independent.collides)
         # The first of these says the most, and the others may have the same cause.
-        looks = (independent.stuck, same.reordered, same.differs, complete.counts)
+        looks = (
+            independent.stuck,
+            same.reordered,
+            same.differs,
+            complete.counts,
+            complete.announced,
+        )
         for look in (*looks, complete.dealt, complete.epochs):
             found = found or [*look(evidence)]
     if not explained:  # a loop may return what the failure mode does to it
@@ -44,7 +50,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, bounded.opened, bounded.held, bounded.grows)
     if "clean" not in explained:
         found += _each(evidence, clean.left)
-    found += _each(evidence, quick.reread, quick.pickled, quick.dealing, quick.idle)
+    found += _each(evidence, quick.reread, quick.pickled, quick.dealing, quick.idle, quick.confined)
     if "quick" not in {each.promise for each in found}:
         found += _each(evidence, quick.scattered, quick.redone, quick.uneven)
     for look in (quick.starts, quick.slower):

@@ -42,6 +42,32 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def announced(evidence: Evidence) -> Iterator[Finding]:
+    """Find a stream whose `__len__` isn't the number of samples that it delivers."""
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    if not parts.stream or parts.length is None or not parts.batch_size or parts.drop_last:
+        return
+    runs = [each for each in (run, alone) if each is not None]
+    counts = {count for each in runs for count in each.counted[: sum(each.finished)]}
+    if not all(each.finished[:1] == (True,) for each in runs) or len(counts) != 1:
+        return
+    (count,) = counts
+    if count == parts.length:
+        return
+    more = count > parts.length
+    yield Finding(
+        "shown",
+        f"`len(dataset)` is {parts.length}, but each epoch has {count} samples, "
+        f"{'with workers and without' if parts.workers else 'every time'}.",
+        f"{parts.dataset}.__len__",
+        f"Make `{parts.dataset}.__len__` count what `__iter__` yields, or leave it out.",
+        cause="Whatever is planned by `len(loader)` is planned for another number of batches: a "
+        "progress bar, a learning rate schedule, "
+        + ("a loop that stops there and misses the rest." if more else "a step count."),
+        promise="complete",
+    )
+
+
 def reused(evidence: Evidence) -> Iterator[Finding]:
     """Find a sampler that fills one batch of indices again and again."""
     fetched, parts = evidence.fetched, evidence.parts

@@ -16,7 +16,7 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.messages import explain
 from dltutor.diagnosis.objects.digests import digest, leaves
 from dltutor.diagnosis.running.subject import Subject, Unanswered
-from dltutor.diagnosis.running.watch import Enough, Watch
+from dltutor.diagnosis.running.watch import Enough, Watch, cores_of
 from dltutor.observation.counting import counting
 from dltutor.observation.errors import is_yours
 from dltutor.observation.foreign import attribute, has, module_of
@@ -58,7 +58,9 @@ def run(
     if seed is not None:
         subject.seed(seed)
     if patience is None:
-        patience = PATIENCE if subject.method in ("", "fork") else STARTING
+        patience = PATIENCE
+        if subject.method not in ("", "fork"):
+            patience = max(STARTING, subject.seconds / 2)  # more with a longer deadline
     patience = _patience(subject, patience)
     seconds = max(min(seconds, subject.seconds - 1.5 - patience), min(seconds, 0.5))
     watch = Watch(subject, seconds, content)
@@ -87,6 +89,11 @@ def run(
     began = time.process_time()
     seen = observe(subject.loader, consume=whole, deadline=seconds + patience)
     state["computed"] = time.process_time() - began
+    if seen.end == "hung" and not watch.passes and subject.method not in ("", "fork"):
+        raise Unanswered(
+            f"after {seconds + patience:.0f} s the workers hadn't all started. Each gets a pickle "
+            "of the dataset, and imports what it needs. A longer deadline would tell"
+        )
     return _written(seen, watch, state)
 
 
@@ -188,6 +195,7 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures
         temporary=tuple(watch.temporary),
         ending=watch.ending,
         busy=watch.busy,
+        cores=(len(watch.cores), len(cores_of(0))),
     )
 
 

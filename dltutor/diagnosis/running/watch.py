@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -65,6 +66,7 @@ class Watch:
         # Seconds that each worker computed in the two parts of the first whole iteration.
         self.busy: tuple[tuple[float, float], ...] = ()
         self._computed_then: list[tuple[int, dict[int, float]]] = []
+        self.cores: set[int] = set()  # that some worker may use
         self.files: list[int] = []
         # Files and folders at the end of the first two whole iterations.
         self.temporary: list[int] = []
@@ -187,6 +189,14 @@ class Watch:
                 own, times = worker.memory_full_info().uss, worker.cpu_times()
                 self.computed[process.pid or 0] = times.user + times.system
                 self.memory.setdefault(process.pid or 0, []).append(own / MB)
+                self.cores |= cores_of(process.pid or 0)
+
+
+def cores_of(pid: int) -> set[int]:
+    """Return the cores that a process may use, or 0 for this one; none where that isn't known."""
+    if sys.platform != "linux":
+        return set()
+    return os.sched_getaffinity(pid)
 
 
 @dataclasses.dataclass(frozen=True)
