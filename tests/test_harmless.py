@@ -237,6 +237,9 @@ def interrupted(how: str, method: str, folder: Path) -> None:
         observe(hold(folder, method), deadline=600)
     elif how == "diagnose":
         diagnose(lambda: hold(folder, method), deadline=600)
+    elif how == "diagnose in a new interpreter":
+        torch.cuda.is_initialized = lambda: True  # so that no fork proves anything
+        diagnose(lambda: hold(folder, method), deadline=600)
     elif how == "confine":
         confine(hold, open_files=200, deadline=600, folder=folder, method=method)
     else:
@@ -248,7 +251,9 @@ def interrupted(how: str, method: str, folder: Path) -> None:
     "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.thorough), signal.SIGKILL]
 )
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("how", ["observe", "diagnose", "confine", "check"])
+@pytest.mark.parametrize(
+    "how", ["observe", "diagnose", "diagnose in a new interpreter", "confine", "check"]
+)
 def test_nothing_is_left_of_a_run_whose_process_is_killed(
     how: str, method: str, number: int, tmp_path: Path
 ) -> None:
