@@ -26,6 +26,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data._utils import signal_handling
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 hooks: list[Any] = []
 _register = os.register_at_fork
@@ -89,6 +90,7 @@ def state() -> dict[str, Any]:
             DataLoader.__iter__,
             vars(DataLoader)["_get_iterator"],
             vars(BaseProcess)["exitcode"],
+            dict(vars(_BaseDataLoaderIter)),
         ),
         "worker info": get_worker_info(),
         "pillow's limit": Image.MAX_IMAGE_PIXELS,

@@ -78,18 +78,17 @@ def test_samples_are_those_that_the_sampler_gave_whatever_a_batch_is_made_into(
     assert "5 batches, 19 samples" in str(seen)
 
 
+def in_batches(batches: list[list[int]], dataset: Any = None, **options: Any) -> DataLoader[Any]:
+    options = {"collate_fn": ragged, "batch_size": 1} | options
+    return load(dataset or Numbers(), batch_sampler=batches, **options)
+
+
 @WORKERS
 def test_the_samples_of_batches_on_their_way_are_not_counted(workers: int) -> None:
     sizes = [5, 1, 3, 2, 4, 1]
     batches = [list(range(size)) for size in sizes]
     for taken in (1, 4, 6):
-        loader = DataLoader(
-            Numbers(),
-            batch_sampler=batches,
-            collate_fn=ragged,
-            num_workers=workers,
-            multiprocessing_context="fork" if workers else None,
-        )
+        loader = in_batches(batches, num_workers=workers)
         seen = observe(loader, consume=first_batches(taken))
         assert (seen.batches, seen.samples) == (taken, sum(sizes[:taken]))
 
@@ -109,14 +108,7 @@ class LastOfAll(Numbers):
 
 def test_batches_that_overtake_others_are_counted_with_their_own_sizes() -> None:
     dataset = LastOfAll()
-    loader = DataLoader(
-        dataset,
-        batch_sampler=[[0] * 7, [1], [2, 3], [4, 5, 6]],
-        collate_fn=ragged,
-        num_workers=2,
-        in_order=False,
-        multiprocessing_context="fork",
-    )
+    loader = in_batches([[0] * 7, [1], [2, 3], [4, 5, 6]], dataset, in_order=False)
 
     def consume(given: Any) -> list[tuple[int, int]]:
         sizes = []
@@ -155,14 +147,8 @@ def test_samples_are_counted_over_epochs_some_of_them_broken_off(
 
 @WORKERS
 def test_a_batch_that_failed_is_not_counted_and_those_after_it_are(workers: int) -> None:
-    loader = DataLoader(
-        Numbers(raise_error),  # at 9
-        batch_sampler=[[0, 1, 2], [9] * 5, [3, 4]],
-        collate_fn=list,
-        num_workers=workers,
-        in_order=False,
-        multiprocessing_context="fork" if workers else None,
-    )
+    batches = [[0, 1, 2], [9] * 5, [3, 4]]  # 9 fails
+    loader = in_batches(batches, Numbers(raise_error), num_workers=workers, in_order=False)
 
     def consume(given: Any) -> int:
         iterator, failed = iter(given), 0
@@ -261,14 +247,6 @@ def test_a_second_loader_of_the_loop_is_not_counted() -> None:
 
     seen = observe(load(Numbers(length=5), collate_fn=ragged), consume=consume)
     assert (seen.batches, seen.samples) == (3, 5)
-
-
-def test_torch_is_as_before_when_a_run_has_ended() -> None:
-    from torch.utils.data.dataloader import _BaseDataLoaderIter
-
-    before = dict(vars(_BaseDataLoaderIter))
-    observe(load(Numbers()))
-    assert dict(vars(_BaseDataLoaderIter)) == before
 
 
 # --- workers: as many as help the loop that there is
