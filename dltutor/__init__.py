@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+
+class DltutorError(Exception):
+    """The root of all exceptions of dltutor's own; an `except` of it catches each of them."""
+
+
 # Where each public name lives. Looked up on first use, so that `import dltutor` stays quick:
 # torch alone takes a second.
 _HOMES = {
@@ -54,7 +59,7 @@ _HOMES = {
     "watch": "dltutor.display.instruments",
 }
 
-__all__ = [*sorted(_HOMES), "__version__"]
+__all__ = [*sorted([*_HOMES, "DltutorError"]), "__version__"]
 
 
 def __getattr__(name: str) -> Any:

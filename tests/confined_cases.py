@@ -17,13 +17,18 @@ from dltutor.failures import Case
 MB = 1 << 20
 
 
-def _loader(dataset: Dataset[Any], workers: int, start_method: str, batch_size: int) -> Any:
-    return DataLoader(
-        dataset,
-        batch_size=batch_size,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
+def case(
+    dataset: Dataset[Any],
+    batch_size: int = 4,
+    consume: Any = None,
+    *,
+    workers: int = 2,
+    method: str = "fork",
+) -> Case:
+    loader: Any = DataLoader(
+        dataset, batch_size, num_workers=workers, multiprocessing_context=method
     )
+    return Case(loader, consume)
 
 
 class Samples(Dataset[torch.Tensor]):
@@ -53,19 +58,19 @@ class Stuck(Samples):
         raise AssertionError
 
 
-def modest(*, workers: int = 2, start_method: str = "fork") -> Case:
+def modest() -> Case:
     """16 samples of 1 kB."""
-    return Case(_loader(Samples(16, 1024), workers, start_method, batch_size=4))
+    return case(Samples(16, 1024))
 
 
-def growing(*, workers: int = 2, start_method: str = "fork", length: int = 4000) -> Case:
-    """W0 keeps 4 MB for each of its samples."""
-    return Case(_loader(Samples(length, 1024, kept=4 * MB), workers, start_method, batch_size=1))
+def growing() -> Any:
+    """A loader, and no Case, as everybody tries first. W0 keeps 4 MB for each of its samples."""
+    return case(Samples(4000, 1024, kept=4 * MB), batch_size=1).loader
 
 
-def large_batches(*, workers: int = 2, start_method: str = "fork") -> Case:
+def large_batches() -> Case:
     """Batches of 80 MB, which default_collate puts into /dev/shm."""
-    return Case(_loader(Samples(32, 10 * MB), workers, start_method, batch_size=8))
+    return case(Samples(32, 10 * MB), batch_size=8)
 
 
 def keep_all(loader: DataLoader[Any]) -> None:
@@ -74,13 +79,18 @@ def keep_all(loader: DataLoader[Any]) -> None:
         batches.append(batch)
 
 
-def kept_batches(*, workers: int = 2, start_method: str = "fork") -> Case:
+def kept_batches() -> Case:
     """Every batch is kept, and with it one descriptor."""
-    return Case(_loader(Samples(1000, 1024), workers, start_method, batch_size=1), keep_all)
+    return case(Samples(1000, 1024), 1, keep_all)
 
 
-def stuck(*, workers: int = 2, start_method: str = "fork") -> Case:
-    return Case(_loader(Stuck(16, 16), workers, start_method, batch_size=4))
+def stuck() -> Case:
+    return case(Stuck(16, 16))
+
+
+def served() -> Case:
+    """Stuck workers that are no children of main."""
+    return case(Stuck(16, 16), method="forkserver")
 
 
 def stop_main(loader: DataLoader[Any]) -> None:
@@ -89,9 +99,13 @@ def stop_main(loader: DataLoader[Any]) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def main_killed(*, workers: int = 2, start_method: str = "fork") -> Case:
+def main_killed() -> Case:
     """Main is killed a second after its first batch."""
-    return Case(_loader(Samples(16, 16), workers, start_method, batch_size=4), stop_main)
+    return case(Samples(16, 16), consume=stop_main)
+
+
+def kill_itself(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def crash(loader: DataLoader[Any]) -> None:
@@ -99,9 +113,9 @@ def crash(loader: DataLoader[Any]) -> None:
         ctypes.string_at(0)
 
 
-def main_crashes(*, workers: int = 2, start_method: str = "fork") -> Case:
+def main_crashes() -> Case:
     """Main reads from address 0."""
-    return Case(_loader(Samples(16, 16), workers, start_method, batch_size=4), crash)
+    return case(Samples(16, 16), consume=crash)
 
 
 def wait_in_c(loader: DataLoader[Any]) -> None:
@@ -110,23 +124,13 @@ def wait_in_c(loader: DataLoader[Any]) -> None:
         time.sleep(3600)
 
 
-def deaf(*, workers: int = 2, start_method: str = "fork") -> Case:
+def deaf() -> Case:
     """Main cannot be interrupted by its deadline."""
-    return Case(_loader(Samples(16, 16), workers, start_method, batch_size=4), wait_in_c)
+    return case(Samples(16, 16), consume=wait_in_c)
 
 
-def unreadable(*, workers: int = 2, start_method: str = "fork") -> Case:
+def unreadable() -> Case:
     raise FileNotFoundError(2, "No such file or directory", "labels.csv")
-
-
-def only_a_loader(*, workers: int = 2) -> Any:
-    """What everybody tries first."""
-    return _loader(Samples(16, 16), workers, "fork", batch_size=4)
-
-
-def growing_loader() -> Any:
-    """W0 keeps 4 MB for each of its samples."""
-    return _loader(Samples(4000, 1024, kept=4 * MB), 2, "fork", batch_size=1)
 
 
 def only_a_dataset() -> Any:
@@ -148,4 +152,4 @@ def gather(loader: DataLoader[Any]) -> list[int]:
 
 
 def scores(*, workers: int = 2) -> Case:
-    return Case(_loader(Scores(), workers, "fork", batch_size=1), gather)
+    return case(Scores(), 1, gather, workers=workers)

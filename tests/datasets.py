@@ -10,7 +10,6 @@ import signal
 import struct
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -208,18 +207,6 @@ def _interrupt_main_slowly() -> None:
     time.sleep(0.3)
 
 
-class Locked(Numbers):
-    """Needs a lock that is held."""
-
-    def __init__(self) -> None:
-        super().__init__(self._take)
-        self.lock = threading.Lock()
-        self.lock.acquire()
-
-    def _take(self) -> None:
-        self.lock.acquire(timeout=deadline_passes())
-
-
 class Unpicklable(Numbers):
     """Cannot be sent to a spawned worker."""
 
@@ -256,21 +243,3 @@ def collate_badly(samples: list[Any]) -> Any:
 
 def as_list(samples: list[Any]) -> list[Any]:
     return samples
-
-
-def as_dict(samples: list[Any]) -> dict[str, Any]:
-    return {"names": [f"number {s.item():g}" for s in samples], "x": torch.stack(samples)}
-
-
-def as_nothing(samples: list[Any]) -> None:
-    return None
-
-
-class HasAShape:
-    """Something with a shape that is no shape."""
-
-    shape = "round"
-
-
-def as_something_else(samples: list[Any]) -> HasAShape:
-    return HasAShape()

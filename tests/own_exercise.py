@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from dltutor.lessons.engine import words
-from dltutor.lessons.engine.checking import exercises
+from dltutor.lessons.engine.checking import exercises_in
 from dltutor.lessons.engine.exercise import Exercise, Grader
 
 HINTS: Final = ("Look there.", "It is this.", "Write `that`.")
@@ -21,7 +21,7 @@ def own_exercise(monkeypatch: pytest.MonkeyPatch, grader: Grader[Any], **says: s
         grader: How an answer is graded.
         says: Its words, by code.
     """
-    known = exercises()
+    known = exercises_in("00")
     says = {"correct": "Yes.", **says}
     table = {"title": "An exercise", "runs": "calls it", "hints": HINTS, "says": says}
     monkeypatch.setitem(words.lesson("00"), "own", table)

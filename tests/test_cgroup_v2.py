@@ -100,7 +100,7 @@ def test_a_script_is_killed_at_its_limit_and_nothing_of_it_is_swapped_out(greedy
 
 
 def test_a_worker_is_killed_at_the_limit_and_the_kernel_s_line_names_it() -> None:
-    seen = confine(confined_cases.growing_loader, memory="400M", deadline=SECONDS)
+    seen = confine(confined_cases.growing, memory="400M", deadline=SECONDS)
     print(f"{seen}\n{seen.confinement}")
     assert seen.end == "worker died", seen
     assert (seen.workers[0].name, seen.workers[0].signal) == ("W0", "SIGKILL")

@@ -39,20 +39,13 @@ def command(folder: Path, code: str) -> list[str]:
 # --- on the real kernel
 
 
+@pytest.mark.parametrize(("takes", "ends", "kills"), [(200 * MB, -9, 1), (16 * MB, 0, 0)])
 def test_a_process_that_takes_more_than_its_group_may_is_killed_and_counted(
-    group: cgroups.Group,
+    takes: int, ends: int, kills: int, group: cgroups.Group
 ) -> None:
-    done = subprocess.run(command(group.folder, f"bytearray(b'x') * {200 * MB}"), timeout=30)
-    assert done.returncode == -9
-    assert group.kills == 1
-    assert 60 * MB < group.peak <= 64 * MB
-
-
-def test_a_process_that_takes_less_lives(group: cgroups.Group) -> None:
-    done = subprocess.run(command(group.folder, f"bytearray(b'x') * {16 * MB}"), timeout=30)
-    assert done.returncode == 0
-    assert group.kills == 0
-    assert 16 * MB < group.peak < 64 * MB
+    done = subprocess.run(command(group.folder, f"bytearray(b'x') * {takes}"), timeout=30)
+    assert (done.returncode, group.kills) == (ends, kills)
+    assert min(takes, 60 * MB) < group.peak <= 64 * MB
 
 
 def test_removing_a_group_kills_what_is_in_it_and_in_groups_within(group: cgroups.Group) -> None:
@@ -102,22 +95,64 @@ UNIFIED = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,n
 APPS = "sys/fs/cgroup/user.slice/user@1000.service/app.slice"
 
 
-def test_version_2_makes_its_group_where_the_memory_controller_is_handed_down(
-    tmp_path: Path,
+V1_MEMORY = "35 31 0:32 {} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+EMPTY_V2 = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "own", "files", "version", "folder"),
+    [
+        # Where the memory controller is handed down.
+        (
+            UNIFIED,
+            "0::/user.slice/user@1000.service/app.slice/jupyter.scope\n",
+            {
+                f"{APPS}/cgroup.subtree_control": "cpu memory pids\n",
+                f"{APPS}/jupyter.scope/cgroup.subtree_control": "\n",
+            },
+            2,
+            APPS,
+        ),
+        # Version 1, beside an empty version 2.
+        (
+            V1_MEMORY.format("/") + EMPTY_V2,
+            "4:memory:/session\n0::/\n",
+            {
+                "sys/fs/cgroup/memory/session/cgroup.procs": "",
+                "sys/fs/cgroup/unified/cgroup.subtree_control": "",
+            },
+            1,
+            "sys/fs/cgroup/memory/session",
+        ),
+        # A container finds its own group where the mount begins.
+        (
+            V1_MEMORY.format("/docker/abc"),
+            "4:memory:/docker/abc\n",
+            {"sys/fs/cgroup/memory/cgroup.procs": ""},
+            1,
+            "sys/fs/cgroup/memory",
+        ),
+    ],
+)
+def test_a_group_is_made_where_it_may_have_a_limit(
+    mounts: str, own: str, files: dict[str, str], version: int, folder: str, tmp_path: Path
 ) -> None:
-    proc = tree(
-        tmp_path,
-        mounts=UNIFIED,
-        own="0::/user.slice/user@1000.service/app.slice/jupyter.scope\n",
-        files={
-            f"{APPS}/cgroup.subtree_control": "cpu memory pids\n",
-            f"{APPS}/jupyter.scope/cgroup.subtree_control": "\n",
-        },
-    )
+    proc = tree(tmp_path, mounts=mounts, own=own, files=files)
     group = cgroups.make(300 * MB, proc=str(proc))
-    assert group.version == 2
-    assert group.folder == tmp_path / APPS / f"dltutor-{os.getpid()}"
-    assert (group.folder / "memory.max").read_text() == str(300 * MB)
+    assert group.version == version
+    assert group.folder == tmp_path / folder / f"dltutor-{os.getpid()}"
+    file = {1: "memory.limit_in_bytes", 2: "memory.max"}[version]
+    assert (group.folder / file).read_text() == str(300 * MB)
+
+
+def test_where_none_may_be_made_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no memory cgroup"):
+        cgroups.make(300 * MB, proc=str(tmp_path))
+    files = {"sys/fs/cgroup/cgroup.subtree_control": "cpu\n"}
+    proc = tree(tmp_path, mounts=UNIFIED, own="0::/\n", files=files)
+    with pytest.raises(OSError, match="hands its memory controller down"):
+        cgroups.make(300 * MB, proc=str(proc))
+    assert not list(tmp_path.rglob("dltutor-*"))
 
 
 def test_version_2_counts_the_kills_of_its_own_events(tmp_path: Path) -> None:
@@ -127,51 +162,6 @@ def test_version_2_counts_the_kills_of_its_own_events(tmp_path: Path) -> None:
     group = cgroups.Group(tmp_path, 2)
     assert group.kills == 2
     assert group.peak == 300 * MB
-
-
-def test_version_2_that_hands_no_memory_controller_down_permits_no_group(tmp_path: Path) -> None:
-    proc = tree(
-        tmp_path,
-        mounts=UNIFIED,
-        own="0::/\n",
-        files={"sys/fs/cgroup/cgroup.subtree_control": "cpu\n"},
-    )
-    with pytest.raises(OSError, match="hands its memory controller down"):
-        cgroups.make(300 * MB, proc=str(proc))
-    assert not list(tmp_path.rglob("dltutor-*"))
-
-
-def test_a_memory_controller_of_version_1_is_used_beside_an_empty_version_2(tmp_path: Path) -> None:
-    proc = tree(
-        tmp_path,
-        mounts="35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-        "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
-        own="4:memory:/session\n0::/\n",
-        files={
-            "sys/fs/cgroup/memory/session/cgroup.procs": "",
-            "sys/fs/cgroup/unified/cgroup.subtree_control": "",
-        },
-    )
-    group = cgroups.make(300 * MB, proc=str(proc))
-    assert group.version == 1
-    assert group.folder == tmp_path / f"sys/fs/cgroup/memory/session/dltutor-{os.getpid()}"
-    assert (group.folder / "memory.limit_in_bytes").read_text() == str(300 * MB)
-
-
-def test_a_container_finds_its_own_group_where_the_mount_begins(tmp_path: Path) -> None:
-    proc = tree(
-        tmp_path,
-        mounts="35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
-        own="4:memory:/docker/abc\n",
-        files={"sys/fs/cgroup/memory/cgroup.procs": ""},
-    )
-    group = cgroups.make(300 * MB, proc=str(proc))
-    assert group.folder == tmp_path / f"sys/fs/cgroup/memory/dltutor-{os.getpid()}"
-
-
-def test_a_machine_without_cgroups_says_so(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="no memory cgroup"):
-        cgroups.make(300 * MB, proc=str(tmp_path))
 
 
 # --- what the files say
@@ -237,23 +227,21 @@ def test_cached_files_make_room(tmp_path: Path, version: int, stat: str) -> None
         ({"outer/inner/cpu.max": "200000 100000", "outer/cpu.max": "50000 100000"}, 0.5),
         ({"outer/inner/cpu.max": "50000 100000", "outer/cpu.max": "max 100000"}, 0.5),
         ({}, None),
+        # Version 1, where it is mounted.
+        ({"cpu,cpuacct/cpu.cfs_quota_us": "50000", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, 0.5),
+        ({"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, None),
     ],
 )
-def test_the_quota_of_version_2_is_the_lowest_of_the_groups_around(
+def test_the_quota_is_the_lowest_of_the_groups_around(
     tmp_path: Path, files: dict[str, str], quota: float | None
 ) -> None:
-    given = {f"sys/fs/cgroup/{name}": f"{text}\n" for name, text in files.items()}
-    proc = tree(tmp_path, mounts=UNIFIED, own=f"0::/{INNER}\n", files=given)
-    assert cgroup_files.cpu_quota(proc=str(proc)) == quota
-
-
-@pytest.mark.parametrize(("text", "quota"), [("50000", 0.5), ("-1", None)])
-def test_the_quota_of_version_1_is_found_where_it_is_mounted(
-    tmp_path: Path, text: str, quota: float | None
-) -> None:
-    folder = "sys/fs/cgroup/cpu,cpuacct"
-    files = {f"{folder}/cpu.cfs_quota_us": text, f"{folder}/cpu.cfs_period_us": "100000"}
-    proc = tree(tmp_path, mounts=V1, own="3:cpu,cpuacct:/\n0::/\n", files=files)
+    first = "cpu,cpuacct/cpu.cfs_quota_us" in files
+    proc = tree(
+        tmp_path,
+        mounts=V1 if first else UNIFIED,
+        own="3:cpu,cpuacct:/\n0::/\n" if first else f"0::/{INNER}\n",
+        files={f"sys/fs/cgroup/{name}": f"{text}\n" for name, text in files.items()},
+    )
     assert cgroup_files.cpu_quota(proc=str(proc)) == quota
 
 
@@ -268,17 +256,16 @@ def test_what_cannot_be_read_bounds_nothing(tmp_path: Path) -> None:
     assert cgroup_files.counts(str(tmp_path / "odd")) == {"max": 3}
 
 
-def test_a_mount_point_with_a_space_in_its_name_is_found(tmp_path: Path) -> None:
-    mounts = f"29 23 0:26 / {tmp_path}/my\\040groups rw - cgroup2 cgroup2 rw\n"
-    proc = tree(tmp_path, mounts=mounts, own="0::/\n", files={"my groups/memory.current": "1"})
-    assert cgroup_files.groups("memory", proc=str(proc)) == [(f"{tmp_path}/my groups", 2)]
-
-
-def test_a_group_that_is_not_seen_from_a_container_is_where_the_mount_begins(
-    tmp_path: Path,
-) -> None:
-    for own in ("0::/docker/abc\n", "0::/../../init.scope\n"):
-        root = tmp_path / own.strip().replace("/", "-")
-        files = {"sys/fs/cgroup/memory.current": "1"}
-        proc = tree(root, mounts=UNIFIED, own=own, files=files)
-        assert cgroup_files.groups("memory", proc=str(proc)) == [(f"{root}/sys/fs/cgroup", 2)]
+@pytest.mark.parametrize(
+    ("point", "own"),
+    [
+        ("my groups", "0::/"),  # a space is written as \040
+        ("cgroup", "0::/docker/abc"),  # not seen from a container
+        ("cgroup", "0::/../../init.scope"),
+    ],
+)
+def test_a_group_is_found_where_its_mount_begins(point: str, own: str, tmp_path: Path) -> None:
+    mounts = f"29 23 0:26 / {tmp_path}/{point} rw - cgroup2 cgroup2 rw\n"
+    files = {f"{point}/memory.current": "1"}
+    proc = tree(tmp_path, mounts=mounts.replace("my ", "my\\040"), own=f"{own}\n", files=files)
+    assert cgroup_files.groups("memory", proc=str(proc)) == [(f"{tmp_path}/{point}", 2)]

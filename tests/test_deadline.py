@@ -43,30 +43,22 @@ def test_what_is_stuck_is_interrupted(stuck: Callable[[], None]) -> None:
 
 
 def test_who_is_in_time_is_not_interrupted() -> None:
-    with deadline(0.2):
-        pass
+    with pytest.raises(KeyError), deadline(0.2):
+        raise KeyError
     time.sleep(0.3)
 
 
-def test_an_exception_of_the_block_passes_through() -> None:
-    with pytest.raises(KeyError), deadline(5):
-        raise KeyError
-
-
-def test_it_rings_again_if_the_first_ring_is_swallowed() -> None:
+def test_it_rings_again_if_the_first_ring_is_swallowed_which_an_exception_would_not() -> None:
     rings = 0
     with pytest.raises(DeadlinePassed), deadline(0.1):
         while rings < 2:
             try:
-                time.sleep(1000)
+                with suppress(Exception):
+                    time.sleep(1000)
             except BaseException:
                 rings += 1
         time.sleep(1000)
     assert rings == 2
-
-
-def test_no_common_except_clause_catches_it() -> None:
-    assert not issubclass(DeadlinePassed, Exception)
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 1e-6, 1e-4])
@@ -86,18 +78,19 @@ def test_the_timer_of_an_outer_user_goes_on_and_keeps_its_handler() -> None:
     rang: list[float] = []
     old = signal.signal(signal.SIGALRM, lambda *_: rang.append(time.monotonic()))
     started = time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, 0.4)
+    signal.setitimer(signal.ITIMER_REAL, 0.4, 60)
     try:
         with deadline(30):
             time.sleep(0.1)
-        left, _ = signal.getitimer(signal.ITIMER_REAL)
-        assert 0 < left <= 0.3
-        time.sleep(2)
+        left, interval = signal.getitimer(signal.ITIMER_REAL)
+        assert 0 < left <= 0.3 and interval == 60
+        while not rang and time.monotonic() < started + 20:
+            time.sleep(0.01)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
     [moment] = rang
-    assert 0.4 <= moment - started < 2.5
+    assert moment - started >= 0.4
 
 
 def test_an_outer_timer_that_is_overdue_rings_at_once_afterwards() -> None:
@@ -113,18 +106,6 @@ def test_an_outer_timer_that_is_overdue_rings_at_once_afterwards() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
     assert rang == [signal.SIGALRM]
-
-
-def test_the_repeat_of_an_outer_timer_is_kept() -> None:
-    old = signal.signal(signal.SIGALRM, lambda *_: None)
-    signal.setitimer(signal.ITIMER_REAL, 50, 60)
-    try:
-        with deadline(30):
-            pass
-        assert signal.getitimer(signal.ITIMER_REAL)[1] == 60
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
 
 
 def test_of_two_the_inner_may_pass_and_the_outer_goes_on() -> None:

@@ -15,8 +15,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from dltutor import diagnose
+from dltutor.diagnosis.errors import CannotRun
 from dltutor.diagnosis.report import Diagnosis
-from dltutor.diagnosis.trouble import CannotRun
 
 Left = Callable[..., None]
 SLACK = 4.0  # seconds after the deadline, on a busy machine

@@ -12,7 +12,7 @@ from cells import define
 from datasets import Numbers, load
 
 from dltutor.lessons.engine.checking import verdict
-from dltutor.lessons.engine.exercise import choice
+from dltutor.lessons.engine.exercise import by_runs, choice, number
 from dltutor.lessons.engine.forms import (
     a_class,
     a_fixed_class,
@@ -21,7 +21,7 @@ from dltutor.lessons.engine.forms import (
     shown,
     whole_number,
 )
-from dltutor.lessons.engine.outcomes import Outcome, Rejected, Result
+from dltutor.lessons.engine.outcomes import Outcome, Rejected, Result, correct, not_yet
 from dltutor.lessons.engine.sources import same_class, same_function
 
 
@@ -73,6 +73,29 @@ def test_a_choice_has_a_code_for_each_option() -> None:
     for other in ("d", 2, ["b"], {"b": 1}):
         assert told(other).outcome is Outcome.NOT_YET
         assert told(other).code == "no-option" and "'a', 'b', 'c'" in told(other).text
+
+
+def test_a_number_has_a_code_for_each_that_people_take_for_it() -> None:
+    grader = number(16, ("16", "8"))
+
+    def told(answer: Any) -> Result:
+        return verdict(lambda: grader.judge(grader.gather(answer)))
+
+    assert told(16) == told("16") == Result(Outcome.CORRECT, "16")
+    assert told(8).code == "8" and told(7) == Result(Outcome.NOT_YET, "other-number", {"number": 7})
+    assert told(...).outcome is Outcome.NOT_ATTEMPTED
+    assert told("sixteen").code == "not-a-number"
+
+
+def test_of_several_runs_the_first_that_is_rejected_is_the_last() -> None:
+    def judge(found: int) -> None:
+        if found < 0:
+            not_yet("negative")
+
+    grader = by_runs(iter, judge, at_most=1)
+    assert grader.gather([1, -1, 2]) == (1, -1)
+    assert verdict(lambda: grader.judge((1, -1))).code == "negative"
+    assert grader.judge((1, 2)) == correct()
 
 
 def test_an_answer_whose_repr_raises_is_shown_by_its_type() -> None:

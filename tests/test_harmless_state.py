@@ -25,9 +25,9 @@ from fresh_interpreter import run_fresh
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor import diagnose
+from dltutor.diagnosis.errors import CannotRun
 from dltutor.diagnosis.report import Diagnosis
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.trouble import CannotRun
 from dltutor.lessons.engine.checking import check
 from dltutor.observation import own_files, sandbox
 

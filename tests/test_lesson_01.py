@@ -18,7 +18,7 @@ from answers.lesson_01 import Verified
 from cells import answer_in, source
 from PIL import Image, ImageFile
 
-from dltutor.failures.corrupt_images import Images, VerifiedImages, load_on_white
+from dltutor.failures.corrupt_images import Images, VerifiedImages
 from dltutor.failures.material.images import SPOILERS, make_images
 from dltutor.lessons.engine.checking import check
 from dltutor.lessons.engine.outcomes import Outcome
@@ -147,18 +147,6 @@ def test_a_note_reaches_the_loop_with_the_type_that_was_raised() -> None:
 # The material
 
 
-def test_the_first_bad_sample_of_the_lesson_is_measured_and_in_batch_2() -> None:
-    images = Images(lesson_images())
-    errors = []
-    for index in range(len(images)):
-        try:
-            images[index]
-        except Exception:
-            errors.append(index)
-    assert errors[0] // 8 == 2  # as the lesson's text has it
-    assert check("01.diagnose", errors[0]).outcome is Outcome.CORRECT
-
-
 def test_the_fresh_images_are_not_those_of_the_lesson(tmp_path: Path) -> None:
     folders = [fix.fresh_images(made(tmp_path / str(seed)), seed) for seed in (52, 53)]
     one, other = (list(folder.kinds.values()) for folder in folders)
@@ -183,20 +171,6 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def test_what_is_cut_out_is_black_where_alpha_is_thrown_away_and_white_where_it_is_not() -> None:
-    file = lesson_images() / "circle" / "transparent.png"
-    corner = np.array(Image.open(file).convert("RGB"))[0, 0]
-    assert corner.tolist() == [0, 0, 0]
-    assert load_on_white(file)[:, 0, 0].tolist() == [1, 1, 1]
-
-
-def test_a_broken_chunk_raises_what_is_no_os_error(tmp_path: Path) -> None:
-    folder = fix.fresh_images(tmp_path, 52)
-    [path] = [path for path, kind in folder.kinds.items() if "chunk" in kind.odd]
-    with pytest.raises(SyntaxError):
-        load_on_white(tmp_path / path)
-
-
 def test_a_flipped_bit_passes_a_look_in_a_jpeg_and_not_in_a_png() -> None:
     image = Image.open(lesson_images() / "circle" / "000.jpg").resize((512, 512))
     found = {}
@@ -215,12 +189,6 @@ def test_a_flipped_bit_passes_a_look_in_a_jpeg_and_not_in_a_png() -> None:
         found[form] = told
     assert found["JPEG"]["raised"] < 5 and found["JPEG"]["wrong"] > 15
     assert found["PNG"]["raised"] > 45
-
-
-def test_the_fresh_readings_hold_every_kind_of_odd_file(tmp_path: Path) -> None:
-    kinds = transfer.fresh_readings(tmp_path, 52).kinds.values()
-    assert len({kind.odd for kind in kinds}) == 13
-    assert {kind.cause for kind in kinds} == {"", "missing", "damaged"}
 
 
 def test_a_machine_that_stands_still_is_worn_to_whoever_learns_from_the_broken_readings() -> None:

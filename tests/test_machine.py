@@ -49,29 +49,22 @@ def test_it_agrees_with_the_system() -> None:
         assert seen.shm == status.f_blocks * status.f_frsize
 
 
-def test_it_sees_a_change_of_the_cores_and_of_the_open_files() -> None:
-    script = """
-        import os, resource
-        from dltutor import machine
+def test_it_sees_changes_fixes_no_start_method_and_needs_no_torch() -> None:
+    done = run_fresh(
+        """
+        import multiprocessing, os, resource, sys
+        from dltutor.system.this_machine import machine
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (200, most))
         assert (machine().cores, machine().open_files) == (1, 200)
-        """
-    run_fresh(script)
-
-
-def test_asking_does_not_fix_the_start_method() -> None:
-    run_fresh(
-        """
-        import multiprocessing
-        from dltutor import machine
-        first = machine().start_method
         assert multiprocessing.get_start_method(allow_none=True) is None
         multiprocessing.set_start_method("spawn")
         assert machine().start_method == "spawn"
+        print(machine().torch, "torch" in sys.modules)
         """
     )
+    assert done.stdout == f"{torch.__version__.partition('+')[0]} False\n"
 
 
 def test_limits_of_the_cgroup_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,44 +73,22 @@ def test_limits_of_the_cgroup_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None
     assert (machine().cpu_quota, machine().memory_limit) == (1.5, 1 << 20)
     monkeypatch.setattr(cgroup_files, "memory", lambda: ("", 1 << 60))
     assert machine().memory_limit is None
-
-
-def test_the_version_of_torch_is_known_without_importing_it() -> None:
-    done = run_fresh(
-        """
-        import sys
-        from dltutor.system.this_machine import machine
-        print(machine().torch, "torch" in sys.modules)
-        """
-    )
-    assert done.stdout == f"{torch.__version__.partition('+')[0]} False\n"
-
-
-def test_the_story_names_every_figure_and_is_the_same_in_text_and_html() -> None:
-    story = str(THIS)
-    assert story == repr(THIS)
-    for figure in ("2", "24 GB", "64 MB", "1024 for each process", "fork", "glibc 2.36", "2.13.0"):
-        assert figure in story and figure in THIS._repr_html_()
-
-
-def test_limits_are_told_where_there_are_any() -> None:
-    bound = replace(THIS, cpu_quota=0.5, memory_limit=2 << 30)
-    assert "2, of which the cgroup grants 0.5" in str(bound)
-    assert "24 GB, limited to 2 GB" in str(bound)
-    assert "limited" not in str(THIS) and "grants" not in str(THIS)
-
-
-def test_what_a_machine_lacks_is_said() -> None:
-    bare = replace(THIS, shm=None, c_library="", open_files=None)
-    assert "/dev/shm       none" in str(bare)
-    assert "system         Linux\n" in str(bare)
-    assert "open files     no limit" in str(bare)
-
-
-def test_no_limit_of_open_files_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda which: unlimited)
     assert machine().open_files is None
+
+
+def test_the_story_names_every_figure_and_is_the_same_in_text_and_html() -> None:
+    assert str(THIS) == repr(THIS)
+    for figure in ("2", "24 GB", "64 MB", "1024", "fork", "glibc 2.36", "2.13.0"):
+        assert figure in str(THIS) and figure in THIS._repr_html_()
+    rows = dict(THIS.story().rows)
+    bound = dict(replace(THIS, cpu_quota=0.5, memory_limit=2 << 30).story().rows)
+    assert bound["cores"].startswith("2") and "0.5" in bound["cores"] and rows["cores"] == "2"
+    assert bound["memory"].startswith("24 GB") and "2 GB" in bound["memory"]
+    bare = dict(replace(THIS, shm=None, c_library="", open_files=None).story().rows)
+    assert (bare["/dev/shm"], bare["system"]) == ("none", "Linux")
+    assert "no limit" in bare["open files"]
 
 
 @pytest.mark.parametrize(

@@ -71,12 +71,6 @@ def test_a_batch_takes_the_storages_of_its_tensors_in_whole_pages(batch: Any, pa
     assert tensor_bytes(batch) == pages * PAGE
 
 
-def test_one_batch_is_measured_and_the_worker_that_made_it() -> None:
-    batch = measure_batch(DataLoader(Images(), 4, num_workers=2), deadline=60)
-    assert (batch.samples, batch.bytes) == (4, 4 * MB + PAGE)  # the labels have a page
-    assert batch.worker == 0 or batch.worker > 32 * MB
-
-
 def test_the_settings_are_the_loader_s_own_and_can_be_changed() -> None:
     loader = DataLoader(
         Images(), 4, num_workers=3, prefetch_factor=5, multiprocessing_context="spawn"
@@ -96,30 +90,30 @@ def test_a_large_main_process_and_a_large_worker_count() -> None:
     assert own.main == pytest.approx(pss(os.getpid()), rel=0.2)
 
 
-def test_the_budget_of_a_loader_reads_as_text() -> None:
+def test_one_batch_of_a_loader_is_measured_and_the_worker_that_made_it() -> None:
     loader = DataLoader(Images(), 4, num_workers=2, multiprocessing_context="fork")
-    lines = str(dltutor.budget(loader)).splitlines()
-    assert lines[0] == "Budget of a loader, workers by fork"
-    assert lines[1].split() == ["batch", "4", "samples,", "4.0", "MB"]
-    assert "20 MB: 5 batches, 4 ahead and 1 in the loop; for a moment 24 MB, when" in lines[2]
-    assert "2 workers of" in lines[3]
-    assert "kernel" not in str(lines)
+    page = dltutor.budget(loader)
+    batch, settings = page._own, page.prediction.settings
+    assert batch is not None
+    assert (batch.samples, batch.bytes) == (4, 4 * MB + PAGE)  # the labels have a page
+    assert batch.worker == 0 or page.prediction.footprint.worker >= batch.worker > 32 * MB
+    assert (settings.num_workers, settings.waiting, settings.batch_size) == (2, 4, 4)
+    assert str(page).splitlines()[:4] == str(page.prediction).splitlines()
 
 
 @pytest.mark.parametrize(
     ("trouble", "deadline", "told"),
     [
-        (datasets.raise_error, 60, "Raised: ValueError in W0 (ValueError: "),
-        (datasets.killed, 60, "Worker died: W0 killed by SIGKILL"),
-        (datasets.sleep_on, 2, "Hung: stopped at its deadline of 2 s. "),
+        (datasets.raise_error, 60, "ValueError in W0"),
+        (datasets.killed, 60, "W0 killed by SIGKILL"),
+        (datasets.sleep_on, 1, "Hung"),
     ],
 )
 def test_a_dataset_that_gives_no_batch_is_told_in_one_sentence(
     trouble: Callable[..., Any], deadline: float, told: str
 ) -> None:
-    with pytest.raises(ValueError, match="loader must give a batch that can be measured") as caught:
+    with pytest.raises(ValueError, match=told) as caught:
         dltutor.budget(load(Numbers(trouble, at=0)), deadline=deadline)
-    assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

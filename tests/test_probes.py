@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from dltutor import diagnose
 from dltutor.diagnosis import progress
-from dltutor.diagnosis.experiments import experiments
+from dltutor.diagnosis.agenda import experiments
 from dltutor.diagnosis.probes import copies, fetched, reordered, samples
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.running.forks import in_fork

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import multiprocessing
 import os
 import shutil
@@ -17,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
+from dltutor.observation.memory import recorder as module
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.recorder import Recorder
 
@@ -70,9 +69,10 @@ def test_a_run_shorter_than_the_period_has_a_last_sample_with_pss() -> None:
     assert timeline.notes == ()
 
 
-def test_workers_have_their_names_and_the_rest_is_other() -> None:
+def test_workers_have_their_names_at_once_and_the_rest_is_other() -> None:
     with sleepers(3) as (first, second, _):
-        recorder, samples = started()
+        recorder, samples = started(period=30)
+        until(lambda: len(samples) == 1)
         recorder.name(first.pid, "W0")
         recorder.name(second.pid, "W1")
         until(lambda: has(samples, "W0", "W1", "other"))
@@ -84,71 +84,21 @@ def test_workers_have_their_names_and_the_rest_is_other() -> None:
         assert timeline.peak("fds", role) > 0
 
 
-def test_each_sample_has_the_number_of_batches_so_far() -> None:
+def test_the_next_epochs_workers_are_lives_of_their_own_each_told_once_when_it_ends() -> None:
     recorder, samples = started(period=0.02)
-    until(lambda: samples)
-    recorder.batches = 7
-    until(lambda: samples[-1].batches == 7)
-    assert recorder.stop().batches[-1] == 7
-    assert samples[0].batches == 0
-
-
-def test_a_naming_brings_a_sample_at_once() -> None:
-    recorder, samples = started(period=30)
-    until(lambda: len(samples) == 1)
-    with sleepers(1) as (process,):
-        recorder.name(process.pid, "W0")
-        until(lambda: has(samples, "W0"), seconds=5)
-        recorder.stop()
-
-
-def test_a_worker_that_ends_is_told_once_with_its_name() -> None:
-    recorder, samples = started(period=0.02)
-    with sleepers(1) as (process,):
-        recorder.name(process.pid, "W0")
-        until(lambda: has(samples, "W0"))
-    until(lambda: any(sample.gone for sample in samples))
-    recorder.died(process.pid, "killed by SIGKILL")
-    timeline = recorder.stop()
-    assert [sample.gone for sample in samples if sample.gone] == [("W0",)]
-    (process,) = [process for process in timeline.processes if process.role == "W0"]
-    assert process.died == "killed by SIGKILL"
-    assert process.ended is not None
-
-
-def test_a_run_of_five_seconds_has_ten_full_readings_of_each_process() -> None:
-    with sleepers(2) as processes:
-        recorder, _ = started()
-        for number, process in enumerate(processes):
-            recorder.name(process.pid, f"W{number}")
-        until(lambda: len(readings(recorder, "W1")) >= 1)
-        time.sleep(5.0)
-        timeline = recorder.stop()
-    for role in ("main", "W0", "W1"):
-        read = timeline.seconds[~np.isnan(timeline.series(role, "pss"))]
-        # One comes late where the machine is busy; none is left out for that.
-        assert len(read) >= 9, read
-
-
-def readings(recorder: Recorder, role: str) -> list[float]:
-    """The seconds at which PSS of a role was read so far."""
-    timeline = recorder._collector.timeline()
-    return list(timeline.seconds[~np.isnan(timeline.series(role, "pss"))])
-
-
-def test_the_next_epochs_workers_are_lives_of_their_own() -> None:
-    recorder, samples = started(period=0.02)
-    for _ in range(2):
+    for epoch in range(2):
         with sleepers(1) as (process,):
             recorder.name(process.pid, "W0")
             until(lambda: has(samples, "W0"))
+            recorder.batches = epoch + 1
         until(lambda: not has(samples, "W0"))
+    recorder.died(process.pid, "killed by SIGKILL")
     timeline = recorder.stop()
-    assert [process.role for process in timeline.processes if process.role != "other"] == [
-        "main",
-        "W0",
-        "W0",
-    ]
+    assert [sample.gone for sample in samples if "W0" in sample.gone] == [("W0",)] * 2
+    first, second = (each for each in timeline.processes if each.role == "W0")
+    assert (first.died, second.died) == ("", "killed by SIGKILL")
+    assert first.ended is not None and second.ended is not None
+    assert (samples[0].batches, timeline.batches[-1]) == (0, 2)
 
 
 KEPT: list[int] = []
@@ -163,7 +113,7 @@ def read_the_list(read: multiprocessing.synchronize.Event) -> None:
 
 
 def test_pages_that_a_forked_worker_copies_show_in_uss_and_faults_but_not_in_rss() -> None:
-    KEPT.extend(range(10**6, 2 * 10**6))  # 32 MB of integers
+    KEPT.extend(range(10**6, 10**6 + 400_000))  # 13 MB of integers
     recorder, samples = started(period=0.05, memory_period=0.05, memory_budget=1.0)
     context = multiprocessing.get_context("fork")
     read = context.Event()
@@ -183,8 +133,8 @@ def test_pages_that_a_forked_worker_copies_show_in_uss_and_faults_but_not_in_rss
         worker.join()
         worker.close()
     rss, uss, faults = (timeline.series("W0", field) for field in ("rss", "uss", "faults"))
-    assert rss[~np.isnan(rss)][0] > 2 * 30 * MB  # shared pages, from the first sample on
-    assert uss[-1] > 30 * MB
+    assert rss[~np.isnan(rss)][0] > 2 * 12 * MB  # shared pages, from the first sample on
+    assert uss[-1] > 12 * MB
     assert 4096 * faults[-1] == pytest.approx(uss[-1], rel=0.25)
 
 
@@ -199,37 +149,13 @@ def test_64_workers_are_all_sampled() -> None:
     assert all(timeline.peak("uss", role) > 0 for role in timeline.workers)
 
 
-def test_a_worker_that_loses_its_parent_stays_in_the_picture() -> None:
-    script = "sleep 60 & echo $!; read line"
-    parent = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert parent.stdin is not None and parent.stdout is not None
-    worker = int(parent.stdout.readline())
-    recorder, samples = started(period=0.02)
-    try:
-        recorder.name(parent.pid, "parent")
-        recorder.name(worker, "W0")
-        until(lambda: has(samples, "parent", "W0"))
-        parent.kill()
-        parent.wait()
-        until(lambda: not has(samples, "parent"))
-        assert has(samples, "W0")
-        os.kill(worker, signal.SIGKILL)
-        until(lambda: not has(samples, "W0"))
-    finally:
-        recorder.stop()
-        with suppress(ProcessLookupError):
-            os.kill(worker, signal.SIGKILL)
-        parent.kill()
-        parent.wait()
-        parent.stdin.close()
-        parent.stdout.close()
-
-
 def test_neither_of_two_recorders_sees_the_others_helper() -> None:
     outer, outer_samples = started(period=0.02)
     inner, inner_samples = started(period=0.02)
     until(lambda: len(inner_samples) > 3 and len(outer_samples) > 3)
     helpers = {helper_of(inner), helper_of(outer)}
+    # Stop, pressed by the learner, reaches the whole session.
+    assert os.getsid(0) not in map(os.getsid, helpers)
     for recorder in (inner, outer):
         recorder.stop()
         assert os.getpid() in recorder._collector.pids
@@ -253,28 +179,25 @@ def helper_of(recorder: Recorder) -> int:
     return recorder._helper.pid
 
 
-def test_a_stopped_helper_that_answers_no_more_is_not_waited_for_long() -> None:
+def test_a_stopped_helper_that_answers_no_more_is_not_waited_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_LAST_SAMPLE", 0.5)
     recorder, samples = started(period=0.02)
     until(lambda: samples)
     os.kill(helper_of(recorder), signal.SIGSTOP)
     began = time.monotonic()
     timeline = recorder.stop()
     assert time.monotonic() - began < 10
-    assert timeline.notes == ("the last sample took more than 3 s",)
+    assert timeline.notes == ("the last sample took more than 0.5 s",)
 
 
-def test_stop_can_be_called_again_and_before_start() -> None:
+def test_stop_can_be_called_again_and_before_start_but_start_only_once() -> None:
     recorder, _ = started()
     assert recorder.stop() is recorder.stop()
-    never = Recorder()
-    assert never.stop().notes == ("no sample was taken",)
-
-
-def test_a_recorder_records_once() -> None:
-    recorder, _ = started()
-    recorder.stop()
-    with pytest.raises(RuntimeError, match="a Recorder records once: make another one"):
+    with pytest.raises(RuntimeError, match="records once"):
         recorder.start()
+    assert Recorder().stop().notes == ("no sample was taken",)
 
 
 def test_without_a_descriptor_to_be_had_the_run_goes_on_and_the_notes_say_so(
@@ -327,33 +250,6 @@ def test_a_process_that_is_gone_before_the_first_sample_is_told(
     assert timeline.notes == ("the observed process was gone, or hidden, before the first sample",)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"period": -1}, "period must be a positive number of seconds, got -1"),
-        ({"period": float("nan")}, "period must be a positive number of seconds, got nan"),
-        ({"memory_period": 0}, "memory_period must be a positive number of seconds, got 0"),
-        ({"memory_period": "1"}, "memory_period must be a positive number of seconds, got '1'"),
-        (
-            {"memory_budget": -0.1},
-            "memory_budget must be a part of a core, above 0 and at most 1, got -0.1",
-        ),
-        (
-            {"memory_budget": 2},
-            "memory_budget must be a part of a core, above 0 and at most 1, got 2",
-        ),
-        ({"pid": NO_PROCESS}, f"pid must be that of a running process, got {NO_PROCESS}"),
-        ({"pid": -1}, "pid must be that of a running process, got -1"),
-    ],
-)
-def test_bad_arguments_are_named_with_what_is_accepted(
-    arguments: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError) as raised:
-        Recorder(**arguments)
-    assert str(raised.value) == message
-
-
 def test_where_proc_is_not_psutil_gives_rss_and_uss_and_the_notes_say_so() -> None:
     with sleepers(1) as (process,):
         recorder, samples = started(proc="/nowhere")
@@ -363,10 +259,14 @@ def test_where_proc_is_not_psutil_gives_rss_and_uss_and_the_notes_say_so() -> No
     assert timeline.peak("uss", "W0") > 0
     assert timeline.peak("rss", "main") > 0
     assert np.isnan(timeline.peak("pss"))
-    assert timeline.notes[0].startswith("there is no /proc here: RSS and USS come from psutil")
+    assert timeline.peak("fds", "W0") > 0
+    assert "psutil" in timeline.notes[0]
 
 
-HIDDEN = """
+HIDDEN = f"""
+import sys, types
+package = sys.modules["dltutor.observation"] = types.ModuleType("dltutor.observation")
+package.__path__ = [{str(ROOT / "dltutor" / "observation")!r}]  # its own __init__ imports torch
 from dltutor.observation.memory.recorder import Recorder
 recorder = Recorder()
 recorder.start()
@@ -415,60 +315,10 @@ def test_a_forked_worker_keeps_none_of_the_pipes_and_cannot_end_the_helper() -> 
     assert recorder.stop().notes == ()
 
 
-ORPHANED = """
-import json, os, sys, time
-from dltutor.observation.memory.recorder import Recorder
-recorder = Recorder()
-recorder.start()
-held = os.dup(recorder._to_helper) if sys.argv[1] == "held" else None
-worker = os.fork()
-if worker == 0:
-    time.sleep(30)
-    os._exit(0)
-print(json.dumps([recorder._helper.pid, worker]), flush=True)
-time.sleep(30)
-"""
-
-
-@pytest.mark.parametrize("pipe", ["let go", "held"])
-def test_the_helper_ends_with_its_parent_though_a_forked_worker_lives_on(pipe: str) -> None:
-    command = [sys.executable, "-c", ORPHANED, pipe]
-    parent = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    helper, worker = (psutil.Process(pid) for pid in json.loads(parent.stdout.readline()))
-    try:
-        assert helper.is_running()
-        parent.kill()
-        parent.wait()
-        until(lambda: not processes(helper), seconds=2)
-        assert processes(worker)
-    finally:
-        parent.stdout.close()
-        worker.kill()
-        until(lambda: not processes(worker))
-
-
-def processes(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def test_stop_pressed_by_the_learner_does_not_reach_the_helper() -> None:
-    recorder, samples = started(period=0.02)
-    until(lambda: samples)
-    assert os.getsid(helper_of(recorder)) != os.getsid(0)
-    os.kill(helper_of(recorder), signal.SIGINT)
-    seen = len(samples)
-    until(lambda: len(samples) > seen + 2)
-    assert recorder.stop().notes == ()
-
-
-def test_30_recorders_one_after_the_other_leave_nothing(
+def test_ten_recorders_one_after_the_other_leave_nothing(
     nothing_left_behind: Callable[..., None],
 ) -> None:
-    for _ in range(30):
+    for _ in range(10):
         recorder, _ = started()
         recorder.stop()
         nothing_left_behind()

@@ -59,95 +59,86 @@ def raised(**fields: Any) -> Observation:
     return observation(**{**told, **fields})
 
 
+STACK = (Frame("train/data.py", 17, "read", "lock.acquire()"), Frame("train/data.py", 3, "f"))
+
 # The story of each end.
-
-
-def test_a_finished_run() -> None:
-    assert str(observation()) == (
+STORIES: dict[str, tuple[Observation, str]] = {
+    "finished": (
+        observation(),
         "Finished\n"
         "  got      8 batches, 16 samples\n"
         "  workers  W0 ended with exit code 0\n"
-        "           W1 ended with exit code 0"
-    )
-
-
-def test_a_run_in_which_a_worker_raised() -> None:
-    assert str(raised()) == (
+        "           W1 ended with exit code 0",
+    ),
+    "raised in a worker": (
+        raised(),
         "Raised: ValueError in W1\n"
         "  got      1 batch, 2 samples before that\n"
         "  error    ValueError: nine is bad\n"
         "  where    train/data.py, line 9, in __getitem__: raise ValueError\n"
         "  workers  W0 still running\n"
-        "           W1 still running"
-    )
-
-
-def test_a_run_in_which_main_raised() -> None:
-    story = str(
+        "           W1 still running",
+    ),
+    "raised in main": (
         raised(
             chain=(("KeyError", "'label'"), ("ValueError", "")),
             raised_in_worker=None,
             failed_worker=None,
             workers=(),
-        )
-    )
-    assert story.startswith("Raised: KeyError in main\n")
-    assert "  error  KeyError: 'label'\n         ValueError\n" in story
-
-
-def test_a_type_that_was_lost_on_the_way() -> None:
-    story = str(raised(chain=(("RuntimeError", WRAPPED),)))
-    assert story.startswith("Raised: ValueError in W1\n")
-    assert "type     ValueError in the worker, RuntimeError in main" in story
-
-
-def test_notes_stand_below_the_error() -> None:
-    notes = ("when serializing dict item 'thread'", "when serializing object at 0x7f00deadbeef")
-    told = {"chain": (("TypeError", "no"),), "notes": notes}
-    assert str(raised(**told)) == (
+        ),
+        "Raised: KeyError in main\n"
+        "  got    1 batch, 2 samples before that\n"
+        "  error  KeyError: 'label'\n"
+        "         ValueError\n"
+        "  where  train/data.py, line 9, in __getitem__: raise ValueError",
+    ),
+    "with notes, and another type": (
+        raised(
+            chain=(("TypeError", "no"),),
+            notes=("when serializing dict item 'thread'", "when serializing at 0x7f00deadbeef"),
+        ),
         "Raised: ValueError in W1\n"
         "  got      1 batch, 2 samples before that\n"
         "  error    TypeError: no\n"
         "  notes    when serializing dict item 'thread'\n"
-        "           when serializing object\n"
+        "           when serializing\n"
         "  type     ValueError in the worker, TypeError in main\n"
         "  where    train/data.py, line 9, in __getitem__: raise ValueError\n"
         "  workers  W0 still running\n"
-        "           W1 still running"
-    )
-    assert "notes" not in str(raised(**told, end="worker died"))
-
-
-def test_a_run_in_which_a_worker_died_leaves_out_what_is_chance() -> None:
-    died = observation(
-        end="worker died",
-        batches=3,
-        chain=(("RuntimeError", "DataLoader worker (pid 77) is killed by signal: Killed. "),),
-        traceback=(Frame("train.py", 3, "main"),),
-        workers=(Worker(0, -9), Worker(1, None)),
-        stderr="ERROR: out of memory\n",
-    )
-    assert str(died) == (
+        "           W1 still running",
+    ),
+    # What came before the death, and where main was, is chance.
+    "a worker died": (
+        observation(
+            end="worker died",
+            batches=3,
+            chain=(("RuntimeError", "DataLoader worker (pid 77) is killed by signal: Killed. "),),
+            notes=("when serializing",),
+            traceback=(Frame("train.py", 3, "main"),),
+            workers=(Worker(0, -9), Worker(1, None)),
+            stderr="ERROR: worker (pid 812) out of memory\n",
+        ),
         "Worker died: W0 killed by SIGKILL (exit code -9)\n"
         "  workers  W0 killed by SIGKILL (exit code -9)\n"
         "           W1 still running\n"
-        "  stderr   ERROR: out of memory"
-    )
-
-
-def test_a_run_that_hung_says_where_each_worker_stood() -> None:
-    stack = (Frame("train/data.py", 17, "read", "lock.acquire()"), Frame("train/data.py", 3, "f"))
-    hung = observation(
-        end="hung", deadline=0.5, workers=(Worker(0, None, stack), Worker(1, None, None))
-    )
-    assert str(hung) == (
+        "  stderr   ERROR: worker out of memory",
+    ),
+    "hung": (
+        observation(end="hung", deadline=0.5, workers=(Worker(0, None, STACK), Worker(1, None))),
         "Hung: stopped at its deadline of 0.5 s\n"
         "  got        8 batches, 16 samples before that\n"
         "  workers    W0 still running\n"
         "             W1 still running\n"
         "  W0 was at  train/data.py, line 17, in read: lock.acquire()\n"
-        "             train/data.py, line 3, in f"
-    )
+        "             train/data.py, line 3, in f",
+    ),
+}
+
+
+@pytest.mark.parametrize("end", STORIES)
+def test_the_story_of_a_run_is_the_same_each_time(end: str) -> None:
+    seen, story = STORIES[end]
+    assert str(seen) == repr(seen) == story
 
 
 def test_of_a_long_stderr_the_end_is_shown() -> None:
@@ -156,19 +147,11 @@ def test_of_a_long_stderr_the_end_is_shown() -> None:
     assert "line 27" not in story
 
 
-def test_times_pids_and_addresses_are_not_shown() -> None:
-    text = "worker (pid 812) at 0x7f00deadbeef"
-    one = str(observation(seconds=1.0, first_batch_seconds=0.1, stderr=text))
-    other = str(observation(seconds=2.0, first_batch_seconds=0.7, stderr=text.replace("8", "9")))
-    assert one == other
-
-
 def test_html_tells_what_the_text_tells() -> None:
     seen = raised(stderr="<b>bold</b>")
     html = seen._repr_html_()
     assert "Raised: ValueError in W1" in html
     assert "&lt;b&gt;bold&lt;/b&gt;" in html and "<b>bold</b>" not in html
-    assert repr(seen) == str(seen)
 
 
 # Words for what became of a process.

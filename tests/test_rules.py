@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
+from dltutor.diagnosis.agenda import experiments
+from dltutor.diagnosis.conclusions import findings
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
-from dltutor.diagnosis.experiments import experiments
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.other_machines import elsewhere
@@ -37,7 +38,6 @@ from dltutor.diagnosis.probes.twice import Twice
 from dltutor.diagnosis.probes.two_ranks import TwoRanks
 from dltutor.diagnosis.probes.views import Views
 from dltutor.diagnosis.probes.waits import Waits
-from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.rules import RULES, collect
 from dltutor.diagnosis.running.pace import Paces
 from dltutor.diagnosis.running.subject import Subject

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,16 +125,6 @@ def test_a_dead_pid_gives_no_process_and_no_error() -> None:
     assert line == {"processes": {}, "gone": [], "memory": {}}
 
 
-def test_memory_is_read_at_the_second_sight_of_a_new_process() -> None:
-    reader = Made({1: 10})
-    sampling = sampler_of(reader)
-    assert sampling.look()["memory"] is not None
-    assert sampling.look()["memory"] is None
-    reader.processes[2] = 20
-    assert sampling.look()["memory"] is None
-    assert sampling.look()["memory"] is not None
-
-
 class Clock:
     """Time and CPU time that pass as told; it stands in for the module `time`."""
 
@@ -180,73 +171,71 @@ class Costly:
         return sum(self.look() for _ in range(int(240 * minutes)))
 
 
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Costly]:
+    return partial(Costly, monkeypatch)
+
+
 @pytest.mark.parametrize("full", [0.02, 0.5, 4.0])
 def test_all_samples_together_cost_what_the_budget_gives(
-    monkeypatch: pytest.MonkeyPatch, full: float
+    made: Callable[..., Costly], full: float
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.0005, full=full)
+    costly = made(cheap=0.0005, full=full)
     costly.for_minutes(60)
     assert costly.clock.used / costly.clock.now == pytest.approx(0.01, rel=0.2)
 
 
 def test_memory_that_costs_less_than_the_budget_is_read_once_a_second(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    assert Costly(monkeypatch, cheap=0.0005, full=0.005).for_minutes(1) == 60
+    assert made(cheap=0.0005, full=0.005).for_minutes(1) == 60
 
 
 def test_in_a_short_run_a_loader_is_read_twice_a_second_and_later_as_the_budget_allows(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.0005, full=0.02, period=0.5)
+    costly = made(cheap=0.0005, full=0.02, period=0.5)
     assert costly.for_minutes(10 / 60) == 20
     # Four cheap samples a second leave eight of ten milliseconds.
     assert costly.for_minutes(10) == pytest.approx(600 * 0.008 / 0.02, rel=0.1)
 
 
 def test_a_sample_that_comes_a_little_early_is_full_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.0, full=0.001, period=0.5)
+    costly = made(cheap=0.0, full=0.001, period=0.5)
     costly.look()
     costly.clock.now += 0.24  # and 0.25 more before it looks
     assert costly.look()
 
 
 def test_cheap_samples_that_use_the_budget_up_leave_half_of_it_to_memory(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.01, full=0.2)
+    costly = made(cheap=0.01, full=0.2)
     read = costly.for_minutes(60)
     assert read * costly.full / costly.clock.now == pytest.approx(0.005, rel=0.2)
 
 
 def test_workers_are_read_at_second_sight_where_main_was_cheap_to_read(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.0005, full=0.01)
+    costly = made(cheap=0.0005, full=0.01)
     assert costly.look()
     costly.reader.processes[2] = 20
     assert [costly.look(), costly.look()] == [False, True]
 
 
 def test_where_main_was_costly_to_read_its_workers_wait_until_it_is_paid_for(
-    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[..., Costly],
 ) -> None:
-    costly = Costly(monkeypatch, cheap=0.0, full=0.1)
+    costly = made(cheap=0.0, full=0.1)
     assert costly.look()
     costly.reader.processes[2] = 20
     waited = 1
     while not costly.look():
         waited += 1
     assert waited * 0.25 == pytest.approx((0.1 - sampler._AT_ONCE) / sampler._EARLY_BUDGET, abs=0.5)
-
-
-def test_memory_that_is_cheap_to_read_is_read_whenever_it_is_due() -> None:
-    sampling = sampler_of(Made({1: 10}), period=0.001)
-    for _ in range(3):
-        time.sleep(0.01)
-        assert sampling.look()["memory"] is not None
 
 
 @pytest.fixture
@@ -362,19 +351,6 @@ class Program:
             pipe.close()
 
 
-def test_the_program_samples_until_it_is_told_to_end_and_never_itself() -> None:
-    with Program() as program:
-        assert program.line()["limits"]["machine"] > 0
-        lines = [program.line() for _ in range(5)]
-        program.say("end")
-        while not lines[-1]["last"]:
-            lines.append(program.line())
-        assert program.process.wait(5) == 0
-        assert lines[0]["memory"] and lines[-1]["memory"]
-        assert all(os.getpid() in line["processes"] for line in lines)
-        assert not any(program.process.pid in line["processes"] for line in lines)
-
-
 def test_the_program_ends_when_its_input_is_closed() -> None:
     with Program() as program:
         program.line()
@@ -382,13 +358,16 @@ def test_the_program_ends_when_its_input_is_closed() -> None:
         assert program.process.wait(2) == 0
 
 
-def test_the_program_goes_on_when_the_learner_presses_stop() -> None:
+def test_the_program_goes_on_when_the_learner_presses_stop_until_it_is_told_to_end() -> None:
     with Program() as program:
-        program.line()
+        assert program.line()["limits"]["machine"] > 0
+        first = program.line()
         program.process.send_signal(signal.SIGINT)
+        program.line()
         program.say("end")
-        while not program.line().get("last"):
+        while not (last := program.line())["last"]:
             pass
+        assert first["memory"] and last["memory"]
         assert program.process.wait(5) == 0
 
 
@@ -405,16 +384,6 @@ def test_a_parent_that_does_not_read_neither_blocks_nor_busies_the_program() -> 
 def cpu_seconds(pid: int) -> float:
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def test_without_proc_the_program_asks_psutil_for_rss_and_uss() -> None:
-    with Program(proc="/nowhere") as program:
-        assert program.line()["source"] == "psutil"
-        line = program.line()
-        cheap, full = (line[part][os.getpid()] for part in ("processes", "memory"))
-        assert cheap["rss"] > 0 and cheap["threads"] > 0 and cheap["fds"] > 0
-        assert 0 < full["uss"] <= cheap["rss"]
-        assert full["pss"] is None
 
 
 def test_the_program_ends_when_its_parent_is_gone_though_others_hold_its_input() -> None:

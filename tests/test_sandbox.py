@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -37,10 +36,9 @@ from dltutor.lessons.engine.outcomes import Outcome, Result, correct, not_yet
 from dltutor.lessons.engine.running import theirs
 from dltutor.observation import sandbox
 from dltutor.system import marks
-from dltutor.system.processes import segments
 from dltutor.tables import MB
 
-LIMIT = 8  # seconds that the exercise of these tests announces
+LIMIT = 30  # seconds that the exercise of these tests announces, of which few need one
 CLEANING = 4  # seconds more, on a busy machine, for all that was started to be gone
 
 
@@ -71,23 +69,6 @@ def start_a_stray_through_a_child() -> None:
 ORPHAN = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
 
 
-MARK = f"_{random.getrandbits(40)}_0"  # the end of the names of this test's segments
-DEAD_STRANGERS = Path(f"/dev/shm/torch_4190001{MARK}")  # a pid that no process has here
-
-
-def leave_a_batch() -> None:
-    DEAD_STRANGERS.touch()  # in use in its main, for all that anybody knows
-    worker = multiprocessing.get_context("fork").Process(target=hold_a_batch)
-    worker.start()
-    while not Path(f"/dev/shm/torch_{worker.pid}{MARK}").exists():
-        time.sleep(0.01)
-
-
-def hold_a_batch() -> None:
-    with Path(f"/dev/shm/torch_{os.getpid()}{MARK}").open("w"):  # named as torch names one
-        time.sleep(600)
-
-
 class NoRepr:
     def __repr__(self) -> str:
         raise RuntimeError("no repr")
@@ -109,12 +90,10 @@ def run(code: str) -> Callable[[], object]:
 
 # What an answer does -> the outcome, and a part of its code and fields.
 DEEDS: dict[str, tuple[Callable[[], object], Outcome, str]] = {
-    "ends its process": (run("os._exit(3)"), Outcome.ERROR, "ended with exit code 3"),
     "ends it as if all were well": (run("os._exit(0)"), Outcome.ERROR, "ended with exit code 0"),
     "exits": (run("sys.exit(3)"), Outcome.ERROR, "SystemExit: 3"),
     "kills itself": (run("os.kill(os.getpid(), 9)"), Outcome.ERROR, "was killed by SIGKILL"),
     "is interrupted": (run("signal.raise_signal(2)"), Outcome.ERROR, "KeyboardInterrupt"),
-    "terminates its parent": (signal_parent(15), Outcome.ERROR, "parent-ended was killed by"),
     "kills its parent": (
         signal_parent(9),
         Outcome.ERROR,
@@ -144,9 +123,11 @@ DEEDS: dict[str, tuple[Callable[[], object], Outcome, str]] = {
 @pytest.mark.usefixtures("nothing_frozen")
 @pytest.mark.parametrize("deed", DEEDS)
 def test_an_answer_that_does_harm_is_told_so_and_harms_nothing(
-    deed: str, nothing_left_behind: Callable[..., None]
+    deed: str, nothing_left_behind: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer, outcome, told = DEEDS[deed]
+    if answer is swallow_everything:
+        at_most(3, monkeypatch)
     before = state()
     started = time.monotonic()
     result = check("00.own", answer)
@@ -163,8 +144,7 @@ def test_what_is_left_is_found_where_no_process_can_be_marked(
     nothing_left_behind: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(marks, "new", lambda: 0)  # as on macOS
-    for deed in (start_a_stray, start_a_stray_through_a_child):
-        assert check("00.own", deed).outcome is Outcome.NOT_YET
+    assert check("00.own", start_a_stray_through_a_child).outcome is Outcome.NOT_YET
 
 
 def in_a_fork(value: Callable[[], int]) -> int:
@@ -209,20 +189,12 @@ def test_an_answer_that_prints_a_hundred_megabytes_is_read_to_its_end(
     assert check("00.own", print_a_hundred_megabytes).outcome is Outcome.CORRECT
 
 
-def test_the_kernel_itself_is_never_an_answers_parent() -> None:
-    me = os.getpid()
-
-    def answer() -> None:
-        assert os.getppid() != me
-
-    assert check("00.own", answer).outcome is Outcome.CORRECT
-
-
 def test_an_answer_runs_as_a_main_process_with_the_kernels_data() -> None:
-    kept = [1, 2, 3]
+    kept, kernel = [1, 2, 3], os.getpid()
 
     def answer() -> None:
         assert kept == [1, 2, 3]
+        assert os.getppid() != kernel  # so that no signal to the parent reaches it
         assert multiprocessing.current_process().name == "MainProcess"
         assert multiprocessing.parent_process() is None
         assert threading.current_thread() is threading.main_thread()
@@ -233,24 +205,12 @@ def test_an_answer_runs_as_a_main_process_with_the_kernels_data() -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_an_answer_starts_processes_by_any_method(
+def test_an_answer_starts_processes_by_any_method_also_after_a_reset_of_the_notebook(
     method: str, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Callable[..., None]
 ) -> None:
     def answer() -> None:
         context: Any = multiprocessing.get_context(method)
         with context.Pool(1) as pool:
-            assert pool.apply(os.getppid) > 0
-
-    at_most(60, monkeypatch)
-    assert check("00.own", answer).outcome is Outcome.CORRECT
-
-
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
-def test_an_answer_starts_processes_after_a_reset_of_the_notebook(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def answer() -> None:
-        with multiprocessing.get_context(method).Pool(1) as pool:
             assert pool.apply(abs, [-1]) == 1
 
     at_most(60, monkeypatch)
@@ -305,29 +265,18 @@ def test_a_semaphore_that_an_answer_leaves_is_not_said_to_be_printed_by_it(
     assert "leaked" not in "".join(capfd.readouterr())
 
 
-def test_torchs_advice_on_start_methods_is_not_said_to_be_printed_by_an_answer(
+def test_what_an_answer_prints_is_shown_without_torchs_advice_on_start_methods(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def send_a_lock() -> None:
         print("  mine")
+        os.write(2, b"and this\n")
         unsendable: Any = [threading.Lock()]
         iter(DataLoader(unsendable, num_workers=1, multiprocessing_context="spawn"))
 
     check("00.own", send_a_lock)
-    assert capfd.readouterr().out.splitlines()[1:] == ["Your code printed:", "    mine"]
-
-
-def test_what_an_answer_prints_is_shown_where_it_is_not_correct(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    def answer() -> None:
-        print("seen it")
-        os.write(2, b"and this\n")
-        raise ValueError("no")
-
-    check("00.own", answer)
     out, err = capfd.readouterr()
-    assert out.splitlines()[1:] == ["Your code printed:", "  seen it", "  and this"]
+    assert out.splitlines()[1:] == ["Your code printed:", "    mine", "  and this"]
     assert err == ""
 
 
@@ -358,14 +307,6 @@ def test_stop_ends_a_check_and_all_that_it_started(
     assert not [p for p in psutil.Process().children(recursive=True) if p.name() == "sleep"]
 
 
-def test_a_mistake_of_the_grader_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    own_exercise(monkeypatch, Grader(gather=len, judge=lambda _: correct()))
-    result = check("00.own", 3)
-    assert result.outcome is Outcome.COULD_NOT_CHECK
-    assert result.code == "our-mistake"
-    assert "TypeError: object of type 'int' has no len()" in result.text
-
-
 def test_nothing_is_announced_for_an_answer_that_is_not_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -380,11 +321,3 @@ def test_nothing_is_announced_for_an_answer_that_is_not_run(
     assert capsys.readouterr().out == ""
     assert check("00.own", 3).outcome is Outcome.CORRECT
     assert capsys.readouterr().out == "Checking 00.own: calls it, at most 20 s.\n"
-
-
-def test_a_batch_that_a_worker_of_the_answer_left_is_removed_and_those_of_others_stay() -> None:
-    try:
-        assert check("00.own", leave_a_batch).outcome is Outcome.NOT_YET
-        assert {each for each in segments() if each.endswith(MARK)} == {DEAD_STRANGERS.name}
-    finally:
-        DEAD_STRANGERS.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """A right dataset with one small slip is not correct: no check looks at some samples only.
 
 Each exercise that is answered with a dataset gets its first right answer with each slip: another
-sample or an exception at the first index, at the last, without workers, in the first worker and in
-the fourth; one sample too few, one too many.
+sample at the first index, at the last, without workers, and in the first worker; an exception; one
+sample too few, one too many.
 """
 
 from __future__ import annotations

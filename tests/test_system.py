@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from fresh_interpreter import run_fresh
 
 import dltutor.system
@@ -39,6 +38,5 @@ def test_using_them_imports_nothing_from_above() -> None:
     assert run_fresh(calls).stdout.split() == []
 
 
-@pytest.mark.parametrize("name", ["torch", "psutil"])
-def test_the_proofs_above_can_fail(name: str) -> None:
-    assert name in imported(name)
+def test_the_proofs_above_can_fail() -> None:
+    assert imported("psutil") == {"psutil"}

@@ -36,12 +36,18 @@ class Cells(HTMLParser):
             self.rows[-1][-1] += data
 
 
-def test_labels_and_values_stand_in_columns() -> None:
-    assert str(LIST) == "This machine\n  cores         2\n  start method  fork"
-
-
-def test_a_cell_of_several_lines_keeps_its_column() -> None:
-    assert str(GRID) == "Workers\n  name  batches\n  W0    1\n        2\n  W10   3"
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        (LIST, "This machine\n  cores         2\n  start method  fork"),
+        (GRID, "Workers\n  name  batches\n  W0    1\n        2\n  W10   3"),
+        (Table("T", (("a",), ("b", "c"))), "T\n  a\n  b  c"),
+        (Table("Finished", ()), "Finished"),
+    ],
+)
+def test_the_text_has_columns_and_is_the_repr(table: Table, text: str) -> None:
+    assert str(table) == repr(table) == text
+    assert table.title in table._repr_html_()
 
 
 def test_no_line_of_text_ends_in_blanks() -> None:
@@ -49,25 +55,10 @@ def test_no_line_of_text_ends_in_blanks() -> None:
     assert not [line for line in str(ragged).splitlines() if line != line.rstrip()]
 
 
-def test_a_table_without_rows_is_its_title() -> None:
-    assert str(Table("Finished", ())) == "Finished"
-    assert "Finished" in Table("Finished", ())._repr_html_()
-
-
-def test_rows_may_be_of_different_length() -> None:
-    assert str(Table("T", (("a",), ("b", "c")))) == "T\n  a\n  b  c"
-
-
-def test_repr_is_the_text_so_that_a_notebook_without_html_shows_it() -> None:
-    assert repr(GRID) == str(GRID)
-
-
 @pytest.mark.parametrize("table", [LIST, GRID], ids=["list", "grid"])
 def test_html_holds_the_same_cells_as_the_text(table: Table) -> None:
     expected = [list(row) for row in (table.header, *table.rows) if row]
-    html = table._repr_html_()
-    assert Cells(html).rows == expected
-    assert table.title in html
+    assert Cells(table._repr_html_()).rows == expected
 
 
 def test_what_looks_like_html_is_shown_as_it_is() -> None:
@@ -90,12 +81,11 @@ def test_no_text_or_background_color_is_set_so_that_every_theme_stays_readable()
 
 
 def test_a_note_is_its_label_and_its_text_with_code_as_code() -> None:
-    note = Note("Not yet.", "`a < b` holds for 3 of 8, and `c` for none.")
-    assert str(note) == repr(note) == "Not yet. `a < b` holds for 3 of 8, and `c` for none."
+    note = Note("Not yet.", "`a < b` holds for 3 of 8, and `c` for none. A lone ` stays.")
+    assert str(note) == repr(note) == f"Not yet. {note.text}"
     html = note._repr_html_()
     assert "<b>Not yet.</b>" in html
-    assert "<code>a &lt; b</code> holds for 3 of 8, and <code>c</code> for none." in html
-
-
-def test_a_lone_backtick_stays_one() -> None:
-    assert "a ` b" in Note("Hint:", "a ` b")._repr_html_()
+    assert (
+        "<code>a &lt; b</code> holds for 3 of 8, and <code>c</code> for none. A lone ` stays."
+        in html
+    )

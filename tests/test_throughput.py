@@ -24,16 +24,17 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 class Waits(Dataset[torch.Tensor]):
-    """Samples that wait 10 ms."""
+    """Samples that wait, 10 ms unless told otherwise."""
 
-    def __init__(self, length: int = 400) -> None:
+    def __init__(self, length: int = 400, wait: float = 0.01) -> None:
         self.length = length
+        self.wait = wait
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.01)
+        time.sleep(self.wait)
         return torch.tensor(index)
 
 
@@ -93,11 +94,18 @@ def test_the_smallest_is_taken_that_the_best_does_not_clearly_beat(
 
 
 def test_waits_add_up_to_as_many_times_the_throughput_as_there_are_workers() -> None:
-    found = how_many_workers(load(Waits(), **FORKED), counts=(0, 4), runs=3, batches=8)
+    made = []
+
+    def make() -> DataLoader[Any]:
+        made.append(load(Waits(wait=0.03), **FORKED))
+        return made[-1]
+
+    found = how_many_workers(make, counts=(0, 4), runs=2, batches=4)
     none, four = found.speeds
-    assert four.rate > 2 * none.rate
+    assert four.rate > 1.3 * none.rate  # four times, but for what else runs on the machine
     assert found.take == 4
-    assert len(four.rates) == 3
+    assert len(none.rates) == len(four.rates) == 2
+    assert len(made) == 4, "each run has one of its own"
 
 
 def test_rows_in_memory_want_no_workers() -> None:
@@ -105,53 +113,38 @@ def test_rows_in_memory_want_no_workers() -> None:
     assert how_many_workers(rows, counts=(0, 2), runs=3).take == 0
 
 
-def test_each_run_has_a_loader_of_its_own_and_runs_take_turns() -> None:
-    made = []
-
-    def make() -> DataLoader[Any]:
-        made.append(time.monotonic())
-        return load(Waits(), **FORKED)
-
-    found = how_many_workers(make, counts=(0, 2), runs=2, batches=1)
-    assert len(made) == 4
-    assert [len(each.rates) for each in found.speeds] == [2, 2]
-
-
 def test_an_epoch_that_is_too_short_for_a_number_is_said() -> None:
-    found = how_many_workers(load(Waits(40), **FORKED), counts=(0, 2, 8), runs=1)
-    assert found.too_short == (8,)
-    assert "Not measured: 8." in str(found)
+    found = how_many_workers(load(Waits(16), **FORKED), counts=(0, 2), runs=1)
+    assert found.too_short == (2,)
+    assert "Not measured: 2." in str(found)
     with pytest.raises(CannotMeasure, match="fewer than two batches"):
-        how_many_workers(load(Waits(4), **FORKED), counts=(0, 1))
+        how_many_workers(load(Waits(4), **FORKED), counts=(0,))
 
 
 @pytest.mark.parametrize(
-    ("dataset", "told"),
-    [(Raises(), "with 0 workers it ended like this: Raised: KeyError"), (Hangs(), "in time, 3 s")],
+    ("dataset", "deadline", "told"),
+    [(Raises(), 60, "with 0 workers .* KeyError"), (Hangs(), 1, "with 0 workers .* 1 s")],
 )
-def test_a_loader_that_fails_is_told_in_a_sentence(dataset: Any, told: str) -> None:
+def test_a_loader_that_fails_is_told_in_a_sentence(
+    dataset: Any, deadline: float, told: str
+) -> None:
     with pytest.raises(CannotMeasure, match=told):
-        how_many_workers(load(dataset, **FORKED), counts=(0, 1), deadline=3)
+        how_many_workers(load(dataset, **FORKED), counts=(0, 1), deadline=deadline)
 
 
 def test_what_was_measured_is_kept_when_the_deadline_comes() -> None:
     loader = load(HangsInWorkers(4000), **FORKED)
-    found = how_many_workers(loader, counts=(4, 0, 2), deadline=3)
+    found = how_many_workers(loader, counts=(4, 0, 2), deadline=4)
     assert [speed.workers for speed in found.speeds] == [0]
     assert (found.unfinished, found.too_short) == ((2, 4), ())
     for told in (str(found), found._repr_html_()):
-        assert "Only 0 was measured: there is nothing to compare it with." in told
-        assert "Not measured: 2, 4. The deadline came first" in told
+        assert "Only 0 was measured" in told and "Not measured: 2, 4." in told
         assert "take this" not in told
-
-
-def test_a_choice_from_a_part_of_the_numbers_says_so() -> None:
-    found = replace(speeds(w0=(100,), w2=(190,)), unfinished=(4,))
-    assert found.why == "Take 2 of those that were measured."
+    assert "Take 2 of those" in replace(speeds(w0=(100,), w2=(190,)), unfinished=(4,)).why
 
 
 def test_with_little_time_there_are_fewer_runs() -> None:
-    found = how_many_workers(load(Waits(), **FORKED), counts=(0, 1), runs=99, deadline=4)
+    found = how_many_workers(load(Waits(), **FORKED), counts=(0,), runs=99, deadline=4)
     assert 1 <= len(found.speeds[0].rates) < 99
 
 
@@ -259,20 +252,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_the_command_says_what_to_take(
     own: Path, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["workers", target.format(own), "--deadline", "20"]) == 0
-    told = capsys.readouterr().out
-    assert "samples/s" in told and "start-up" in told
-    assert told.rstrip().splitlines()[-1].startswith("Take ")
-
-
-def test_the_command_measures_the_numbers_that_it_is_told(
-    own: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["workers", "own_job.py:loader", "--counts", "3", "0", "--deadline", "20"]) == 0
-    rows = capsys.readouterr().out.splitlines()[2:4]
-    assert [row.split()[0] for row in rows] == ["0", "3"]
-    assert main(["workers", "own_job.py:loader", "--counts", "5000"]) == 2
-    assert "each from 0 to 1024, got [5000]" in capsys.readouterr().err
+    assert main(["workers", target.format(own), "--counts", "1", "0", "--deadline", "20"]) == 0
+    _, header, *rows, last = capsys.readouterr().out.splitlines()
+    assert header.split()[:2] == ["workers", "samples/s"]
+    assert [row.split()[0] for row in rows] == ["0", "1"]
+    assert last.startswith("Take ")
 
 
 @pytest.mark.parametrize(
@@ -289,12 +273,13 @@ def test_the_command_measures_the_numbers_that_it_is_told(
         ("own_job.py:make_number", 1, "must return a DataLoader, and returned 3"),
         ("own_job.py:needs", 1, "missing 1 required positional argument"),
         ("own_job.py:broken", 1, "raised KeyError: 'label'"),
+        ("own_job.py:loader --counts 5000", 2, "each from 0 to 1024, got [5000]"),
     ],
 )
 def test_bad_input_gets_one_sentence(
     own: Path, target: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["workers", target]) == code
+    assert main(["workers", *target.split()]) == code
     said = capsys.readouterr()
     assert told in said.err and said.err.count("\n") == 1
     assert said.out == ""

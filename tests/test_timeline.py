@@ -46,15 +46,17 @@ def test_a_role_used_again_is_one_series_and_processes_without_a_name_are_added_
     np.testing.assert_array_equal(both.series("other", "rss"), [1, 12, 10, NAN, NAN])
 
 
-def test_roles_come_in_the_order_main_workers_rest() -> None:
-    made = timeline(*(curves(role, rss=[1]) for role in ("other", "W10", "W2", "main", "reader")))
-    assert made.roles == ("main", "W2", "W10", "reader", "other")
-    assert repr(made) == "<Timeline: main, W2, W10, reader, other>"
-
-
-def test_workers_of_several_loaders_come_loader_by_loader() -> None:
-    roles = ("main", "W0 of a", "W1 of a", "W0 of b", "W10 of b")
-    assert timeline(*(curves(role, rss=[1]) for role in reversed(roles))).roles == roles
+@pytest.mark.parametrize(
+    "roles",
+    [
+        ("main", "W2", "W10", "reader", "other"),
+        ("main", "W0 of a", "W1 of a", "W0 of b", "W10 of b"),
+    ],
+)
+def test_roles_come_in_the_order_main_workers_loader_by_loader_rest(roles: tuple[str, ...]) -> None:
+    made = timeline(*(curves(role, rss=[1]) for role in reversed(roles)))
+    assert made.roles == roles
+    assert repr(made) == f"<Timeline: {', '.join(roles)}>"
 
 
 def test_pss_is_joined_by_lines_while_the_same_processes_live() -> None:
@@ -64,21 +66,6 @@ def test_pss_is_joined_by_lines_while_the_same_processes_live() -> None:
     np.testing.assert_allclose(made.pss_curve("main"), [10, 20, 30, 30, 30])
     np.testing.assert_allclose(made.total_pss(), [15, 26, 37, 38, 39])
     assert made.peak("pss") == 39
-
-
-def test_between_its_readings_pss_follows_the_private_memory() -> None:
-    # Five bytes are shared throughout; of ten pages that became private, eight did so early.
-    faults = [0, 8, 10, 10, 15]
-    made = timeline(
-        curves(
-            "W0",
-            uss=[0, NAN, 10 * PAGE, NAN, NAN],
-            pss=[5, NAN, 10 * PAGE + 5, NAN, NAN],
-            rss=[90 * PAGE] * 5,
-            faults=[float(each) for each in faults],
-        )
-    )
-    np.testing.assert_allclose(made.pss_curve("W0"), [each * PAGE + 5 for each in faults])
 
 
 def test_pss_is_not_joined_across_a_birth_or_an_end() -> None:
@@ -104,14 +91,6 @@ def test_peaks_are_of_one_role_or_of_the_sum() -> None:
     assert made.peak("uss") == 9
     assert made.peak("shm") == 10
     assert math.isnan(made.peak("pss"))
-
-
-def test_private_memory_follows_the_faults_between_two_readings() -> None:
-    copied = [0, 10, 20, 40, 50]
-    uss = [1000 * PAGE, NAN, NAN, NAN, 1050 * PAGE]
-    made = timeline(curves("W0", uss=uss, faults=copied, rss=[9000 * PAGE] * 5))
-    expected = [(1000 + pages) * PAGE for pages in copied]
-    np.testing.assert_allclose(made.private_curve("W0"), expected)
 
 
 def test_private_memory_does_not_grow_where_the_same_memory_is_taken_again_and_again() -> None:
@@ -230,9 +209,9 @@ def test_an_empty_timeline_answers_everything(tmp_path: Path) -> None:
 
 def test_an_unknown_field_is_answered_with_those_that_there_are() -> None:
     made = timeline(curves("main", rss=[1.0]))
-    with pytest.raises(ValueError, match=r"field must be one of rss, uss, .*, got 'vms'"):
+    with pytest.raises(ValueError, match=r"^field .* got 'vms'"):
         made.series("main", "vms")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"field must be one of rss, uss, .*, got 'vms'"):
+    with pytest.raises(ValueError, match=r"^field .* got 'vms'"):
         made.peak("vms")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="per must be 'batch' or 'second', got 'hour'"):
+    with pytest.raises(ValueError, match=r"^per .* got 'hour'"):
         made.growth("main", per="hour")  # type: ignore[arg-type]

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from recorded import PARTS
 
+from dltutor.diagnosis.conclusions import findings
 from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.examination import silent
 from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.diagnosis.probes.fetched import Fetched
 from dltutor.diagnosis.probes.memory import Memory
 from dltutor.diagnosis.probes.reordered import Reordered
@@ -19,12 +22,12 @@ from dltutor.diagnosis.probes.shares import Shares
 from dltutor.diagnosis.probes.travel import Travel
 from dltutor.diagnosis.promises import broken
 from dltutor.diagnosis.promises.verdicts import verdicts
-from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.running.pace import Paces
-from dltutor.diagnosis.visit import silent
+from dltutor.tables import MB
 
 RUN = Measures("finished", batches=8, passes=(("a", "b"),), drawn=(("1", "2", "3"),), counted=(3,))
 RUN = replace(RUN, finished=(True,), pace=0.01, first=0.1)
+SPAWN = replace(PARTS, method="spawn")
 STREAM = replace(PARTS, stream=True, batches=None, length=None)
 STAYS = replace(PARTS, persistent=True, loop=True)
 TOLD = replace(PARTS, hooks=("sampler",))
@@ -67,6 +70,12 @@ def stream(as_it_is: Measures, alone: Measures, **found: Any) -> Evidence:
     return ill(as_it_is, alone=alone, parts=STREAM, **found)
 
 
+def mapped(size: int, method: str) -> Evidence:
+    """Workers get a pickle of this many MB that main has mapped."""
+    travel = Travel(mapped=(("dataset.images", size * MB),), bytes=size * MB)
+    return ill(parts=replace(PARTS, method=method), travel=travel)
+
+
 def computed(seconds: float) -> Measures:
     return run("1" * 40, computed=seconds)
 
@@ -93,7 +102,6 @@ COLLIDE = tuple(
 ALIKE = replace(RUN, passes=2 * RUN.passes, finished=(True, True), drawn=2 * (tuple("abcd"),))
 RANDOM = drawn(random=24)
 GROWS = Memory(late_as_it_is=90.0, late_collected=88.0, late_returned=91.0, samples=40)
-MB = 2**20
 
 # The promise, what breaks it, and what is near and breaks none.
 BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
@@ -104,6 +112,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         changed(ending=5.1),
         changed(ending=0.4),
         ill(replace(RUN, ending=5.1), alone=replace(RUN, ending=5.0)),
+        ill(replace(RUN, ending=5.8, first=14.0), parts=SPAWN),
     ),
     # complete
     "some are missing": (
@@ -222,6 +231,12 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         changed(batches=1000, files=99),
     ),
     "it grows": ("bounded", ill(memory=GROWS), ill(memory=replace(GROWS, late_collected=3.0))),
+    "a mapped file is copied into workers that aren't forked": (
+        "bounded",
+        mapped(80, "spawn"),
+        mapped(20, "spawn"),
+        mapped(80, "fork"),
+    ),
     "left by samples": ("clean", ill(samples=drawn(left=(("threads", 90, 90),))), ill()),
     "processes left": ("clean", changed(left=2), changed(left=0)),
     "folders left": ("clean", changed(temporary=(3, 5)), changed(temporary=(3, 3))),
@@ -293,7 +308,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
     ),
     "a large pickle": (
         "quick",
-        ill(travel=Travel(bytes=10**7, seconds=3.0), parts=replace(PARTS, method="spawn")),
+        ill(travel=Travel(bytes=10**7, seconds=3.0), parts=SPAWN),
         ill(travel=Travel(bytes=10**7, seconds=3.0)),
     ),
 }
@@ -317,6 +332,10 @@ def test_batches_are_compared_where_they_cannot_be_taken_apart() -> None:
     whole = replace(RUN, drawn=((),))
     [found] = broken(ill(whole, alone=replace(whole, passes=(("a", "c"),))), ())
     assert found.promise == "same" and "batch" in found.evidence
+
+
+def test_a_mapped_file_that_would_be_copied_is_said_of_forked_workers() -> None:
+    assert elsewhere(mapped(80, "fork")) and not elsewhere(mapped(80, "spawn"))
 
 
 def test_a_loop_that_leaves_the_loader_alone_shows_nothing() -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.diagnosis.target import (
+from dltutor.diagnosis.named_loader import (
     TARGET,
     TARGET_HELP,
     NoLoader,
@@ -70,8 +70,8 @@ def run(chosen: argparse.Namespace) -> int:
     Returns:
         0 if it ran and nothing was found, 1 if something was found, 2 if it couldn't be run.
     """
+    from dltutor.diagnosis.errors import CannotRun
     from dltutor.diagnosis.report import page
-    from dltutor.diagnosis.trouble import CannotRun
 
     try:
         diagnosis = _diagnose(chosen)

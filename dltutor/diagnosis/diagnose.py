@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dltutor.diagnosis import progress
+from dltutor.diagnosis.conclusions import findings
+from dltutor.diagnosis.errors import CannotRun
+from dltutor.diagnosis.examination import Examination, silent
+from dltutor.diagnosis.named_loader import makes_loaders
 from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.diagnosis.promises.verdicts import verdicts
-from dltutor.diagnosis.reading import findings
 from dltutor.diagnosis.report import Diagnosis
 from dltutor.diagnosis.running.subject import Loop
-from dltutor.diagnosis.target import makes_loaders
-from dltutor.diagnosis.trouble import CannotRun
-from dltutor.diagnosis.visit import Visit, silent
 from dltutor.observation.loaders import check_loader, inner_loaders
 from dltutor.observation.observing import check_run
 from dltutor.observation.time_limits import check_main_thread
@@ -79,33 +79,33 @@ def examine(
         deadline: In seconds.
         announce: Called before the first run, with how often the loader will run.
     """
-    visit = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
+    examination = prepare(loader, consume=consume, epochs=epochs, deadline=deadline)
     announce(
         f"Running the loader up to {RUNS} times, for at most {deadline:g} s in total. Your "
         "dataset, open files, connections, and random states stay as they are. But if your code "
         "writes to a file, shared memory, a database, or a server, it writes each time. If it "
         "takes something from a pipe or a queue, that's gone."
     )
-    with progress.shown() as visit.asked:
-        evidence = visit.examine()
+    with progress.shown() as examination.asked:
+        evidence = examination.examine()
     found = findings(evidence)
     return Diagnosis(
         findings=found,
-        tried=tuple(visit.tried),
-        untried=tuple(visit.untried),
+        tried=tuple(examination.tried),
+        untried=tuple(examination.untried),
         elsewhere=elsewhere(evidence),
         parts=evidence.parts,
         promises=verdicts(
             evidence,
             [each.promise for each in found],
-            [each.why for each in visit.untried],
+            [each.why for each in examination.untried],
         ),
         ran=not silent(evidence),
     )
 
 
-def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) -> Visit:
-    """Check the arguments of `diagnose`, and make its Visit."""
+def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) -> Examination:
+    """Check the arguments of `diagnose`, and make its Examination."""
     if not hasattr(os, "fork"):
         raise RuntimeError(
             "diagnose() runs the loader in forks of this process, but this system can't fork. On "
@@ -123,7 +123,7 @@ def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) 
     if not makes and (wrong := _not_a_loader(loader)):
         raise TypeError(wrong)
     make: Callable[[], Any] = _made(loader) if makes else lambda: loader
-    return Visit(
+    return Examination(
         make,
         consume,
         epochs,

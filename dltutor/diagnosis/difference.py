@@ -53,7 +53,7 @@ def with_workers(evidence: Evidence) -> Difference | None:
     persistent ones, so the sampler's random numbers are different ones.
 
     Args:
-        evidence: Of one visit.
+        evidence: Of one examination.
     """
     run, alone, fetched = evidence.run, evidence.alone, evidence.fetched
     if alone is None or not (run.well and alone.well):

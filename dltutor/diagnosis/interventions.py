@@ -95,9 +95,8 @@ def _whole_epochs(subject: Subject) -> dict[str, Any]:
     return {"seconds": max(min(4.0, subject.seconds / 2), min(expected, _LONGEST))}
 
 
-def _two_epochs(subject: Subject) -> dict[str, Any]:
-    # Without a training loop, so that repeats can show.
-    return {"epochs": max(subject.epochs, 2)} if subject.loop is None else {}
+def _epochs_to_run(subject: Subject) -> dict[str, Any]:
+    return {"epochs": subject.epochs_to_run}
 
 
 def _as_arrays(subject: Subject) -> None:
@@ -164,7 +163,7 @@ INTERVENTIONS: Final = (
         16.0,
         _always,
         {},
-        options=(partial(_at_most, 8.0), _two_epochs),
+        options=(partial(_at_most, 8.0), _epochs_to_run),
         prepare=lambda subject: fill_holes(),  # or luck decides whether workers are seen to grow
         cut_short=True,
     ),
@@ -174,7 +173,7 @@ INTERVENTIONS: Final = (
         18.0,
         _has_workers,
         {"num_workers": 0},
-        options=(_whole_epochs, _two_epochs),
+        options=(_whole_epochs, _epochs_to_run),
         cut_short=True,
         patience=4.0,
     ),

@@ -107,6 +107,17 @@ class Measures:
         return self.end in ("finished", "enough")
 
     @property
+    def contents(self) -> tuple[tuple[str, ...], ...]:
+        """What each iteration held: its samples, or its batches if those can't be taken apart."""
+        return tuple(drawn or whole for drawn, whole in zip(self.drawn, self.passes, strict=True))
+
+    @property
+    def whole(self) -> tuple[tuple[str, ...], ...]:
+        """The same, only of iterations that came to their end."""
+        pairs = zip(self.contents, self.finished, strict=True)
+        return tuple(each for each, done in pairs if done)
+
+    @property
     def line(self) -> str:
         """Your own innermost line in the traceback; "" without one."""
         return self.at[0] if self.at else ""

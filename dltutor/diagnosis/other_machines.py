@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
-from dltutor.tables import MB
+from dltutor.tables import MB, size
 
 CONTAINER: Final = 64 * MB  # bytes of /dev/shm that docker gives
 _WHERE: Final = "Where workers aren't forked (macOS, Windows, Python 3.14)"
@@ -15,7 +15,7 @@ def elsewhere(evidence: Evidence) -> tuple[str, ...]:
     """Say what will fail on another machine or with another start method, one sentence for each.
 
     Args:
-        evidence: The evidence of one visit.
+        evidence: The evidence of one examination.
     """
     return (*_not_forked(evidence), *_small_shm(evidence), *_ranks(evidence))
 
@@ -40,6 +40,12 @@ def _not_forked(evidence: Evidence) -> list[str]:
             f"{_WHERE}, every worker dies when it starts, because it needs {names} from a "
             "`__main__` without a file, which a new interpreter doesn't have."
         )
+    said += [
+        f"{_WHERE}, each worker has its own copy of `{path}` in memory ({size(held)}) and gets it "
+        "through a pipe, because pickling a `np.memmap` copies what it maps. Keep the path, and "
+        "map the file in each worker."
+        for path, held in travel.mapped
+    ]
     if travel.raised:
         said.append(
             f"{_WHERE}, samples fail. When the doctor drew them from a copy of the dataset that "
@@ -56,12 +62,12 @@ def _not_forked(evidence: Evidence) -> list[str]:
 def _small_shm(evidence: Evidence) -> list[str]:
     parts, run = evidence.parts, evidence.run
     count = parts.workers * parts.prefetch + 1
-    size = count * run.batch_bytes
-    if not parts.workers or size <= CONTAINER:
+    held = count * run.batch_bytes
+    if not parts.workers or held <= CONTAINER:
         return []
     return [
         f"In a container, docker gives /dev/shm 64 MB, but {count} batches of "
-        f"{run.batch_bytes / MB:.0f} MB may be on their way at once, which is {size / MB:.0f} MB. "
+        f"{run.batch_bytes / MB:.0f} MB may be on their way at once, which is {held / MB:.0f} MB. "
         "Give it more (`--shm-size`), or use a smaller prefetch_factor."
     ]
 

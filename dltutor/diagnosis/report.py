@@ -7,10 +7,10 @@ from html import escape
 from textwrap import fill
 from typing import Any, Final
 
+from dltutor.diagnosis.examination import Tried, Untried
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.probes.parts import Parts
 from dltutor.diagnosis.promises.verdicts import State, Verdict
-from dltutor.diagnosis.visit import Tried, Untried
 from dltutor.failures import PROMISES
 from dltutor.tables import Tone, framed, with_code
 

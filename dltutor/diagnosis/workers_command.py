@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, Final
 
-from dltutor.diagnosis.target import TARGET, TARGET_HELP, NoLoader, find, seconds
+from dltutor.diagnosis.named_loader import TARGET, TARGET_HELP, NoLoader, find, seconds
 
 SECONDS: Final = 60.0
 

@@ -21,25 +21,17 @@ from dltutor.observation.budget.own_loader import (
     own_footprint,
     settings_of,
 )
-from dltutor.observation.budget.prediction import Footprint, Prediction, predict
-from dltutor.observation.budget.room import room
-from dltutor.observation.budget.settings import Settings
+from dltutor.observation.budget.prediction import Footprint, Prediction, Settings
 from dltutor.observation.budget.trial import Trial, footprint, trial
+from dltutor.observation.budget.usage import room
 from dltutor.system.this_machine import machine
 from dltutor.tables import size
 
 _MOST_WORKERS: Final = 8  # or as many as there are cores
 _MOST_AHEAD: Final = 16
 _BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-_IMAGE: Final = 3 * 224 * 224 * 4  # bytes, as float32
+_IMAGE: Final = Settings.sample_bytes
 _SAMPLE_SIZES: Final = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, _IMAGE, 1 << 20, 4 << 20)
-_USUAL: Final[dict[str, Any]] = {
-    "num_workers": 2,
-    "prefetch_factor": 2,
-    "batch_size": 8,
-    "sample_bytes": _IMAGE,
-    "start_method": "fork",
-}
 _SAVED: Final = "Budget of a loader: settings to move, and what they take up. It needs a kernel."
 _NAMED: Final = {"style": {"description_width": "9.5em"}, "layout": {"width": "min(100%, 540px)"}}
 
@@ -89,8 +81,9 @@ def budget(
         "start_method": start_method,
     }
     if loader is None:
-        chosen = {name: value for name, value in given.items() if value is not None}
-        return Budget(Settings(**_USUAL | chosen))
+        return Budget(
+            Settings(**{name: value for name, value in given.items() if value is not None})
+        )
     settings_of(loader, Batch(1, 1, 0), **given)  # what is wrong with them is told at once
     batch = measure_batch(loader, deadline)
     return Budget(settings_of(loader, batch, **given), batch)
@@ -150,14 +143,14 @@ class Budget:
 
     @property
     def prediction(self) -> Prediction:
-        return predict(
-            self._machine,
-            self._footprint,
-            num_workers=self._workers.value,
-            prefetch_factor=self._ahead.value,
-            batch_size=self._batch.value,
-            sample_bytes=self._sample.value,
+        settings = Settings(
+            self._workers.value,
+            self._ahead.value,
+            self._batch.value,
+            self._sample.value,
+            self._footprint.start_method,
         )
+        return Prediction(settings, self._footprint, self._machine)
 
     def run(self) -> Trial:
         """Run the settings for real, as the button does.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Final
 
 from dltutor.display.screen import Screen
@@ -83,7 +82,7 @@ def observe(
         )
         return seen
     finally:
-        with _interrupts_held():
+        with interrupts_held():
             if seen is None:
                 screen.finish("Stopped", None)
             else:
@@ -148,7 +147,7 @@ def watch(title: str = "") -> Iterator[Watch]:
         how = f"Ended by {type(error).__name__}"
         raise
     finally:
-        with _interrupts_held():
+        with interrupts_held():
             watched._timeline = recorder.stop()
             screen.finish(how, watched.timeline)
 
@@ -202,9 +201,3 @@ def monitor() -> Monitor:
         _standing = Monitor()
     _standing.show()
     return _standing
-
-
-def _interrupts_held() -> AbstractContextManager[object]:
-    # Only the main thread is ever interrupted, and only it may say how.
-    main = threading.current_thread() is threading.main_thread()
-    return interrupts_held() if main else nullcontext()

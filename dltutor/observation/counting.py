@@ -12,7 +12,7 @@ from dltutor.observation import torch_internals
 
 
 class Counted:
-    """An iterator of a loader that tells of each batch; everything else is the iterator's own.
+    """A loader's iterator that reports each batch and otherwise behaves like the loader's own.
 
     Args:
         iterator: The loader's own.

@@ -1,7 +1,7 @@
-"""Connections of this process that a fork of it finds cut, so that no byte of a fork's goes over.
+"""Cut the connections that a fork inherits, so that it can't send or receive over them.
 
 A fork has its parent's connections. What it writes reaches the parent's server, and what it reads
-is the parent's answer. To close one is enough for many clients to say goodbye over it.
+is missing from the parent's answer. Many clients even send a goodbye when they are only closed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _UNREAD: Final = b"?"
 class CutConnections:
     """Loose ends for the connections that are open in the block.
 
-    In a fork, `cut` puts one in the place of each connection. A loose end takes what is written,
-    holds one byte to be read, and then is at its end, so nobody waits there.
+    In a fork, `cut` replaces each connection with one. A loose end takes what is written, has one
+    byte to read, and is then at its end, so no reader waits for more.
 
     Args:
         wanted: Whether there is anything to do; otherwise forks have the connections themselves.

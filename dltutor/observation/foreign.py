@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from dltutor.observation import texts
+
 _CONTAINERS: Final[tuple[Any, ...]] = (dict, list, tuple, deque, set, frozenset)
 _OF_CLASSES: Final = vars(type)
 _NOTHING: Final = object()
@@ -127,9 +129,8 @@ def message_of(error: BaseException) -> str:
 
 
 def said(error: BaseException) -> str:
-    """An exception as the end of a traceback has it: its type and its text."""
-    message = message_of(error)
-    return f"{kind_of(error)}: {message}" if message else kind_of(error)
+    """An exception in words, as `texts.said` has them."""
+    return texts.said(kind_of(error), message_of(error))
 
 
 def _container(thing: object) -> Any:

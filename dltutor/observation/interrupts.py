@@ -1,7 +1,7 @@
-"""Signals that would do harm where they come: held back, and let through a moment later.
+"""Hold back signals that would do harm right now, and deliver them a moment later.
 
-Stop, pressed by the learner, goes through while the loader runs and waits while we tidy up.
-Torch's notice of a worker's death waits for the end of a transfer.
+When you press Stop, the loader is interrupted at once, but our clean-up isn't. Torch's notice of a
+worker's death waits for the end of a transfer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import selectors
 import signal
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -31,10 +32,10 @@ _TORCH: Final = (dataloader.__file__, tempfile.__file__)
 
 
 class Interrupts:
-    """A SIGINT handler that holds an interrupt back until it may do no harm.
+    """A SIGINT handler that holds an interrupt back until it can do no harm.
 
-    Blocking the signal would not do: a kernel has other threads, and the system hands the
-    signal to any of them.
+    Blocking the signal isn't enough, because a notebook has other threads, and the operating system
+    delivers the signal to any of them.
     """
 
     def __init__(self, handler: Any) -> None:
@@ -43,7 +44,7 @@ class Interrupts:
         self._pending = False
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        # Who presses Stop again is not held back any more.
+        # A second Stop interrupts immediately.
         if self._holding or (not self._pending and in_plumbing(frame)):
             self._pending = True
         elif callable(self._handler):
@@ -68,11 +69,11 @@ class Interrupts:
 
 
 def in_plumbing(frame: FrameType | None) -> bool:
-    """Whether a signal handler has interrupted what passes batches between processes.
+    """Whether a signal handler has interrupted the code that passes batches between processes.
 
-    It should not raise there: a descriptor would be lost, or the exception itself. In `__del__`
-    and in what runs at a fork, Python prints an exception and goes on. Torch opens temporary
-    files where it looks why a batch has not come.
+    It shouldn't raise there, because a descriptor would be lost, or the exception itself: in
+    `__del__` and in what runs at a fork, Python prints an exception and carries on. The code in
+    which torch opens temporary files, to find out why no batch arrives, counts too.
 
     Args:
         frame: What the handler was given.
@@ -92,31 +93,35 @@ def in_plumbing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def interrupts_held() -> Iterator[Interrupts]:
-    """Hold interrupts back in the block; one that came meanwhile is raised at its end."""
+    """Hold interrupts back in the block, and raise one that came in between at its end.
+
+    In another thread than the main one it does nothing: only the main thread is ever interrupted.
+    """
     previous = signal.getsignal(signal.SIGINT)
     interrupts = Interrupts(previous)
-    if callable(previous):
+    held = callable(previous) and threading.current_thread() is threading.main_thread()
+    if held:
         signal.signal(signal.SIGINT, interrupts.handle)
     try:
         yield interrupts
     finally:
-        if callable(previous):
+        if held:
             signal.signal(signal.SIGINT, previous)
     interrupts.deliver()
 
 
 class _Considerate:
-    """A handler that comes again a moment later if it would raise in the plumbing, for a while."""
+    """Put off a signal handler while main passes batches, for at most a second."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
         self._handler = handler
-        self._since: float | None = None  # when it was put off first
+        self._since: float | None = None  # when it was first put off
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         self._since = self._since or now
         if in_plumbing(frame) and now < self._since + PUT_OFF_AT_MOST:
-            # Not a threading.Timer: what was interrupted may hold the lock that its start takes.
+            # Not a threading.Timer, because what was interrupted may hold the lock that it needs.
             _thread.start_new_thread(_again, (signum,))
         else:
             self._since = None
@@ -129,11 +134,11 @@ def _again(signum: int) -> None:
 
 
 def delay_in_plumbing() -> None:
-    """Make torch's SIGCHLD handler, once it is there, wait for the end of a transfer.
+    """Make torch's SIGCHLD handler wait for the end of a transfer, if torch has installed it.
 
-    It raises wherever main happens to be when a worker dies. In the middle of a transfer that
-    loses a descriptor, leaves a lock that nobody gives back, or makes torch print "Exception
-    ignored in StorageWeakRef.__del__".
+    It raises wherever main happens to be when a worker dies. In the middle of a transfer, that
+    loses a descriptor, leaves a lock held forever, or makes torch print "Exception ignored in
+    StorageWeakRef.__del__".
     """
     handler = signal.getsignal(signal.SIGCHLD)
     if callable(handler) and not isinstance(handler, _Considerate):

@@ -1,14 +1,14 @@
-"""Leaving nothing behind: processes, shared memory, signal handlers, multiprocessing's helpers."""
+"""Leaving everything as it was: processes, shared memory, signal handlers, random states."""
 
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
+import random
 import re
-import tempfile
 import threading
 import time
-import traceback
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,14 +17,15 @@ from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch.multiprocessing
 
-from dltutor.observation import errors, torch_internals
+from dltutor.observation import torch_internals
 from dltutor.system import marks
 from dltutor.system.processes import Process, descendants, end, has_name, is_running, known
 
-# With the sharing strategy file_system torch talks to its managers as long as this process lives.
-# Without them every later loader raises "Broken pipe"; they end by themselves.
+# With the sharing strategy file_system, torch talks to its managers as long as this process lives.
+# Without them, every later loader raises "Broken pipe". They end by themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
 _LEAVING: Final = 1.0  # seconds
@@ -37,7 +38,7 @@ class Started:
 
     Args:
         processes: The workers of loaders, to be ended with all that descends from them.
-        iterators: Of loaders; references that do not keep them.
+        iterators: Weak references to iterators of the loop's own loaders.
         mark: What the workers carry, and all that they start.
     """
 
@@ -46,9 +47,9 @@ class Started:
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
-        """Count the processes that workers started and that are still there when they've left.
+        """Count the processes that outlived the workers that started them.
 
-        They get a second to leave too. Multiprocessing's own helpers don't count.
+        They get a second to end, too. Multiprocessing's own helpers don't count.
         """
         until = time.monotonic() + _LEAVING
         while True:
@@ -58,10 +59,12 @@ class Started:
                 return len(left)
             time.sleep(0.02)
 
-    def own(self, pid: int) -> None:
-        """Take a worker for ours."""
-        marks.put(self.mark, pid)
-        self.processes.add(known(pid))
+    def own(self, iterator: Any) -> None:
+        """Take the workers of an iterator for ours."""
+        for worker in torch_internals.workers_of(iterator):
+            if worker.pid is not None:
+                marks.put(self.mark, worker.pid)
+                self.processes.add(known(worker.pid))
 
 
 @contextmanager
@@ -70,19 +73,27 @@ def nothing_left() -> Iterator[Started]:
 
     Whatever else this process, another thread of it, or another process has started lives on.
 
+    torch draws the seeds of workers, and a sampler without a generator its order, from the global
+    random state. Making the first queue fixes how this process starts others, for good. So the
+    random states and the choice of a start method are put back, too.
+
     Yields:
         What was started in the block, to be filled in.
     """
+    python, torchs, numpys = random.getstate(), torch.get_rng_state(), np.random.get_state()
+    chosen = multiprocessing.get_start_method(allow_none=True)
     sigchld = torch_internals.sigchld()
     strategy = torch.multiprocessing.get_sharing_strategy()
-    server, tracker = _forkserver(), _tracker()
+    # There is no public way to stop them.
+    server: Any = forkserver._forkserver
+    tracker: Any = resource_tracker._resource_tracker
     had_server, had_tracker = server._forkserver_pid is not None, tracker._pid is not None
     started = Started()
     try:
         yield started
     finally:
         # Queues and semaphores end with the iterators that held them. A collection takes a quarter
-        # of a second in a process of many objects, so only one that is still alive is worth it.
+        # of a second in a process with many objects, so it's done only if one is still alive.
         if any(iterator() is not None for iterator in started.iterators):
             gc.collect()
         end(*started.processes, mark=started.mark, spare=(_STAYS,))
@@ -93,11 +104,18 @@ def nothing_left() -> Iterator[Started]:
             tracker._stop()
         torch.multiprocessing.set_sharing_strategy(strategy)
         torch_internals.restore_sigchld(sigchld)
+        random.setstate(python)
+        torch.set_rng_state(torchs)
+        np.random.set_state(numpys)
+        # A method that your loop has chosen stays: it is not the default one.
+        default = multiprocessing.get_all_start_methods()[0]
+        if chosen is None and multiprocessing.get_start_method(allow_none=True) == default:
+            multiprocessing.set_start_method(None, force=True)
 
 
 def _serves(tracker: Any) -> bool:
-    # Whether the resource tracker has somebody left to serve: a process that holds the other end of
-    # its pipe, without which it does not end, or a name of ours that it would unlink at its end.
+    # The resource tracker is still needed if a process holds the other end of its pipe, or if we
+    # have a name in /dev/shm mapped that it would unlink when it ends.
     pipe = _link(Path(f"/proc/self/fd/{tracker._fd}"))
     for pid in descendants(os.getpid()) - {tracker._pid}:
         with suppress(OSError):  # gone
@@ -106,41 +124,10 @@ def _serves(tracker: Any) -> bool:
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
         return any(_NAMED.search(line) and not line.endswith("(deleted)") for line in maps)
-    return threading.active_count() > 1  # no /proc: who uses it cannot be known
+    return threading.active_count() > 1  # without /proc, we can't know who uses it
 
 
 def _link(path: Path) -> str:
     with suppress(OSError):
         return os.readlink(path)
     return ""
-
-
-def close_interrupted_files(error: BaseException) -> None:
-    """Close and remove the temporary file that an exception interrupted the making of.
-
-    When a batch does not arrive, torch opens ten temporary files to see whether descriptors are
-    left. Its SIGCHLD handler may raise just then: nobody knows of the descriptor any more.
-    """
-    for each in errors.chain(error):
-        for frame, _ in traceback.walk_tb(errors.traceback_of(each)):
-            if frame.f_code.co_filename == tempfile.__file__:
-                names = (frame.f_locals.get(name) for name in ("file", "name"))
-                _close_and_unlink({name for name in names if isinstance(name, str)})
-
-
-def _close_and_unlink(paths: set[str]) -> None:
-    for entry in Path("/proc/self/fd").glob("*"):
-        with suppress(OSError):
-            if os.readlink(entry).removesuffix(" (deleted)") in paths:
-                os.close(int(entry.name))
-    for path in paths:
-        with suppress(OSError):
-            os.unlink(path)
-
-
-def _forkserver() -> Any:
-    return forkserver._forkserver  # no public way to stop it
-
-
-def _tracker() -> Any:
-    return resource_tracker._resource_tracker

@@ -12,14 +12,14 @@ from typing import Any, Literal
 from dltutor.observation import errors
 from dltutor.observation.foreign import is_a, text
 from dltutor.observation.interrupts import Interrupts, interrupts_held
-from dltutor.observation.kept_state import state_kept
-from dltutor.observation.leftovers import close_interrupted_files, nothing_left
+from dltutor.observation.leftovers import nothing_left
 from dltutor.observation.loaders import check_loader
 from dltutor.observation.memory.moments import Moment
 from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.observation.report import End, Observation
 from dltutor.observation.run import Run
+from dltutor.observation.texts import end_of_file
 from dltutor.observation.time_limits import DeadlinePassed, check_deadline, check_main_thread
 from dltutor.observation.time_limits import deadline as time_limit
 
@@ -47,7 +47,7 @@ def observe(
         listeners: Each is called, in a thread, with every moment of memory as it is sampled.
     """
     check_arguments(loader, deadline, consume, epochs)
-    with interrupts_held() as interrupts, state_kept(), ExitStack() as clean_up:
+    with interrupts_held() as interrupts, ExitStack() as clean_up:
         folder = clean_up.enter_context(TemporaryDirectory(prefix="dltutor-run-"))
         started = clean_up.enter_context(nothing_left())
         recorder = Recorder(
@@ -67,7 +67,6 @@ def observe(
         finally:
             run.end(kindly=error is None)
             if error is not None:
-                close_interrupted_files(error)
                 errors.forget(error)
         return replace(seen, left=started.still_running()) if seen.ok else seen
 
@@ -92,11 +91,11 @@ def _drive(
                     for _ in range(epochs):
                         result = loop(run.loader)
                 finally:
-                    run.workers.ignore_deaths()
+                    run.ignore_deaths()
         except BaseException as error:  # also SystemExit: nothing may end the kernel
             return None, error
         finally:
-            run.workers.ignore_deaths()  # all of them, even if the alarm rang above
+            run.ignore_deaths()  # all of them, even if the alarm rang above
     return result, None
 
 
@@ -114,8 +113,8 @@ def _write_down(
     end: End = "hung" if hung else "raised" if error is not None else "finished"
     if (
         failed.by_torch == "worker died"
-        or (failed.lost_contact and run.workers.wait_for_a_death())
-        or (hung and run.workers.waits_for_the_dead())
+        or (failed.lost_contact and run.wait_for_a_death())
+        or (hung and run.waits_for_the_dead())
     ):
         end = "worker died"
     return Observation(
@@ -130,9 +129,9 @@ def _write_down(
         traceback=failed.traceback,
         raised_in_worker=failed.raised_in_worker,
         failed_worker=failed.failed_worker,
-        failed_loader=run.workers.loader_of(error) if error is not None else "",
-        workers=run.workers.fates(where=hung or failed.by_torch == "timed out"),
-        stderr=run.stderr(),
+        failed_loader=run.loader_of(error) if error is not None else "",
+        workers=run.fates(where=hung or failed.by_torch == "timed out"),
+        stderr=end_of_file(run.stderr),
         raw=failed.raw,
         timeline=timeline(),
         notes=failed.notes,

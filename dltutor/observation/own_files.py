@@ -1,6 +1,6 @@
-"""Open files of a fork's own: what it reads moves no position of the process that it comes from.
+"""Give a fork open files of its own, so that reading moves no position of its parent's files.
 
-A fork shares its parent's open files, so both have one read position for each. Here every regular
+A fork shares its parent's open files, so both have one read position for each. Here, every regular
 file is opened again, at the same position and in the same mode.
 """
 
@@ -21,10 +21,10 @@ _PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 def positions() -> dict[int, int]:
-    """Where each regular file that can be read here stands, by its descriptor.
+    """Return the position of each regular file that is open for reading, by its descriptor.
 
-    Logs are left out, those that stdout and stderr go to among them: they are written side by side,
-    and the next line of main's belongs after the sandbox's.
+    Logs are left out, and so are the files that stdout and stderr go to: both processes write them,
+    and main's next line belongs after the sandbox's.
     """
     found = {}
     printed = [os.fstat(each) for each in (1, 2) if _is_open(each)]

@@ -76,7 +76,7 @@ class Worker:
         return f"{self.name} {self.fate}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Observation:
     """What happened when a loader was run at arm's length.
 
@@ -118,18 +118,18 @@ class Observation:
 
     end: End
     deadline: float
-    batches: int
-    samples: int | None
+    batches: int = 0
+    samples: int | None = 0
     seconds: float
-    first_batch_seconds: float | None
-    last_batch_seconds: float | None
-    chain: tuple[tuple[str, str], ...]
-    traceback: tuple[Frame, ...]
-    raised_in_worker: str | None
-    failed_worker: int | None
-    workers: tuple[Worker, ...]
-    stderr: str
-    raw: str
+    first_batch_seconds: float | None = None
+    last_batch_seconds: float | None = None
+    chain: tuple[tuple[str, str], ...] = ()
+    traceback: tuple[Frame, ...] = ()
+    raised_in_worker: str | None = None
+    failed_worker: int | None = None
+    workers: tuple[Worker, ...] = ()
+    stderr: str = ""
+    raw: str = ""
     timeline: Timeline
     result: object = None
     confinement: Confinement | None = None

@@ -6,36 +6,48 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.observation import loaders, torch_internals
+from dltutor.observation import loaders, stacks, torch_internals
 from dltutor.observation.counting import Counted, counting
 from dltutor.observation.interrupts import Interrupts, delay_in_plumbing
 from dltutor.observation.leftovers import Started
-from dltutor.observation.loaders import inner_loaders
 from dltutor.observation.memory.recorder import Recorder
-from dltutor.observation.texts import end_of_file
+from dltutor.observation.report import Worker
+from dltutor.observation.time_limits import DeadlinePassed, deadline
 from dltutor.observation.worker_setup import (
     WorkerSetup,
+    remove_temporary_folders,
     stderr_for_workers,
     temporary_folder_shown,
 )
-from dltutor.observation.workers import Workers
+
+_GRACE: Final = 1.0  # seconds for a worker to end by itself, or to be found dead
+_LAST_STEPS: Final = 5.0  # seconds for a worker that has closed its socket to be dead
 
 
 class Run:
-    """Counts what a loader delivers, and prepares the workers of each of its iterators.
+    """Counts what a loader delivers, and knows the workers of each of its iterators.
 
     Args:
         loader: The loader, or what wraps some.
         folder: For the workers' stderr and stacks.
-        recorder: Told the name of each worker and the number of batches.
+        recorder: Told the name of each worker, of its death, and the number of batches.
         started: Told of the workers, and of the iterators of the loop's other loaders.
         interrupts: Delivered once workers have started, and with each batch.
+
+    Attributes:
+        batches: How many have arrived.
+        samples: How many they were made of; None where that isn't known.
+        started: When it began, on the clock `time.perf_counter`.
+        first_batch: Seconds until the first batch came; None before.
+        last_batch: The same of the last one so far.
     """
 
     def __init__(
@@ -47,20 +59,19 @@ class Run:
         interrupts: Interrupts,
     ) -> None:
         self.loader = loader
-        self.workers = Workers(folder, recorder, started)
         self.batches = 0
         self.samples: int | None = 0
         self.started = time.perf_counter()
         self.first_batch: float | None = None
         self.last_batch: float | None = None
+        self.stderr = Path(folder) / "stderr"
         self._recorder = recorder
         self._ours = started
         self._interrupts = interrupts
-        self._stderr = Path(folder) / "stderr"
         self._folder = folder
-        self._inner = inner_loaders(loader)
+        self._inner = loaders.inner_loaders(loader)
         self._counted: list[Counted] = []
-        self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()  # of the inner loaders
+        self._iterators: dict[int, tuple[str, Any]] = {}  # by id, with the name of the loader
         self._arrived = 0  # batches of theirs
         self._samples: int | None = 0  # in those
 
@@ -69,8 +80,7 @@ class Run:
         """Count the batches of the loader, and know the workers that it starts, in the block."""
         for name, loader in self._inner.items():
             if kept := torch_internals.kept_iterator(loader):
-                self._iterators.add(kept)
-                self.workers.know(kept, name)
+                self._know(name, kept)
         try:
             with (
                 torch_internals.intercepted(self._make),
@@ -82,18 +92,6 @@ class Run:
             for loader in self._inner.values():
                 torch_internals.drop_kept_iterator(loader)
 
-    def deliver(self, batch: Any) -> None:
-        """Count one batch."""
-        self._interrupts.deliver()  # what was held back while it was fetched
-        now = time.perf_counter() - self.started
-        if self.first_batch is None:
-            self.first_batch = now
-        self.last_batch = now
-        self.batches += 1
-        self._recorder.batches = self.batches
-        # A wrapper may fetch ahead, or make other batches: then nothing is known of what it gives.
-        self.samples = self._samples if self._arrived == self.batches else None
-
     @property
     def waited(self) -> float:
         """Seconds that the loop waited for batches."""
@@ -103,7 +101,7 @@ class Run:
     def expected(self) -> int | None:
         """How many samples its whole epochs have by `len(dataset)`; None where that isn't known.
 
-        Known for a loader of a dataset with a length, each of whose samples its sampler deals out.
+        It's known if the dataset has a length and the sampler deals out each of its samples.
         """
         if len(self._inner) != 1 or not all(each.finished for each in self._counted):
             return None
@@ -111,9 +109,47 @@ class Run:
         length = loaders.length(loader)
         return None if length is None else length * len(self._counted)
 
-    def stderr(self) -> str:
-        """The end of what the workers wrote to descriptor 2."""
-        return end_of_file(self._stderr)
+    def loader_of(self, error: BaseException) -> str:
+        """The name of the loader whose iterator raised, if there are several."""
+        raised = torch_internals.iterator_in(error)
+        return self._iterators.get(id(raised), ("", None))[0]
+
+    def wait_for_a_death(self) -> bool:
+        """Whether a worker has died, giving a dying one the time to be dead."""
+        processes = [process for _, _, process in self._last_workers()]
+        if not processes:
+            return False
+        wait([process.sentinel for process in processes], timeout=_LAST_STEPS)
+        return any(_exit_code(process) is not None for process in processes)
+
+    def waits_for_the_dead(self) -> bool:
+        """Whether a worker is dead that torch still expects a batch from: it looks every 5 s."""
+        last = self._last().values()
+        awaited = [process for each in last for process in torch_internals.awaited_workers(each)]
+        return any(_exit_code(process) is not None for process in awaited)
+
+    def fates(self, *, where: bool) -> tuple[Worker, ...]:
+        """The workers of the last epoch as they stand now.
+
+        Args:
+            where: Ask each that still runs for its stack, one after the other.
+        """
+        found = []
+        for loader, number, process in self._last_workers():
+            code, pid = _exit_code(process), process.pid
+            stack = None
+            if where and code is None and pid is not None:
+                stack = stacks.ask(self._folder, pid)
+            worker = Worker(number, code, stack, loader)
+            if pid is not None and code:
+                self._recorder.died(pid, worker.fate)
+            found.append(worker)
+        return tuple(found)
+
+    def ignore_deaths(self) -> None:
+        """Stop torch from raising when a worker dies."""
+        for _, iterator in self._iterators.values():
+            torch_internals.forget_workers(iterator)
 
     def end(self, *, kindly: bool) -> None:
         """End all workers, and keep nothing of any iterator.
@@ -121,55 +157,92 @@ class Run:
         Args:
             kindly: Let those that are idle leave by themselves first.
         """
-        self.workers.end(kindly=kindly)
+        for _, iterator in self._iterators.values():
+            if kindly:
+                with suppress(DeadlinePassed), deadline(_GRACE):
+                    torch_internals.shut_down(iterator)
+            torch_internals.abandon(iterator)
+        self._iterators.clear()
+        remove_temporary_folders(self._folder)
         for counted in self._counted:
             counted.let_go()
 
     def _count(self, iterator: Any) -> Counted:
-        self._counted.append(Counted(iterator, self.deliver))
+        self._counted.append(Counted(iterator, self._deliver))
         return self._counted[-1]
 
+    def _deliver(self, batch: Any) -> None:
+        self._interrupts.deliver()  # what was held back while it was fetched
+        now = time.perf_counter() - self.started
+        if self.first_batch is None:
+            self.first_batch = now
+        self.last_batch = now
+        self.batches += 1
+        self._recorder.batches = self.batches
+        # A wrapper may fetch ahead or make other batches. Then we don't know what is in them.
+        self.samples = self._samples if self._arrived == self.batches else None
+
     def _arrive(self, iterator: Any) -> None:
-        if iterator in self._iterators:
+        if id(iterator) in self._iterators:
             self._arrived += 1
             samples = torch_internals.samples(iterator)
             if self._samples is not None:
                 self._samples = None if samples is None else self._samples + samples
 
     def _make(self, loader: DataLoader[Any], make: torch_internals.MakeIterator) -> Any:
-        # A wrapper that shows no loader makes its own as it goes: then any loader is one of them.
+        # A wrapper without a loader in it makes its loaders as it goes, so any loader is its own.
         reached = {id(each): name for name, each in self._inner.items()}
         in_main = threading.current_thread() is threading.main_thread()
         name = reached.get(id(loader)) if reached or not in_main else ""
-        if name is None and not in_main:  # another thread's
-            return make()
+        if name is None:
+            iterator = make()
+            if in_main and loader.num_workers:  # the loop's own, and not another thread's
+                self._ours.iterators.append(weakref.ref(iterator))
+                self._ours.own(iterator)
+            return iterator
         if loader.num_workers == 0:
             iterator = make()
-            if name is not None:
-                self._iterators.add(iterator)
-            return iterator
-        if name is None:  # the loop's own
-            iterator = make()
-            self._ours.iterators.append(weakref.ref(iterator))
-            for process in torch_internals.workers_of(iterator):
-                if process.pid is not None:
-                    self._ours.own(process.pid)
+            self._know(name, iterator)
             return iterator
         init_fn = loader.worker_init_fn
         loader.worker_init_fn = WorkerSetup(self._folder, init_fn, self._ours.mark)
         try:
-            with stderr_for_workers(self._stderr), temporary_folder_shown(self._folder):
+            with stderr_for_workers(self.stderr), temporary_folder_shown(self._folder):
                 iterator = make()
         except BaseException as error:
             unfinished = torch_internals.iterator_in(error)
             if unfinished is not None:
-                self.workers.know(unfinished, name)
+                self._know(name, unfinished)
             raise
         finally:
             loader.worker_init_fn = init_fn
-        self._iterators.add(iterator)
-        self.workers.know(iterator, name)
+        self._know(name, iterator)
         if in_main:
             delay_in_plumbing()
             self._interrupts.deliver()  # what was held back while they were started
         return iterator
+
+    def _know(self, name: str, iterator: Any) -> None:
+        self._iterators[id(iterator)] = name, iterator
+        self._ours.own(iterator)
+        for number, process in enumerate(torch_internals.workers_of(iterator)):
+            if process.pid is not None:
+                self._recorder.name(process.pid, Worker(number, None, loader=name).name)
+
+    def _last(self) -> dict[str, Any]:
+        # The last iterator of each loader, by the loader's name.
+        pairs = self._iterators.values()
+        return {name: each for name, each in pairs if torch_internals.workers_of(each)}
+
+    def _last_workers(self) -> Iterator[tuple[str, int, BaseProcess]]:
+        for loader, iterator in self._last().items():
+            for number, process in enumerate(torch_internals.workers_of(iterator)):
+                yield loader, number, process
+
+
+def _exit_code(process: BaseProcess) -> int | None:
+    # A process that ends closes its descriptors, and with them its sentinel, before it can be
+    # reaped: join() waits for that moment, `exitcode` alone does not.
+    if wait([process.sentinel], timeout=0):
+        process.join(_GRACE)
+    return process.exitcode

@@ -2,13 +2,13 @@
 
     kernel  ->  guard  ->  the code's process  ->  workers, and whatever else it starts
 
-The guard is what the code finds as its parent, so that a signal to the parent does not reach the
-kernel. Both are forks: the code's process has the kernel's modules, classes and data, and one
-thread. The kernel waits, reads what they say, and at the limit kills them and all that descends
-from them, in whatever session: the guard carries a mark that all of them inherit. If the kernel
-itself is killed, the guard outlives it, ends them, and removes their files.
+The guard is the parent of the code's process, so a signal to the parent doesn't reach the kernel.
+Both are forks, so the code finds the kernel's modules, classes, and data, but only one thread. The
+kernel waits and reads what they say. At the limit, it kills them and everything they started, in
+any session, because all of it inherits the guard's mark. If the kernel itself is killed, the guard
+ends the rest and removes their files.
 
-A check of the course runs an answer here, and the doctor each of its experiments.
+A check of the course runs an answer here, and the doctor runs each of its experiments here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MEMORY: Final = 1.2 * 1024 * MB  # bytes (PSS) of all the processes of a run tog
 PROCESSES: Final = 256  # of a run together
 _TICK: Final = 0.05  # seconds between two looks
 _LONELY: Final = 0.5  # seconds between two looks whether the kernel still lives
-_STEP: Final = 50 * MB  # bytes (RSS) that they may grow by before PSS, which is dear, is read again
+_STEP: Final = 50 * MB  # bytes (RSS) of growth before PSS, which is expensive, is read again
 _KEPT: Final = 20_000  # characters of what is printed, the last ones
 _HANDLERS: Final = 2.0  # seconds for what was registered to be called at a fork
 
@@ -111,109 +111,36 @@ def run(
     sys.stderr.flush()
     with interrupts_held() as interrupts, CutConnections(cut) as connections:
         folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
-        mark, watch = marks.new(), None
+        folders = Folders(folder, temporary or folder, own_folder)
+        run = _Run(work, folders, at_most, announce, MEMORY if memory is None else memory)
         try:
-            watch = _start(
-                work,
-                Folders(folder, temporary or folder, own_folder),
-                mark,
-                at_most,
-                announce,
-                before_fork,
-                connections,
-            )
-            watch.memory = MEMORY if memory is None else memory
-            with interrupts.let_through():
-                watch.wait()
+            run.start(before_fork, connections)
+            try:
+                with interrupts.let_through():
+                    run.wait()
+            finally:
+                run.close()
         finally:
-            if watch is not None:
-                watch.close()
             shutil.rmtree(folder, ignore_errors=True)
-        watch.ended.used = connections.used()
-    return watch.ended
-
-
-def _start(
-    work: Work,
-    folders: Folders,
-    mark: int,
-    at_most: float,
-    announce: Callable[[], None],
-    before_fork: Callable[[], object],
-    connections: CutConnections,
-) -> _Watch:
-    kernel = os.getpid()
-    hear, say = os.pipe()
-    fate_in, fate_out = os.pipe()
-    read, write = os.pipe()
-    positions = own_files.positions()
-    before_fork()
-    guard = _fork()
-    if guard == 0:
-        try:
-            for end in (hear, fate_in, read):
-                os.close(end)
-            if not _at_fork.passed:
-                marks.put(mark)
-                connections.cut()
-                _guard(kernel, mark, work, folders, say, fate_out, write)
-        finally:
-            os._exit(1)
-    for end in (say, fate_out, write):
-        os.close(end)
-    return _Watch(
-        processes.known(guard), mark, folders.own, at_most, announce, hear, fate_in, read, positions
-    )
+        run.ended.used = connections.used()
+    return run.ended
 
 
 def _fork() -> int:
-    # What was registered for forks is anybody's code, and may wait forever. When it is told to
-    # stop, Python goes on with the fork.
+    # Anybody's code may be registered to run at a fork, and it may wait forever. After the deadline
+    # has interrupted it, Python carries on with the fork.
     global _at_fork
     _at_fork = deadline(_HANDLERS)
     with warnings.catch_warnings(), _at_fork:
-        # Python 3.12 and later warn of threads, and so does JAX. The fork keeps none, and takes no
-        # lock of theirs.
+        # Python 3.12 and later warn about threads, and so does JAX. The fork has none of them, and
+        # takes none of their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         return os.fork()
 
 
-def _guard(
-    kernel: int,
-    mark: int,
-    work: Work,
-    folders: Folders,
-    say: int,
-    fate: int,
-    words: int,
-) -> NoReturn:
-    os.setsid()
-    processes.adopt_orphans(True)
-    tell(say, {"shared": own_files.open_again()})
-    me = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(fate)
-            sandboxed_process(work, me, folders, say, words)
-        finally:
-            os._exit(1)
-    os.close(say)
-    os.close(words)
-    os.write(fate, b"%d " % pid)
-    status = _wait(pid, kernel)
-    if status is not None:
-        os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
-    processes.end_descendants(mark)
-    if os.getppid() != kernel:
-        for each in (folders.own, folders.temporary):
-            shutil.rmtree(each, ignore_errors=True)
-    os._exit(0)
-
-
 def _wait(pid: int, kernel: int) -> int | None:
-    # The status of the code's process; None once the kernel is gone.
+    # Returns the exit status of the code's process, or None if the kernel is gone.
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
@@ -231,47 +158,94 @@ def _wait(pid: int, kernel: int) -> int | None:
 
 
 @dataclass
-class _Watch:
-    guard: processes.Process
-    mark: int
-    folder: str
+class _Run:
+    """The processes of one run, as this process sees them."""
+
+    work: Work
+    folders: Folders
     at_most: float
     announce: Callable[[], None]
-    hear: int
-    fate: int
-    words: int
-    positions: dict[int, int]  # of files, before the fork
-    memory: float = MEMORY
+    memory: float
+    mark: int = field(default_factory=marks.new)
     ended: Ended = field(default_factory=Ended)
+    guard: processes.Process = field(init=False)
+    ends: tuple[int, ...] = ()  # of the pipes on which they say things, tell their fate, and print
+    positions: dict[int, int] = field(init=False)  # of files, before the fork
+    shared: list[int] = field(default_factory=list)  # files whose positions are also the sandbox's
     until: float = 0.0
     weighed: float = 0.0
-    told: bool = False
-    shared: list[int] = field(default_factory=list)  # files whose positions are also the sandbox's
+    told: bool = False  # whether there is a result
+
+    def start(self, before_fork: Callable[[], object], connections: CutConnections) -> None:
+        """Fork the guard, which forks the rest."""
+        kernel = os.getpid()
+        self.ends, far = zip(*(os.pipe() for _ in range(3)), strict=True)
+        self.positions = own_files.positions()
+        before_fork()
+        guard = _fork()
+        if guard == 0:
+            try:
+                for end in self.ends:
+                    os.close(end)
+                if not _at_fork.passed:
+                    marks.put(self.mark)
+                    connections.cut()
+                    self._guard(kernel, *far)
+            finally:
+                os._exit(1)
+        for end in far:
+            os.close(end)
+        self.guard = processes.known(guard)
+
+    def _guard(self, kernel: int, say: int, fate: int, words: int) -> NoReturn:
+        os.setsid()
+        processes.adopt_orphans(True)
+        tell(say, {"shared": own_files.open_again()})
+        me = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.close(fate)
+                sandboxed_process(self.work, me, self.folders, say, words)
+            finally:
+                os._exit(1)
+        os.close(say)
+        os.close(words)
+        os.write(fate, b"%d " % pid)
+        status = _wait(pid, kernel)
+        if status is not None:
+            os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
+        processes.end_descendants(self.mark)
+        if os.getppid() != kernel:
+            for each in (self.folders.own, self.folders.temporary):
+                shutil.rmtree(each, ignore_errors=True)
+        os._exit(0)
 
     def wait(self) -> None:
         """Read what they say until there is a result, an end, or no time left."""
-        heard = fates = b""
         if _at_fork.passed:
             self.ended.stopped = "handlers"
             return
+        hear, fate, words = self.ends
+        heard = fates = b""
         self.until = time.monotonic() + LOOKING
         with selectors.DefaultSelector() as ready:
-            for end in (self.hear, self.fate, self.words):
+            for end in self.ends:
                 ready.register(end, selectors.EVENT_READ)
             while not self.told and time.monotonic() < self.until:
                 for key, _ in ready.select(_TICK):
                     got = os.read(key.fd, 1 << 16)
-                    if key.fd == self.words:
+                    if key.fd == words:
                         self._print(got)
-                    elif key.fd == self.hear:
+                    elif key.fd == hear:
                         *lines, heard = (heard + got).split(b"\n")
                         for line in lines:
                             self._hear(line)
-                    elif got:
+                    else:
                         fates += got
                     if not got:
                         ready.unregister(key.fd)
-                    if key.fd == self.fate and not got:
+                    if key.fd == fate and not got:
                         self._over(fates)
                         return
                 self.ended.stopped = self._too_much()
@@ -279,17 +253,19 @@ class _Watch:
                     return
         if not self.told:
             self.ended.stopped = "limit"
-            self.ended.stood = self._where(fates)
+            frames = stacks.ask(self.folders.own, int(fates.split()[0])) if fates else None
+            self.ended.stood = f" It was at {frames[0]}." if frames else ""
 
     def close(self) -> None:
         """End all that was started, and read the last of what it wrote."""
         processes.end(self.guard, mark=self.mark)
         own_files.put_back({each: self.positions[each] for each in self.shared})
-        os.set_blocking(self.words, False)
+        words = self.ends[2]
+        os.set_blocking(words, False)
         with suppress(OSError):
-            while got := os.read(self.words, 1 << 16):
+            while got := os.read(words, 1 << 16):
                 self._print(got)
-        for end in (self.hear, self.fate, self.words):
+        for end in self.ends:
             os.close(end)
 
     def _hear(self, line: bytes) -> None:
@@ -327,8 +303,3 @@ class _Watch:
             return ""
         self.weighed = rss
         return "memory" if sum(map(pss, pids)) > self.memory else ""
-
-    def _where(self, fates: bytes) -> str:
-        told = fates.split()
-        frames = stacks.ask(self.folder, int(told[0])) if told else None
-        return f" It was at {frames[0]}." if frames else ""

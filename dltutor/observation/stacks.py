@@ -1,7 +1,7 @@
-"""Where a stuck worker stands: asked by a signal, answered by faulthandler.
+"""Ask a stuck worker for its stack, by a signal that faulthandler answers.
 
-The handler is C code, so it answers even where Python is stuck in a lock or in a library, and it
-needs no privilege, unlike a debugger that attaches from outside.
+The handler is C code, so it answers even if Python is stuck in a lock or in a library. It needs no
+privilege, unlike a debugger that attaches from outside.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
         pid: The worker.
 
     Returns:
-        The learner's lines in its main thread, innermost first; or, where there is none, the
-        line of torch's worker loop. None if the worker never came as far as to
-        listen, or does not answer.
+        The learner's lines in its main thread, innermost first, or the line of torch's worker loop
+        if there are none. None if the worker doesn't listen yet, or doesn't answer.
     """
     path = _answers(folder, pid)
     if not path.exists():

@@ -1,9 +1,9 @@
 """how_many_workers(): a loader's throughput by number of workers, on this machine.
 
-A number is measured several times, in turns with the others, since other programs run meanwhile:
-what happens to one number then happens to all. What counts is the middle of its runs.
+Each number of workers is measured several times, alternating with the others, because other
+programs run at the same time and would slow down only one of them. The median of its runs counts.
 
-A worker makes batches while the training step runs, so the right number depends on the step too.
+A worker makes batches while the training step runs, so the right number depends on the step, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from dltutor.observation.foreign import is_a, message_of, text
+from dltutor import DltutorError
+from dltutor.observation import foreign
+from dltutor.observation.foreign import is_a, text
 from dltutor.observation.observing import observe
 from dltutor.observation.speeds import Speed, Throughput
 from dltutor.observation.texts import said, tidy
@@ -30,7 +32,7 @@ RUNS: Final = 5
 _BATCHES: Final = 32
 _ROUNDS: Final = 4  # of a run: batches from each worker, at least
 _FIRST_ROUND: Final = 0.4  # of the time, for the batches of the first round
-_MOST: Final = 1024  # that it tries: a slip of the keyboard must not stop the machine
+_MOST: Final = 1024  # workers that it tries: a typo such as 10000 must not stop the machine
 
 _END: Final = object()
 
@@ -38,8 +40,8 @@ Loader = DataLoader[Any]
 Step = Callable[[Any], object]
 
 
-class CannotMeasure(Exception):
-    """The loader did not run as it should; the message is a sentence that says how it ended."""
+class CannotMeasure(DltutorError):
+    """The loader didn't run to its end. The message says in one sentence what happened."""
 
 
 def how_many_workers(
@@ -53,10 +55,10 @@ def how_many_workers(
 ) -> Throughput:
     """Measure a loader with different numbers of workers, and choose one.
 
-    The loader is made anew for each run, with everything it has but the number, and without
-    persistent workers. The clock starts when each worker has delivered, so start-up is told
-    apart. A file that a run has read comes from the kernel's cache in the next; shuffle a large set
-    to see less of that.
+    Each run gets a new loader with the same settings, except for the number of workers and
+    persistent workers. The clock starts when each worker has delivered a batch, so start-up is
+    reported separately. A file that one run has read comes from the operating system's cache in the
+    next. Shuffle a large dataset to see less of that.
 
     Without `step`, nothing is done with a batch. The rate is then the most that the loader can
     deliver, and the advice holds for a loop that does nothing. A training step changes it: while
@@ -105,7 +107,7 @@ def how_many_workers(
         began = time.monotonic()
         if turn and until - began < 1.2 * took:
             break
-        # There and back, so that a machine that gets slower meanwhile is no number's fault.
+        # In alternating order, so that a machine that slows down doesn't bias any number.
         for number in numbers if turn % 2 == 0 else numbers[::-1]:
             try:
                 measured = _run(loader, number, batches, slice_, until - time.monotonic(), work)
@@ -245,8 +247,8 @@ def _run(
     def timed(loader: Loader) -> _Measured | None:
         began = time.perf_counter()
         iterator: Any = iter(loader)
-        # One batch of each worker, and one more: where main was late, while they all started, some
-        # have worked ahead, and would seem faster than they are.
+        # Two batches from each worker, because some have worked ahead while the others started, and
+        # would seem faster than they are.
         start = worked = 0.0
         for taken in range(2 * each if number else 1):
             if (batch := next(iterator, _END)) is _END:
@@ -261,7 +263,7 @@ def _run(
             in_it = iterator.samples
             samples = None if samples is None or in_it is None else samples + in_it
             work(batch)
-            if came % each == 0 or not number:  # whole rounds: each worker as often as the others
+            if came % each == 0 or not number:  # only after a batch from each worker
                 seconds = time.perf_counter() - warm
                 measured = _Measured(came, samples, max(seconds, 1e-9), start)
                 if came >= max(batches, _ROUNDS * each) or seconds > slice_:
@@ -273,9 +275,7 @@ def _run(
             made: Any = given
             loader = made if is_a(made, DataLoader) else made()
     except Exception as error:
-        raise CannotMeasure(
-            f"the function raised {tidy(said(type(error).__name__, message_of(error)))}"
-        ) from error
+        raise CannotMeasure(f"the function raised {tidy(foreign.said(error))}") from error
     if not is_a(loader, DataLoader):
         raise CannotMeasure(
             f"the function must return a DataLoader, and returned {text(loader):.60}"

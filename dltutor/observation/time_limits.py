@@ -10,8 +10,8 @@ from types import FrameType
 from dltutor.observation.foreign import is_a, text
 from dltutor.observation.interrupts import PUT_OFF_AT_MOST, in_plumbing
 
-# The alarm repeats in case the first one is swallowed by a bare `except:` in the learner's code, or
-# rang where it may not raise.
+# The alarm repeats, because a bare `except:` in the learner's code may swallow the first one, or it
+# may ring where it must not raise.
 _REPEAT = 0.05
 
 
@@ -44,11 +44,11 @@ def check_main_thread(call: str, why: str) -> None:
 
 
 class deadline:  # a block, in the manner of contextlib.suppress
-    """Raise DeadlinePassed in the block after `seconds`; give back the timer that was there.
+    """Raise DeadlinePassed in the block after `seconds`.
 
-    Whoever else uses SIGALRM (an outer deadline) finds its handler and the rest of its time.
-    It interrupts Python code, locks, sleeps and waits; not a call stuck inside C. `passed` is True
-    once it has raised.
+    An outer user of SIGALRM, such as another deadline, gets back its handler and the rest of its
+    time. It interrupts Python code, locks, sleeps, and waits, but not a call stuck inside C.
+    `passed` is True once it has raised.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -61,7 +61,7 @@ class deadline:  # a block, in the manner of contextlib.suppress
         self._on = False
 
     def __enter__(self) -> None:
-        # The timer first: what rings until then is not ours.
+        # The timer comes first, so that no alarm of somebody else reaches our handler.
         self._left, self._interval = signal.setitimer(signal.ITIMER_REAL, 0)
         self._handler = signal.signal(signal.SIGALRM, self._ring)
         self._started = time.monotonic()
@@ -77,7 +77,7 @@ class deadline:  # a block, in the manner of contextlib.suppress
             signal.setitimer(signal.ITIMER_REAL, due, self._interval)
 
     def _ring(self, signum: int, frame: FrameType | None) -> None:
-        # Never between the block and us: it would not be left in order.
+        # Never in `__enter__` or `__exit__`, because the timer would not be put back.
         ours = frame is not None and frame.f_code.co_filename == __file__
         late = time.monotonic() > self._started + self._seconds + PUT_OFF_AT_MOST
         if self._on and not ours and (late or not in_plumbing(frame)):

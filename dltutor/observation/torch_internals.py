@@ -1,8 +1,8 @@
-"""The only place that uses private attributes of torch's objects (checked on torch 2.13).
+"""Private attributes of torch's objects (checked on torch 2.13).
 
-Torch has no public way to ask an iterator for its workers, nor to end them at once. Names and texts
-of torch's are also known where they are read: messages in `errors`, a worker's function in `stacks`
-and its command in `memory.worker_names`.
+Torch has no public way to ask an iterator for its workers or to end them at once. Only `diagnosis`
+and lesson 08 use other private names. Three modules know texts of torch's: its messages (`errors`),
+the name of a worker's function (`stacks`), and a worker's command line (`memory.worker_names`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
             try:
                 batch = own(self)
             except BaseException:
-                dealt.taken(self)  # its error came in place of it
+                dealt.taken(self)  # its error arrived instead of it
                 raise
             sizes = dealt.taken(self)
             if sizes and os.getpid() == main:  # else a base class was asked, and has told
@@ -208,7 +208,7 @@ def awaited_workers(iterator: Any) -> list[BaseProcess]:
 
 
 def forget_workers(iterator: Any) -> None:
-    """Stop torch's SIGCHLD handler from raising about these workers: their end is ours."""
+    """Stop torch's SIGCHLD handler from raising when these workers end, because we end them."""
     if getattr(iterator, "_worker_pids_set", False):
         _remove_worker_pids(id(iterator))
         iterator._worker_pids_set = False
@@ -221,10 +221,13 @@ def shut_down(iterator: Any) -> None:
 
 
 def abandon(iterator: Any) -> None:
-    """End an iterator's workers and free its queues, without a word to the workers.
+    """End an iterator's workers and free its queues, without asking the workers.
 
     A worker that was killed may have held a lock of a queue; `shut_down` would wait for it.
+    Nothing happens to an iterator without workers.
     """
+    if not hasattr(iterator, "_shutdown_workers"):
+        return
     iterator._shutdown = True
     forget_workers(iterator)  # torch knows them by the iterator's address, which is used again
     workers = [worker for worker in workers_of(iterator) if worker.is_alive()]
@@ -240,17 +243,17 @@ def abandon(iterator: Any) -> None:
         each.cancel_join_thread()
         each.close()
         if each._thread is not None:
-            # close() has not told the queue's thread to end if a signal interrupted its start.
+            # If a signal interrupted its start, close() didn't tell the queue's thread to end.
             each._finalize_close(each._buffer, each._notempty)
             each._thread.join(timeout=1)
-    # Whoever keeps the iterator (a loop, a wrapper, a cycle) keeps no queue and semaphore by it.
+    # A loop, a wrapper, or a cycle may keep the iterator, but no queue and no semaphore with it.
     vars(iterator).clear()
     iterator._shutdown = True
 
 
 def _free(condition: threading.Condition) -> None:
-    # Held for moments only. If it stays held, torch's SIGCHLD handler has raised in a put(), just
-    # when it had been taken: nobody will give it back, and close() would wait for it forever.
+    # It's held only for moments. If it stays held, torch's SIGCHLD handler has raised in a put()
+    # right after it was taken. It's never released then, and close() would wait forever.
     condition.acquire(timeout=0.5)
     condition.release()
 

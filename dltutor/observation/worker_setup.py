@@ -52,10 +52,10 @@ class WorkerSetup:
 
 @contextmanager
 def stderr_for_workers(path: Path) -> Iterator[None]:
-    """Point descriptor 2 at a file while workers start; they inherit it.
+    """Point descriptor 2 at a file while workers start, which inherit it.
 
-    This catches what a worker writes before its `worker_init_fn`: that its dataset could not be
-    unpickled, for one. What this process itself prints to `sys.stderr` meanwhile still arrives.
+    This catches what a worker writes before its `worker_init_fn`, for example that its dataset
+    couldn't be unpickled. What this process itself prints to `sys.stderr` still reaches the screen.
     """
     screen = os.dup(2)
     ours = sys.stderr
@@ -82,10 +82,10 @@ def remove_temporary_folders(folder: str) -> None:
 
 @contextmanager
 def temporary_folder_shown(folder: str) -> Iterator[None]:
-    """If multiprocessing makes itself a temporary folder in the block, leave a link to it.
+    """Leave a link to the temporary folder that multiprocessing may make in the block.
 
-    It does for the socket of a fork server, and removes it when this process ends, unless this
-    process is killed: then the link shows the memory sampler what to remove.
+    It makes one for the socket of a fork server, and removes it when this process ends. If this
+    process is killed, the link shows the memory sampler what to remove.
 
     Args:
         folder: Where to leave the link.
@@ -117,7 +117,7 @@ def _point_2_at(path: Path) -> None:
 
 
 class _Kept(io.FileIO):
-    """A worker's words are lost where the disk is full; the worker goes on, as at a terminal."""
+    """Lose what a worker prints when the disk is full, so that the worker carries on."""
 
     def write(self, text: Any) -> int:
         try:

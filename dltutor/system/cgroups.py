@@ -46,8 +46,8 @@ class Group:
     def peak(self) -> int | None:
         """The most memory in use in it so far, in bytes; None where the kernel does not tell.
 
-        A count of how often the limit was met would say more, but memory.failcnt stays 0 even
-        where the OOM killer was called (Linux 6.18).
+        How often the limit was reached would say more, but memory.failcnt stays 0 even after the
+        OOM killer was called (Linux 6.18).
         """
         file = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         return cgroup_files.number(f"{self.folder / file}")
@@ -58,7 +58,9 @@ class Group:
         while self.folder.exists():
             for folder, _, _ in os.walk(self.folder, topdown=False):
                 with suppress(OSError):  # busy: a killed process takes its time to be gone
-                    _kill_all(Path(folder))
+                    for pid in Path(folder, "cgroup.procs").read_text().split():
+                        with suppress(OSError):
+                            os.kill(int(pid), signal.SIGKILL)
                     os.rmdir(folder)
             if time.monotonic() > until:
                 return
@@ -104,50 +106,32 @@ def remove_abandoned(*, proc: str = "/proc") -> None:
     for parent, version in _parents(proc):
         for folder in parent.glob(f"{_PREFIX}*"):
             owner = folder.name.removeprefix(_PREFIX)
-            if owner.isdigit() and not _owns(int(owner)):
+            # One with our own pid, before we made one, is that of an owner long gone.
+            if owner.isdigit() and (int(owner) == os.getpid() or not is_alive(int(owner))):
                 Group(folder, version).remove()
 
 
-def _owns(pid: int) -> bool:
-    # A group that has our own pid before we made one is that of an owner long gone.
-    return pid != os.getpid() and is_alive(pid)
-
-
 def _limit(group: Group, limit: int) -> None:
-    folder = group.folder
-    if group.version == 2:
-        (folder / "memory.max").write_text(f"{limit}")
-        _set(folder / "memory.swap.max", 0)
-        _set(folder / "memory.oom.group", 0)  # one process is killed, not all
-        return
-    (folder / "memory.limit_in_bytes").write_text(f"{limit}")
-    _set(folder / "memory.memsw.limit_in_bytes", limit)  # only where swap is accounted
-    _set(folder / "memory.swappiness", 0)
-    _set(folder / "memory.oom_control", 0)  # kill, do not wait
-
-
-def _set(file: Path, value: int) -> None:
-    if file.exists():
-        file.write_text(f"{value}")
+    first, *others = {
+        1: ("memory.limit_in_bytes", "memory.swappiness", "memory.oom_control"),
+        2: ("memory.max", "memory.swap.max", "memory.oom.group"),
+    }[group.version]
+    (group.folder / first).write_text(f"{limit}")
+    # No swap, and one process is killed: not all of them, and none is made to wait.
+    for file in filter(Path.exists, map(group.folder.joinpath, others)):
+        file.write_text("0")
+    accounted = group.folder / "memory.memsw.limit_in_bytes"  # version 1, where swap is accounted
+    if accounted.exists():
+        accounted.write_text(f"{limit}")
 
 
 def _parents(proc: str) -> list[tuple[Path, int]]:
     """The groups in which a group with a memory limit may be made, with their version."""
-    around = [
-        (Path(folder), version) for folder, version in cgroup_files.groups("memory", proc=proc)
-    ]
-    own = [(folder, version) for folder, version in around[:1] if version == 1]
-    return own + [each for each in around if each[1] == 2 and _hands_memory_down(each[0])]
-
-
-def _hands_memory_down(folder: Path) -> bool:
-    try:
-        return "memory" in (folder / "cgroup.subtree_control").read_text().split()
-    except OSError:
-        return False
-
-
-def _kill_all(folder: Path) -> None:
-    for pid in (folder / "cgroup.procs").read_text().split():
+    found = []
+    for folder, version in cgroup_files.groups("memory", proc=proc):
+        if version == 1:
+            return [(Path(folder), version)]  # the innermost comes first
         with suppress(OSError):
-            os.kill(int(pid), signal.SIGKILL)
+            if "memory" in Path(folder, "cgroup.subtree_control").read_text().split():
+                found.append((Path(folder), version))
+    return found

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import re
-from contextlib import suppress
 from typing import Final
 
-_KMSG: Final = "/dev/kmsg"
 _READ_ALL: Final = 3  # SYSLOG_ACTION_* of klogctl
 _SIZE: Final = 10
 _KILLED: Final = re.compile(r"Memory cgroup out of memory: Killed process \d+ .*")
@@ -22,10 +19,8 @@ class KernelLog:
     """
 
     def __init__(self) -> None:
-        self._file = -1
-        with suppress(OSError):
-            self._file = os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK)
-            os.lseek(self._file, 0, os.SEEK_END)
+        # Each line begins with its time, so the last one so far is there only once.
+        self._last = (_read() or "").strip().rpartition("\n")[2]
 
     def kills(self, group: str) -> list[str] | None:
         """The lines about the processes that were killed in a cgroup.
@@ -35,19 +30,12 @@ class KernelLog:
 
         Returns:
             The lines from "Memory cgroup out of memory: Killed process" on; None where the log
-            may not be read. Can be called once.
+            may not be read.
         """
-        text = self._from_kmsg() if self._file >= 0 else _from_klogctl()
+        text = _read()
+        if text is not None and self._last:
+            text = text.split(self._last, 1)[-1]  # all of it, if that line was overwritten
         return None if text is None else kills(text, group)
-
-    def _from_kmsg(self) -> str:
-        text = b""
-        with suppress(BlockingIOError):  # that was all
-            while True:
-                with suppress(BrokenPipeError):  # older records were overwritten meanwhile
-                    text += os.read(self._file, 8192)
-        os.close(self._file)
-        return text.decode(errors="replace")
 
 
 def kills(text: str, group: str) -> list[str]:
@@ -63,7 +51,7 @@ def kills(text: str, group: str) -> list[str]:
     return found
 
 
-def _from_klogctl() -> str | None:
+def _read() -> str | None:
     libc = ctypes.CDLL(None)
     size = libc.klogctl(_SIZE, None, 0) if hasattr(libc, "klogctl") else -1
     if size <= 0:

@@ -18,8 +18,8 @@ _REC_PRIVATE: Final = 1 << 14 | 1 << 18
 def own_shm(size: int) -> None:
     """Mount a `/dev/shm` that this process and its children alone see, and that ends with them.
 
-    Where the right to mount is missing, a user namespace gives it: there the process keeps its
-    user and its group, and nothing outside sees a difference. Call it in a process with a single
+    A user namespace gives a process the right to mount if it lacks that. In it, the process keeps
+    its user and group, and nothing outside sees a difference. Call this in a process with a single
     thread, before `exec`, which takes the right away again.
 
     Args:
@@ -36,8 +36,8 @@ def own_shm(size: int) -> None:
     if libc.unshare(_NEW_MOUNTS) != 0:
         _check(libc.unshare(_NEW_USER | _NEW_MOUNTS), "unshare")
         _keep_ids(user, group)
-    # What is mounted here must not appear outside. In a chroot / may be no mount of its own, which
-    # EINVAL says; the mount that will be covered is enough.
+    # What is mounted here must not appear outside. In a chroot, / may not be a mount, and the call
+    # fails with EINVAL. Then it's enough to do it for the mount that will be covered.
     private = ctypes.c_ulong(_REC_PRIVATE)
     if libc.mount(b"none", b"/", None, private, None) != 0:
         _check(libc.mount(b"none", shm.encode(), None, private, None), "mount")
@@ -47,8 +47,8 @@ def own_shm(size: int) -> None:
 
 
 def _keep_ids(user: int, group: int) -> None:
-    # In the new namespace they are nobody's until they are mapped, to the same ids as outside.
-    # Without privileges a group may be mapped only after the first line.
+    # In the new namespace, files belong to `nobody` until ids are mapped to those outside. Without
+    # privileges, a group can be mapped only after the first line.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")

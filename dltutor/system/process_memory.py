@@ -123,7 +123,7 @@ class Proc:
         return found
 
     def _scanned_children(self) -> Callable[[int], set[int]]:
-        # Some kernels list no children: ask every process for its parent.
+        # Some kernels don't list children, so ask every process for its parent.
         families: dict[int, set[int]] = {}
         for name in filter(str.isdigit, self._names(".")):
             if words := self._stat(int(name)):
@@ -174,7 +174,7 @@ def mapped(pid: int) -> dict[str, int]:
 
 
 def pss(pid: int) -> int:
-    """What a process takes of the memory, in bytes: PSS, or USS or RSS where it cannot be read.
+    """The memory of a process in bytes: PSS, or USS or RSS if PSS can't be read.
 
     0 if the process is gone.
     """

@@ -95,7 +95,7 @@ def known(pid: int) -> Process:
     return Process(pid, birth[0] if birth else _NEVER)
 
 
-@cache  # with thousands of processes each look is long
+@cache  # because with thousands of processes, each look takes long
 def _figures() -> Proc | Psutil:
     return reader()
 
@@ -103,7 +103,7 @@ def _figures() -> Proc | Psutil:
 def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[Process]:
     """Kill processes that you started and all that descend from them, and wait until they're gone.
 
-    It gives up when none of them has gone for 10 s.
+    It gives up if none of them has exited for 10 s.
 
     Each is stopped before it's killed, so that it can't start another in between. Resource
     trackers and torch's shared-memory managers tidy up after others, so they get four seconds to
@@ -144,7 +144,7 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
         living = {each for each in found if is_running(each)} | _reap(found)
         if len(found) - len(living) > most:  # thousands take their time
             most, progress = len(found) - len(living), time.monotonic()
-        # A child whose parent dies while the family is listed is found at the next look only.
+        # If a parent dies while its family is listed, its child is found only at the next look.
         if time.monotonic() > progress + _PATIENCE or not (living or new - spared):
             unlink_segments(shared)
             return found - living
@@ -189,8 +189,8 @@ def is_running(process: Process) -> bool:
 
 
 def _send(process: Process, number: int) -> None:
-    # By a descriptor where the system has them (Linux 5.3): between a look and a kill, a pid may
-    # become somebody else's.
+    # By a descriptor where there are any (Linux 5.3), because a pid can become somebody else's
+    # between a look and a kill.
     descriptor = None
     with suppress(AttributeError, OSError):  # a container may forbid it
         descriptor = os.pidfd_open(process.pid)
@@ -207,13 +207,14 @@ def _send(process: Process, number: int) -> None:
 
 
 def _may_tidy(command: bytes) -> bool:
-    # One that has just been started has no command line yet: it may be a resource tracker.
+    # A process that has just been started has no command line yet, and may be a resource tracker.
     return not command or any(name in command for name in _TIDIERS)
 
 
 def _reap(processes: set[Process]) -> set[Process]:
-    # Returns the children that are not over: a dead one may still have threads that end.
-    # multiprocessing must reap its own: it takes a child that somebody else reaped for alive.
+    # Returns the children that haven't ended: a dead one may still have threads that are ending.
+    # multiprocessing must reap its own, because it takes a child that somebody else reaped for
+    # alive.
     module: Any = sys.modules.get("multiprocessing.process")
     own = {child.pid for child in module.active_children()} if module else set()
     left = set()

@@ -80,7 +80,9 @@ def machine() -> Machine:
     name, version = platform.libc_ver()
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Machine(
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _all_cores(),
+        cores=len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
         cpu_quota=cgroup_files.cpu_quota(),
         memory=memory,
         memory_limit=limit if limit is not None and limit < memory else None,
@@ -100,10 +102,6 @@ def default_start_method() -> str:
     # Asking multiprocessing itself would fix its choice for the rest of the process.
     chosen = multiprocessing.get_start_method(allow_none=True)
     return chosen or multiprocessing.get_all_start_methods()[0]
-
-
-def _all_cores() -> int:
-    return os.cpu_count() or 1
 
 
 def _torch_version() -> str:

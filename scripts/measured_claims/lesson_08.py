@@ -112,7 +112,7 @@ def _shown_in_each() -> Measured:
 
 def _res_less_shr() -> Measured:
     _, *workers = _mapped().processes
-    found = min(each.rss - each.shr for each in workers) / MB
+    found = min(each.rss - each.shared for each in workers) / MB
     own = max(each.uss for each in workers) / MB
     fits = found > _MAP and own < _MAP / 4
     return Measured(

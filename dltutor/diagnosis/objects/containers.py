@@ -34,7 +34,7 @@ _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 
 
 def size(thing: Any) -> int | None:
-    """How many elements a container has that can grow; None for anything else."""
+    """Return how many elements a container has that can grow; None for anything else."""
     if is_a(thing, (list, dict, set, deque)):
         return length(thing)
     if is_a(thing, bytearray):
@@ -43,7 +43,7 @@ def size(thing: Any) -> int | None:
 
 
 def bound(thing: Any) -> int | None:
-    """How many elements a container says it will hold at most; None where it does not say."""
+    """Return how many elements a container says it holds at most; None if it doesn't say."""
     if is_a(thing, deque):
         return _number(thing, "maxlen")
     return _number(_cache_info(thing), "maxsize")
@@ -76,7 +76,7 @@ def _columns(path: str, frame: Any) -> list[tuple[str, str, int, array[int]]]:
 
 
 def own_share(pages: array[int]) -> float:
-    """The part of these pages that no other process shares with this one; -1 if unknown."""
+    """Return the share of these pages that no other process has; -1 if that isn't known."""
     try:
         entries = os.open("/proc/self/pagemap", os.O_RDONLY)
     except OSError:
@@ -142,7 +142,7 @@ def _pages(thing: Any) -> array[int]:
 
 
 def reached(starts: Iterable[Found]) -> Iterator[Found]:
-    """Everything in reach: also by the defaults of functions, by classes and modules of yours."""
+    """Yield everything in reach, also through defaults and your classes and modules."""
     return search(starts, _in_reach, deep=6, most=4000, passed=_has_no_objects)
 
 

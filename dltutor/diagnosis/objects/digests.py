@@ -24,14 +24,14 @@ _PICKLED: Final = 16 * MB  # bytes of an object's pickle
 
 
 def digest(thing: Any) -> str:
-    """The content of anything, in 16 letters."""
+    """Return the content of anything as 16 letters."""
     content = _Content()
     content.feed(thing, _DEEP)
     return content.hash.hexdigest()
 
 
 def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str, Any]]:
-    """What stands at the ends of lists, tuples, dicts and dataclasses, with the way there."""
+    """Yield what lists, tuples, dicts, and dataclasses hold at their ends, with its path."""
     parts = None if depth == 0 else parts_of(thing)
     if parts is None:
         yield path, thing
@@ -41,7 +41,7 @@ def leaves(thing: Any, path: str = "", depth: int = _DEEP) -> Iterator[tuple[str
 
 
 def parts_of(thing: Any) -> list[tuple[Any, Any]] | None:
-    """The parts of a collection, by key or position; None for anything that is whole."""
+    """Return the parts of a collection by key or position; None for anything that has no parts."""
     if is_a(thing, (Mapping, list, tuple)):
         return list(islice(foreign.elements(thing), _MOST))
     if foreign.has(type(thing), "__dataclass_fields__") or _attributes_hold_data(thing):
@@ -50,7 +50,7 @@ def parts_of(thing: Any) -> list[tuple[Any, Any]] | None:
 
 
 def shape(thing: Any) -> str:
-    """What kinds of things a sample holds, and of what shapes."""
+    """Say what kinds of things a sample holds, and of what shapes."""
     said = []
     for path, leaf in leaves(thing):
         size = attribute(leaf, "shape")
@@ -60,7 +60,7 @@ def shape(thing: Any) -> str:
 
 
 def split(batch: Any, count: int) -> list[str] | None:
-    """The digest of each sample of a batch; None where it cannot be taken apart.
+    """Return the digest of each sample of a batch; None if the batch can't be taken apart.
 
     Args:
         batch: As the loader delivers it.
@@ -76,7 +76,7 @@ def split(batch: Any, count: int) -> list[str] | None:
 
 
 def size(thing: Any) -> int:
-    """The bytes of all that a thing holds: tensors, arrays, texts."""
+    """Return the bytes of everything that a thing holds: tensors, arrays, strings."""
     total = 0
     for _, leaf in leaves(thing):
         if is_a(leaf, (str, bytes)):
@@ -87,7 +87,7 @@ def size(thing: Any) -> int:
 
 
 def rows(leaf: Any) -> int:
-    """The length of the first dimension of a tensor or an array; -1 of anything else."""
+    """Return the length of the first dimension of a tensor or array; -1 for anything else."""
     size = attribute(leaf, "shape")
     return int(size[0]) if is_a(size, tuple) and size else -1
 
@@ -108,7 +108,7 @@ class _Content:
         self.left = _LEAVES
 
     def feed(self, thing: Any, depth: int) -> None:
-        """Put in a thing with its parts; of what raises when it's asked, the name of its class."""
+        """Add a thing with its parts, or only the name of its class if it raises."""
         self.left -= 1
         if self.left < 0:
             return
@@ -145,7 +145,7 @@ def _name(key: Any) -> str:
 
 
 def _pickled(thing: Any) -> bytes:
-    """The pickle of a thing, of a large one the beginning."""
+    """Return the pickle of a thing, or its beginning if it is large."""
     file = _Beginning()
     with suppress(_Enough):
         pickle.dump(thing, file)

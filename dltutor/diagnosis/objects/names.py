@@ -17,7 +17,7 @@ _STANDARD: Final = sys.stdlib_module_names - {"__main__"}
 
 
 def roots_of(subject: Subject | None) -> list[Found]:
-    """Where the names of things are looked up: the dataset, and the modules of your code."""
+    """Return where to look up names: the dataset, and the modules of your code."""
     roots: list[Found] = []
     if subject is not None:
         roots += [Found("dataset", subject.dataset), Found("collate_fn", subject.inner.collate_fn)]
@@ -35,12 +35,12 @@ def roots_of(subject: Subject | None) -> list[Found]:
 
 
 def named(roots: Sequence[Found], wanted: Any) -> str:
-    """The name under which something is reached; "" if it is not."""
+    """Return the name under which something is reached; "" if nothing reaches it."""
     return next((each.path for each in near(roots) if each.thing is wanted), "")
 
 
 def near(starts: Iterable[Found], most: int = 4000) -> Iterator[Found]:
-    """What things hold, and what their classes hold, three levels deep.
+    """Yield what things hold and what their classes hold, three levels deep.
 
     What the loader's own parts hold comes first, however many globals your modules have.
     """
@@ -56,7 +56,7 @@ def _is_module(thing: Any) -> bool:
 
 
 def held_by_class_too(found: Found) -> list[Found]:
-    """What an object holds, and what its class holds."""
+    """Return what an object holds and what its class holds."""
     if is_a(found.thing, type):
         return _class_attributes(found.path, found.thing)
     if module_of(type(found.thing)) in ("builtins", "threading", "queue"):

@@ -68,7 +68,7 @@ def search(
     repeated: tuple[type, ...] = (),
     seen: set[int] | None = None,
 ) -> Iterator[Found]:
-    """Everything that can be reached from some things, breadth first, each thing once.
+    """Yield everything that some things reach, breadth first, each thing once.
 
     It stops at a number of things, and after a few seconds: a thing may take its time.
 
@@ -105,7 +105,7 @@ def search(
 def walk(
     dataset: Any, *others: Any, named: str = "dataset", with_globals: bool = True
 ) -> Iterator[Found]:
-    """Everything that a dataset holds, then the globals of the modules that its code comes from.
+    """Yield everything that a dataset holds, then the globals of the modules that define its code.
 
     Args:
         dataset: Any object.
@@ -127,7 +127,7 @@ def walk(
 
 
 def held(found: Found) -> list[Found]:
-    """What an object holds: elements, attributes, closures, the arguments of a partial."""
+    """Return what an object holds: elements, attributes, closures, the arguments of a partial."""
     path, thing = found.path, found.thing
     if is_a(thing, (*_WHOLE, type)):
         return []
@@ -170,14 +170,14 @@ def _modules(thing: Any) -> set[str]:
 
 
 def elements(found: Found) -> list[Found]:
-    """The first elements of a container."""
+    """Return the first elements of a container."""
     path, thing = found.path, found.thing
     pairs = list(islice(foreign.elements(thing), _EACH))
     return [Found(f"{path}[{foreign.text(key)}]", each, thing, key) for key, each in pairs]
 
 
 def attributes(found: Found) -> list[Found]:
-    """The attributes of an object, also those in slots."""
+    """Return the attributes of an object, also those in slots."""
     thing = found.thing
     found_here = attributes_of(thing)
     for cls in lineage(type(thing)):
@@ -190,7 +190,7 @@ def attributes(found: Found) -> list[Found]:
 
 
 def cells(function: types.FunctionType) -> list[tuple[str, Any]]:
-    """What a function is closed over, by name."""
+    """Return what a function is closed over, by name."""
     found = []
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     for name, cell in cells:

@@ -23,8 +23,8 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, leaves
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.pins import Pins, wrap_draws
-from dltutor.diagnosis.running.small_loaders import prepared
+from dltutor.diagnosis.running.random_states import Pins, wrap_draws
+from dltutor.diagnosis.running.small_loaders import where_samples_are_drawn
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import is_a
@@ -113,15 +113,11 @@ def _run(subject: Subject, *, copied: bool) -> list[str]:
         queues._ForkingPickler = Late
 
     inner = subject.inner
-    subject.seed_sampler()
-    subject.change(method="fork", persistent_workers=False)
+    subject.change(persistent_workers=False)
     collate: Any = inner.collate_fn
     if copied:
         vars(inner)["collate_fn"] = lambda samples: copy.deepcopy(collate(samples))
-    if inner.num_workers:
-        subject.change(worker_init_fn=prepared(subject, prepare))
-    else:
-        prepare(0)
+    where_samples_are_drawn(subject, prepare)
     found = []
     until = time.monotonic() + _RUN - 1.0
     for batch in islice(inner, _LOOKED):

@@ -18,8 +18,8 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks, runner
-from dltutor.diagnosis.running.pins import hold_draws
-from dltutor.diagnosis.running.small_loaders import prepared
+from dltutor.diagnosis.running.random_states import hold_draws
+from dltutor.diagnosis.running.small_loaders import where_samples_are_drawn
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import is_a
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _RUN: Final = 2.5  # seconds
 
-Passes = list[list[str]]
+Passes = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -97,28 +97,13 @@ def ask(subject: Subject) -> Epochs:
 
 
 def _run(subject: Subject, settings: dict[str, Any]) -> tuple[Passes, list[str]]:
-    subject.seed_sampler()
-
-    def prepare(_: int) -> None:
-        hold_draws(subject.dataset)
-
-    subject.change(method="fork", **settings)
-    init = prepared(subject, prepare)
-    if settings.get("num_workers") == 0:
-        prepare(0)
-    else:
-        subject.change(worker_init_fn=init)
+    subject.change(**settings)
+    where_samples_are_drawn(subject, lambda worker: hold_draws(subject.dataset))
     before = _state(subject.dataset)
-    epochs = max(subject.epochs, 2) if subject.loop is None else subject.epochs
-    ran = runner.run(subject, seconds=_RUN, epochs=epochs, told=True)
+    ran = runner.run(subject, seconds=_RUN, epochs=subject.epochs_to_run, told=True)
     after = _state(subject.dataset)
     changed = [path for path, content in after.items() if before.get(path, content) != content]
-    found = [
-        list(drawn or whole)
-        for drawn, whole, finished in zip(ran.drawn, ran.passes, ran.finished, strict=True)
-        if finished
-    ]
-    return found, changed
+    return ran.whole, changed
 
 
 def _state(dataset: Any) -> dict[str, str]:
@@ -131,11 +116,11 @@ def _state(dataset: Any) -> dict[str, str]:
     return found
 
 
-def _unlike(one: list[str], other: list[str]) -> int:
+def _unlike(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     return (Counter(one) - Counter(other)).total()
 
 
-def _out_of_place(one: list[str], other: list[str]) -> int:
+def _out_of_place(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     return sum(a != b for a, b in zip(one, other, strict=False)) + abs(len(one) - len(other))
 
 

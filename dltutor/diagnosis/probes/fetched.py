@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, leaves, rows, split
-from dltutor.diagnosis.running.pins import Pins, global_states
+from dltutor.diagnosis.running.random_states import Pins, global_states
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import attribute, elements, is_a, kind_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.pins import SAID, SOURCES, Pins, used_generators, wrap_draws
+from dltutor.diagnosis.running.random_states import SAID, SOURCES, Pins, used_generators, wrap_draws
 from dltutor.diagnosis.running.small_loaders import answers, small_loader, tagged
 from dltutor.diagnosis.running.subject import Subject
 

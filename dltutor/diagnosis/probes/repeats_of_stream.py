@@ -18,7 +18,7 @@ from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.repeats import Repeats
 from dltutor.diagnosis.probes.shares import LOOKED, PASS, in_main
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.pins import used_generators
+from dltutor.diagnosis.running.random_states import used_generators
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
 

@@ -21,7 +21,7 @@ from dltutor import tables
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest, size
 from dltutor.diagnosis.running.busiest import Busiest
-from dltutor.diagnosis.running.pins import Pins, global_states, seed_all, wrap_draws
+from dltutor.diagnosis.running.random_states import Pins, global_states, seed_all, wrap_draws
 from dltutor.diagnosis.running.side_effects import Reading, caught_while, things_left
 from dltutor.diagnosis.running.subject import Subject, described
 from dltutor.diagnosis.words import count_of, duration

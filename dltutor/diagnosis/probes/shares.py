@@ -17,7 +17,7 @@ from torch.utils.data import get_worker_info
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.pins import hold_draws
+from dltutor.diagnosis.running.random_states import hold_draws
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
 

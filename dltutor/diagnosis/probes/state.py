@@ -21,8 +21,8 @@ from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.running import forks, runner
-from dltutor.diagnosis.running.pins import hold_draws
-from dltutor.diagnosis.running.small_loaders import prepared
+from dltutor.diagnosis.running.random_states import hold_draws
+from dltutor.diagnosis.running.small_loaders import where_samples_are_drawn
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.observation.foreign import attributes_of, is_a
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _RUN: Final = 2.5
 
 #: The outcome of a loop, its batches, and the state after it, by path.
-Outcome = tuple[str, list[list[str]], dict[str, tuple[str, str]]]
+Outcome = tuple[str, tuple[tuple[str, ...], ...], dict[str, tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _differs(before: dict[str, tuple[str, str]], path: str, content: str) -> boo
     return path in before and before[path][0] != content
 
 
-def _sorted(passes: list[list[str]]) -> list[list[str]]:
+def _sorted(passes: tuple[tuple[str, ...], ...]) -> list[list[str]]:
     return [sorted(each) for each in passes]
 
 
@@ -117,21 +117,13 @@ def _run(subject: Subject, *, workers: bool) -> Outcome:
     with suppress(forks.NoAnswer):
         outcome: Outcome = forks.in_fork(partial(_ran, subject, workers), 2 * _RUN + 1)
         return outcome
-    return "", [], {}
+    return "", (), {}
 
 
 def _ran(subject: Subject, workers: bool) -> Outcome:
-    subject.seed_sampler()
-
-    def prepare(_: int) -> None:
-        hold_draws(subject.dataset)
-
-    if workers:
-        subject.change(method="fork")
-        subject.change(worker_init_fn=prepared(subject, prepare))
-    else:
+    if not workers:
         subject.change(num_workers=0)
-        prepare(0)
+    where_samples_are_drawn(subject, lambda worker: hold_draws(subject.dataset))
     with tempfile.TemporaryFile() as printed:
         sys.stdout.flush()
         os.dup2(printed.fileno(), 1)
@@ -139,11 +131,7 @@ def _ran(subject: Subject, workers: bool) -> Outcome:
         sys.stdout.flush()
         printed.seek(0)
         said = printed.read(20_000).decode(errors="replace").strip()
-    return _outcome(ran, said), [list(d or w) for d, w in _pairs(ran)], _values(subject)
-
-
-def _pairs(ran: Measures) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    return list(zip(ran.drawn, ran.passes, strict=True))
+    return _outcome(ran, said), ran.contents, _values(subject)
 
 
 def _outcome(ran: Measures, said: str) -> str:

@@ -18,7 +18,7 @@ from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.objects.walking import Found, put, walk
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.pins import Pins
+from dltutor.diagnosis.running.random_states import Pins
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import part_of
 from dltutor.observation.foreign import is_a, number

@@ -15,7 +15,7 @@ from dltutor.diagnosis.running.subject import Subject
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
-#: The visit forks while one of the locks is held. If none ever is, it doesn't ask.
+#: The examination forks while one of the locks is held. If none ever is, it doesn't ask.
 
 
 def needed(evidence: Evidence) -> bool:

@@ -22,7 +22,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     """Return the broken promises that no other finding explains.
 
     Args:
-        evidence: Of one visit.
+        evidence: Of one examination.
         explained: The promises that other findings break.
     """
     explained = set(explained)
@@ -47,7 +47,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     if not explained:  # a loop may return what the failure mode does to it
         found = found or [*same.results(evidence)]
     if "bounded" not in explained:
-        found += _each(evidence, bounded.opened, bounded.held, bounded.grows)
+        found += _each(evidence, bounded.opened, bounded.held, bounded.copied, bounded.grows)
     if "clean" not in explained:
         found += _each(evidence, clean.left)
     found += _each(evidence, quick.reread, quick.pickled, quick.dealing, quick.idle, quick.confined)

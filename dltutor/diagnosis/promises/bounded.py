@@ -8,9 +8,11 @@ from typing import Final
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.observation.signs import LATE
+from dltutor.tables import MB, size
 
 _OPENED: Final = 16  # descriptors still open after some samples; a dataset keeps a few open forever
 _KEPT: Final = 64  # more descriptors in main; batches on their way account for fewer
+_MUCH: Final = 64 * MB  # bytes that each worker has a copy of
 _ENOUGH: Final = 24  # samples of a worker; the first few take memory that later ones use again
 
 
@@ -46,6 +48,26 @@ def opened(evidence: Evidence) -> Iterator[Finding]:
         "once.",
         promise="bounded",
     )
+
+
+def copied(evidence: Evidence) -> Iterator[Finding]:
+    """Find files that are mapped in main, and copied into each worker."""
+    travel, parts = evidence.travel, evidence.parts
+    if travel is None or parts.method not in ("spawn", "forkserver"):
+        return
+    for path, held in (each for each in travel.mapped if each[1] >= _MUCH):
+        yield Finding(
+            "shown",
+            f"`{path}` maps {size(held)} of a file in the main process, but each of the "
+            f"{parts.workers} workers gets its own copy of them, in a pickle of "
+            f"{size(travel.bytes)}.",
+            path,
+            f"Keep the path of the file in {parts.dataset}, and open the `np.memmap` in each "
+            "worker, on first use.",
+            cause="Pickle writes what a `np.memmap` maps, as it does for any other array. A worker "
+            "that isn't forked reads that into its own memory.",
+            promise="bounded",
+        )
 
 
 def grows(evidence: Evidence) -> Iterator[Finding]:

@@ -77,6 +77,8 @@ def late(evidence: Evidence) -> Iterator[Finding]:
     run, alone, parts = evidence.run, evidence.alone, evidence.parts
     if run.ending < _LATE or not parts.workers or parts.persistent:
         return
+    if run.ending < run.first:
+        return  # on a busy machine, an interpreter takes long to start and to exit
     if alone is not None and alone.ending > run.ending / 2:
         return  # it's the dataset or the loop
     yield Finding(

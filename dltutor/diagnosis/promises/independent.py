@@ -9,7 +9,7 @@ from typing import Final
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
-from dltutor.diagnosis.running.pins import SAID
+from dltutor.diagnosis.running.random_states import SAID
 
 _ENOUGH: Final = 4  # different samples in an epoch
 
@@ -125,10 +125,7 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     run, order, parts = evidence.run, evidence.order, evidence.parts
     if order is None or not order.moves or run.epochs_told < 2:
         return
-    epochs = [drawn or passed for drawn, passed in zip(run.drawn, run.passes, strict=True)]
-    whole = [
-        each for each, done in zip(epochs, run.finished, strict=True) if done and len(each) > 3
-    ]
+    whole = [each for each in run.whole if len(each) > 3]
     same = [at for at in range(1, len(whole)) if whole[at] == whole[at - 1]]
     if not same:
         return

@@ -38,7 +38,7 @@ def verdicts(
     """Give a verdict on each promise.
 
     Args:
-        evidence: Of one visit.
+        evidence: Of one examination.
         found: The promise that each finding breaks.
         untried: Why questions have no answer.
     """

@@ -11,7 +11,7 @@ def raising(evidence: Evidence, *stages: str) -> Culprit | None:
     """Return what raises in the main process too, if the run ended with that; else None.
 
     Args:
-        evidence: The evidence of one visit.
+        evidence: The evidence of one examination.
         stages: What may have raised: "sample", "collate", "sampler". The default is the first two.
     """
     run, culprit = evidence.run, evidence.culprit

@@ -396,7 +396,7 @@ def _lock_not_given_back(evidence: Evidence, *, in_matplotlib: bool) -> Finding 
     """Look for it among matplotlib's locks, or among all others.
 
     Args:
-        evidence: The evidence of one visit.
+        evidence: The evidence of one examination.
         in_matplotlib: Whether to look at matplotlib's locks.
     """
     for waits in (evidence.waits, evidence.while_held):

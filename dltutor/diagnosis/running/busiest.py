@@ -18,7 +18,7 @@ _LEAST: Final = 20  # looks that tell anything
 
 
 class Busiest:
-    """Counts, in a thread of its own, the lines where it finds the thread that made it.
+    """Counts the lines where it finds the thread that made it, from a thread of its own.
 
     Args:
         file: Where it writes its findings now and then, because a worker may be killed.
@@ -52,7 +52,7 @@ class Busiest:
 
     @staticmethod
     def read(folder: str) -> tuple[str, float, float]:
-        """As `told`, of the thread that was at one line most, of all that wrote to this folder."""
+        """Return the same as `told`, of the thread with the busiest line that wrote here."""
         found: list[tuple[str, float, float]] = []
         for each in Path(folder).iterdir():
             with suppress(ValueError):  # it was just being written

@@ -14,7 +14,7 @@ from dltutor.diagnosis.running.subject import Subject
 
 
 def with_tensors(subject: Subject, change: Callable[[torch.Tensor], Any]) -> None:
-    """Have each tensor of a batch changed in the worker; the workers are forked from now on.
+    """Change each tensor of a batch in the worker, and fork the workers from now on.
 
     Args:
         subject: The loader.

@@ -23,7 +23,7 @@ class NoAnswer(Exception):
 
 
 def in_fork(work: Callable[[], Any], seconds: float) -> Any:
-    """What a function returns in a fork of this process; the fork and its children are killed then.
+    """Call a function in a fork of this process, then kill the fork and its children.
 
     Args:
         work: Returns what can be pickled.
@@ -36,7 +36,7 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
 
 
 def in_forks(works: Sequence[Callable[[], Any]], seconds: float) -> list[Any]:
-    """What functions return, each in a fork of its own, all at the same time; as `in_fork`.
+    """Call several functions at once, each in its own fork, as `in_fork` does.
 
     Args:
         works: Each returns what can be pickled.

@@ -45,13 +45,13 @@ class Paces:
 
     @property
     def times(self) -> float:
-        """How many times as long it took as it is, by the turn that shows least; 0 for one turn."""
+        """How many times as long it took as it is, by its least turn; 0 for one turn."""
         turns = [a / max(b, 1e-9) for a, b in zip(self.as_is, self.changed, strict=False)]
         return min(turns) if len(turns) > 1 else 0.0
 
     @property
     def both(self) -> tuple[float, float]:
-        """The middle of the turns of each, in seconds."""
+        """The median seconds of each."""
         return _middle(self.as_is), _middle(self.changed)
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ Timed = Callable[[], float | None]
 
 
 def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS) -> Paces:
-    """Time two things several times, there and back.
+    """Time two things several times, alternating.
 
     Args:
         as_is: Times the loader as it is; None where that tells nothing.
@@ -92,14 +92,14 @@ def in_turns(as_is: Timed, changed: Timed, *, seconds: float, turns: int = TURNS
 
 
 def left(seconds: float) -> float:
-    """Of the seconds of an experiment those in which it may time anything: then it has to end."""
+    """Return how many of an experiment's seconds it may spend on timing."""
     return max(seconds - 1.5, 0.5)
 
 
 def of_a_batch(
     loader: DataLoader[Any], *, seconds: float, take: Callable[[Any], object] | None = None
 ) -> float | None:
-    """Seconds for a batch after the workers have started; None where there are too few.
+    """Return the seconds for a batch once the workers have started; None with too few batches.
 
     Args:
         loader: Is iterated, one epoch at most.
@@ -124,7 +124,7 @@ def of_a_batch(
 
 @contextmanager
 def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
-    """An iterator of a loader; after the block its workers are gone, whatever they were making."""
+    """Make an iterator of a loader, and end its workers after the block."""
     iterator = iter(loader)
     try:
         yield iterator
@@ -134,11 +134,11 @@ def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
 
 
 def forked(subject: Subject) -> DataLoader[Any]:
-    """The subject's DataLoader, with workers that are forked and do not stay."""
+    """Return the subject's DataLoader, with forked workers that don't stay."""
     subject.change(method="fork", persistent_workers=False)
     return subject.inner
 
 
 def epoch_of(run: Measures) -> int:
-    """How many batches the longest iteration of a run had."""
+    """Return how many batches the longest iteration of a run had."""
     return max((len(batches) for batches in run.passes), default=0)

@@ -33,7 +33,7 @@ class Reading:
         sys.addaudithook(self._note)
 
     def told(self) -> dict[str, int]:
-        """The fields `read`, `of_files` and `opened` of Samples."""
+        """Return the fields `read`, `of_files`, and `opened` of Samples."""
         read = _read() - self._before
         now = self._descriptors()
         return {
@@ -93,7 +93,7 @@ def temporary_files() -> int:
 
 
 def caught_while(draw: Callable[[], Any]) -> tuple[str, str, str] | None:
-    """The first exception that a function of yours sees, and that doesn't come out.
+    """Return the first exception that a function of yours catches.
 
     Args:
         draw: Draws a sample.

@@ -31,6 +31,21 @@ def prepared(subject: Subject, prepare: InWorker) -> WorkerInit:
     return WorkerInit(own_init(subject.inner), before=before, after=prepare)
 
 
+def where_samples_are_drawn(subject: Subject, prepare: InWorker) -> None:
+    """Prepare each process that draws samples: forked workers as they start, or else this one.
+
+    Args:
+        subject: Its sampler deals the same order in each run from now on.
+        prepare: Called with the worker's number, or 0.
+    """
+    subject.seed_sampler()
+    if subject.inner.num_workers:
+        init = prepared(subject, prepare)
+        subject.change(method="fork", worker_init_fn=init)
+    else:
+        prepare(0)
+
+
 def _as_if_pickled(dataset: Any, worker: int) -> None:
     # A worker that is not forked has what pickle makes of the dataset.
     with suppress(Exception):
@@ -40,7 +55,7 @@ def _as_if_pickled(dataset: Any, worker: int) -> None:
 
 
 def tagged(samples: Any) -> tuple[int, str]:
-    """A collate function: who drew it, and what it holds."""
+    """Return which worker drew a sample, and its digest; a collate function."""
     info = get_worker_info()
     return (info.id if info else -1), digest(samples)
 
@@ -55,7 +70,7 @@ def small_loader(
     prefetch: int = 2,
     persistent: bool = False,
 ) -> DataLoader[Any]:
-    """A loader of one sample at a time.
+    """Make a loader of one sample at a time.
 
     Args:
         subject: Its dataset, worker_init_fn and generator are used.
@@ -82,7 +97,7 @@ def small_loader(
 
 
 def answers(loader: DataLoader[Any], seconds: float, most: int = 100_000) -> Iterator[Any]:
-    """What a small loader delivers; an exception in its place where a sample raised.
+    """Yield what a small loader delivers, or the exception if a sample raised one.
 
     Args:
         loader: As `small_loader` makes it.

@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from dltutor.diagnosis.running.own_locks import OwnLocks
-from dltutor.diagnosis.running.pins import seed_all
+from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.worker_init import InWorker, WorkerInit, own_init
 from dltutor.observation import errors
 from dltutor.observation.foreign import attribute, has, is_a, message_of
@@ -49,7 +49,7 @@ class Mark:
         self._memory[:8] = struct.pack("q", number)
 
     def get(self) -> int:
-        """What was written last; -1 for nothing."""
+        """Return what was written last; -1 for nothing."""
         number: int = struct.unpack("q", self._memory[:8])[0]
         return number
 
@@ -126,7 +126,7 @@ class Subject:
                 each.multiprocessing_context = method
 
     def in_workers(self, after: InWorker | None = None, *, before: InWorker | None = None) -> None:
-        """Have something done in each worker as it starts, in place of what was asked for last.
+        """Call something in each worker when it starts, instead of what was asked for last.
 
         Args:
             after: Called with the worker's number after the user's own `worker_init_fn`.
@@ -137,7 +137,7 @@ class Subject:
             vars(each)["worker_init_fn"] = WorkerInit(own_init(each), before=before, after=after)
 
     def seed_sampler(self) -> None:
-        """Have the sampler deal the same order in each run, if it has a generator."""
+        """Make the sampler deal the same order in each run, if it has a generator."""
         sampler: Any = self.inner.sampler
         if has(sampler, "generator"):
             sampler.generator = torch.Generator().manual_seed(0)
@@ -159,13 +159,18 @@ class Subject:
         inner = self.inner
         return inner.sampler if inner.batch_sampler is None else inner.batch_sampler
 
+    @property
+    def epochs_to_run(self) -> int:
+        """How often to run: without a training loop at least twice, so that repeats can show."""
+        return max(self.epochs, 2) if self.loop is None else self.epochs
+
     def tell_dataset(self, epoch: int) -> None:
         """Set the epoch of the dataset, as a training loop does."""
         if callable(set_epoch := attribute(self.dataset, "set_epoch")):
             set_epoch(epoch)
 
     def indices(self) -> list[int]:
-        """The indices of an epoch, as the sampler deals them; at most a thousand of them."""
+        """Return the indices of an epoch as the sampler deals them, at most a thousand."""
         found: list[int] = []
         for each in self.dealer:
             # A batch may be an array too, or a generator.
@@ -177,7 +182,7 @@ class Subject:
 
 
 def _method_of(loader: DataLoader[Any]) -> str:
-    """The start method of a loader's workers; "" without workers."""
+    """Return the start method of a loader's workers; "" without workers."""
     if not loader.num_workers:
         return ""
     context = loader.multiprocessing_context
@@ -186,7 +191,7 @@ def _method_of(loader: DataLoader[Any]) -> str:
 
 
 def own_line(function: Any) -> str:
-    """The file and line where a function is defined; "" where that cannot be known."""
+    """Return the file and line that define a function; "" if they aren't known."""
     code = attribute(attribute(function, "__func__", function), "__code__")
     if not is_a(code, CodeType):
         return ""
@@ -194,7 +199,7 @@ def own_line(function: Any) -> str:
 
 
 def described(error: BaseException) -> tuple[str, str, str]:
-    """The type of an exception, the first line of its text, and the innermost line of yours."""
+    """Return the type of an exception, the first line of its message, and your innermost line."""
     read = errors.read(error)
     text = tidy(message_of(error)).strip().splitlines()
     at = str(read.traceback[-1]) if read.traceback else ""

@@ -14,8 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from dltutor import DltutorError
 from dltutor.lessons.engine import saved_outcomes
-from dltutor.lessons.engine.exercise import Exercise, Grader
+from dltutor.lessons.engine.exercise import Exercise, Grader, exercises_of
 from dltutor.lessons.engine.outcomes import (
     Outcome,
     Rejected,
@@ -43,28 +44,29 @@ _OURS: Final = re.compile(
 _hints_given: Counter[str] = Counter()
 
 
-class CheckFailed(AssertionError):
+class CheckFailed(DltutorError, AssertionError):
     """Raised instead of a quiet answer under `DLTUTOR_STRICT=1`, for the course's own tests."""
-
-
-_known: dict[str, Exercise] = {}
 
 
 def exercises() -> dict[str, Exercise]:
     """Every exercise by its name, in lesson order."""
-    for path in sorted(_LESSONS.glob("lesson_*/exercises.py")):
-        _load(path.parent.name)
-    in_order = sorted(_known.items(), key=lambda item: item[1].lesson)
-    _known.clear()
-    _known.update(in_order)
-    return _known
+    lessons = sorted(path.parent.name[-2:] for path in _LESSONS.glob("lesson_*/exercises.toml"))
+    return {name: each for lesson in lessons for name, each in exercises_in(lesson).items()}
 
 
 @cache
-def _load(lesson: str) -> None:
-    # One by one: some lessons draw, and matplotlib takes a second to import.
-    module = import_module(f"dltutor.lessons.{lesson}.exercises")
-    _known.update((each.name, each) for each in module.EXERCISES)
+def exercises_in(lesson: str) -> dict[str, Exercise]:
+    """The exercises of a lesson by their names. Some lessons take a second to import.
+
+    Args:
+        lesson: Its number, such as "10".
+    """
+    package = f"lesson_{lesson}"
+    if (_LESSONS / package / "exercises.py").is_file():
+        found = import_module(f"dltutor.lessons.{package}.exercises").EXERCISES
+    else:
+        found = exercises_of(lesson)
+    return {each.name: each for each in found}
 
 
 def check(exercise: str, answer: Any) -> Result:
@@ -236,10 +238,9 @@ def _show(printed: str) -> None:
 def _find(exercise: object) -> Exercise | None:
     if not isinstance(exercise, str):
         return None
-    lesson = f"lesson_{exercise.partition('.')[0]}"
-    if (_LESSONS / lesson / "exercises.py").is_file():
-        _load(lesson)
-    return _known.get(exercise)
+    lesson = exercise.partition(".")[0]
+    there = (_LESSONS / f"lesson_{lesson}" / "exercises.toml").is_file()
+    return exercises_in(lesson).get(exercise) if there else None
 
 
 def _unknown(exercise: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from torch.utils.data import DataLoader
 
@@ -15,6 +15,8 @@ from dltutor.lessons.engine.running import failed_at, made, takes_other_argument
 from dltutor.observation import Observation, observe
 from dltutor.observation.report import End
 from dltutor.observation.texts import said, tidy
+
+K = TypeVar("K")
 
 _LESSONS: Final = str(Path(__file__).parents[1])
 
@@ -74,6 +76,30 @@ def run_loader(
 def _take(loader: DataLoader[Any]) -> None:
     for _ in loader:
         pass
+
+
+def arrivals(
+    dataset: Any, keep: Callable[[Any], K], **how: Any
+) -> tuple[Ending, tuple[tuple[K, ...], ...]]:
+    """Run an answer's dataset in a loader, and note each sample that arrives.
+
+    Args:
+        dataset: The dataset.
+        keep: What is noted of a sample, which is as it came: a batch is the list of its samples.
+        how: As for `run_loader`.
+
+    Returns:
+        How the run ended, and what was noted in each epoch, in order of arrival.
+    """
+    epochs: list[list[K]] = []
+
+    def note(loader: DataLoader[Any]) -> None:
+        epochs.append([])
+        for batch in loader:
+            epochs[-1].extend(map(keep, batch))
+
+    ending = run_loader(dataset, note, collate_fn=list, **how)
+    return ending, tuple(map(tuple, epochs))
 
 
 def loader_of(data: Any, folder: Path, workers: int, within: float) -> DataLoader[Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from dltutor.lessons.engine import words
-from dltutor.lessons.engine.forms import blank, letter, shown
-from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
+from dltutor.lessons.engine.forms import a_whole_number, blank, letter, shown
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, not_attempted, not_yet
 
 E = TypeVar("E")
 
@@ -76,6 +77,42 @@ class Exercise:
         return table
 
 
+def by_runs(
+    run: Callable[[Any], Iterator[E]],
+    judge: Callable[[E], None],
+    *,
+    at_most: int,
+    look: Callable[[Any], Any] = unchanged,
+    result: Callable[[tuple[E, ...]], Result] = lambda runs: correct(),
+) -> Grader[tuple[E, ...]]:
+    """Grade an answer by several runs. The first one that is rejected is the last one.
+
+    Args:
+        run: Runs the answer several times, and yields the evidence of each run.
+        judge: Takes the evidence of a run, and rejects what is wrong.
+        at_most: As for a Grader.
+        look: As for a Grader.
+        result: Takes the evidence of all runs, if none was rejected, and makes the result.
+    """
+
+    def judge_all(runs: tuple[E, ...]) -> Result:
+        for each in runs:
+            judge(each)
+        return result(runs)
+
+    def gather(answer: Any) -> tuple[E, ...]:
+        runs: list[E] = []
+        for each in run(answer):
+            runs.append(each)
+            try:
+                judge(each)
+            except Rejected:
+                break
+        return tuple(runs)
+
+    return Grader(gather, judge_all, look, at_most)
+
+
 def choice(right: str, options: Iterable[str]) -> Grader[str]:
     """Grade an answer that is one of a few letters. Its code is the letter that was chosen.
 
@@ -102,26 +139,50 @@ def choice(right: str, options: Iterable[str]) -> Grader[str]:
     return Grader(gather, judge)
 
 
+def number(right: int, options: Iterable[str]) -> Grader[int]:
+    """Grade an answer that is a whole number. Its code is the number, or "other-number".
+
+    Args:
+        right: The right number.
+        options: The numbers that have words of their own.
+    """
+    known = [*options]
+
+    def gather(answer: Any) -> int:
+        return a_whole_number(answer)
+
+    def judge(found: int) -> Result:
+        if found != right:
+            not_yet(str(found) if str(found) in known else "other-number", number=found)
+        return correct(str(found))
+
+    return Grader(gather, judge)
+
+
 def exercises_of(lesson: str, **graders: Grader[Any]) -> tuple[Exercise, ...]:
     """The exercises of a lesson, in the order of its `exercises.toml`.
 
     Args:
         lesson: Its number, such as "10".
-        graders: How each one that has no `options` is graded, by its name.
+        graders: How an exercise is graded, by its name. One without a grader here is graded by its
+            `options`, or by the GRADER of the lesson's module with its name.
 
     Raises:
-        ValueError: A grader has no words, or words have no grader.
+        ImportError: An exercise has no grader.
+        ValueError: A grader has no words.
     """
     found = []
     for name, table in words.lesson(lesson).items():
         if name == "says":
             continue
+        grader: Grader[Any]
         if "options" in table:
-            grader: Grader[Any] = choice(table["answer"], table["options"])
+            question = number if isinstance(table["answer"], int) else choice
+            grader = question(table["answer"], table["options"])
         elif name in graders:
             grader = graders.pop(name)
         else:
-            raise ValueError(f"{lesson}.{name} has words in exercises.toml, but no grader")
+            grader = import_module(f"dltutor.lessons.lesson_{lesson}.{name}").GRADER
         found.append(Exercise(f"{lesson}.{name}", grader))
     if graders:
         raise ValueError(f"lesson {lesson} has no words for {', '.join(graders)}")

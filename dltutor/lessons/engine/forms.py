@@ -61,6 +61,20 @@ def whole_number(answer: Any) -> int | None:
     return as_int(answer)
 
 
+def a_whole_number(answer: Any) -> int:
+    """The whole number that was typed.
+
+    Raises:
+        Rejected: It is still the starter, or no whole number.
+    """
+    if blank(answer):
+        not_attempted("no-number")
+    number = whole_number(answer)
+    if number is None:
+        not_yet("not-a-number", answer=shown(answer))
+    return number
+
+
 def as_int(answer: Any) -> int | None:
     """What a function returned as an `int`, or None where it is none: False is 0, "0" is none."""
     try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn, TypeAlias
 
 from dltutor.lessons.engine import words
 from dltutor.tables import Note, Tone
@@ -50,6 +50,14 @@ class Result:
     fields: Mapping[str, object] = field(default_factory=dict)
     exercise: str = ""
 
+    def under(self, code: str) -> Result:
+        """The same finding under other circumstances, which another code's words tell of.
+
+        Args:
+            code: Its words have `{finding}` where the words of this result go.
+        """
+        return replace(self, code=code, fields={**self.fields, "finding": self.code})
+
     @property
     def text(self) -> str:
         """What the learner reads: first what was observed, then where to look.
@@ -89,21 +97,13 @@ class Result:
         return self.note()._repr_html_()
 
 
-class Fault(NamedTuple):
-    """Something wrong that evidence records, to be rejected later.
-
-    Args:
-        code: As in a Result.
-        fields: As in a Result.
-    """
-
-    code: str
-    fields: dict[str, object]
+#: What evidence records as wrong, to be rejected later.
+Fault: TypeAlias = Result
 
 
 def fault(code: str, /, **fields: object) -> Fault:
-    """A Fault."""
-    return Fault(code, fields)
+    """What `not_yet` would tell, as evidence."""
+    return Result(Outcome.NOT_YET, code, fields)
 
 
 class Rejected(Exception):
@@ -130,12 +130,12 @@ def correct(code: str = "correct", /, **fields: object) -> Result:
 
 def not_yet(code: str, /, **fields: object) -> NoReturn:
     """Reject an answer that runs but isn't right yet."""
-    raise Rejected(Result(Outcome.NOT_YET, code, fields))
+    raise Rejected(fault(code, **fields))
 
 
 def reject(found: Fault) -> NoReturn:
     """Reject an answer for what the evidence recorded."""
-    not_yet(found.code, **found.fields)
+    raise Rejected(found)
 
 
 def not_attempted(code: str, /, **fields: object) -> NoReturn:

@@ -10,9 +10,10 @@ Each lesson has an `exercises.toml` with a table for each exercise, in the order
     correct = "..."         # code -> what the learner reads, with {fields} of the evidence
 
 A question with options has `answer = "c"` and `[predict.options]` instead, with what to say to
-somebody who chose each. What several exercises of a lesson say stands in `[says]`, and what all
-lessons say in `engine/says.toml`. The first of the three that has a code says it. Any number of
-spaces and line ends in these files is one space.
+somebody who chose each. If the answer is a number, the options are the ones that people take for
+it, and `other-number` is for all others. What several exercises of a lesson say stands in `[says]`,
+and what all lessons say in `engine/says.toml`. The first of the three that has a code says it. Any
+number of spaces and line ends in these files is one space.
 """
 
 from __future__ import annotations
@@ -66,15 +67,21 @@ def text(exercise: str, code: str, fields: Mapping[str, object]) -> str:
     Args:
         exercise: Its name, such as "10.fix".
         code: What the check found.
-        fields: What the words take from the evidence. One that is empty leaves no gap.
+        fields: What the words take from the evidence. One that is empty leaves no gap, and
+            `finding` is a code itself, which stands for its words.
 
     Raises:
         KeyError: No file has words for the code, or they name a field that isn't given.
     """
     number, _, name = exercise.partition(".")
+
+    def field(named: re.Match[str]) -> str:
+        value = str(fields[named[1]])
+        return text(exercise, value, fields) if named[1] == "finding" else value
+
     for says in (*_own(lesson(number), name), _common()):
         if code in says:
             # Only the fields of our own words are filled in: what a learner wrote has braces, too.
-            filled = re.sub(r"\{(\w+)\}", lambda field: str(fields[field[1]]), says[code])
+            filled = re.sub(r"\{(\w+)\}", field, says[code])
             return re.sub(r"(?<=\S) {2,}(?=\S)", " ", filled).strip()
     raise KeyError(f"no words for {code!r} in {exercise}")

@@ -7,20 +7,19 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 import torch
 from PIL import Image, ImageFile
-from torch.utils.data import default_collate
 
-from dltutor.lessons.engine import words
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
+from dltutor.lessons.engine.exercise import Grader, by_runs
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import (
     Fault,
@@ -65,32 +64,26 @@ class Evidence:
     later: Fault | None = None
 
 
-def grader(exercise: str, fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
+def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
     """Grade a class that isn't the starter anymore, on two folders.
 
     Args:
-        exercise: Its name, such as "01.fix".
         fresh: Fills a folder from a seed.
         starter: The class as the notebook has it.
     """
-    return Grader(
-        gather=partial(gather, fresh=fresh),
-        judge=partial(judge, exercise=exercise),
-        look=lambda answer: a_fixed_class(answer, starter),
+    return by_runs(
+        partial(run, fresh=fresh),
+        judge,
+        result=result,
+        look=partial(a_fixed_class, starter=starter),
         at_most=8 * _SECONDS + 2,
     )
 
 
-def gather(answer: type, fresh: Callable[[Path, int], Folder]) -> list[Evidence]:
+def run(answer: type, fresh: Callable[[Path, int], Folder]) -> Iterator[Evidence]:
     """Make the dataset on two folders, run it in loaders, and take its samples one by one."""
-    found: list[Evidence] = []
     for seed, workers in ((52, 2), (53, 4)):
-        found.append(_delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers))
-        try:
-            _folder_is_right(found[-1])
-        except Rejected:  # only the first thing that's wrong is reported
-            break
-    return found
+        yield _delivered(answer, fresh(Path(tempfile.mkdtemp()), seed), workers)
 
 
 def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
@@ -98,7 +91,8 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     dataset = made(answer, folder.root, call=f"{answer.__name__}(root)", within=_SECONDS)
     quarantined = _quarantined(dataset, folder)
     # The workers run first, because they'd inherit whatever main had read.
-    forked, came = _run(dataset, workers, 1, folder)
+    how: dict[str, Any] = {"within": _SECONDS, "batch_size": 4}
+    forked, came = arrivals(dataset, folder.told, workers=workers, **how)
     samples: list[Told] = []
     error, dtypes = "", Counter[str]()
     with theirs(), deadline(_SECONDS):
@@ -112,10 +106,10 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
                 samples.append(folder.told(sample))
                 if samples[-1][1] is not None:
                     dtypes[str(torch.as_tensor(sample[0]).dtype)] += 1
-    runs = {workers: (forked, came == samples)}
+    runs = {workers: (forked, came == (tuple(samples),))}
     if forked.end == "finished":
-        here, came = _run(dataset, 0, 2, folder)
-        runs[0] = here, came == samples * 2
+        here, came = arrivals(dataset, folder.told, workers=0, epochs=2, **how)
+        runs[0] = here, came == (tuple(samples),) * 2
     spoilt = [p for p in changed(before, folder.root) if p in before or p in folder.listed]
     with theirs(), deadline(_SECONDS):
         later = _later(dataset, folder, samples)
@@ -147,47 +141,30 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
         return {text(path): text(why or "") for path, why in pairs}
 
 
-def _run(dataset: Any, workers: int, epochs: int, folder: Folder) -> tuple[Ending, list[Any]]:
-    came: list[Told] = []
-
-    def join(samples: list[Any]) -> Any:  # the usual batch, and what each sample was
-        return default_collate(samples), [folder.told(sample) for sample in samples]
-
-    def take(loader: Any) -> None:
-        for _, told in loader:
-            came.extend(told)
-
-    options: dict[str, Any] = {"workers": workers, "epochs": epochs, "collate_fn": join}
-    return run_loader(dataset, take, within=_SECONDS, batch_size=4, **options), came
+def judge(evidence: Evidence) -> None:
+    """Accept a folder from which every usable file arrived, and nothing else did."""
+    try:
+        _folder_is_right(evidence)
+    except Rejected as rejected:
+        if 4 not in evidence.runs:  # only the second folder is read with four workers
+            raise
+        raise Rejected(rejected.result.under("second-folder")) from None
 
 
-def judge(found: Sequence[Evidence], exercise: str) -> Result:
-    """Correct if every usable file arrived, and nothing else did.
-
-    Args:
-        found: The evidence of one or two folders.
-        exercise: The name of the exercise, for its words.
-    """
-    first, *others = found
-    _folder_is_right(first)
-    for second in others:
-        try:
-            _folder_is_right(second)
-        except Rejected as rejected:
-            result = rejected.result
-            finding = words.text(exercise, result.code, result.fields)
-            fields = {"finding": finding, **result.fields}
-            raise Rejected(Result(result.outcome, "second-folder", fields)) from None
-    _reasons_tell(*found)
+def result(found: Sequence[Evidence]) -> Result:
+    """What arrived from both folders."""
     listed = sum(len(evidence.folder.listed) for evidence in found)
     bad = sum(len(evidence.quarantined) for evidence in found)
     return correct(usable=listed - bad, listed=listed, bad=bad)
 
 
 def _folder_is_right(evidence: Evidence) -> None:
-    _files_are_untouched(evidence)
-    _samples_are_the_right_kind(evidence)
     folder, samples, named = evidence.folder, evidence.samples, evidence.quarantined
+    for path in evidence.changed:
+        if path in folder.kinds:
+            not_yet("changed-odd-file", path=path, odd=folder.kinds[path].odd)
+        not_yet("changed", path=path)
+    _samples_are_the_right_kind(evidence)
     if good := named.keys() & folder.contents.keys():
         path = max(good, key=lambda path: (folder.kinds[path].odd, path))
         reason, odd = f"{named[path]:.90}", folder.kinds[path].odd
@@ -219,6 +196,7 @@ def _folder_is_right(evidence: Evidence) -> None:
             not_yet("no-reason", path=path)
         if not _words(path, why):
             not_yet("reason-without-words", path=path, reason=repr(why[:80]))
+    _reasons_tell(evidence)
     for workers, (run, same) in sorted(evidence.runs.items()):
         ended_well(run, where(workers))
         if not same:
@@ -227,13 +205,6 @@ def _folder_is_right(evidence: Evidence) -> None:
         not_yet("mixed-dtypes", dtypes=_listed(evidence.dtypes))
     if later := evidence.later:
         reject(later)
-
-
-def _files_are_untouched(evidence: Evidence) -> None:
-    for path in evidence.changed:
-        if path in evidence.folder.kinds:
-            not_yet("changed-odd-file", path=path, odd=evidence.folder.kinds[path].odd)
-        not_yet("changed", path=path)
 
 
 def _samples_are_the_right_kind(evidence: Evidence) -> None:
@@ -252,22 +223,20 @@ def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{times} x {what}" for what, times in Counter(counts).most_common())
 
 
-def _reasons_tell(first: Evidence, second: Evidence) -> None:
-    """Check that one folder's reasons tell a reader what's wrong in the other."""
-    known = {path: _words(path, why) for path, why in first.quarantined.items()}
-    limit = Image.MAX_IMAGE_PIXELS  # as the answer left it, in its cell or in its class
+def _reasons_tell(evidence: Evidence) -> None:
+    """Check that no reason has the words that another cause has in the same folder."""
+    kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # as the answer's cell left it
     code = "reasons-alike" if limit == 1024**3 // 12 else "reasons-alike-limit"
-    for path, why in second.quarantined.items():
-        said = _words(path, why)
-        like = max(known, key=lambda each: len(known[each] & said) / len(known[each] | said))
-        one, other = second.folder.kinds[path], first.folder.kinds[like]
-        if one.cause != other.cause and "other" not in (one.cause, other.cause):
+    for (path, why), (like, other_why) in combinations(evidence.quarantined.items(), 2):
+        one, other = kinds[path], kinds[like]
+        differ = one.cause != other.cause and "other" not in (one.cause, other.cause)
+        if differ and _words(path, why) == _words(like, other_why):
             not_yet(
                 code,
                 odd=one.odd,
                 reason=f"{why:.80}",
                 other=other.odd,
-                other_reason=f"{first.quarantined[like]:.80}",
+                other_reason=f"{other_why:.80}",
                 cause=one.cause,
                 other_cause=other.cause,
                 limit=limit,

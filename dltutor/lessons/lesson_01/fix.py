@@ -60,4 +60,4 @@ def fresh_images(root: Path, seed: int) -> Folder:
     return fill(root, seed, _KINDS, CLASSES, partial(draw, side=2 * SIDE), load_on_white)
 
 
-GRADER: Final = grader("01.fix", fresh_images, StartImages)
+GRADER: Final = grader(fresh_images, StartImages)

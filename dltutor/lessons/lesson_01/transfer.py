@@ -89,4 +89,4 @@ def fresh_readings(root: Path, seed: int) -> Folder:
     return fill(root, seed, kinds, STATES, record, np.load)
 
 
-GRADER: Final = grader("01.transfer", fresh_readings, Readings)
+GRADER: Final = grader(fresh_readings, Readings)

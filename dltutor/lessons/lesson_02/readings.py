@@ -121,9 +121,8 @@ INTERRUPTED: Final = 2900
 class Readings(Dataset[Sample]):
     """Samples that are made when they're read, and that fail as FAULTS says."""
 
-    def __init__(self, shift: int = 0) -> None:
-        self.shift = shift
-        self.paths = [Path(f"readings/{_letters(n + shift)}.json") for n in range(LENGTH)]
+    def __init__(self) -> None:
+        self.paths = [Path(f"readings/{_letters(n)}.json") for n in range(LENGTH)]
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -133,12 +132,12 @@ class Readings(Dataset[Sample]):
             raise KeyboardInterrupt("from the check, as Ctrl-C would be")
         if index in FAULTS:
             raise FAULTS[index].make(word_of(index))
-        return sample_of(index, self.shift)
+        return sample_of(index)
 
 
-def sample_of(index: int, shift: int = 0) -> Sample:
+def sample_of(index: int) -> Sample:
     """A healthy sample. One of them is None."""
-    return None if index == 4000 else ([index, shift, 3 * index], index % 7)
+    return None if index == 4000 else ([index, 3 * index], index % 7)
 
 
 def word_of(index: int) -> str:

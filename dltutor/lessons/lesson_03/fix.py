@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from mmap import mmap
 from pathlib import Path
 from typing import Any, Final
 
-from torch.utils.data import DataLoader
-
 from dltutor.failures.dead_worker import Frames, How
-from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.endings import Ending, arrivals, ended_well
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, shown
-from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import changed, contents, made, theirs
 from dltutor.lessons.lesson_03.material import Film, form_and_pixels, fresh_film
 
@@ -57,44 +55,36 @@ class Reading:
     changed: Sequence[str] = ()
 
 
-def gather(answer: type) -> tuple[Reading, ...]:
-    """Read a film with each kind of decoder, up to the first one that goes wrong."""
-    readings: list[Reading] = []
+def run(answer: type) -> Iterator[Reading]:
+    """Read a film with each kind of decoder."""
     for how, frames, deadly, workers in _FILMS:
-        readings.append(_read(answer, how, fresh_film(frames, deadly), workers))
-        if readings[-1].run.end != "finished" or readings[-1].changed:
-            break
-    return tuple(readings)
+        yield _read(answer, how, fresh_film(frames, deadly), workers)
 
 
 def _read(answer: type, how: How, film: Film, workers: int) -> Reading:
     folder = film.paths[0].parent
     before = contents(folder)
     name_of = {(_FORM, pixels): name for name, pixels in film.pixels.items()}
-    came: list[list[str]] = []
 
-    def collect(loader: DataLoader[Any]) -> None:
-        came.append([])
-        for (sample,) in loader:
-            listed = type(sample).__name__, b""
-            form = form_and_pixels(sample) if hasattr(sample, "dtype") else listed
-            came[-1].append(name_of.get(form, form[0]))
+    def name(sample: Any) -> str:
+        listed = type(sample).__name__, b""
+        form = form_and_pixels(sample) if hasattr(sample, "dtype") else listed
+        return name_of.get(form, form[0])
 
     dataset = _made(answer, list(film.paths), how)
-    run = run_loader(
+    ending, came = arrivals(
         dataset,
-        collect,
+        name,
         workers=workers,
         within=_EPOCHS,
         epochs=2,
         persistent_workers=workers > 0,
-        collate_fn=list,
     )
     with theirs():
         kept = getattr(dataset, "quarantined", None)
         if isinstance(kept, dict):
             kept = {str(name): reason for name, reason in kept.items()}
-    return Reading(how, film, run, came, kept, changed(before, folder))
+    return Reading(how, film, ending, came, kept, changed(before, folder))
 
 
 def _made(answer: type, paths: list[Path], how: How) -> Any:
@@ -111,26 +101,25 @@ def _made(answer: type, paths: list[Path], how: How) -> Any:
     return dataset
 
 
-def judge(seen: tuple[Reading, ...]) -> Result:
-    """Correct if every healthy frame arrived and each deadly one is named with what it did."""
-    for reading in seen:
-        _judge(reading)
-    return correct()
-
-
-def _judge(reading: Reading) -> None:
-    film, run, where = reading.film, reading.run, f'with `how="{reading.how}"`'
+def judge(reading: Reading) -> None:
+    """Accept a film if every healthy frame arrived and each deadly one is named with its death."""
+    film, ending, where = reading.film, reading.run, f'with `how="{reading.how}"`'
     kept = reading.quarantined if isinstance(reading.quarantined, dict) else {}
-    if "daemonic processes" in run.message:
-        not_yet("daemonic", where=where, message=run.message)
-    ended_well(run, where, deadly=len(film.deadly), aside=len(film.deadly.keys() & kept))
+    if "daemonic processes" in ending.message:
+        not_yet("daemonic", where=where, message=ending.message)
+    ended_well(ending, where, deadly=len(film.deadly), aside=len(film.deadly.keys() & kept))
     if good := sorted(film.pixels.keys() & kept.keys()):
         reason = shown(kept[good[0]])
         not_yet(
             "good-in-quarantine", where=where, aside=len(good), good=len(film.pixels), reason=reason
         )
     for epoch, came in zip(("first", "second"), reading.came, strict=False):
-        _frames_are_real(film, came, where=where, epoch=epoch, samples=len(came))
+        seen = {"where": where, "epoch": epoch, "samples": len(came)}
+        if strays := [each for each in came if each not in film.pixels]:
+            code = "other-pixels" if strays[0] == _FORM else "other-form"
+            not_yet(code, strays=len(strays), form=strays[0], **seen)
+        if sorted(came) != sorted(film.pixels):
+            not_yet("not-each-once", frames=len(set(came)), good=len(film.pixels), **seen)
     if reading.quarantined is None:
         not_yet("no-quarantined", where=where)
     if kept is not reading.quarantined:
@@ -145,45 +134,28 @@ def _judge(reading: Reading) -> None:
         _names_the_death(kept[name], -number or exit_code, reading.how, where)
 
 
-def _frames_are_real(film: Film, came: Sequence[str], **fields: object) -> None:
-    if strays := [each for each in came if each not in film.pixels]:
-        code = "other-pixels" if strays[0] == _FORM else "other-form"
-        not_yet(code, strays=len(strays), form=strays[0], **fields)
-    if sorted(came) != sorted(film.pixels):
-        not_yet("not-each-once", frames=len(set(came)), good=len(film.pixels), **fields)
-
-
 def _names_the_death(reason: Any, death: int, how: How, where: str) -> None:
-    name = signal.Signals(-death).name if death < 0 else ""
     if not (isinstance(reason, str) and re.search("[A-Za-z]", reason)):
         not_yet("reason-not-words", where=where, reason=shown(reason))
     text = reason.upper()
-    codes, number, names = {death}, set(), []
-    if name:  # or what the lesson, a shell's `kill -l`, or the system calls it
-        codes, number = {death, 128 - death}, {death, -death}
-        names = [how.upper(), name[3:], (signal.strsignal(-death) or name).upper()]
-    signals = {each.name for each in signal.Signals if each.name in text}
     numbers = set(map(int, re.findall(r"(?<![\w.-])-?\d+(?!\w|\.\w)", text)))
-    if (
-        (numbers & (codes | number) or any(each in text for each in names))
-        and signals <= {name}
-        and _after("SIGNAL", text) <= number
-        and _after("(?:CODE|STATUS)", text) <= codes
-    ):
+    signals = {each.name for each in signal.Signals if each.name in text}
+    if death > 0:
+        if death not in numbers or signals:
+            not_yet("reason-not-the-exit", where=where, reason=shown(reason), exit_code=death)
         return
-    if name:
+    name = signal.Signals(-death).name
+    # As the lesson, a shell's `kill -l`, or the system calls it; or by a number.
+    names = (how.upper(), name[3:], (signal.strsignal(-death) or name).upper())
+    known = {death, 128 - death} | ({-death} if "SIGNAL" in text else set())
+    if not (numbers & known or any(each in text for each in names)) or signals - {name}:
         killed_by = f"{name} (exit code {death})"
         not_yet("reason-not-the-signal", where=where, reason=shown(reason), signal=killed_by)
-    not_yet("reason-not-the-exit", where=where, reason=shown(reason), exit_code=death)
 
 
-def _after(word: str, text: str) -> set[int]:
-    return set(map(int, re.findall(word + r"[^\w-]*(-?\d+)", text)))
-
-
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
+GRADER: Final = by_runs(
+    run,
+    judge,
     look=partial(a_fixed_class, starter=Frames),
     at_most=sum(frames * _TRIAL + _EPOCHS for _, frames, _, _ in _FILMS) + 5,
 )

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import torch
 
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, whole_number
 from dltutor.lessons.engine.outcomes import (
     Fault,
     Rejected,
-    Result,
-    correct,
-    error_in_your_code,
     fault,
     not_yet,
+    reject,
 )
 from dltutor.lessons.lesson_04.material import CountedClips, make_clips, stretches
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
@@ -51,60 +48,48 @@ def _ask(dataset: Any, given: Any) -> int | Fault:
     return fault("not-a-number", kind=type(said).__name__) if number is None else number
 
 
-def judge(runs: tuple[Run, ...]) -> Result:
-    """Correct if every run drew the stretches of its epochs and counted every silent one."""
-    for run in runs:
+def judge(run: Run) -> None:
+    """Accept a run if it drew the stretches of its epochs and counted every silent one."""
+    try:
         _judge(run)
-    return correct()
+    except Rejected as rejected:
+        if run.plan.method != "spawn":
+            raise
+        raise Rejected(rejected.result.under("spawned")) from None
 
 
 def _judge(run: Run) -> None:
     plan, drawn = run.plan, 0
-    spawned = "spawned-" if plan.method == "spawn" else ""
-    for (epoch, draw), got in zip(plan.epochs, _samples(run), strict=True):
+    for (epoch, draw), got in zip(plan.epochs, samples(run, 32), strict=True):
         wanted = stretches(plan.given, epoch)[draw]
         if wrong := int((got != wanted).any(dim=1).sum()):
             fields = {"where": plan.where, "wrong": wrong, "drawn": len(wanted), "epoch": epoch}
             for other in range(302):
                 if torch.equal(got, stretches(plan.given, other)[draw]):
-                    not_yet(f"{spawned}other-epoch", other=other, **fields)
-            not_yet(f"{spawned}wrong-stretches", **fields)
+                    not_yet("other-epoch", other=other, **fields)
+            not_yet("wrong-stretches", **fields)
     for (epoch, draw), (_, said) in zip(plan.epochs, run.epochs, strict=True):
         drawn += int((~stretches(plan.given, epoch)[draw].any(dim=1)).sum())
         if isinstance(said, Fault):
-            not_yet(said.code, **said.fields)
+            reject(said)
         if said != drawn:
-            code = _miscounted(plan, said, drawn)
-            not_yet(f"{spawned}{code}", where=plan.where, drawn=drawn, said=said)
+            fewer = drawn - said
+            not_yet(_miscounted(plan, said, fewer), where=plan.where, drawn=drawn, said=said)
 
 
-def _samples(run: Run) -> list[torch.Tensor]:
-    plan, end = run.plan, run.end
-    if plan.method != "spawn":
-        return samples(run, 32)
-    if end.end == "raised":
-        error_in_your_code("spawned-raised", where=plan.where, message=end.message)
-    try:
-        return samples(run, 32)
-    except Rejected as rejected:
-        if rejected.result.code != "worker-died":
-            raise
-        raise Rejected(replace(rejected.result, code="spawned-died")) from rejected
-
-
-def _miscounted(plan: Plan, said: int, drawn: int) -> str:
-    if said == 0 and not plan.workers:
-        return "none-counted-in-main"
-    if said == 0 and plan.persistent:  # no second dataset was made
+def _miscounted(plan: Plan, said: int, fewer: int) -> str:
+    if said == 0 and plan.workers and plan.persistent:  # no second dataset was made
         return "none-counted"
-    if said > drawn or not plan.workers:
+    if fewer > 0 and fewer % 256 == 0:
+        return "too-small"
+    if fewer < 0 or not plan.workers:
         return "other-count"
     return "lost-counts" if plan.slow else "lost-or-set-back"
 
 
-GRADER: Final = Grader(
-    gather=partial(run_plans, plans=PLANS, ask=_ask, judge=_judge),
-    judge=judge,
+GRADER: Final = by_runs(
+    partial(run_plans, plans=PLANS, ask=_ask),
+    judge,
     look=partial(
         a_fixed_class,
         starter=CountedClips,

@@ -6,12 +6,12 @@ import dis
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from multiprocessing import get_context
-from threading import BrokenBarrierError, settrace
+from threading import BrokenBarrierError
 from types import CodeType, FrameType
 from typing import Any, Final, TypeAlias
 
@@ -21,7 +21,7 @@ from torch.utils.data import get_worker_info
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader
 from dltutor.lessons.engine.forms import whole_number
-from dltutor.lessons.engine.outcomes import Rejected, not_yet
+from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made, send_cells, theirs
 from dltutor.observation.errors import is_yours
 
@@ -53,19 +53,11 @@ class Run:
 Ask: TypeAlias = Callable[[Any, Any], Any]  # what main reads from the dataset, and what was given
 
 
-def run_plans(
-    answer: type, plans: tuple[Plan, ...], ask: Ask, judge: Callable[[Run], None]
-) -> tuple[Run, ...]:
-    """Run an answer by each plan, up to the first run that `judge` rejects."""
+def run_plans(answer: type, plans: tuple[Plan, ...], ask: Ask) -> Iterator[Run]:
+    """Run an answer by each plan."""
     send_cells()
-    runs: list[Run] = []
     for plan in plans:
-        runs.append(_run(answer, plan, ask))
-        try:
-            judge(runs[-1])
-        except Rejected:
-            break
-    return tuple(runs)
+        yield _run(answer, plan, ask)
 
 
 def _run(answer: type, plan: Plan, ask: Ask) -> Run:
@@ -84,8 +76,6 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
             others.append(answer(deepcopy(plan.given)))
         epochs.append((came, ask(dataset, given)))
 
-    if not plan.workers:  # what a thread of main has to do, such as a queue's, it does late
-        settrace(lambda *_: time.sleep(0.001))
     end = run_loader(
         dataset,
         train,
@@ -98,7 +88,6 @@ def _run(answer: type, plan: Plan, ask: Ask) -> Run:
         persistent_workers=plan.persistent,
         worker_init_fn=SlowMotion(plan.workers) if plan.slow else None,
     )
-    settrace(None)
     return Run(plan, length, tuple(epochs), end)
 
 

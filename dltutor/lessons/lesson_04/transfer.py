@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class, whole_number
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
+from dltutor.lessons.engine.outcomes import Fault, fault, not_yet
 from dltutor.lessons.lesson_04.material import Headlines, make_headlines
 from dltutor.lessons.lesson_04.runs import Plan, Run, run_plans, samples
 
@@ -37,21 +37,13 @@ PLANS: Final = (
 
 def _ask(dataset: Any, headlines: list[str]) -> tuple[dict[str, int | None] | Fault, list[str]]:
     found: Any = getattr(dataset, "vocabulary", None)
-    if not hasattr(dataset, "vocabulary"):
-        return fault("no-vocabulary"), [*headlines]
     if not hasattr(found, "items"):  # a Manager's dict has them
         return fault("not-a-dict", kind=type(found).__name__), [*headlines]
     return {str(word): whole_number(number) for word, number in found.items()}, [*headlines]
 
 
-def judge(runs: tuple[Run, ...]) -> Result:
-    """Correct if each word has its own number in every run, and main knows it."""
-    for run in runs:
-        _judge(run)
-    return correct()
-
-
-def _judge(run: Run) -> None:
+def judge(run: Run) -> None:
+    """Accept a run if each word has its own number, and main knows it."""
     plan, where = run.plan, run.plan.where
     alone = "" if plan.workers else "-in-main"
     rows = torch.cat(samples(run, 4)).tolist()
@@ -71,8 +63,6 @@ def _judge(run: Run) -> None:
     for _, (vocabulary, _) in run.epochs:
         if isinstance(vocabulary, Fault):
             not_yet(vocabulary.code, **vocabulary.fields)
-        if odd := [word for word, number in vocabulary.items() if number is None]:
-            not_yet("no-number", word=odd[0])
         for word, number in numbers.items():
             if word not in vocabulary:
                 not_yet("unknown-word", where=where, word=word, number=number)
@@ -82,9 +72,9 @@ def _judge(run: Run) -> None:
             not_yet("gaps", last=len(vocabulary) - 1)
 
 
-GRADER: Final = Grader(
-    gather=partial(run_plans, plans=PLANS, ask=_ask, judge=_judge),
-    judge=judge,
+GRADER: Final = by_runs(
+    partial(run_plans, plans=PLANS, ask=_ask),
+    judge,
     look=partial(a_fixed_class, starter=Headlines),
     at_most=sum(plan.within + 2 for plan in PLANS) + 2,
 )

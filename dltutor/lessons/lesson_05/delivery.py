@@ -4,16 +4,16 @@ and in main.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.lessons.engine.endings import Ending, run_loader
+from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.forms import shown
-from dltutor.lessons.engine.outcomes import Fault, Rejected, fault, not_yet
+from dltutor.lessons.engine.outcomes import not_yet
 from dltutor.lessons.engine.running import made
 
 RUNS: Final = ((2, 2), (0, 2), (4, 1))  # workers, and epochs
@@ -31,7 +31,6 @@ class Delivered:
         samples: How many arrived.
         wrong: How many of those aren't what was asked for.
         others: How many of the wrong ones were asked for elsewhere.
-        in_main: What was wrong with a sample that main read between the batches.
     """
 
     workers: int
@@ -40,16 +39,10 @@ class Delivered:
     samples: int
     wrong: int = 0
     others: int = 0
-    in_main: Fault | None = None
 
     def is_right(self) -> bool:
         """Whether all samples arrived, and all are right."""
-        return not (self.run.end != "finished" or self.missing or self.wrong or self.in_main)
-
-    @property
-    def missing(self) -> int:
-        """How many didn't arrive although nothing was raised: a StopIteration ends an epoch."""
-        return self.asked - self.samples if self.run.end == "finished" else 0
+        return self.run.end == "finished" and self.samples == self.asked and not self.wrong
 
     @property
     def code(self) -> str:
@@ -58,8 +51,9 @@ class Delivered:
 
     @property
     def fields(self) -> dict[str, object]:
-        """The numbers, for a code's words."""
+        """The circumstances and the numbers, for a code's words."""
         return {
+            "where": where(self.workers),
             "asked": self.asked,
             "samples": self.samples,
             "wrong": self.wrong,
@@ -67,44 +61,36 @@ class Delivered:
         }
 
 
-def read(dataset: Any, indices: Sequence[int], expected: dict[int, torch.Tensor]) -> Fault | None:
+def read(
+    dataset: Any,
+    expected: Mapping[int, torch.Tensor],
+    where: str,
+    other_sample: str = "other-sample",
+) -> None:
     """Read samples in main.
 
-    Returns:
-        What's wrong with the first bad one: "main-raised", "main-not-ready", or "other-sample".
-    """
-    for index in indices:
-        try:
-            sample = made(dataset.__getitem__, index, call=f"dataset[{index}]", within=LONG)
-        except Rejected as rejected:
-            failed = rejected.result
-            return Fault(f"main-{failed.code}", {**failed.fields, "index": index})
-        if not _is(sample, expected[index]):
-            right = _in_short(expected[index])
-            return fault("other-sample", index=index, sample=_in_short(sample), expected=right)
-    return None
-
-
-def reject(wrong: Fault | None, where: str, other_sample: str = "other-sample") -> None:
-    """Reject an answer if main has read something wrong from it.
-
     Args:
-        wrong: What `read` found, if anything.
+        dataset: The answer's dataset.
+        expected: Index -> its sample.
         where: The circumstances, as the start of a sentence.
-        other_sample: The code to use instead of "other-sample".
+        other_sample: The code for a sample that isn't right.
+
+    Raises:
+        Rejected: One isn't right, isn't there in time, or raises an exception.
     """
-    if wrong:
-        code = other_sample if wrong.code == "other-sample" else wrong.code
-        not_yet(code, **{**wrong.fields, "where": where})
+    for index, right in expected.items():
+        sample = made(dataset.__getitem__, index, call=f"dataset[{index}]", within=LONG)
+        if not _is(sample, right):
+            shorter = {"sample": _in_short(sample), "expected": _in_short(right)}
+            not_yet(other_sample, where=where, index=index, **shorter)
 
 
 def deliver(
     dataset: Any,
-    expected: dict[int, torch.Tensor],
+    expected: Mapping[int, torch.Tensor],
     order: list[int],
     workers: int,
     epochs: int,
-    main: Callable[[int], Fault | None] = lambda index: None,
     **options: Any,
 ) -> Delivered:
     """Run an answer's dataset in a loader.
@@ -115,21 +101,16 @@ def deliver(
         order: The indices, in the order in which the loader asks for them.
         workers: How many.
         epochs: How many.
-        main: Reads the sample of an index in main, between two batches, like `read`.
         options: More arguments of the DataLoader.
     """
-    came: list[Any] = []  # for each sample, the index of the one that it is
-    found: list[Fault | None] = []
+    came: list[int | None] = []  # for each sample, the index of the one that it is
 
     def collect(loader: DataLoader[Any]) -> None:
-        if loader.num_workers != workers:
-            not_yet("other-loader")
         for batch in loader:
             came.extend(
                 next((index for index, each in expected.items() if _is(sample, each)), None)
                 for sample in batch
             )
-            found.append(main(order[len(came) % len(order)]))
 
     run = run_loader(
         dataset,
@@ -145,22 +126,21 @@ def deliver(
     asked = order * epochs
     wrong = [it for it, index in zip(came, asked, strict=False) if it != index]
     others = sum(it is not None for it in wrong)
-    in_main = next(filter(None, found), None)
-    return Delivered(workers, run, len(asked), len(came), len(wrong), others, in_main)
+    return Delivered(workers, run, len(asked), len(came), len(wrong), others)
 
 
-def all_came(delivered: Delivered, where: str) -> None:
-    """Go on only if as many samples arrived as were asked for.
+def all_right(delivered: Delivered, kind: str) -> None:
+    """Go on only if all samples arrived, and all are right.
 
     Args:
         delivered: What arrived.
-        where: The circumstances, as the start of a sentence.
-
-    Raises:
-        Rejected: Fewer arrived, and nothing was raised.
+        kind: What the samples are called, as the end of a code: "windows".
     """
-    if delivered.missing:
-        not_yet("missing", where=where, **delivered.fields)
+    ended_well(delivered.run, where(delivered.workers))
+    if delivered.samples < delivered.asked:
+        not_yet("missing", **delivered.fields)
+    if delivered.wrong:
+        not_yet(f"{delivered.code}-{kind}", **delivered.fields)
 
 
 def _is(sample: Any, expected: torch.Tensor) -> bool:

@@ -10,31 +10,23 @@ import mmap
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import psutil
 import torch
 from torch.utils.data import ConcatDataset, default_collate
 
-from dltutor.lessons.engine.endings import ended_well, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import made
-from dltutor.lessons.lesson_05.delivery import (
-    LONG,
-    RUNS,
-    Delivered,
-    all_came,
-    deliver,
-    read,
-    reject,
-)
+from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
 from dltutor.lessons.lesson_05.material import WIDTH, Windows
 
 _NUMBERS: Final = 2**28 - 9  # in each recording: 512 MB, but hardly any of it is on the disk
@@ -50,13 +42,11 @@ class Epochs:
         samples: What it delivered.
         moved: Whether a worker moved a position of main's.
         opened: How many descriptors of one recording a process had.
-        touched: The files in the folder that are new, are gone, or were written to.
     """
 
     samples: Delivered
     moved: bool = False
     opened: int = 0
-    touched: tuple[str, ...] = ()
 
 
 class Positions:
@@ -66,11 +56,11 @@ class Positions:
     worker looks after every call, so it also sees a position that's put back.
 
     Args:
-        files: The files to watch.
+        paths: The files to watch.
     """
 
-    def __init__(self, files: Sequence[os.stat_result]) -> None:
-        self._files = files
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._paths = {str(path.resolve()) for path in paths}
         self._held: list[int] = []
         self._shared = mmap.mmap(-1, 2)  # whether one was moved; descriptors, if too many
 
@@ -78,9 +68,7 @@ class Positions:
         """Hold what main has open now. It is for workers that are forked from now on."""
         while self._held:
             os.close(self._held.pop())
-        for descriptor, stat in _descriptors():
-            if any(os.path.samestat(stat, each) for each in self._files):
-                self._held.append(os.dup(descriptor))  # the same position
+        self._held = [os.dup(descriptor) for descriptor, _ in self._open()]  # the same position
         self._before = self._positions()
         self._shared[:] = bytes(2)
 
@@ -104,9 +92,13 @@ class Positions:
         """How many descriptors of one file main has now, or a worker had if it were too many."""
         return max(self._opened(), self._shared[1])
 
+    def _open(self) -> list[tuple[int, str]]:
+        files = psutil.Process().open_files()
+        return [(each.fd, each.path) for each in files if each.path in self._paths]
+
     def _opened(self) -> int:
-        found = [stat for each, stat in _descriptors() if each not in self._held]
-        return max(sum(os.path.samestat(stat, each) for stat in found) for each in self._files)
+        counts = Counter(path for descriptor, path in self._open() if descriptor not in self._held)
+        return max(counts.values(), default=0)
 
     def _positions(self) -> list[int]:
         return [os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in self._held]
@@ -116,106 +108,69 @@ class Positions:
             self._shared[0] = 1
 
 
-def _descriptors() -> list[tuple[int, os.stat_result]]:
-    found = []
-    for descriptor in map(int, os.listdir("/dev/fd")):
-        with suppress(OSError):  # the one that listed them is closed again
-            found.append((descriptor, os.fstat(descriptor)))
-    return found
-
-
-class _Recordings:
-    """Three recordings, with numbers where the check reads windows, and holes in between."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
-        self.paths = [self.folder / name for name in ("monday.bin", "tuesday.bin", "friday.bin")]
-        self.expected: dict[int, torch.Tensor] = {}  # by the index in all three together
-        self.order: list[int] = []  # one recording after the other: all workers read the same
-        self.parts: list[dict[int, torch.Tensor]] = []  # the same, by the index in each of them
-        random = np.random.default_rng(55)
-        for which, path in enumerate(self.paths):
-            with path.open("wb") as file:
-                file.truncate(2 * _NUMBERS)
-                far = random.integers(WIDTH, _WINDOWS - WIDTH, 14)
-                starts = random.permutation([0, *far, _WINDOWS - 1]).tolist()
-                self.parts.append({})
-                self.order += [which * _WINDOWS + start for start in starts]
-                for start in starts:
-                    numbers = random.integers(1, 30_000, WIDTH, dtype="<i2")
-                    file.seek(2 * start)
-                    file.write(numbers.tobytes())
-                    self.parts[-1][start] = torch.from_numpy(numbers)
-                    self.expected[which * _WINDOWS + start] = self.parts[-1][start]
-        self._stats = [path.stat() for path in self.paths]
-        self.positions = Positions(self._stats)
-
-    def touched(self) -> tuple[str, ...]:
-        """The files in the folder that are new, are gone, or were written to."""
-        known = dict(zip((path.name for path in self.paths), self._stats, strict=True))
-        found = {path.name: path.stat() for path in self.folder.iterdir()}
-        return tuple(
-            name
-            for name in sorted(known.keys() | found.keys())
-            if not (name in known and name in found)
-            or known[name].st_mtime_ns != found[name].st_mtime_ns
-        )
+def _write() -> dict[Path, dict[int, torch.Tensor]]:
+    # Three recordings, with numbers where the check reads windows, and holes in between.
+    folder, random = Path(tempfile.mkdtemp()), np.random.default_rng(55)
+    written: dict[Path, dict[int, torch.Tensor]] = {}
+    for name in ("monday.bin", "tuesday.bin", "friday.bin"):
+        windows = written[folder / name] = {}
+        with open(folder / name, "wb") as file:
+            file.truncate(2 * _NUMBERS)
+            far = random.integers(WIDTH, _WINDOWS - WIDTH, 14)
+            for start in random.permutation([0, *far, _WINDOWS - 1]).tolist():
+                numbers = random.integers(1, 30_000, WIDTH, dtype="<i2")
+                file.seek(2 * start)
+                file.write(numbers.tobytes())
+                windows[start] = torch.from_numpy(numbers)
+    return written
 
 
 def gather(answer: type) -> tuple[Epochs, ...]:
     """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
-    files, runs = _Recordings(), list[Epochs]()
-    call = f"{answer.__name__}(path)"
-    datasets = list[Any]()
-    for path, expected in zip(files.paths, files.parts, strict=True):
-        dataset = made(answer, path, call=call, within=LONG)
+    written, datasets, runs = _write(), list[Any](), list[Epochs]()
+    when = "in main, before there are workers"
+    for path, windows in written.items():
+        dataset = made(answer, path, call=f"{answer.__name__}(path)", within=LONG)
         length = made(lambda dataset=dataset: len(dataset), call="len(dataset)", within=LONG)
         if length != _WINDOWS:
             size = {"numbers": _NUMBERS, "windows": _WINDOWS, "width": WIDTH}
             not_yet("other-length", length=length, **size)
         if not datasets:
-            wrong = read(dataset, sorted(expected), expected)
-            reject(wrong, "in main, before there are workers")
+            read(dataset, windows, when)
         datasets.append(dataset)
+    # One recording after the other, so that all workers read the same one.
     all_three: ConcatDataset[Any] = ConcatDataset(datasets)
-    watched = files.positions
+    expected = {
+        number * _WINDOWS + start: window
+        for number, windows in enumerate(written.values())
+        for start, window in windows.items()
+    }
+    watched = Positions(written)
     for workers, epochs in RUNS:
-        when = "in main, between two runs" if runs else "in main, before there are workers"
-        for path, dataset, expected in zip(files.paths, datasets, files.parts, strict=True):
-            wrong = read(dataset, sorted(expected), expected)
-            reject(wrong, f"{when}, in the dataset of `{path.name}`", "other-sample-of-three")
+        for dataset, (path, windows) in zip(datasets, written.items(), strict=True):
+            there = f"{when}, in the dataset of `{path.name}`"
+            read(dataset, windows, there, "other-sample-of-three")
         watched.begin()
-        samples = deliver(
-            all_three,
-            files.expected,
-            files.order,
-            workers,
-            epochs,
-            collate_fn=watched.collate,
-            worker_init_fn=watched.watch,
-        )
-        runs.append(Epochs(samples, watched.moved, watched.opened, files.touched()))
-        if not samples.is_right() or watched.moved or watched.opened > _MOST or files.touched():
+        how = {"collate_fn": watched.collate, "worker_init_fn": watched.watch}
+        samples = deliver(all_three, expected, [*expected], workers, epochs, **how)
+        runs.append(Epochs(samples, watched.moved, watched.opened))
+        if not samples.is_right() or watched.moved or watched.opened > _MOST:
             break
+        when = "in main, between two runs"
     return tuple(runs)
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
     """Correct if every window arrived, in the workers and in main."""
     for epochs in runs:
-        samples, lead = epochs.samples, where(epochs.samples.workers)
-        if epochs.touched:
-            not_yet("folder-changed", where=lead, file=epochs.touched[0])
+        samples = epochs.samples
         if epochs.opened > _MOST:
-            not_yet("descriptors", where=lead, opened=epochs.opened, most=_MOST)
+            not_yet("descriptors", opened=epochs.opened, most=_MOST, **samples.fields)
         if epochs.moved:
             how = "raised" if samples.run.error else samples.code
             code = f"moved-and-{how}" if how else "moved"
-            not_yet(code, where=lead, error=samples.run.error, **samples.fields)
-        ended_well(samples.run, lead)
-        all_came(samples, lead)
-        if samples.wrong:
-            not_yet(f"{samples.code}-windows", where=lead, **samples.fields)
+            not_yet(code, error=samples.run.error, **samples.fields)
+        all_right(samples, "windows")
     return correct(windows=runs[-1].samples.samples)
 
 

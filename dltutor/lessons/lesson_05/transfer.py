@@ -10,25 +10,16 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import torch
 
 from dltutor.failures.material.sessions import ROWS, Server
-from dltutor.lessons.engine.endings import ended_well, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, not_yet
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import made
-from dltutor.lessons.lesson_05.delivery import (
-    LONG,
-    RUNS,
-    Delivered,
-    all_came,
-    deliver,
-    read,
-    reject,
-)
+from dltutor.lessons.lesson_05.delivery import LONG, RUNS, Delivered, all_right, deliver, read
 from dltutor.lessons.lesson_05.material import Rows
 
 _ORDER: Final = [(7 * place + 3) % ROWS for place in range(ROWS)]
@@ -53,55 +44,43 @@ class Epochs:
 
 def gather(answer: type) -> tuple[Epochs, ...]:
     """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
-    server, runs = Server(seed=5), list[Epochs]()
+    server, other, runs = Server(seed=5), Server(seed=50), list[Epochs]()
     call = f"{answer.__name__}(connect)"
     dataset = made(answer, server.connect, call=call, within=LONG)
     if (length := made(lambda: len(dataset), call="len(dataset)", within=LONG)) != ROWS:
         not_yet("other-length", rows=ROWS, length=length)
-    other = Server(seed=50)
     second = made(answer, other.connect, call=call, within=LONG)
+    where, code = "in main, before there are workers", "other-sample"
+    where_second = "in main, in a second dataset, which has another server"
     for number, (workers, epochs) in enumerate(RUNS):
         server.seed = 5 + number
         expected = {number: torch.tensor(server.row(number)) for number in range(ROWS)}
-        wrong = read(dataset, [0, ROWS - 1, 9], expected)
-        if runs:
-            reject(wrong, "in main, between two runs", "other-sample-later")
-        reject(wrong, "in main, before there are workers")
-        wrong = read(second, [3], {3: torch.tensor(other.row(3))})
-        where_second = "in main, in a second dataset, which has another server"
-        reject(wrong, where_second, "other-sample-of-two")
+        read(dataset, {index: expected[index] for index in (0, ROWS - 1, 9)}, where, code)
+        read(second, {3: torch.tensor(other.row(3))}, where_second, "other-sample-of-two")
         known = len(server.sessions)
-        main = partial(_read, dataset, expected)
-        rows = deliver(dataset, expected, _ORDER, workers, epochs, main)
+        rows = deliver(dataset, expected, _ORDER, workers, epochs)
         new = Counter(each.pid for each in server.sessions[known:] if each.pid != os.getpid())
         mains = [each for each in server.sessions if each.pid == os.getpid()]
         over_main, ended = sum(each.others for each in mains), any(each.ended for each in mains)
         runs.append(Epochs(rows, over_main, ended, max(new.values(), default=0)))
         if not rows.is_right() or over_main or ended or runs[-1].connected > 1:
             break
+        where, code = "in main, between two runs", "other-sample-later"
     return tuple(runs)
-
-
-def _read(dataset: Any, expected: dict[int, torch.Tensor], number: int) -> Fault | None:
-    return read(dataset, [number], expected)
 
 
 def judge(runs: tuple[Epochs, ...]) -> Result:
     """Correct if every row arrived, over the workers' own connections."""
     for epochs in runs:
-        rows, lead = epochs.rows, where(epochs.rows.workers)
+        rows = epochs.rows
         if epochs.ended:
-            not_yet("mains-session-ended", where=lead)
+            not_yet("mains-session-ended", **rows.fields)
         if times := epochs.over_main:
             code = f"over-mains-and-{rows.code}" if rows.code else "over-mains"
-            not_yet(code, where=lead, times=times, **rows.fields)
-        ended_well(rows.run, lead)
-        all_came(rows, lead)
-        if rows.wrong:
-            not_yet(f"{rows.code}-rows", where=lead, **rows.fields)
+            not_yet(code, times=times, **rows.fields)
+        all_right(rows, "rows")
         if epochs.connected > 1:
-            not_yet("connects-often", where=lead, times=epochs.connected)
-        reject(rows.in_main, f"{lead}, in main between two batches")
+            not_yet("connects-often", times=epochs.connected, **rows.fields)
     return correct(rows=ROWS)
 
 

@@ -2,28 +2,24 @@
 
 Once each worker has delivered a batch, the check renames the files. An open file can still be read,
 but a class that opens the file again doesn't find it. The records are further apart than the buffer
-of an open file, so `seek` and `read` move the position of the descriptor each time. After each call
-into C, a forked worker looks at the positions of the descriptors that it inherited.
+of an open file, so `seek` and `read` move the position of the descriptor each time.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
 import random
-import sys
 import tempfile
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch.utils.data import ConcatDataset
 
 from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, not_yet, reject
-from dltutor.lessons.engine.running import changed, contents, theirs
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.engine.running import theirs
+from dltutor.lessons.lesson_05.fix import Positions
 from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.material import SIZE, MyRecords
 from dltutor.observation.time_limits import deadline
@@ -41,135 +37,91 @@ _READ: Final = tuple(  # near one end of each file, then near the other
 
 @dataclass(frozen=True)
 class Epoch:
-    """One with both datasets."""
+    """One with both datasets.
+
+    Args:
+        samples: What arrived.
+        renamed: Whether the check got as far as renaming the files.
+        moved: Whether a worker moved the position of main's file.
+    """
 
     samples: travel.Epoch
-    renamed: bool = False  # did it get as far as that?
-    moved: bool = False  # did a worker move the position of main's file?
+    renamed: bool = False
+    moved: bool = False
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of an answer."""
+    """What an answer did that is right in main: its pickle, in bytes, and its epochs.
 
-    length: int  # as `len` says it
-    wrong: int = 0  # of what main reads first
-    touched: str = ""  # files that are new, gone or no longer as they were
-    problem: Fault | None = None  # why the dataset can't be pickled after that
-    size: int = 0  # bytes of the pickle
-    epochs: tuple[Epoch, ...] = ()  # up to the first that is not right
+    The last epoch is the first that isn't right.
+    """
 
-
-class _Files:
-    """Two files of records, and what this process and its forks do with them."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp()) / "fresh"
-        self.folder.mkdir()
-        halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]
-        self.paths = [self.folder / name for name in ("one.bin", "two.bin")]
-        for path, half in zip(self.paths, halves, strict=True):
-            path.write_bytes(half)
-        self.records = torch.tensor(list(b"".join(halves))).reshape(-1, SIZE)
-        self.contents = contents(self.folder)
-        self.stats = [os.stat(path) for path in self.paths]
-        self.main, self.held = os.getpid(), list[int]()
-        self.moved = mmap.mmap(-1, 1)  # shared with all forks
-
-    def touched(self) -> str:
-        """Which of them the answer changed or removed, and which files it added."""
-        return ", ".join(f"`{name}`" for name in changed(self.contents, self.folder))
-
-    def _hold(self) -> None:
-        # A second descriptor of each that this process has of them: they share a position.
-        while self.held:
-            os.close(self.held.pop())
-        for descriptor in map(int, os.listdir("/dev/fd")):
-            with suppress(OSError):  # the one that listed them is closed again
-                found = os.fstat(descriptor)
-                if any(os.path.samestat(found, each) for each in self.stats):
-                    self.held.append(os.dup(descriptor))
-
-    def _positions(self) -> list[int]:
-        return [os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in self.held]
-
-    def epoch(self, datasets: list[Any], method: str, workers: int) -> Epoch:
-        """Read from both; main has just pickled one, or reads from both before."""
-        for dataset in datasets if workers else ():
-            travel.read(dataset, _FIRST[:1], _KIND)  # all else is far from there
-        self._hold()
-        stood, elsewhere = self._positions(), self.folder.with_name("elsewhere")
-
-        def look(_: object, event: str, __: object) -> None:
-            if event == "c_return" and os.getpid() != self.main and self._positions() != stood:
-                self.moved[0] = 1
-                sys.setprofile(None)
-
-        sys.setprofile(look)  # forked workers inherit it
-        samples = travel.epoch(
-            ConcatDataset(datasets),
-            _READ,
-            list(self.records[[*_READ]]),
-            method,
-            workers,
-            lambda: self.folder.rename(elsewhere),
-        )
-        sys.setprofile(None)
-        if renamed := elsewhere.exists():
-            elsewhere.rename(self.folder)
-        return Epoch(samples, renamed, workers > 0 and bool(self.moved[0]))
+    size: int
+    epochs: tuple[Epoch, ...]
 
 
 def gather(path: Path) -> Evidence:
     """Use the class in main, send it, then run it without workers, with forked and spawned ones."""
+    folder = Path(tempfile.mkdtemp()) / "fresh"
+    folder.mkdir()
+    halves = [random.Random(seed).randbytes(_RECORDS * SIZE) for seed in (6, 7)]
+    paths = [folder / "one.bin", folder / "two.bin"]
+    for file, half in zip(paths, halves, strict=True):
+        file.write_bytes(half)
+    records = torch.tensor(list(b"".join(halves))).reshape(-1, SIZE)
     with deadline(travel.IN_MAIN):
-        answer, files = travel.class_in(path, "MyRecords"), _Files()
+        answer = travel.class_in(path, "MyRecords")
         with theirs():
-            datasets = [answer(path, _RECORDS) for path in files.paths]
-            evidence = Evidence(len(datasets[0]))
-        judge(evidence)
-        for dataset, records in zip(datasets, files.records.split(_RECORDS), strict=True):
-            samples = travel.read(dataset, _FIRST, _KIND)
-            wrong = evidence.wrong + travel.wrong_of(samples, list(records[[*_FIRST]]))
-            evidence = replace(evidence, wrong=wrong)
-        pickled, problem = travel.sent(datasets[0])
-        evidence = replace(evidence, problem=problem, size=len(pickled), touched=files.touched())
-    judge(evidence)
+            datasets = [answer(file, _RECORDS) for file in paths]
+            length = len(datasets[0])
+        if length != _RECORDS:
+            not_yet("other-length", records=_RECORDS, length=length)
+        wrong = 0
+        for dataset, held in zip(datasets, records.split(_RECORDS), strict=True):
+            read = travel.read(dataset, _FIRST, _KIND)
+            wrong += travel.wrong_of(read, list(held[[*_FIRST]]))
+        if wrong:
+            counts = {"wrong": wrong, "records": 2 * len(_FIRST)}
+            not_yet("wrong-records", where="without workers", **counts)
+        size = len(travel.sent(datasets[0]))
+    if size > _RECORDS * SIZE * 3 // 4:
+        not_yet("heavy-pickle", read=len(_FIRST), size=size, file=_RECORDS * SIZE)
+    positions, elsewhere = Positions(paths), folder.with_name("elsewhere")
+    epochs: list[Epoch] = []
     for method, workers in (("fork", 0), ("fork", 2), ("fork", 4), ("spawn", 1)):
-        epoch = files.epoch(datasets, method, workers)
-        epochs, touched = (*evidence.epochs, epoch), files.touched()
-        evidence = replace(evidence, epochs=epochs, touched=touched)
-        judge(evidence)  # ends here where it is not right
-    return evidence
+        for dataset in datasets if workers else ():
+            travel.read(dataset, _FIRST[:1], _KIND)  # both files are open now
+        positions.begin()
+        samples = travel.epoch(
+            ConcatDataset(datasets),
+            _READ,
+            list(records[[*_READ]]),
+            method,
+            workers,
+            lambda: folder.rename(elsewhere),
+            worker_init_fn=positions.watch if method == "fork" else None,
+        )
+        if renamed := elsewhere.exists():
+            elsewhere.rename(folder)
+        epochs.append(Epoch(samples, renamed, positions.moved))
+        if positions.moved or not samples.is_right():
+            break
+    return Evidence(size, tuple(epochs))
 
 
 def judge(evidence: Evidence) -> Result:
     """Correct if the records arrive everywhere, and no process opens a file for each of them."""
-    if evidence.length != _RECORDS:
-        not_yet("other-length", records=_RECORDS, length=evidence.length)
-    if evidence.touched:
-        not_yet("changed-files", files=evidence.touched)
-    if evidence.wrong:
-        wrong_in_main = {"wrong": evidence.wrong, "records": 2 * len(_FIRST)}
-        not_yet("wrong-records", where="without workers", **wrong_in_main)
-    if evidence.problem:
-        reject(evidence.problem)
-    if evidence.size > _RECORDS * SIZE * 3 // 4:
-        not_yet("heavy-pickle", read=len(_FIRST), size=evidence.size, file=_RECORDS * SIZE)
     for epoch in evidence.epochs:
-        _judge_epoch(epoch)
+        where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
+        if epoch.moved:
+            not_yet("moved-position", where=where)
+        if epoch.renamed and run.end == "raised":
+            not_yet("raised-once-renamed", where=where, error=run.error)
+        travel.arrived(epoch.samples)
+        if wrong:
+            not_yet("wrong-records", where=where, wrong=wrong, records=len(_READ))
     return correct(records=len(_READ), size=evidence.size)
-
-
-def _judge_epoch(epoch: Epoch) -> None:
-    where, run, wrong = epoch.samples.where, epoch.samples.run, epoch.samples.wrong
-    if epoch.moved:
-        not_yet("moved-position", where=where)
-    if epoch.renamed and run.end == "raised":
-        not_yet("raised-once-renamed", where=where, error=run.error)
-    travel.arrived(epoch.samples)
-    if wrong:
-        not_yet("wrong-records", where=where, wrong=wrong, records=len(_READ))
 
 
 GRADER: Final = Grader(

@@ -8,18 +8,16 @@ from __future__ import annotations
 import pickle
 import random
 import tempfile
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from math import isclose, isfinite
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
-from torch.utils.data import default_collate, get_worker_info
 
 from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet, reject
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
 from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.lesson_06 import travel
 from dltutor.lessons.lesson_06.material import MyClips
@@ -30,45 +28,17 @@ _SEED: Final = 11
 _READ: Final = (*reversed(range(CLIPS)), *range(CLIPS))  # by each loader, once main has read all
 
 
-class Changed(Exception):
-    """Raised in a worker: the answer changed something that others use too."""
-
-
-class _Watch:
-    # The file, and the global random numbers of main, or of the worker in which it begins anew.
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.begin()
-
-    def begin(self, worker: int = 0) -> None:
-        self.before = self._now()
-
-    def changed(self) -> str:
-        return next((name for name, now in self._now().items() if now != self.before[name]), "")
-
-    def collate(self, samples: travel.Samples) -> Any:
-        if get_worker_info() and (changed := self.changed()):
-            raise Changed(changed)
-        return default_collate(samples)
-
-    def _now(self) -> dict[str, object]:
-        return {  # less than the 64 KB of a pipe: main hangs where a worker dies before it has all
-            "torch's global random numbers": torch.get_rng_state().numpy().tobytes(),
-            "numpy's global random numbers": pickle.dumps(np.random.get_state()),
-            "Python's global random numbers": pickle.dumps(random.getstate()),
-            "the file of clips": hash(self.file.read_bytes()),
-        }
-
-
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of an answer."""
+    """What an answer delivered.
 
-    length: int  # as `len` says it
-    problem: Fault | None = None  # why the dataset can't be pickled
-    changed: Fault | None = None  # what it changed that others use too
-    wrong: tuple[float, ...] = ()  # of each sample that is wrong in main, its loudest value
-    epochs: tuple[travel.Epoch, ...] = ()  # up to the first that is not right
+    Args:
+        wrong: Of each sample that's wrong in main, its loudest value.
+        epochs: With workers and without, up to the first that isn't right.
+    """
+
+    wrong: tuple[float, ...]
+    epochs: tuple[travel.Epoch, ...]
 
 
 def gather(path: Path) -> Evidence:
@@ -78,31 +48,36 @@ def gather(path: Path) -> Evidence:
     clips = torch.linspace(0, -5, CLIPS)[:, None] * tone  # silent, then louder, loudest below zero
     torch.save(clips, file)
     expected = [_sample(clip, index) for index, clip in enumerate(clips)]
-    watch = _Watch(file)
+    before = _global_numbers()
     with deadline(travel.IN_MAIN):
         answer = travel.class_in(path, "MyClips")
         with theirs():
             dataset = answer(file, _SEED)
             length = len(dataset)
-        _, problem = travel.sent(dataset)
+        travel.sent(dataset)
+        if length != CLIPS:
+            not_yet("other-length", clips=CLIPS, length=length)
         samples = travel.read(dataset, range(CLIPS), f"torch.float32, ({len(tone)},)")
-        changed = watch.changed()
-        evidence = Evidence(length, problem, fault("changed", what=changed) if changed else None)
-    judge(evidence)
+    for name, now in _global_numbers().items():
+        if now != before[name]:
+            not_yet("changed", what=name)
     pairs = zip(samples, expected, strict=True)
     wrong = [float(one.abs().max()) for one, right in pairs if travel.wrong_of([one], [right])]
-    evidence = replace(evidence, wrong=tuple(wrong))
     expected = [expected[index] for index in _READ]
-    epoch_of = partial(travel.epoch, worker_init_fn=watch.begin, collate_fn=watch.collate)
+    epochs: list[travel.Epoch] = []
     for method, workers in (("spawn", 1), ("fork", 0), ("fork", 2), ("fork", 4)):
-        epoch = epoch_of(dataset, _READ, expected, method, workers)
-        evidence = replace(evidence, epochs=(*evidence.epochs, epoch))
-        if epoch.run.kind == Changed.__name__:
-            what = epoch.run.message.partition(": ")[2]
-            changed_there = fault("changed-in-worker", what=what, where=epoch.where)
-            evidence = replace(evidence, changed=changed_there)
-        judge(evidence)  # ends here where it is not right
-    return evidence
+        epochs.append(travel.epoch(dataset, _READ, expected, method, workers))
+        if wrong or not epochs[-1].is_right():
+            break
+    return Evidence(tuple(wrong), tuple(epochs))
+
+
+def _global_numbers() -> dict[str, bytes]:
+    return {
+        "torch's global random numbers": torch.get_rng_state().numpy().tobytes(),
+        "numpy's global random numbers": pickle.dumps(np.random.get_state()),
+        "Python's global random numbers": pickle.dumps(random.getstate()),
+    }
 
 
 def _sample(clip: torch.Tensor, index: int) -> torch.Tensor:
@@ -113,12 +88,6 @@ def _sample(clip: torch.Tensor, index: int) -> torch.Tensor:
 
 def judge(evidence: Evidence) -> Result:
     """Correct if the task's samples arrive everywhere."""
-    if evidence.problem:
-        reject(evidence.problem)
-    if evidence.length != CLIPS:
-        not_yet("other-length", clips=CLIPS, length=evidence.length)
-    if evidence.changed:
-        reject(evidence.changed)
     for epoch in evidence.epochs:
         travel.arrived(epoch)
     if evidence.wrong:

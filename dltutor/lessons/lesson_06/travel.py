@@ -20,13 +20,7 @@ import torch
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.forms import a_class, blank, is_a_loader, shown
-from dltutor.lessons.engine.outcomes import (
-    Fault,
-    error_in_your_code,
-    fault,
-    not_attempted,
-    not_yet,
-)
+from dltutor.lessons.engine.outcomes import error_in_your_code, not_attempted, not_yet
 from dltutor.lessons.engine.running import theirs
 from dltutor.lessons.engine.sources import only_holds
 from dltutor.observation.texts import said, tidy
@@ -45,6 +39,10 @@ class Epoch:
     where: str
     run: Ending
     wrong: int = 0
+
+    def is_right(self) -> bool:
+        """Whether all samples arrived, and all are right."""
+        return self.run.end == "finished" and not self.wrong
 
 
 def import_file(path: str | Path) -> ModuleType:
@@ -95,8 +93,12 @@ def problem_with(thing: Any) -> str:
     return ""
 
 
-def sent(dataset: Any) -> tuple[bytes, Fault | None]:
-    """The pickle of an answer's dataset, or why it can't be pickled."""
+def sent(dataset: Any) -> bytes:
+    """The pickle of an answer's dataset.
+
+    Raises:
+        Rejected: It can't be pickled, or nothing can be made of its pickle.
+    """
     with theirs():
         try:
             pickled = pickle.dumps(dataset)
@@ -104,13 +106,13 @@ def sent(dataset: Any) -> tuple[bytes, Fault | None]:
             problem = problem_with(dataset)
         else:
             len(pickle.loads(pickled))  # it has a length; its end is not the file's
-            return pickled, None
+            return pickled
         state = dataset.__getstate__()  # what goes into the pickle: all attributes, or fewer
         parts = state.items() if isinstance(state, dict) else ()
         held = [f"`{name}`" for name, value in parts if problem_with(value)]
     if held:
-        return b"", fault("attributes-cannot-be-pickled", problem=problem, held=", ".join(held))
-    return b"", fault("cannot-be-pickled", problem=problem)
+        not_yet("attributes-cannot-be-pickled", problem=problem, held=", ".join(held))
+    not_yet("cannot-be-pickled", problem=problem)
 
 
 def read(dataset: Any, indices: Iterable[int], kind: str) -> Samples:

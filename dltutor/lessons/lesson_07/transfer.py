@@ -1,20 +1,16 @@
 """Grade "07.transfer": labels that are right in every worker, whenever main forks the workers.
 
 The check runs epochs whose workers are forked while a thread of main reads the labels again:
-halfway through the reading, and right after each step of `refresh` that others can see, a call or a
-store. The labels that a worker delivers must belong together: all from before the refresh, or all
-from after it.
+halfway through the reading, and between any two lines of `refresh`. The labels that a worker
+delivers must belong together: all from before the refresh, or all from after it.
 """
 
 from __future__ import annotations
 
-import dis
 import linecache
-import multiprocessing
 import operator
 import sys
-import threading
-import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,16 +29,10 @@ from dltutor.lessons.lesson_07.material import CLIPS, Clips, Server
 from dltutor.observation import sandbox
 from dltutor.tables import Note
 
-Place = tuple[CodeType, int, int]  # a method's code, one of its steps, and the number of its line
+Place = tuple[CodeType, int, int]  # a method's code, the number of a line, which visit of it
 
 _LONG: Final = 4  # seconds for each thing that the answer does
-_FORK: Final = 2.0  # seconds that two forks in main may take
-_SLOW: Final = 0.2  # seconds that the server takes for a reading in main
-#: How the names of steps begin that can change what others see.
-_CHANGES: Final = (
-    *("CALL", "STORE_ATTR", "STORE_S", "STORE_GLOBAL", "DELETE_", "BINARY_OP", "BEFORE_WITH"),
-    "FOR_ITER",
-)
+_VISITS: Final = 2  # of each line: in a loop, nothing has changed at the first
 
 
 @dataclass(frozen=True)
@@ -52,24 +42,12 @@ class Epoch:
     Args:
         where: At which moment, as the start of a sentence.
         run: How it ended.
-        odd: What's wrong with the samples that arrived, other than whose labels they have.
-        labels: For each worker, how many labels are from before the refresh, from after it, and
-            from neither.
+        wrong: What's wrong with the samples, if the run finished.
     """
 
     where: str
     run: Ending
-    odd: Fault | None = None
-    labels: tuple[tuple[int, int, int], ...] = ()
-
-    @property
-    def wrong(self) -> Fault | None:
-        """What's wrong with the samples, if the run finished."""
-        for worker, (before, after, neither) in enumerate(self.labels):
-            if (labels := before + after + neither) not in (before, after):
-                how = {"before": before, "after": after, "neither": neither}
-                return fault("mixed-labels", worker=worker, labels=labels, **how)
-        return self.odd
+    wrong: Fault | None = None
 
 
 def forked_half_way(answer: type) -> Note:
@@ -87,7 +65,6 @@ def tried_half_way(answer: type) -> Result:
         begin()
         server = Server()
         dataset = made(answer, server.read, call=f"{answer.__name__}(read_labels)", within=_LONG)
-        _fork_twice()
         _judge_epoch(_epoch(dataset, server, 2))
         return correct("correct-half-way")
 
@@ -101,26 +78,13 @@ def gather(answer: type) -> tuple[Epoch, ...]:
     """Use the class in main, then run epochs up to the first that is not right."""
     server = Server(shift=4)  # other labels than the lesson's
     dataset = made(answer, server.read, call=f"{answer.__name__}(read_labels)", within=_LONG)
-    server.half_way = partial(time.sleep, _SLOW)
     places: dict[Place, None] = {}  # each once, in their order
-    for _ in range(2):  # after samples were read too; and 3.12 and 3.13 tell of steps only then
+    for _ in range(2):  # after samples were read too
         server.version += 1
         refresh = partial(_refresh_traced, dataset, places.setdefault)
         made(refresh, call="dataset.refresh()", within=_LONG)
         _right_in_main(dataset, server)
-    _fork_twice()
-    run = run_loader(
-        dataset,
-        workers=2,
-        within=_LONG,
-        epochs=2,
-        collate_fn=list,
-        shuffle=True,
-        persistent_workers=True,
-    )
-    epochs = [Epoch("with workers forked after a refresh, for 2 shuffled epochs", run)]
-    if run.end != "finished":
-        return tuple(epochs)
+    epochs: list[Epoch] = []
     for workers, place in ((2, None), (4, None), *((1, place) for place in places)):
         epochs.append(_epoch(dataset, server, workers, place))
         if epochs[-1].run.end != "finished" or epochs[-1].wrong:
@@ -139,27 +103,12 @@ def _right_in_main(dataset: Any, server: Server) -> None:
             not_yet("wrong-in-main", number=number, sample=shown(sample), label=label)
 
 
-def _pair(sample: Any) -> list[int] | None:
+def _pair(sample: Any) -> list[int]:
     try:
         index, label = map(operator.index, sample)
     except (TypeError, ValueError):
-        return None
+        return [-1, -1]
     return [index, label]
-
-
-def _fork_twice() -> None:
-    # In a thread that may wait forever: a function given to `os.register_at_fork` can hold it up.
-    def fork() -> None:
-        for _ in range(2):
-            child = multiprocessing.get_context("fork").Process()
-            child.start()
-            child.join()
-
-    thread = threading.Thread(target=fork, daemon=True)
-    thread.start()
-    thread.join(_FORK)
-    if thread.is_alive():
-        not_yet("fork-waits", seconds=f"{_FORK:g}")
 
 
 def _epoch(dataset: Any, server: Server, workers: int, place: Place | None = None) -> Epoch:
@@ -177,53 +126,51 @@ def _epoch(dataset: Any, server: Server, workers: int, place: Place | None = Non
 
     moment = "halfway through"
     if place:
-        moment = f"at `{linecache.getline(place[0].co_filename, place[2]).strip()}`"
+        moment = f"at `{linecache.getline(place[0].co_filename, place[1]).strip()}`"
     there = f"with workers forked when main's refresh was {moment}"
     run = run_loader(dataset, loop, workers=workers, within=_LONG, collate_fn=list)
     if run.end != "finished":
         return Epoch(there, run)
-    samples = [sample for batch in batches for sample in batch]
-    pairs = [_pair(sample) or [-1, -1] for sample in samples]
-    if [-1, -1] in pairs:
-        sample = samples[pairs.index([-1, -1])]
-        return Epoch(there, run, fault("other-sample", sample=shown(sample)))
+    pairs = [_pair(sample) for batch in batches for sample in batch]
     if (numbers := [number for number, _ in pairs]) != list(range(CLIPS)):
         code = "missing-clips" if len(numbers) < CLIPS else "other-clips"
         return Epoch(there, run, fault(code, numbers=numbers, last=CLIPS - 1))
-    # Samples are dealt out to the workers in turn.
-    labels = tuple(_labels(pairs[worker::workers], server) for worker in range(workers))
-    return Epoch(there, run, labels=labels)
+    for worker in range(workers):  # samples are dealt out to them in turn
+        if mixed := _mixed(pairs[worker::workers], server):
+            return Epoch(there, run, fault("mixed-labels", worker=worker, **mixed))
+    return Epoch(there, run)
 
 
-def _labels(pairs: list[list[int]], server: Server) -> tuple[int, int, int]:
-    old, new = (
+def _mixed(pairs: list[list[int]], server: Server) -> dict[str, object]:
+    # How many labels are from before the refresh, from after it, and from neither, unless all are
+    # from one of the two.
+    before, after = (
         sum(label == server.label(number, version) for number, label in pairs)
         for version in (server.version - 1, server.version)
     )
-    return old, new, len(pairs) - old - new
+    if (labels := len(pairs)) in (before, after):
+        return {}
+    neither = labels - before - after
+    return {"labels": labels, "before": before, "after": after, "neither": neither}
 
 
 def _refresh_traced(dataset: Any, at: Callable[[Place], object]) -> None:
-    # Refreshes in this thread, and calls `at` after each step of the class that others can see.
+    # Refreshes in this thread, and calls `at` before each line of the class, at its first visits.
     own = tuple(f"{base.__qualname__}." for base in type(dataset).__mro__)
+    visits: Counter[tuple[CodeType, int]] = Counter()
 
-    def call(frame: FrameType, event: str, arg: Any) -> Any:
-        code, done = frame.f_code, None
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
         if not code.co_qualname.startswith(own):
             return None
-        frame.f_trace_opcodes = True
+        if event == "line":
+            line = code, frame.f_lineno
+            visits[line] += 1
+            if visits[line] <= _VISITS:
+                at((*line, visits[line]))
+        return trace
 
-        def step(frame: FrameType, event: str, arg: Any) -> Any:
-            nonlocal done
-            if event == "opcode":
-                if done and dis.opname[code.co_code[done[1]]].startswith(_CHANGES):
-                    at(done)
-                done = code, frame.f_lasti, frame.f_lineno
-            return step
-
-        return step
-
-    sys.settrace(call)
+    sys.settrace(trace)
     try:
         dataset.refresh()
     finally:

@@ -5,8 +5,6 @@ Where there is no `/proc`, as on macOS, none of it can be read, and the tables s
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -40,20 +38,9 @@ def ready(batches: Any) -> int:
     return int(batches._worker_result_queue.qsize()) + fetched
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The memory of one process, or a sum, in bytes, as psutil tells it; `shr` as `top` does."""
-
-    rss: int
-    shr: int
-    pss: int
-    uss: int
-
-
-def sizes(pid: int) -> Sizes:
-    """The memory of a process."""
-    full = psutil.Process(pid).memory_full_info()
-    return Sizes(full.rss, full.shared, full.pss, full.uss)
+def sizes(pid: int) -> Any:
+    """The memory of a process, in bytes, as psutil tells it: `rss`, `shared`, `pss`, `uss`."""
+    return psutil.Process(pid).memory_full_info()
 
 
 def outside() -> dict[str, int | None]:
@@ -87,7 +74,7 @@ class Moment:
     """A loader with full queues, while the loop holds its first batch.
 
     Args:
-        processes: main, W0, W1 and so on.
+        processes: The `sizes` of main, W0, W1 and so on.
         held: Bytes of its batches in shared memory.
         batches: How many there are, with the one in the loop.
         batch: Bytes of the numbers in that one.
@@ -95,7 +82,7 @@ class Moment:
         now: From outside, at this moment.
     """
 
-    processes: tuple[Sizes, ...]
+    processes: tuple[Any, ...]
     held: int
     batches: int
     batch: int
@@ -124,8 +111,7 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
         loader: With workers, and more batches than its queues hold.
         look: What is called at that moment.
     """
-    gc.collect()  # one that is due would run in the workers
-    before, gauge, others = outside(), Gauge(), set(multiprocessing.active_children())
+    gauge, before = Gauge(), outside()
     waiting = loader.num_workers * (loader.prefetch_factor or 0)
     with deadline(_PATIENCE):
         batches = iter(loader)
@@ -134,10 +120,9 @@ def full(loader: DataLoader[Any], look: Callable[[], object] = int) -> Moment:
             while ready(batches) < waiting:
                 time.sleep(0.01)
             held = gauge.shared()  # waits until the workers rest
-            workers = [each.pid for each in multiprocessing.active_children() if each not in others]
-            pids = [os.getpid(), *sorted(pid for pid in workers if pid)]
-            batches_held = waiting + (loader.num_workers > 0)
-            read = tuple(map(sizes, pids)), int(held * MB), batches_held, _shown(first)
+            pids = [os.getpid(), *(worker.pid for worker in getattr(batches, "_workers", ()))]
+            count = waiting + (loader.num_workers > 0)
+            read = tuple(map(sizes, pids)), int(held * MB), count, _shown(first)
             now = outside()
             look()
         finally:
@@ -170,8 +155,8 @@ def predicted_and_measured(loaders: Mapping[str, DataLoader[Any]]) -> Table | No
         right = abs(seen.held - predicted) <= 0.02 * predicted
         promised(right, (name, seen))
         words = "" if right else "not as predicted"
-        none = "no tensor, so it waits in its worker" if seen.batches else "nothing is ahead"
-        words = words if predicted else none
+        if not predicted:
+            words = "no tensor, so it waits in its worker" if seen.batches else "nothing is ahead"
         rows.append((name, str(seen.batches), size(predicted), size(seen.held), words))
     header = ("workers x prefetch_factor", "batches", "predicted", "measured", "")
     return Table("Batches in shared memory", tuple(rows), header)

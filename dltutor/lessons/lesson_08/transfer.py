@@ -9,30 +9,20 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-import psutil
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, as_int, shown
-from dltutor.lessons.engine.outcomes import (
-    Fault,
-    Rejected,
-    Result,
-    correct,
-    could_not_check,
-    fault,
-    not_yet,
-)
-from dltutor.lessons.lesson_08.gated import BATCHES, Gated
+from dltutor.lessons.engine.outcomes import Rejected, Result, correct, could_not_check, not_yet
 from dltutor.lessons.lesson_08.material import ready
 
+BATCHES: Final = 24
 _WITHIN: Final = 20  # seconds for each run; it takes less than one
 _WRITING: Final = 0.05  # seconds for what is put into a queue to be written to its pipe
 _PATIENCE: Final = 8.0  # seconds for the workers to make what they may
@@ -43,6 +33,34 @@ def ahead(batches: Any) -> Any:
     return batches._data_queue.qsize()
 
 
+class Gated(Dataset[int]):
+    """A worker makes a batch for each time that its gate is opened."""
+
+    def __init__(self, workers: int) -> None:
+        context = multiprocessing.get_context("fork")
+        self.gates = [context.Semaphore(0) for _ in range(workers)]
+
+    def __len__(self) -> int:
+        return BATCHES
+
+    def __getitem__(self, index: int) -> int:
+        if info := get_worker_info():
+            self.gates[info.id].acquire()
+        return index
+
+    def let(self, *batches: int) -> None:
+        """Let W0, W1 and so on make so many more."""
+        for gate, count in zip(self.gates, batches, strict=False):
+            for _ in range(count):
+                gate.release()
+
+    def close(self) -> None:
+        """Let no worker make one more."""
+        for gate in self.gates:
+            while gate.acquire(block=False):
+                pass
+
+
 @dataclass(frozen=True)
 class Asked:
     """One question to the function."""
@@ -51,12 +69,12 @@ class Asked:
     right: int  # batches that were ready
     said: str
     number: int | None  # what it said; None if that isn't an `int`
-    did: Fault | None = None  # what asking has changed
+    took: int = 0  # batches that it took out
 
     @property
-    def fine(self) -> bool:
-        """Whether the function was right, and changed nothing."""
-        return self.number == self.right and not self.did
+    def is_wrong(self) -> bool:
+        """Whether it said another number, or took batches."""
+        return self.number != self.right or self.took > 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +125,7 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
         dataset, asked, came = Gated(workers), list[Asked](), list[tuple[int, ...]]()
         end = run_loader(
             dataset,
-            partial(_epoch, answer, dataset, moments, asked, came),
+            partial(_ask, answer, dataset, moments, asked, came),
             workers=workers,
             within=_WITHIN,
             epochs=epochs,
@@ -124,7 +142,7 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
     return tuple(found)
 
 
-def _epoch(
+def _ask(
     answer: Callable[[Any], Any],
     dataset: Gated,
     moments: Sequence[_Moment],
@@ -132,7 +150,7 @@ def _epoch(
     came: list[tuple[int, ...]],
     loader: DataLoader[Any],
 ) -> None:
-    if not all(each.fine for each in asked):
+    if any(each.is_wrong for each in asked):
         return
     dataset.close()
     batches, got = iter(loader), list[int]()
@@ -140,49 +158,22 @@ def _epoch(
     try:
         for when, right, let, take in moments:
             dataset.let(*let)
-            took = [int(batch[0]) for batch in islice(batches, take)]
-            got += took
-            if len(took) < take:
-                break
+            got += [int(batch) for batch in islice(batches, take)]
             _settle(batches, right)
-            before, said = _counts(batches), answer(batches)
-            did = _did(before, _counts(batches))
-            asked.append(Asked(when, right, shown(said), as_int(said), did))
-            if not asked[-1].fine:
+            yielded, waiting = batches._num_yielded, ready(batches)
+            said = answer(batches)
+            took = max(batches._num_yielded - yielded, waiting - ready(batches))
+            asked.append(Asked(when, right, shown(said), as_int(said), took))
+            if asked[-1].is_wrong:
                 return
-        got += [int(batch[0]) for batch in batches]
-        came.append((*got,))
+        came.append((*got, *(int(batch) for batch in batches)))
     finally:
         dataset.let(*_ALL)  # or the workers would not end
-
-
-def _counts(batches: Any) -> tuple[int, ...]:
-    # Workers that run, batches that were asked for, those that have reached the loop, are ready.
-    workers = sum(map(_runs, getattr(batches, "_workers", ())))
-    return workers, getattr(batches, "_send_idx", 0), batches._num_yielded, ready(batches)
-
-
-def _runs(worker: Any) -> bool:
-    with suppress(psutil.Error):
-        return worker.is_alive() and psutil.Process(worker.pid).status() != psutil.STATUS_STOPPED
-    return False
-
-
-def _did(before: tuple[int, ...], after: tuple[int, ...]) -> Fault | None:
-    workers, sent, came, waiting = (b - a for a, b in zip(before, after, strict=True))
-    ways = (
-        (-workers, "ended-workers"),
-        (max(came, -waiting), "took-batches"),
-        (sent, "asked-for-more"),
-    )
-    return next((fault(code, count=count) for count, code in ways if count > 0), None)
 
 
 def _settle(batches: Any, right: int) -> None:
     until = time.monotonic() + _PATIENCE
     while ready(batches) != right:
-        if lost := len(batches._workers) - _counts(batches)[0]:
-            not_yet("ended-workers-later", count=lost)
         if time.monotonic() > until:
             seconds = f"{_PATIENCE:g}"
             could_not_check("not-ready-yet", seconds=seconds, ready=ready(batches), right=right)
@@ -200,8 +191,8 @@ def judge(found: Sequence[Counted]) -> Result:
 def _right(counted: Counted) -> None:
     for asked in counted.asked:
         seen = {"where": counted.where, "when": asked.when, "right": asked.right}
-        if asked.did:
-            not_yet(asked.did.code, **seen, **asked.did.fields)
+        if asked.took > 0:
+            not_yet("took-batches", count=asked.took, **seen)
         if asked.number is None:
             not_yet("not-an-int", **seen, said=asked.said)
         if asked.number > asked.right:

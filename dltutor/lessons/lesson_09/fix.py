@@ -8,12 +8,10 @@ the broken class. Those two show how much memory a worker has here, and how much
 from __future__ import annotations
 
 import gc
-import math
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from os import getpid
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any, Final
@@ -27,14 +25,12 @@ from dltutor.failures.material.captions import Captions
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
-from dltutor.lessons.engine.memory import Empty, beyond, finished
+from dltutor.lessons.engine.memory import Empty, finished
 from dltutor.lessons.engine.outcomes import Result, correct, could_not_check, not_yet
-from dltutor.lessons.engine.running import made, still_running, theirs
+from dltutor.lessons.engine.running import made, theirs
 from dltutor.lessons.lesson_09.material import write_captions
-from dltutor.system.processes import descendants
 
-# For each file: how many workers read it, and for how many epochs.
-_FILES: Final = {"first": {0: 2}, "second": {2: 1, 4: 1}}
+_FILES: Final = {"first": (0,), "second": (2, 4)}  # how many workers read each
 _MAKING: Final = 8  # seconds for making the dataset, and
 _READING: Final = 15  # for each reading of it, as the task says
 _BATCH: Final = 50  # samples
@@ -73,20 +69,16 @@ class Run:
         end: How it ended.
         first: MB private to each worker after it had read a few samples again and again, W0 first.
         last: The same after all samples had been read.
-        number: How many samples arrived.
-        different: How many indices had another sample, in at least one epoch.
-        example: The first of these, for the words: `index`, `epoch`, `found`, and `right`.
-        left: What the answer started and left running, such as "2 processes", or "".
+        different: How many indices had another sample.
+        example: The first of these, for the words: `index`, `found`, and `right`.
     """
 
     workers: int
     end: Ending
     first: Sequence[float] = ()
     last: Sequence[float] = ()
-    number: int = 0
     different: int = 0
     example: dict[str, object] = field(default_factory=dict)
-    left: str = ""
 
     @property
     def grown(self) -> tuple[float, str]:
@@ -118,7 +110,7 @@ class Rewritten:
     def grown(self, run: Run) -> tuple[float, str]:
         """The most MB that a worker grew by beyond an empty run's, and which worker that was."""
         by, name = run.grown
-        return beyond({name: self.empty}, {name: by})[name], name
+        return max(0.0, by - self.empty), name
 
 
 def grader(task: Task) -> Grader[Rewritten]:
@@ -135,75 +127,60 @@ def gather(task: Task, answer: type) -> Rewritten:
     """Make and run an answer, up to the first thing that's wrong.
 
     Raises:
-        Rejected: It can't be made, has another length, or changes its file.
+        Rejected: It can't be made, or has another length.
     """
     folder = Path(tempfile.mkdtemp())  # it's removed with the process of the check
     frozen = gc.get_freeze_count()  # some Pythons start with a few hundred objects frozen
     runs: list[Run] = []
-    empty = _empty(task, task.write(folder / "empty", len(_FILES)))
-    for number, (file, epochs_with) in enumerate(_FILES.items()):
+    truth = task.write(folder / "empty", len(_FILES))
+    empty = read_all(task, Empty(truth), truth, 2)
+    finished(empty.end, where(2))
+    for number, (file, workers_of) in enumerate(_FILES.items()):
         # Each file gets its own dataset, so what a class kept from the other one is wrong here.
         path = folder / file
         truth = task.write(path, number)
-        content = path.read_bytes()
         dataset = made(answer, path, call=f"{answer.__name__}(path)", within=_MAKING)
         with theirs():
             length = len(dataset)
         if length != len(truth):
             not_yet("length", length=length, file=file, samples=len(truth))
-        for workers, epochs in epochs_with.items():
-            run = read_all(task, dataset, truth, workers, epochs)
+        for workers in workers_of:
+            run = read_all(task, dataset, truth, workers)
             runs.append(run)
-            if not path.exists():
-                not_yet("file-gone")
-            if path.read_bytes() != content:
-                not_yet("file-changed")
-            seen = Rewritten(length, tuple(runs), empty=empty)
-            if run.end.end != "finished" or run.different or run.left:
+            seen = Rewritten(length, tuple(runs), empty=empty.grown[0])
+            if run.end.end != "finished" or run.different:
                 return seen
             if seen.grown(run)[0] > _MOST:
                 break
             with theirs():
                 dataset[0]  # the next workers inherit what it opens in main
-    seen = replace(seen, kept=_kept(dataset), frozen=_collector_is_off(frozen))
+    off = gc.get_freeze_count() > frozen or not gc.isenabled()
+    seen = replace(seen, kept=_kept(dataset), frozen=off)
     del dataset
     # Some of the samples are enough, because they touch nearly all pages.
-    broken = read_all(task, task.broken(path), truth, 2, 0.4)
-    return replace(seen, broken=broken)
+    return replace(seen, broken=read_all(task, task.broken(path), truth, 2, 0.4))
 
 
-def _empty(task: Task, truth: Any) -> float:
-    run = read_all(task, Empty(truth), truth, 2, 1)
-    finished(run.end, where(2))
-    return run.grown[0]
-
-
-def read_all(task: Task, dataset: Any, truth: Any, workers: int, epochs: float) -> Run:
-    """Read all samples in random order for some epochs, and before that a few again and again."""
+def read_all(task: Task, dataset: Any, truth: Any, workers: int, part: float = 1) -> Run:
+    """Read all samples in random order, or a part of them, and before that a few over and over."""
     generator, samples = torch.Generator().manual_seed(7), len(truth)
-    before, few = _BEFORE * workers, min(_FEW, samples)
-    order = [torch.randint(few, (before * _BATCH,), generator=generator)]
-    order += [torch.randperm(samples, generator=generator) for _ in range(math.ceil(epochs))]
-    indices = torch.cat(order)[: before * _BATCH + int(epochs * samples)]
-    batches = [batch.tolist() for batch in indices.split(_BATCH)]
+    before = _BEFORE * workers
+    again = torch.randint(min(_FEW, samples), (before * _BATCH,), generator=generator)
+    order = torch.randperm(samples, generator=generator)[: int(part * samples)]
+    batches = [batch.tolist() for batch in torch.cat([again, order]).split(_BATCH)]
     run = Run(workers, Ending("hung", _READING))
-    different: set[int] = set()
 
     def read(loader: DataLoader[Any]) -> None:
-        gauge, others = Gauge(), descendants(getpid())
+        gauge = Gauge()
         for number, (unlike, texts) in enumerate(loader, start=1):
             if number == before - 2 * workers:  # each worker is two batches ahead
                 run.first = gauge.each()
             if number == len(batches):
                 run.last = gauge.each()
-            if number > before:
-                if unlike and not run.example:
-                    epoch = math.ceil((run.number + 1) / samples)
-                    pair = dict(zip(("found", "right"), texts, strict=True))
-                    run.example = {"index": unlike[0], "epoch": epoch, **pair}
-                different.update(unlike)
-                run.number += len(batches[number - 1])
-        run.different, run.left = len(different), still_running(others)
+            if unlike and number > before:
+                first = {"index": unlike[0], "found": texts[0], "right": texts[1]}
+                run.example = run.example or first
+                run.different += len(unlike)
 
     compared = _Compared(task, dataset, truth)
     run.end = run_loader(
@@ -246,8 +223,6 @@ def judge(seen: Rewritten) -> Result:
         if run.different:
             counts = {"different": run.different, "samples": seen.samples}
             not_yet("different", where=there, file=file, **counts, **run.example)
-        if run.left:
-            not_yet("left-running", where=there, left=run.left)
     assert seen.broken, "a run that isn't right was not rejected"
     broken, (broken_by, _) = seen.broken, seen.broken.grown
     if not broken_by > _LEAST:
@@ -274,10 +249,6 @@ def _kept(dataset: Any) -> str:
             dtype = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
             kept.append(f"`{name}` ({type(value).__name__}{dtype})")
     return ", ".join(kept)
-
-
-def _collector_is_off(frozen: int) -> bool:
-    return gc.get_freeze_count() > frozen or not gc.isenabled()
 
 
 CAPTIONS: Final = Task(

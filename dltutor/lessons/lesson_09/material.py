@@ -223,21 +223,21 @@ def growth_of_each() -> Table:
     return Table("One worker, 10,000 of 100,000 captions", tuple(rows), header)
 
 
-def write_captions(path: Path, first: int = 0, count: int = 50_000) -> captions.PackedCaptions:
+def write_captions(path: Path, number: int) -> captions.PackedCaptions:
     """Write captions unlike the lesson's: letters beyond ASCII, spaces at edges, some empty.
 
-    With another `first` than 0 the first and the last are empty, and one has 300 characters.
+    With another `number` than 0 the first and the last are empty, and one has 300 characters.
 
     Returns:
         What was written, kept without Python objects.
     """
+    count, third = 50_000, 50_000 // 3
     lines = [
-        f"{(first + n * 31) % count:06}.png shows {n % 97} boats at {_PLACES[n % 4]}"
+        f"{(number + n * 31) % count:06}.png shows {n % 97} boats at {_PLACES[n % 4]}"
         for n in range(count)
     ]
-    third = count // 3
     lines[0], lines[-1] = f" {lines[0]}", f"{lines[-1]}  "
-    if first:
+    if number:
         lines[0] = lines[-2] = lines[-1] = ""
         lines[third - 1] = " and ".join(lines[8:18])[:300]
     lines[third : third + 4] = ["", f" {lines[5]} ", lines[7], " and ".join(lines[:3])]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import sys
@@ -17,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.lessons.lesson_12 import job
 from dltutor.observation import errors
-from dltutor.observation.confinement.supervisor import supervised, workspace
+from dltutor.observation.confinement.supervisor import run, workspace
 from dltutor.observation.confinement.task import Task
 from dltutor.tables import Table
 
@@ -174,14 +173,12 @@ def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:
             (folder / "stream.pkl").write_bytes(cloudpickle.dumps(stream))
             arguments = ["--set-epoch", f"{folder}/stream.pkl"]
         job_run = Task(
-            parent=os.getpid(),
             argv=[*_ENVIRONMENT, *_COMMAND, job.__file__, *arguments],
             folder=str(folder),
             seconds=deadline,
         )
         print("$ torchrun --nproc-per-node 2 job.py", *arguments[:1])
-        with supervised(job_run) as supervisor:
-            report, _ = supervisor.wait(interrupts)
+        report, _ = run(job_run, interrupts)
         if report.stopped:
             print(f"Stopped after {deadline:g} s.")
         print(*kept((folder / "output").read_text(errors="replace")), sep="\n")

@@ -96,7 +96,7 @@ class Odd(Exception):
 
     def __init__(self, code: str, **fields: object) -> None:
         super().__init__(code)
-        self.fault = Fault(code, fields)
+        self.fault = fault(code, **fields)
 
 
 Known = dict[tuple[int, ...], tuple[int, int]]  # a review's words -> its number and label

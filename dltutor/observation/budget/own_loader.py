@@ -12,13 +12,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
-from dltutor.observation.budget.prediction import Footprint
-from dltutor.observation.budget.settings import Settings
+from dltutor.observation.budget.prediction import Footprint, Settings
 from dltutor.observation.foreign import attribute, elements, has, is_a
 from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.texts import said, tidy
+from dltutor.observation.throughput import with_workers
 from dltutor.system.process_memory import pss
 from dltutor.system.this_machine import default_start_method
 
@@ -52,9 +52,9 @@ def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
     Raises:
         ValueError: There was no batch, or none with a tensor.
     """
-    seen = observe(
-        _with_one_worker(loader), consume=_measure_first, deadline=deadline, memory="often"
-    )
+    one_worker = with_workers(loader, 1)
+    one_worker.prefetch_factor = 1
+    seen = observe(one_worker, consume=_measure_first, deadline=deadline, memory="often")
     if seen.end != "finished":
         error = f" ({tidy(said(*seen.chain[-1]))})" if seen.end == "raised" else ""
         raise ValueError(
@@ -136,23 +136,3 @@ def _measure_first(loader: DataLoader[Any]) -> int:
     for batch in loader:
         return tensor_bytes(batch)
     return 0
-
-
-def _with_one_worker(loader: DataLoader[Any]) -> DataLoader[Any]:
-    given: dict[str, Any] = {}
-    if loader.batch_sampler is not None and not isinstance(loader.dataset, IterableDataset):
-        given["batch_sampler"] = loader.batch_sampler
-    else:
-        given["batch_size"] = loader.batch_size
-        if not isinstance(loader.dataset, IterableDataset):
-            given["sampler"] = loader.sampler
-    return DataLoader(
-        loader.dataset,
-        **given,
-        num_workers=1,
-        prefetch_factor=1,
-        collate_fn=loader.collate_fn,
-        worker_init_fn=loader.worker_init_fn,
-        multiprocessing_context=loader.multiprocessing_context,
-        generator=loader.generator,
-    )

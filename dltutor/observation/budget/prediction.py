@@ -9,12 +9,69 @@ has asked a worker for another: `/dev/shm` needs room for one batch more.
 
 from __future__ import annotations
 
+import mmap
+import multiprocessing
 from dataclasses import dataclass
 
-from dltutor.observation.budget.room import Room
-from dltutor.observation.budget.settings import Settings
+from dltutor.observation.budget.usage import Room
 from dltutor.system.this_machine import Machine
 from dltutor.tables import Table, size
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a loader that decide how much it holds.
+
+    Args:
+        num_workers: 1 or more.
+        prefetch_factor: Batches that each worker makes ahead.
+        batch_size: Samples in a batch.
+        sample_bytes: The size of one sample, a single tensor, in bytes. By default it is an image
+            of 3 x 224 x 224 float32.
+        start_method: fork, spawn or forkserver, as far as the system has them.
+
+    Raises:
+        ValueError: One of them is out of its range.
+    """
+
+    num_workers: int = 2
+    prefetch_factor: int = 2
+    batch_size: int = 8
+    sample_bytes: int = 3 * 224 * 224 * 4
+    start_method: str = "fork"
+
+    def __post_init__(self) -> None:
+        for name in ("num_workers", "prefetch_factor", "batch_size", "sample_bytes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                none = name == "num_workers" and value == 0
+                why = ": with 0 workers nothing is prefetched" if none else ""
+                raise ValueError(f"{name} must be a whole number of 1 or more, got {value!r}{why}")
+        known = multiprocessing.get_all_start_methods()
+        if self.start_method not in known:
+            accepted = f"one of {', '.join(known)}"
+            raise ValueError(f"start_method must be {accepted}, got {self.start_method!r}")
+
+    @property
+    def batch_bytes(self) -> int:
+        """One batch in shared memory, in bytes: whole pages."""
+        pages = -(-self.batch_size * self.sample_bytes // mmap.PAGESIZE)
+        return pages * mmap.PAGESIZE
+
+    @property
+    def waiting(self) -> int:
+        """Batches that are made, or being made, when the queues are full."""
+        return self.prefetch_factor * self.num_workers
+
+    @property
+    def shared(self) -> int:
+        """Bytes in `/dev/shm` when the queues are full and the loop holds a batch."""
+        return (self.waiting + 1) * self.batch_bytes
+
+    @property
+    def peak_shared(self) -> int:
+        """Bytes in `/dev/shm` for a moment: the loop gets a batch before it lets go of the last."""
+        return self.shared + self.batch_bytes
 
 
 @dataclass(frozen=True)
@@ -36,29 +93,26 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a loader will take up at most. Sizes are in bytes.
+    """What a loader will take up at most, against the machine's limits. Sizes are in bytes.
+
+    It counts one tensor for each sample, and the collate function of torch. Memory that the C
+    library keeps after samples are freed is not in it: it may be another batch or two for each
+    worker, which `malloc_trim` would give back.
 
     Args:
         settings: Of the loader.
-        footprint: Of its processes, measured.
-        shm_limit: The size of `/dev/shm`; None where there is none.
-        memory_limit: The memory of the machine or, if lower, the limit of its cgroup.
+        footprint: Of its processes, measured for the same start method.
+        machine: Whose limits count.
     """
 
     settings: Settings
     footprint: Footprint
-    shm_limit: int | None
-    memory_limit: int
+    machine: Machine
 
     @property
-    def shared(self) -> int:
-        """In `/dev/shm`: (prefetch_factor x workers + 1) batches."""
-        return self.settings.shared
-
-    @property
-    def peak_shared(self) -> int:
-        """What `/dev/shm` needs room for: one batch more, for a moment."""
-        return self.settings.peak_shared
+    def memory_limit(self) -> int:
+        """The memory of the machine or, if lower, the limit of its cgroup."""
+        return min(self.machine.memory, self.machine.memory_limit or self.machine.memory)
 
     @property
     def samples(self) -> int:
@@ -74,7 +128,7 @@ class Prediction:
     @property
     def total(self) -> int:
         """All processes and the batches in shared memory."""
-        return self.processes + self.shared
+        return self.processes + self.settings.shared
 
     def refusal(self, room: Room) -> str:
         """Say why it should not be run, or nothing.
@@ -82,8 +136,12 @@ class Prediction:
         Args:
             room: What is free now.
         """
-        if self.shm_limit is not None and room.shm is not None and self.peak_shared > room.safe_shm:
-            need, free, safe = self.peak_shared, room.shm, room.safe_shm
+        if (
+            self.machine.shm is not None
+            and room.shm is not None
+            and self.settings.peak_shared > room.safe_shm
+        ):
+            need, free, safe = self.settings.peak_shared, room.shm, room.safe_shm
             what = f"put {size(need)} into /dev/shm, where {size(free)} are free"
         elif self.total > room.safe_memory:
             what = f"take up {size(self.total)} of memory, where {size(room.memory)} are available"
@@ -103,16 +161,16 @@ class Prediction:
             ("batch", f"{_number(one.batch_size, 'sample')}, {size(one.batch_bytes)}"),
             (
                 "shared memory",
-                f"{size(self.shared)}: {one.waiting + 1} batches, {one.waiting} ahead "
-                f"and 1 in the loop; for a moment {size(self.peak_shared)}, when the loop gets its "
-                f"next; {_limit('/dev/shm', self.shm_limit)}",
+                f"{size(one.shared)}: {one.waiting + 1} batches, {one.waiting} ahead "
+                f"and 1 in the loop; for a moment {size(one.peak_shared)}, when the loop gets its "
+                f"next; {_limit('/dev/shm', self.machine.shm)}",
             ),
             (
                 "memory",
                 f"{size(self.total)}: main {size(this.main)}, {workers}, "
                 + (f"what they share {size(this.once)}, " if this.once else "")
                 + f"samples of unfinished batches {size(self.samples)}, "
-                f"batches {size(self.shared)}; {_limit('memory', self.memory_limit)}",
+                f"batches {size(one.shared)}; {_limit('memory', self.memory_limit)}",
             ),
         ]
         return Table(f"Budget of a loader, workers by {one.start_method}", tuple(rows))
@@ -124,43 +182,6 @@ class Prediction:
 
     def _repr_html_(self) -> str:
         return self.story()._repr_html_()
-
-
-def predict(
-    machine: Machine,
-    footprint: Footprint,
-    *,
-    num_workers: int,
-    prefetch_factor: int,
-    batch_size: int,
-    sample_bytes: int,
-) -> Prediction:
-    """Predict what a loader will hold when its queues are full, against the machine's limits.
-
-    It counts one tensor for each sample, and the collate function of torch. Memory that the C
-    library keeps after samples are freed is not in it: it may be another batch or two for each
-    worker, which `malloc_trim` would give back.
-
-    Args:
-        machine: Whose limits count.
-        footprint: What the processes take up, as `footprint(start_method)` measures it. It
-            tells the start method, too.
-        num_workers: 1 or more.
-        prefetch_factor: Batches that each worker makes ahead; torch's default is 2.
-        batch_size: Samples in a batch.
-        sample_bytes: The size of one sample in bytes.
-
-    Returns:
-        The Prediction.
-
-    Raises:
-        ValueError: A setting is out of its range.
-    """
-    settings = Settings(
-        num_workers, prefetch_factor, batch_size, sample_bytes, footprint.start_method
-    )
-    memory = min(machine.memory, machine.memory_limit or machine.memory)
-    return Prediction(settings, footprint, machine.shm, memory)
 
 
 def _number(count: int, noun: str) -> str:

@@ -1,12 +1,49 @@
-"""What a loader holds at one moment: the PSS of its processes, and its batches in `/dev/shm`."""
+"""How much a loader holds in memory and in `/dev/shm` at one moment, and how much is free."""
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
-from dltutor.system.process_memory import DENIED, reader
+from dltutor.system.cgroup_files import memory_left
+from dltutor.system.process_memory import DENIED, reader, shared_memory
+
+_SAFE: Final = 0.75  # of what is free; of an empty /dev/shm of 64 MB, as containers have it: 48
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is free, in bytes.
+
+    Args:
+        shm: In `/dev/shm`; None where there is none.
+        memory: What the machine can still give without swapping, within the cgroup's limit.
+    """
+
+    shm: int | None
+    memory: float
+
+    @property
+    def safe_shm(self) -> float:
+        """What may be taken of `/dev/shm`; no end where there is none."""
+        return math.inf if self.shm is None else _SAFE * self.shm
+
+    @property
+    def safe_memory(self) -> float:
+        """What may be taken of the memory."""
+        return _SAFE * self.memory
+
+
+def room() -> Room:
+    """Measure what is free now."""
+    used, limit = shared_memory()
+    free = [reader().available(), memory_left()]
+    known = [count for count in free if count is not None]
+    shm = None if used is None or limit is None else limit - used
+    return Room(shm, max(0, min(known, default=math.inf)))
 
 
 @dataclass(frozen=True)
@@ -71,22 +108,14 @@ def _held(pids: list[int]) -> dict[int, int]:
     there any more, but somebody has it open: the worker, until it is fetched, and then main.
     """
     found: dict[int, int] = {}
-    try:
-        device = os.stat("/dev/shm").st_dev
-    except OSError:
+    if not os.path.isdir("/dev/shm"):
         return found
+    device = os.stat("/dev/shm").st_dev
     for pid in pids:
-        for file in _open_files(pid):
-            if file.st_dev == device:
-                found[file.st_ino] = file.st_blocks * 512
-    return found
-
-
-def _open_files(pid: int) -> list[os.stat_result]:
-    found = []
-    folder = f"/proc/{pid}/fd"
-    with suppress(OSError):  # the process is gone
-        for name in os.listdir(folder):
-            with suppress(OSError):  # closed meanwhile
-                found.append(os.stat(f"{folder}/{name}"))
+        with suppress(OSError):  # the process is gone
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):  # closed meanwhile
+                    file = os.stat(f"/proc/{pid}/fd/{name}")
+                    if file.st_dev == device:
+                        found[file.st_ino] = file.st_blocks * 512
     return found

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import os
+import resource
+import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from dltutor.observation.confinement.asked_limits import ResourceLimits
-from dltutor.observation.confinement.results import Ended, observation_of
-from dltutor.observation.confinement.supervisor import argv_of, supervised, workspace
-from dltutor.observation.confinement.targets import Function, Script, read_target
+from dltutor import DltutorError
+from dltutor.observation.confinement.asked import read_open_files, read_size, read_target
+from dltutor.observation.confinement.calling import leave_call
+from dltutor.observation.confinement.child import observe_made
+from dltutor.observation.confinement.results import observation_of
+from dltutor.observation.confinement.supervisor import run, workspace
 from dltutor.observation.confinement.task import FIRST_CHOICE, Task
 from dltutor.observation.report import Observation
 from dltutor.observation.time_limits import check_deadline, check_main_thread
+from dltutor.tables import size
 
-_CHILD: Final = "dltutor.observation.confinement.child_main"
 _START: Final = 60.0  # seconds, at least, for the child to import torch and to build the loader
 _END: Final = 10.0  # seconds for it to end the run and tidy up after its deadline
 
 
-class CannotConfine(RuntimeError):
+class CannotConfine(DltutorError, RuntimeError):
     """This machine does not permit a limit, and nothing can stand in for it."""
 
 
@@ -75,29 +77,45 @@ def confine(
         RuntimeError: Called outside the main thread, where Stop would not reach it.
         KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
     """
-    limits = ResourceLimits.read(memory, shm, open_files)
-    work = read_target(target, options)
-    _check(deadline)
-    with workspace() as (folder, interrupts):
-        if isinstance(work, Function):
-            work.leave_in(folder, deadline, 0 if limits.memory is None else FIRST_CHOICE)
-        script = isinstance(work, Script)
-        task = Task(
-            parent=os.getpid(),
-            argv=work.argv() if isinstance(work, Script) else argv_of(_CHILD, folder),
-            folder=str(folder),
-            seconds=deadline if script else max(deadline, _START),
-            seconds_observing=None if script else deadline + _END,
-            use_cgroup=not os.environ.get("DLTUTOR_WATCHDOG"),
-            **asdict(limits),
-        )
-        with supervised(task) as supervisor:
-            report, recorded = supervisor.wait(interrupts, record=script)
-        if report.refused is not None:
-            raise CannotConfine(limits.refusal(*report.refused))
-        return observation_of(Ended(folder, limits, report, deadline, script, recorded))
-
-
-def _check(deadline: object) -> None:
+    memory, shm = read_size("memory", memory), read_size("shm", shm)
+    open_files = read_open_files(open_files)
+    found = read_target(target, options)
     check_deadline(deadline)
     check_main_thread("confine()", "Stop end it")
+    script = isinstance(found, Path)
+    with workspace() as (folder, interrupts):
+        if isinstance(found, Path):
+            argv = [sys.executable, str(found)]
+        else:
+            put_forward = 0 if memory is None else FIRST_CHOICE
+            call = (str(folder), *found, options, deadline, put_forward)
+            try:
+                argv = leave_call(folder, observe_made, *call)
+            except Exception as error:
+                raise TypeError(f"the options of {found[1]} must be picklable: {error}") from error
+        task = Task(
+            argv,
+            str(folder),
+            seconds=deadline if script else max(deadline, _START),
+            seconds_observing=None if script else deadline + _END,
+            memory=memory,
+            shm=shm,
+            open_files=open_files,
+        )
+        report, recorded = run(task, interrupts, record=script)
+        if report.refused is not None:
+            raise CannotConfine(_refusal(task, *report.refused))
+        return observation_of(task, report, deadline, recorded)
+
+
+def _refusal(task: Task, limit: str, why: str) -> str:
+    if limit == "shm" and task.shm is not None:
+        return (
+            f"shm: a /dev/shm of {size(task.shm)} for the child alone is not permitted here "
+            f"({why}). It needs root with CAP_SYS_ADMIN, or user namespaces; most containers "
+            f"have neither"
+        )
+    if limit == "open_files":
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        return f"open_files: {task.open_files} are not permitted here ({why}); at most {most}"
+    return f"the child interpreter could not be started: {why}"

@@ -1,6 +1,7 @@
-"""What is known after a confined run: the child's Observation, or what was seen from outside.
+"""Put together what is known after a confined run.
 
-And the Confinement that goes with either: its limits, and the evidence of them.
+That's the Observation that the child has answered, or else what was seen of it from outside; and
+its Confinement: the limits, and the evidence for them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import math
 import pickle
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,16 +18,15 @@ from typing import Final
 
 import numpy as np
 
-from dltutor.observation.confinement.asked_limits import ResourceLimits
-from dltutor.observation.confinement.task import Report, worker_numbers
-from dltutor.observation.confinement.unobserved import timeline_of, unobserved
-from dltutor.observation.memory.moments import Moment
-from dltutor.observation.memory.process_curves import Bounds
-from dltutor.observation.memory.timeline import Timeline
+from dltutor.observation.confinement.calling import answer
+from dltutor.observation.confinement.task import FIRST_CHOICE, Report, Task, worker_numbers
+from dltutor.observation.memory.moments import Moment, Reading
+from dltutor.observation.memory.timeline import FIELDS, Bounds, ProcessCurves, Timeline
 from dltutor.observation.report import End, Frame, Observation
 from dltutor.observation.stacks import main_thread
 from dltutor.observation.texts import end_of_file
 from dltutor.system.process_memory import reader
+from dltutor.tables import size
 
 _PID: Final = re.compile(r"(?<=process )\d+")  # in the kernel's line about a kill
 
@@ -79,89 +79,99 @@ class Confinement:
         return lines + [re.sub(r"\).*", ")", line) for line in self.kernel_log or ()]
 
 
-@dataclass(frozen=True)
-class Ended:
-    """What is known of a run that has ended.
+def observation_of(
+    task: Task, report: Report, deadline: float, recorded: Timeline | None = None
+) -> Observation:
+    """Return the child's Observation, or else one of what was seen of it from outside.
 
     Args:
-        folder: All that the child wrote.
-        limits: What it ran under.
+        task: What was run. Its folder has everything that the child wrote.
         report: The supervisor's.
         deadline: In seconds.
-        script: Whether the child was a script.
-        recorded: A timeline taken from outside, or None.
-    """
-
-    folder: Path
-    limits: ResourceLimits
-    report: Report
-    deadline: float
-    script: bool
-    recorded: Timeline | None
-
-
-def observation_of(run: Ended) -> Observation:
-    """The Observation that the child handed over, or else what was seen of it from outside.
+        recorded: The timeline of a script, taken from outside.
 
     Raises:
         TypeError: The target did not return a loader.
     """
-    handed_over = _handed_over(run.folder)
-    if isinstance(handed_over, TypeError):
-        raise handed_over
-    confinement = _confinement(run, from_outside=handed_over is None)
-    return replace(_with_kills(handed_over or _from_outside(run), run), confinement=confinement)
-
-
-def _handed_over(folder: Path) -> Observation | TypeError | None:
     try:
-        data = (folder / "observation").read_bytes()
+        seen, from_outside = answer(Path(task.folder)), False
     except FileNotFoundError:
-        return None
-    found: Observation | TypeError = pickle.loads(data)
-    return found
+        seen, from_outside = _from_outside(task, report, deadline, recorded), True
+    workers = worker_numbers(task.folder)
+    confinement = _confinement(task, report, workers, from_outside=from_outside)
+    return replace(_with_kills(seen, report, workers), confinement=confinement)
 
 
-def _with_kills(seen: Observation, run: Ended) -> Observation:
+def timeline_of(
+    moments: Sequence[Moment],
+    *notes: str,
+    limits: Bounds = Bounds(),  # noqa: B008
+) -> Timeline:
+    """Make a Timeline of the moments that a listener was given.
+
+    Args:
+        moments: In the order of time.
+        notes: What is missing in the chart.
+        limits: What bounds the memory.
+    """
+    roles = dict.fromkeys(role for moment in moments for role in moment.processes)
+    return Timeline(
+        seconds=_column(moment.seconds for moment in moments),
+        batches=np.array([moment.batches for moment in moments], dtype=np.int64),
+        shm=_column(moment.shm for moment in moments),
+        available=_column(moment.available for moment in moments),
+        cgroup=_column(moment.cgroup for moment in moments),
+        processes=tuple(_life(role, moments) for role in roles),
+        limits=limits or Bounds(),
+        notes=notes,
+    )
+
+
+def _life(role: str, moments: Sequence[Moment]) -> ProcessCurves:
+    rows = [row for row, moment in enumerate(moments) if role in moment.processes]
+    seen = [moment.processes.get(role, Reading()) for moment in moments[rows[0] : rows[-1] + 1]]
+    values = {field: _column(getattr(each, field) for each in seen) for field in FIELDS}
+    gone = rows[-1] + 1 < len(moments)
+    return ProcessCurves(role, rows[0], values, moments[rows[-1] + 1].seconds if gone else None)
+
+
+def _column(values: Iterable[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _with_kills(seen: Observation, report: Report, numbers: dict[int, int]) -> Observation:
     # It takes a while for a killed process to be dead: the child may have seen it running.
-    killed = set(run.report.watchdog)
-    for line in run.report.kernel_log or ():
+    killed = set(report.watchdog)
+    for line in report.kernel_log or ():
         killed.update(map(int, _PID.findall(line)))
-    last = {number: pid for pid, number in worker_numbers(str(run.folder)).items()}
+    last = {number: pid for pid, number in numbers.items()}
     workers = tuple(
         replace(each, exitcode=-signal.SIGKILL)
         if each.exitcode is None and last.get(each.number) in killed
         else each
         for each in seen.workers
     )
-    died = {
-        now.name: now.fate
-        for now, then in zip(workers, seen.workers, strict=True)
-        if now is not then
-    }
-    return replace(seen, workers=workers, timeline=_with_deaths(seen.timeline, died))
-
-
-def _with_deaths(timeline: Timeline, died: dict[str, str]) -> Timeline:
+    died = {each.name: each.fate for each in workers if each not in seen.workers}
     # Of several workers with one name, in several epochs, the last one is meant.
-    last = {life.role: life for life in timeline.processes}
+    lives = {life.role: life for life in seen.timeline.processes}
     processes = tuple(
         replace(life, died=died[life.role])
-        if life is last[life.role] and life.role in died
+        if life is lives[life.role] and life.role in died
         else life
-        for life in timeline.processes
+        for life in seen.timeline.processes
     )
-    return replace(timeline, processes=processes)
+    return replace(seen, workers=workers, timeline=replace(seen.timeline, processes=processes))
 
 
-def _confinement(run: Ended, *, from_outside: bool) -> Confinement:
-    report, log = run.report, run.report.kernel_log
-    workers = worker_numbers(str(run.folder))
+def _confinement(
+    task: Task, report: Report, workers: dict[int, int], *, from_outside: bool
+) -> Confinement:
+    log = report.kernel_log
     roles = {report.pid: "main"} | {pid: f"W{number}" for pid, number in workers.items()}
     return Confinement(
-        limits=run.limits.sentences(report, workers=bool(workers)),
-        memory=run.limits.memory,
-        stand_in=run.limits.memory is not None and report.cgroup is None,
+        limits=tuple(_limits(task, report, workers=bool(workers))),
+        memory=task.memory,
+        stand_in=task.memory is not None and report.cgroup is None,
         oom_kills=report.oom_kills,
         peak=report.peak,
         kernel_log=None if log is None else tuple(_name(line, roles) for line in log),
@@ -171,39 +181,65 @@ def _confinement(run: Ended, *, from_outside: bool) -> Confinement:
     )
 
 
-def _from_outside(run: Ended) -> Observation:
-    return unobserved(
-        _end(run),
-        deadline=run.deadline,
-        seconds=run.report.seconds,
-        timeline=_timeline(run),
-        traceback=_stood_at(run),
-        stderr=end_of_file(run.folder / "output"),
+def _limits(task: Task, report: Report, *, workers: bool) -> Iterator[str]:
+    """For each limit, how much it is and who enforced it; and who was to be killed first."""
+    if task.memory is not None and report.cgroup is not None:
+        how = f"enforced by the kernel, with a cgroup (version {report.cgroup})"
+        yield f"memory {size(task.memory)}: {how}"
+        if workers:
+            yield (
+                f"workers first: +{FIRST_CHOICE} on each worker's oom_score_adj, as if the "
+                "whole limit were its own"
+            )
+    elif task.memory is not None:
+        yield (
+            f"memory {size(task.memory)}: not by the kernel, since no cgroup can be made here "
+            f"({report.no_cgroup}); a watchdog that sends the same SIGKILL stood in for the OOM "
+            "killer"
+        )
+        if workers:
+            yield "workers first: the watchdog kills the largest of them before main"
+    if task.shm is not None:
+        yield f"/dev/shm {size(task.shm)}: one of its own, in a mount namespace"
+    if task.open_files is not None:
+        how = "enforced by the kernel, with RLIMIT_NOFILE"
+        yield f"open files {task.open_files} for each process: {how}"
+
+
+def _from_outside(
+    task: Task, report: Report, deadline: float, recorded: Timeline | None
+) -> Observation:
+    script, exitcode = task.seconds_observing is None, report.exitcode
+    end: End = "main died"
+    if report.stopped:
+        end = "hung"
+    elif script and exitcode == 0:
+        end = "finished"
+    elif script and (exitcode or 0) > 0:
+        end = "raised"
+    return Observation(
+        end=end,
+        deadline=deadline,
+        seconds=report.seconds,
+        timeline=_timeline(task, report, recorded),
+        traceback=_stood_at(task, report),
+        stderr=end_of_file(Path(task.folder) / "output"),
     )
 
 
-def _end(run: Ended) -> End:
-    if run.report.stopped:
-        return "hung"
-    if run.script and run.report.exitcode == 0:
-        return "finished"
-    return "raised" if run.script and (run.report.exitcode or 0) > 0 else "main died"
-
-
-def _timeline(run: Ended) -> Timeline:
-    shm, recorded = run.limits.shm, run.recorded
+def _timeline(task: Task, report: Report, recorded: Timeline | None) -> Timeline:
     if recorded is None:
-        limits = Bounds(reader().total(), shm=shm)
-        if run.report.cgroup is not None:
-            limits = replace(limits, cgroup=run.limits.memory)
-        note = "main's last moments were not sampled"
-        return timeline_of(list(_moments(run.folder)), limits, note)
-    if shm is None:
+        limits = Bounds(reader().total(), shm=task.shm)
+        if report.cgroup is not None:
+            limits = replace(limits, cgroup=task.memory)
+        moments = list(_moments(Path(task.folder)))
+        return timeline_of(moments, "main's last moments were not sampled", limits=limits)
+    if task.shm is None:
         return recorded
     return replace(
         recorded,
         shm=np.full_like(recorded.shm, math.nan),
-        limits=replace(recorded.limits, shm=shm),
+        limits=replace(recorded.limits, shm=task.shm),
         notes=(*recorded.notes, "the script's own /dev/shm could not be sampled"),
     )
 
@@ -218,11 +254,10 @@ def _moments(folder: Path) -> Iterator[Moment]:
             yield pickle.load(file)
 
 
-def _stood_at(run: Ended) -> tuple[Frame, ...]:
+def _stood_at(task: Task, report: Report) -> tuple[Frame, ...]:
     # Asked at its deadline it answers in a file; when it crashes, faulthandler writes to 2.
-    answer = run.folder / f"stack-{run.report.pid}"
-    for file in (answer, run.folder / "output"):
-        if "(most recent call first):" in (dump := end_of_file(file)):
+    for name in (f"stack-{report.pid}", "output"):
+        if "(most recent call first):" in (dump := end_of_file(Path(task.folder) / name)):
             return main_thread(dump)[::-1]
     return ()
 

@@ -1,4 +1,4 @@
-"""Starting the supervisor of a child interpreter, and waiting for its report."""
+"""Running a child interpreter with a supervisor between it and this process."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from dltutor.observation.confinement.task import Report, Task
 from dltutor.observation.interrupts import Interrupts, interrupts_held
@@ -50,14 +49,13 @@ def argv_of(module: str, folder: Path) -> list[str]:
 
 
 @contextmanager
-def workspace() -> Iterator[tuple[Path, Interrupts | None]]:
-    """A folder for all that a child writes; it is gone at the end of the block.
+def workspace() -> Iterator[tuple[Path, Interrupts]]:
+    """Make a folder for everything that a child writes, and remove it at the end of the block.
 
-    In the main thread Stop is held back in the block. In others it is not heard anyway.
+    Stop is held back in the block.
     """
-    main = threading.current_thread() is threading.main_thread()
     with (
-        interrupts_held() if main else nullcontext() as interrupts,
+        interrupts_held() as interrupts,
         tempfile.TemporaryDirectory(prefix="dltutor-child-", dir=_outside_shm()) as name,
     ):
         yield Path(name), interrupts
@@ -68,59 +66,22 @@ def _outside_shm() -> str | None:
     return "/tmp" if os.path.realpath(tempfile.gettempdir()).startswith("/dev/shm") else None
 
 
-class Supervisor:
-    """A running supervisor.
+def run(
+    task: Task, interrupts: Interrupts, *, record: bool = False
+) -> tuple[Report, Timeline | None]:
+    """Have a supervisor do a task. Afterwards it's gone, with its child and all that they started.
 
     Args:
-        process: Its process.
-        errors: The file in which it writes if it fails.
+        task: What to do.
+        interrupts: Let through while this waits.
+        record: Record the memory of the child meanwhile.
+
+    Returns:
+        The report, and the timeline if there was a child to record.
+
+    Raises:
+        RuntimeError: The supervisor itself was killed.
     """
-
-    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
-        self._process = process
-        self._errors = errors
-
-    def wait(
-        self, interrupts: Interrupts | None, *, record: bool = False
-    ) -> tuple[Report, Timeline | None]:
-        """Wait until the child has ended and everything of it is gone.
-
-        Args:
-            interrupts: Let through while it waits; None where none are held back.
-            record: Record the memory of the child meanwhile.
-
-        Returns:
-            The report, and the timeline if there was a child to record.
-
-        Raises:
-            RuntimeError: The supervisor itself was killed.
-        """
-        line = self._read(interrupts)
-        timeline = None
-        if "started" in line:
-            recorder = _recorder(line["started"]) if record else None
-            try:
-                line = self._read(interrupts)
-            finally:
-                if recorder is not None:
-                    timeline = recorder.stop()
-        return Report(**line), timeline
-
-    def _read(self, interrupts: Interrupts | None) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        with interrupts.let_through() if interrupts else nullcontext():
-            line = self._process.stdout.readline()
-        if line:
-            answer: dict[str, Any] = json.loads(line)
-            return answer
-        said = self._errors.read_text().strip().splitlines()[-1:]
-        why = ": ".join([fate(self._process.wait(_PATIENCE)), *said])
-        raise RuntimeError(f"the process that supervises the child was lost: it {why}")
-
-
-@contextmanager
-def supervised(task: Task) -> Iterator[Supervisor]:
-    """Start a supervisor; at the end of the block it, its child and what they started are gone."""
     observation = Path(__file__).parents[1]
     folders = {"dltutor": str(observation.parent), "dltutor.observation": str(observation)}
     arguments = [json.dumps(each) for each in (asdict(task), folders, sys.path)]
@@ -136,31 +97,37 @@ def supervised(task: Task) -> Iterator[Supervisor]:
             # Stop, which interrupts the whole process group, must not reach it.
             start_new_session=True,
         )
-    try:
-        yield Supervisor(process, errors)
-    finally:
-        _end(process, task.mark)
+    recorder = None
+    with ExitStack() as clean_up:
+        clean_up.callback(_end, process, task.mark)
+        line = _read(process, errors, interrupts)
+        if "started" in line:
+            if record:
+                recorder = Recorder(pid=line["started"])
+                recorder.start()
+                clean_up.callback(recorder.stop)
+            line = _read(process, errors, interrupts)
+        return Report(**line), recorder.stop() if recorder else None
+
+
+def _read(process: subprocess.Popen[bytes], errors: Path, interrupts: Interrupts) -> dict[str, Any]:
+    assert process.stdout is not None
+    with interrupts.let_through():
+        line = process.stdout.readline()
+    if line:
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+    said = errors.read_text().strip().splitlines()[-1:]
+    why = ": ".join([fate(process.wait(_PATIENCE)), *said])
+    raise RuntimeError(f"the process that supervises the child was lost: it {why}")
 
 
 def _end(process: subprocess.Popen[bytes], mark: int) -> None:
-    pipes: list[IO[bytes] | None] = [process.stdin, process.stdout]
-    for pipe in pipes:
-        if pipe is not None:
-            pipe.close()  # a closed input tells it to end
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_PATIENCE)
+        process.communicate(timeout=_PATIENCE)  # a closed input tells it to end
     if process.returncode is None:
         process.kill()
-        process.wait()
+        process.communicate()
     if process.returncode != 0:  # killed or stopped: perhaps it did not tidy up
         end(mark=mark)
         cgroups.remove_abandoned()
-
-
-def _recorder(pid: int) -> Recorder | None:
-    try:
-        recorder = Recorder(pid=pid)
-    except ValueError:  # it has ended already
-        return None
-    recorder.start()
-    return recorder

@@ -15,11 +15,12 @@ import signal
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from dltutor.observation.confinement import start_child
-from dltutor.observation.confinement.task import Report, Task, worker_numbers
+from dltutor.observation.confinement.task import Report, Task
 from dltutor.observation.confinement.watchdog import Watchdog
 from dltutor.system import cgroups, marks
 from dltutor.system.kernel_log import KernelLog
@@ -42,17 +43,24 @@ def main(options: dict[str, Any]) -> None:
     task, report, log = Task(**options), Report(), KernelLog()
     marks.put(task.mark)
     group = None
+    start = partial(
+        start_child.start,
+        task.argv,
+        output=os.path.join(task.folder, "output"),
+        shm=task.shm,
+        open_files=task.open_files,
+    )
     try:
         cgroups.remove_abandoned()
         group = _make_group(task, report)
         try:
-            report.pid = _start(task, group)
+            report.pid = start(group=group)
         except start_child.Refused as refused:
             if refused.limit != "memory" or group is None:
                 raise
             group.remove()  # it could be made, but not entered
             group, report.no_cgroup = None, refused.why
-            report.pid = _start(task, None)
+            report.pid = start(group=None)
         _tell({"started": report.pid})
         _wait(task, report)
     except start_child.Refused as refused:
@@ -64,7 +72,8 @@ def main(options: dict[str, Any]) -> None:
             report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
             report.oom_kills, report.peak = group.kills, group.peak
             group.remove()
-        if os.getppid() != task.parent:
+        # A caller that has been killed closes our input a moment before it's no longer our parent.
+        if _nobody_waits(task.parent, within=0):
             shutil.rmtree(task.folder, ignore_errors=True)
     _tell(asdict(report))
 
@@ -72,7 +81,7 @@ def main(options: dict[str, Any]) -> None:
 def _make_group(task: Task, report: Report) -> cgroups.Group | None:
     if task.memory is None:
         return None
-    if not task.use_cgroup:
+    if os.environ.get("DLTUTOR_WATCHDOG"):
         report.no_cgroup = "DLTUTOR_WATCHDOG is set"
         return None
     try:
@@ -82,17 +91,10 @@ def _make_group(task: Task, report: Report) -> cgroups.Group | None:
         return None
 
 
-def _start(task: Task, group: cgroups.Group | None) -> int:
-    output = os.path.join(task.folder, "output")
-    return start_child.start(
-        task.argv, output=output, group=group, shm=task.shm, open_files=task.open_files
-    )
-
-
 def _wait(task: Task, report: Report) -> None:
     watchdog = None
     if task.memory is not None and report.no_cgroup:
-        watchdog = Watchdog(task.memory, reader(), lambda: worker_numbers(task.folder))
+        watchdog = Watchdog(task.memory, reader(), task.folder)
     observing = Path(task.folder) / "observing"
     started = time.monotonic()
     stop_at, seconds_observing = started + task.seconds, task.seconds_observing
@@ -128,9 +130,9 @@ def _ask_where_it_stands(pid: int, answer: Path) -> None:
         before, size = size, answer.stat().st_size if answer.exists() else 0
 
 
-def _nobody_waits(parent: int) -> bool:
+def _nobody_waits(parent: int, within: float = _TICK) -> bool:
     # A closed input says so; but somebody else may have inherited its other end.
-    return bool(select.select([0], [], [], _TICK)[0]) or os.getppid() != parent
+    return bool(select.select([0], [], [], within)[0]) or os.getppid() != parent
 
 
 def _tell(line: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
-"""What a supervisor is told to do, and what it tells. Standard library only."""
+"""A supervisor's Task, and its Report. This module needs only the standard library."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,6 @@ class Task:
     """What the supervisor is to do.
 
     Args:
-        parent: The pid of the process that waits for the report.
         argv: The child's command line.
         folder: For all that the child and its workers write.
         seconds: How long the child may take, or may take before it makes the file `observing`.
@@ -25,11 +25,10 @@ class Task:
         memory: Limit in bytes, or None.
         shm: The size of its own `/dev/shm` in bytes, or None.
         open_files: Limit, or None.
-        use_cgroup: Whether to try a cgroup.
+        parent: The pid of the process that waits for the report.
         mark: For the supervisor and all that it starts (see `dltutor.system.marks`).
     """
 
-    parent: int
     argv: list[str]
     folder: str
     seconds: float
@@ -37,13 +36,13 @@ class Task:
     memory: int | None = None
     shm: int | None = None
     open_files: int | None = None
-    use_cgroup: bool = True
+    parent: int = field(default_factory=os.getpid)
     mark: int = field(default_factory=marks.new)
 
 
 @dataclass
 class Report:
-    """What became of the child.
+    """What happened to the child.
 
     Args:
         pid: Its pid.
@@ -73,7 +72,7 @@ class Report:
 
 
 def worker_numbers(folder: str) -> dict[int, int]:
-    """The number of each worker that has started, by its pid.
+    """Return the number of each worker that has started, by its pid.
 
     Args:
         folder: The Task's.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from typing import Final
 
+from dltutor.observation.confinement.task import worker_numbers
 from dltutor.system import processes
 from dltutor.system.process_memory import Proc
 from dltutor.system.psutil_reader import Psutil
@@ -24,17 +24,14 @@ class Watchdog:
     Args:
         limit: Bytes.
         reader: Where the figures come from.
-        workers: Gives the pids of the workers known by now. Where none of them lives, the largest
-            process of all is the one.
+        folder: Where workers write their pids. If no worker is alive, it kills the largest process.
     """
 
-    def __init__(
-        self, limit: int, reader: Proc | Psutil, workers: Callable[[], dict[int, int]]
-    ) -> None:
+    def __init__(self, limit: int, reader: Proc | Psutil, folder: str) -> None:
         self.killed: list[int] = []
         self._limit = limit
         self._reader = reader
-        self._workers = workers
+        self._folder = folder
         self._not_before = 0.0
 
     def look(self) -> None:
@@ -48,14 +45,12 @@ class Watchdog:
         sizes = {pid: self._pss(pid) for pid in family}
         self._not_before = started + (time.monotonic() - started) / _SHARE
         if sum(sizes.values()) > self._limit:
-            living = [pid for pid in self._workers() if sizes.get(pid)]
-            self._kill(max(living or sizes, key=lambda pid: sizes[pid]))
-
-    def _kill(self, pid: int) -> None:
-        # Stopped first: what it is sending has a name in /dev/shm, which nobody else would remove.
-        if processes.end(processes.known(pid)):
-            self.killed.append(pid)
-        self._not_before = time.monotonic() + _AGAIN
+            living = [pid for pid in worker_numbers(self._folder) if sizes.get(pid)]
+            largest = max(living or sizes, key=lambda pid: sizes[pid])
+            # `end` also removes what it was sending, which has a name in /dev/shm.
+            if processes.end(processes.known(largest)):
+                self.killed.append(largest)
+            self._not_before = time.monotonic() + _AGAIN
 
     def _rss(self, pid: int) -> int:
         figures = self._reader.process(pid)

@@ -37,6 +37,7 @@ class Estimate:
         private: Bytes, in each sample.
         shared: Bytes, in each sample.
         was_read: Whether USS or PSS was read so far.
+        share: The newest of `shared`. When another process ends, it is given a part of that one's.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class Estimate:
         self.was_read = False
         self._per_fault = _PAGE
         self._last = Known(math.nan, math.nan, math.nan, math.nan)  # reading
-        self._share = 0.0
+        self.share = 0.0
         self._open: list[tuple[float, Known]] = []  # samples with their times, not settled yet
         self._begins_read = False  # whether the first of them is a reading
 
@@ -53,15 +54,6 @@ class Estimate:
         """A process has come or gone: settle nothing that lies before."""
         self._open.clear()
         self._begins_read = False
-
-    def inherit(self, bytes_: float) -> None:
-        """Take over a part of the share of a process that has ended."""
-        self._share += bytes_
-
-    @property
-    def share(self) -> float:
-        """Of what it has in common with others, in the newest sample."""
-        return self._share
 
     def add(self, seconds: float, known: Known) -> int:
         """Take one more sample.
@@ -72,15 +64,15 @@ class Estimate:
         self._open.append((seconds, known))
         if math.isnan(known.uss) and math.isnan(known.pss):
             self.private.append(self._forward(known))
-            self.shared.append(self._share)
+            self.shared.append(self.share)
             return 0
         before = self._last
         private = 0.0 if math.isnan(known.uss) else known.uss
-        self._share = 0.0 if math.isnan(known.pss) else known.pss - private
+        self.share = 0.0 if math.isnan(known.pss) else known.pss - private
         self._last = known._replace(uss=private)
         self.was_read = True
         self.private.append(private)
-        self.shared.append(self._share)
+        self.shared.append(self.share)
         changed = len(self._open) - 1
         if self._begins_read:
             changed -= 1
@@ -113,7 +105,7 @@ class Estimate:
             part = in_time if math.isnan(part) else part
             private = first.uss + part * (last.uss - first.uss)
             self.private[place] = _within(private, known.rss)
-            self.shared[place] = share + in_time * (self._share - share)
+            self.shared[place] = share + in_time * (self.share - share)
 
     def _settle_before(self) -> None:
         last = self._last
@@ -122,7 +114,7 @@ class Estimate:
             faults = last.faults - known.faults
             private = last.uss - (0.0 if math.isnan(faults) else self._per_fault * faults)
             self.private[place] = _within(private, known.rss)
-            self.shared[place] = self._share
+            self.shared[place] = self.share
 
 
 class Estimates:
@@ -155,9 +147,9 @@ class Estimates:
         if gone or new:
             for estimate in stayed:
                 estimate.part()
-        bequeathed, held = sum(self.of[each].share for each in gone), sum(e.share for e in stayed)
+        left, held = sum(self.of[each].share for each in gone), sum(e.share for e in stayed)
         for estimate in stayed if held else ():
-            estimate.inherit(bequeathed * estimate.share / held)
+            estimate.share += left * estimate.share / held
         self.of |= {each: Estimate() for each in new}
         return max(
             (self.of[each].add(seconds, known) for each, known in processes.items()), default=0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import marshal
-import math
 import os
 import subprocess
 import sys
@@ -51,9 +50,6 @@ class Recorder:
         mark: What the helper ends if this process is killed: all that carries this mark (see
             `dltutor.system.marks`); 0 for nothing.
         folder: What it removes then, or "".
-
-    Raises:
-        ValueError: A rate that is not positive, a budget above 1, or no such process.
     """
 
     def __init__(
@@ -70,16 +66,9 @@ class Recorder:
         mark: int = 0,
         folder: str = "",
     ) -> None:
-        _check_seconds("period", period)
-        _check_seconds("memory_period", memory_period)
-        if not (_is_number(memory_budget) and 0 < memory_budget <= 1):
-            accepted = "a part of a core, above 0 and at most 1"
-            raise ValueError(f"memory_budget must be {accepted}, got {memory_budget!r}")
         memory_period = memory_period if often else max(memory_period, _SELDOM)
         self.batches = 0
         self._pid = os.getpid() if pid is None else pid
-        if not _exists(self._pid):
-            raise ValueError(f"pid must be that of a running process, got {pid!r}")
         self._options = {
             "pid": self._pid,
             "period": period,
@@ -244,22 +233,3 @@ if hasattr(os, "register_at_fork"):
 def _close(pipe: int) -> None:
     if pipe >= 0:
         os.close(pipe)
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # it is somebody else's
-        pass
-    return pid > 0  # 0 and below are groups of processes
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _check_seconds(name: str, value: float) -> None:
-    if not (_is_number(value) and 0 < value < math.inf):
-        raise ValueError(f"{name} must be a positive number of seconds, got {value!r}")

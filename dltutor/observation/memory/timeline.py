@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import count
+from operator import itemgetter
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dltutor.observation.memory import export
 from dltutor.observation.memory.estimates import Estimate, Estimates
 from dltutor.observation.memory.process_curves import (
     FIELDS,
@@ -26,6 +28,8 @@ from dltutor.observation.memory.process_curves import (
 )
 
 __all__ = ["FIELDS", "Bounds", "Field", "ProcessCurves", "Timeline"]
+
+_COLUMNS: Final = ("seconds", "batches", "shm", "available", "cgroup")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +85,7 @@ class Timeline:
             One entry for each sample; the sum where several processes have the role at once.
         """
         _check_field(field)
-        return self._sum((process, process.values[field]) for process in self._of(role))
+        return self._sum(self._of(role), lambda process: process.values[field])
 
     @property
     def kind(self) -> str:
@@ -97,7 +101,7 @@ class Timeline:
         between the estimate of `memory.estimates`. NaN where no such process lived, and throughout
         where nothing was ever read.
         """
-        return self._memory(self._of(role))
+        return self._sum(self._of(role), self._memory)
 
     def total_pss(self) -> Floats:
         """PSS of all processes together: what the whole run takes up, nothing counted twice.
@@ -120,7 +124,7 @@ class Timeline:
         Where it was read, the curve is what was read. In between, minor faults tell how it grew;
         see `memory.estimates.Estimate`. NaN where USS was never read.
         """
-        return self._sum((process, self._private(process)) for process in self._of(role))
+        return self._sum(self._of(role), self._private)
 
     def since_first_batch(self, values: Floats) -> tuple[Floats, Floats]:
         """How something grew between the first batch of all workers and the last batch.
@@ -158,7 +162,7 @@ class Timeline:
         found = self.processes if role is None else self._of(role)
         if field == "pss":
             return _highest(self._pss(found))
-        return _highest(self._sum((process, process.values[field]) for process in found))
+        return _highest(self._sum(found, lambda process: process.values[field]))
 
     def growth(
         self, role: str, field: Field = "uss", per: Literal["batch", "second"] = "batch"
@@ -194,7 +198,22 @@ class Timeline:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in lists and numbers that JSON can hold; None for what was not sampled."""
-        return export.as_dict(self)
+        return {
+            "units": "bytes, seconds, counts",
+            **{name: _plain(getattr(self, name)) for name in _COLUMNS},
+            "limits": asdict(self.limits),
+            "notes": list(self.notes),
+            "processes": [
+                {
+                    "role": process.role,
+                    "first": process.first,
+                    "ended": process.ended,
+                    "died": process.died,
+                    **{field: _plain(values) for field, values in process.values.items()},
+                }
+                for process in self.processes
+            ],
+        }
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write one line for each process in each sample; empty cells were not sampled.
@@ -202,24 +221,38 @@ class Timeline:
         Args:
             path: The file; what it held is lost.
         """
-        export.write_csv(self, path)
+        plain = self.to_dict()
+        lines: list[list[Any]] = []
+        for number, process in enumerate(plain["processes"]):
+            figures = zip(*(process[field] for field in FIELDS), strict=True)
+            for row, values in zip(count(process["first"]), figures, strict=False):
+                machine = [plain[name][row] for name in _COLUMNS]
+                lines.append([*machine, number, process["role"], *values])
+        lines.sort(key=itemgetter(0))
+        with open(path, "w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow([*_COLUMNS, "process", "role", *FIELDS])
+            table.writerows(lines)
 
     def _of(self, role: str) -> tuple[ProcessCurves, ...]:
         return tuple(process for process in self.processes if process.role == role)
 
-    def _sum(self, parts: Iterable[tuple[ProcessCurves, Floats]]) -> Floats:
+    def _sum(
+        self, found: Iterable[ProcessCurves], curve: Callable[[ProcessCurves], Floats]
+    ) -> Floats:
         total = np.full(len(self.seconds), math.nan)
-        for process, values in parts:
-            rows, known = process.rows, ~np.isnan(values)
+        for process in found:
+            rows, values = process.rows, curve(process)
+            known = ~np.isnan(values)
             total[rows][known] = np.nan_to_num(total[rows][known]) + values[known]
         return total
 
     def _pss(self, found: Iterable[ProcessCurves]) -> Floats:
-        return self._memory(found if self.kind == "PSS" else ())
+        return self._sum(found if self.kind == "PSS" else (), self._memory)
 
-    def _memory(self, found: Iterable[ProcessCurves]) -> Floats:
-        estimates = self._estimates if self.kind else {}
-        return self._sum((process, estimates[process][1]) for process in found if estimates)
+    def _memory(self, process: ProcessCurves) -> Floats:
+        private, shared = self._estimates[process]
+        return private + shared if self.kind else np.full(len(private), math.nan)
 
     def _private(self, process: ProcessCurves) -> Floats:
         private, _ = self._estimates[process]
@@ -227,18 +260,22 @@ class Timeline:
 
     @cached_property
     def _estimates(self) -> dict[ProcessCurves, tuple[Floats, Floats]]:
-        # Of each process: private memory, and that with its share of the rest.
+        # Of each process: private memory, and its share of the rest.
         known = {process: process.known() for process in self.processes}
         estimates = Estimates()
         for row, seconds in enumerate(self.seconds.tolist()):
             here = [it for it in self.processes if it.rows.start <= row < it.rows.stop]
             estimates.add(seconds, {it: known[it][row - it.first] for it in here})
-        found = {}
-        for process in self.processes:
-            estimate = estimates.of.get(process, Estimate())
-            private, shared = np.array(estimate.private), np.array(estimate.shared)
-            found[process] = private, private + shared
-        return found
+        found = {process: estimates.of.get(process, Estimate()) for process in self.processes}
+        return {each: (np.array(of.private), np.array(of.shared)) for each, of in found.items()}
+
+
+def _plain(values: NDArray[Any]) -> list[float | int | None]:
+    whole = np.isnan(values) | (values == np.floor(values))
+    return [
+        None if math.isnan(value) else int(value) if is_whole else float(value)
+        for value, is_whole in zip(values.tolist(), whole.tolist(), strict=True)
+    ]
 
 
 def _highest(values: Floats) -> float:

@@ -17,7 +17,7 @@ _TRIED: Final = 8  # pairs of samples
 def blame(
     collate: Callable[[Any], Any], samples: list[Any], indices: list[Any], whole: Any
 ) -> tuple[str, str]:
-    """What it is that they cannot be joined for, by trying it.
+    """Find out by trying why samples can't be joined.
 
     Args:
         collate: Raises when it is given them.
@@ -79,12 +79,12 @@ class _Trial:
 
 
 def nones(sample: Any) -> bool:
-    """Whether it is None, or holds one."""
+    """Say whether a sample is None or holds a None."""
     return any(leaf is None for _, leaf in leaves(sample))
 
 
 def _without_none(sample: Any) -> Any:
-    """The same without the parts that are None."""
+    """Return a sample without the parts that are None."""
     if is_a(sample, Mapping):
         return {key: _without_none(each) for key, each in sample.items() if each is not None}
     if is_a(sample, (list, tuple)) and not hasattr(sample, "_fields"):
@@ -93,7 +93,7 @@ def _without_none(sample: Any) -> Any:
 
 
 def difference(one: Any, other: Any, path: str = "") -> tuple[str, str, str] | None:
-    """Where two samples of one structure differ in shape, and both shapes; None if nowhere."""
+    """Return where two samples differ in shape, and both shapes; None if they don't."""
     first, second = _shape(one), _shape(other)
     if first is not None or second is not None:
         return (path, str(first), str(second)) if first != second else None
@@ -135,7 +135,7 @@ class _WithoutNone:
 
 
 def loop_without_nones(subject: Subject) -> bool:
-    """Whether the loop comes to its end if it is spared the batches that are None."""
+    """Say whether the loop gets to its end without the batches that are None."""
     if subject.loop is None:
         return False
     subject.change(num_workers=0)

@@ -52,7 +52,7 @@ class Opened:
 
     @contextmanager
     def listed(self) -> Iterator[list[str]]:
-        """The paths of the files that are opened in the block."""
+        """List the paths of the files that are opened in the block."""
         self.paths, self.empty, self._on = [], [], True
         try:
             yield self.paths
@@ -87,7 +87,7 @@ class Opened:
 
 
 def decoder_of(error: BaseException) -> str:
-    """The library that could not decode an image; "" where it was something else."""
+    """Return the library that couldn't decode an image; "" for any other failure."""
     for each in errors.chain(error):
         if is_a(each, _TYPES):
             continue
@@ -103,7 +103,7 @@ def decoder_of(error: BaseException) -> str:
 
 
 def decoder_in(said: str) -> str:
-    """The same of a traceback in words."""
+    """Return the same for a traceback that is text."""
     if any(each.__name__ in said for each in _TYPES):
         return ""
     frames = re.findall(r'File "([^"]+)", line \d+, in (\w+)', said)
@@ -120,7 +120,7 @@ def _decoder(frames: list[tuple[str, str]]) -> str:
 
 
 def image_in(error: BaseException, paths: list[str]) -> str:
-    """What cannot be read as an image, and why; "" for nothing.
+    """Say what can't be read as an image, and why; "" for nothing.
 
     Args:
         error: What was raised; the variables of your lines may name the file, or hold its bytes.
@@ -133,7 +133,7 @@ def image_in(error: BaseException, paths: list[str]) -> str:
 
 
 def mode_of(paths: list[str]) -> str:
-    """The mode of the last of these files that is an image; "" without one."""
+    """Return the mode of the last of these files that is an image; "" without one."""
     for path in reversed(paths):
         if _image_by_name(path):
             with suppress(Exception), Image.open(path) as image:
@@ -143,7 +143,7 @@ def mode_of(paths: list[str]) -> str:
 
 @contextmanager
 def opened_as(mode: str) -> Iterator[None]:
-    """In the block, whatever Pillow opens has this mode."""
+    """Have Pillow convert whatever it opens in the block to this mode."""
     own = Image.open
 
     def converted(*args: Any, **options: Any) -> Any:
@@ -158,7 +158,7 @@ def opened_as(mode: str) -> Iterator[None]:
 
 
 def readable(paths: list[str]) -> bool:
-    """Whether one of these files is an image that Pillow reads."""
+    """Say whether Pillow can read one of these files."""
     return any(_image_by_name(path) and not _reason(path) for path in paths)
 
 

@@ -37,7 +37,7 @@ class _Pickler(ForkingPickler):
 
 
 def why_not(thing: Any) -> str:
-    """Why it cannot be pickled; "" if it can."""
+    """Say why a thing can't be pickled; "" if it can."""
     try:
         _Pickler(io.BytesIO()).dump(thing)
     except Exception as error:  # anything that a __reduce__ of yours raises
@@ -47,7 +47,7 @@ def why_not(thing: Any) -> str:
 
 
 def arrives(error: BaseException) -> str:
-    """The type that torch makes of it in main; "" for a BaseException, which no worker sends."""
+    """Return the type that torch makes of an exception in main; "" for one that no worker sends."""
     if not isinstance(error, Exception):
         return ""
     try:
@@ -58,7 +58,7 @@ def arrives(error: BaseException) -> str:
 
 
 def culprit_in(thing: Any, path: str) -> tuple[str, str]:
-    """The innermost part that cannot be pickled: the way there, and its class."""
+    """Return the innermost part that can't be pickled: its path and its class."""
     for _ in range(_DEEP):
         for name, part in islice(_parts(thing), _MOST):
             if why_not(part):

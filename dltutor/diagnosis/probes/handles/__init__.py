@@ -22,7 +22,7 @@ from dltutor.diagnosis.probes.handles.descriptors import (
     standing,
 )
 from dltutor.diagnosis.probes.handles.lazily_opened import lazily_opened
-from dltutor.diagnosis.probes.handles.rivals import samples, shares
+from dltutor.diagnosis.probes.handles.two_at_once import samples, shares
 from dltutor.diagnosis.running import forks
 from dltutor.diagnosis.running.subject import Subject
 

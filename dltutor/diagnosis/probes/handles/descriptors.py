@@ -37,7 +37,7 @@ _TCP_COUNTS: Final = slice(120, 136)  # bytes acknowledged and received, in stru
 
 
 def descriptors() -> dict[int, str]:
-    """The files, sockets and pipes that are open here, but for the standard streams."""
+    """Return the files, sockets, and pipes that are open here, except the standard streams."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
@@ -62,7 +62,7 @@ def _only_written(descriptor: int) -> bool:
 
 
 def standing(of: dict[int, str]) -> dict[int, object]:
-    """How far each has got: the position of a file, the bytes that went over a connection."""
+    """Return how far each is: the position of a file, the bytes that a connection has carried."""
     found: dict[int, object] = {}
     for descriptor, kind in of.items():
         with suppress(OSError):
@@ -79,7 +79,7 @@ def _passed(descriptor: int) -> bytes:
 
 
 def holders(dataset: Any, of: Collection[int]) -> list[Found]:
-    """The files and connections in a dataset that have one of these descriptors."""
+    """Return the files and connections in a dataset that use one of these descriptors."""
     return [each for each in walk(dataset) if not is_a(each.thing, int) and _has(each, of)]
 
 
@@ -90,12 +90,12 @@ def _has(found: Found, of: Collection[int]) -> bool:
 
 
 def short_paths(held: list[Found]) -> list[str]:
-    """Their paths; those of private parts only if there are no others."""
+    """Return their paths, and those of private parts only if there are no others."""
     return [each.path for each in held if "._" not in each.path] or [each.path for each in held]
 
 
 def drain(of: dict[int, str]) -> None:
-    """Take answers from connections that nobody waits for any more."""
+    """Read answers from connections that nobody is waiting for anymore."""
     for descriptor, kind in of.items():
         with suppress(OSError):
             while kind != "file" and select.select([descriptor], [], [], 0.1)[0]:
@@ -119,7 +119,7 @@ class Listener:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen in the block, in this thread."""
+        """Listen to this thread in the block."""
         before = sys.getprofile()
         sys.setprofile(self._heard)
         try:

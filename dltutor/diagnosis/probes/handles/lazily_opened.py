@@ -14,7 +14,7 @@ from dltutor.observation.foreign import is_a
 
 
 def lazily_opened(subject: Subject, held: list[Found]) -> str:
-    """The path whose handle the dataset opens again by itself where it finds none; or "".
+    """Return the path of a handle that the dataset opens again if it is missing; "" for none.
 
     Args:
         subject: With the dataset.

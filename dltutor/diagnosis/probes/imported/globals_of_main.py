@@ -49,7 +49,7 @@ class Given:
 
 
 def packed(subject: Subject) -> dict[Key, bytes]:
-    """The values in your modules, and in your classes that the dataset is made of."""
+    """Pickle the values in your modules and in the classes that the dataset is made of."""
     found: dict[Key, bytes] = {}
     left = float(_HEAVY)
     for key, value in _values(subject):

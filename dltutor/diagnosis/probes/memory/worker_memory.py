@@ -70,7 +70,7 @@ class Probe:
         _Inside(self)
 
     def read(self) -> list[list[dict[str, Any]]]:
-        """What was written down, for each worker in order."""
+        """Return what each worker wrote down, in order."""
         text = os.pread(self._notes, os.fstat(self._notes).st_size, 0).decode()
         workers: dict[int, list[dict[str, Any]]] = {}
         for line in text.splitlines():

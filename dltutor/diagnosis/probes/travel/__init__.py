@@ -14,19 +14,23 @@ from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.objects.digests import digest
+from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.probes.travel import packing
-from dltutor.diagnosis.running.pins import seed_all
+from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.failures.kit.gauge import as_for_spawned
-from dltutor.observation.foreign import said
+from dltutor.observation.foreign import is_a, said
 from dltutor.tables import MB
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
 _DRAWN: Final = 16
+_LARGE: Final = 16 * MB  # bytes of an array that is worth mapping
 _HEAVY: Final = 64 * MB  # bytes of a pickle above which no copy is made
 
 
@@ -44,6 +48,7 @@ class Travel:
         unlike: How many of its samples differed, under the same seeds.
         bytes: Of the pickle, where workers get one.
         seconds: That it takes to make it, and to read it again.
+        mapped: Arrays that map a file, and that a pickle copies: [path, bytes].
     """
 
     cannot: tuple[tuple[str, str, str], ...] = ()
@@ -54,6 +59,7 @@ class Travel:
     unlike: int = 0
     bytes: int = 0
     seconds: float = 0.0
+    mapped: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         if self.cannot:
@@ -104,7 +110,17 @@ def ask(subject: Subject) -> Travel:
         unlike=unlike,
         bytes=size,
         seconds=took,
+        mapped=tuple(_mapped(subject.dataset)),
     )
+
+
+def _mapped(dataset: Any) -> list[tuple[str, int]]:
+    # numpy pickles a memmap as an ordinary array: its content, not its path.
+    return [
+        (each.path, int(each.thing.nbytes))
+        for each in walk(dataset, with_globals=False)
+        if is_a(each.thing, np.memmap) and each.thing.nbytes > _LARGE
+    ]
 
 
 def _timed(dataset: Any) -> tuple[int, float]:

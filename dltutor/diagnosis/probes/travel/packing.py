@@ -77,7 +77,7 @@ class _InTime(io.BytesIO):
 
 
 def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
-    """The pickle of a thing without its arrays, and how many tensors were made for it alone.
+    """Pickle a thing without its arrays, and count the tensors made only for the pickle.
 
     Args:
         thing: Any object.
@@ -98,7 +98,7 @@ def pack(thing: Any, seconds: float = _LONGEST) -> tuple[bytes, int]:
 
 
 def refused(path: str, thing: Any) -> list[tuple[str, str, str]]:
-    """The smallest parts of a thing that cannot be pickled: [path, class, error]."""
+    """Return the smallest parts of a thing that can't be pickled: [path, class, error]."""
     return _refused(path, thing, _DEEP, time.monotonic() + _LONGEST)
 
 
@@ -120,7 +120,7 @@ def _refused(path: str, thing: Any, depth: int, until: float) -> list[tuple[str,
 
 
 def fleeting(path: str, thing: Any) -> list[tuple[str, str]]:
-    """The smallest parts whose pickle holds a tensor that is gone by then: [path, class]."""
+    """Return the smallest parts whose pickle refers to a tensor that is gone: [path, class]."""
     return _fleeting(path, thing, _DEEP, time.monotonic() + _LONGEST)
 
 
@@ -138,7 +138,7 @@ def _fleeting(path: str, thing: Any, depth: int, until: float) -> list[tuple[str
 
 
 def names_of_main(packed: bytes) -> list[str]:
-    """The classes and functions of `__main__` that a pickle refers to by name."""
+    """Return the classes and functions of `__main__` that a pickle refers to by name."""
     strings: list[str] = []
     found: dict[str, None] = {}
     for code, argument, _ in pickletools.genops(packed):

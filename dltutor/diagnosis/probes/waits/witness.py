@@ -23,7 +23,7 @@ from typing import Any, Final
 import torch
 
 from dltutor.diagnosis.objects.walking import Found
-from dltutor.diagnosis.probes.waits import awaited
+from dltutor.diagnosis.probes.waits import causes
 from dltutor.observation.errors import frame as named_frame
 from dltutor.observation.errors import is_yours
 
@@ -52,7 +52,7 @@ class Witness:
         self.others = others
 
     def __call__(self, worker: int) -> None:
-        main, held = threading.get_ident(), awaited.held_in(self.roots)
+        main, held = threading.get_ident(), causes.held_in(self.roots)
         self._note(worker, {"held": held})
         threading.Thread(target=self._watch, args=(worker, main), daemon=True).start()
 
@@ -72,7 +72,7 @@ class Witness:
 
     def _free(self, main: int, frames: list[FrameType]) -> dict[str, Any]:
         before = _place(main)
-        for cause in awaited.causes(frames, self.roots, self.others):
+        for cause in causes.causes(frames, self.roots, self.others):
             with suppress(Exception):
                 cause.remove()
             until = time.monotonic() + _GOES_ON
@@ -84,7 +84,7 @@ class Witness:
 
 
 def read(folder: str) -> list[dict[str, Any]]:
-    """What all witnesses wrote, worker by worker."""
+    """Return what all witnesses wrote, worker by worker."""
     lines: list[dict[str, Any]] = []
     for path in sorted(Path(folder).glob("worker-*")):
         lines += [json.loads(line) for line in path.read_text().splitlines()]

@@ -9,7 +9,7 @@ from dltutor.diagnosis import promises
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.messages import explain
-from dltutor.diagnosis.ordinary import raises
+from dltutor.diagnosis.plain_exception import raises
 from dltutor.diagnosis.rules import RULES
 from dltutor.failures import FACTS, Facts
 
@@ -21,7 +21,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     """Return what is wrong, the most serious first.
 
     Args:
-        evidence: Of one visit.
+        evidence: Of one examination.
     """
     fits = ((mode, RULES[mode.name](evidence)) for mode in FACTS)
     found = [_of(mode, fit) for mode, fit in fits if fit is not None]

@@ -11,19 +11,19 @@ import threading
 import time
 from typing import Any, Final
 
-from dltutor.diagnosis.probes.waits.awaited import held as held_lock
+from dltutor.diagnosis.probes.waits.causes import held as held_lock
 
 WAITS: Final = 0.3  # seconds at most
 _LOOKS: Final = 0.0005
 
 
 def ever_held(locks: list[Any]) -> bool:
-    """Whether one of the locks is held by another thread within a moment."""
+    """Say whether another thread holds one of the locks within a moment."""
     return wait(locks, held=True)
 
 
 def others() -> tuple[threading.Thread, ...]:
-    """The other threads of this process, without the instruments'."""
+    """Return the other threads of this process, without those of the instruments."""
     mine = threading.current_thread()
     return tuple(
         each

@@ -1,68 +1,73 @@
-"""What `confine` can run in a child interpreter: a function that makes a loader, or a script."""
+"""What `confine` is asked for: limits as people write them, and what a child can run."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import os
-import pickle
-import sys
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(?:i?B)?")
+_POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}  # of 1024
+_FEWEST_FILES: Final = 16  # the interpreter and torch need that many to start
 _TO_A_FILE: Final = (
     "write it to a file, with `%%writefile my_loader.py` at the top of its cell, "
     "then `from my_loader import {name}`"
 )
 
 
-@dataclass(frozen=True)
-class Script:
-    """A Python file, run as `python FILE` runs it."""
+def read_size(name: str, value: object) -> int | None:
+    """Read a limit in bytes, or None for no limit.
 
-    path: Path
+    Args:
+        name: What to call it in an error.
+        value: A number, or text such as "300M".
 
-    def argv(self) -> list[str]:
-        """The command line that runs it."""
-        return [sys.executable, os.fspath(self.path)]
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function that returns a DataLoader or a Case, by name, and its keyword arguments."""
-
-    module: str
-    name: str
-    options: Mapping[str, Any]
-
-    def leave_in(self, folder: Path, deadline: float, put_forward: int) -> None:
-        """Write down for the child what to call and observe.
-
-        Args:
-            folder: Where to.
-            deadline: Seconds for `observe`.
-            put_forward: What to add to the workers' oom_score_adj.
-        """
-        call = self.module, self.name, dict(self.options), deadline, put_forward
-        try:
-            pickled = pickle.dumps(call)
-        except Exception as error:
-            raise TypeError(f"the options of {self.name} must be picklable: {error}") from error
-        (folder / "function").write_bytes(pickled)
+    Raises:
+        ValueError: It is no size, or less than 1 MB.
+    """
+    if value is None:
+        return None
+    count = 0
+    if isinstance(value, int) and not isinstance(value, bool):
+        count = value
+    elif isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
+        count = int(float(found[1]) * 1024 ** _POWERS[found[2]])
+    if not 1 << 20 <= count < 1 << 60:
+        accepted = 'bytes, as a number or as text such as "300M" or "1G", 1 MB or more'
+        raise ValueError(f"{name} must be {accepted}, got {value!r}")
+    return count
 
 
-def read_target(target: object, options: Mapping[str, Any]) -> Script | Function:
-    """Find out what a target is, and whether a new interpreter could run it.
+def read_open_files(value: object) -> int | None:
+    """Read a limit of descriptors, or None for no limit.
+
+    Raises:
+        ValueError: It is no whole number, or too small for an interpreter to start.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < _FEWEST_FILES:
+        accepted = f"a whole number of {_FEWEST_FILES} or more"
+        raise ValueError(f"open_files must be {accepted}, got {value!r}")
+    return value
+
+
+def read_target(target: object, options: Mapping[str, Any]) -> Path | tuple[str, str]:
+    """Find out what a target is, and make sure that a new interpreter can run it.
 
     Args:
         target: As given to `confine`.
         options: Keyword arguments for it.
 
+    Returns:
+        The path of a script, or the module and the name of a function.
+
     Raises:
-        TypeError: It is nothing that could be run, or does not take these options.
+        TypeError: It is neither, or does not take these options.
         ValueError: A new interpreter could not import it.
         FileNotFoundError: There is no such script.
     """
@@ -79,10 +84,10 @@ def read_target(target: object, options: Mapping[str, Any]) -> Script | Function
         inspect.signature(target).bind(**options)
     except TypeError as error:
         raise TypeError(f"{name}() cannot be called with these options: {error}") from None
-    return Function(module, name, options)
+    return module, name
 
 
-def _script(path: Path, options: Mapping[str, Any]) -> Script:
+def _script(path: Path, options: Mapping[str, Any]) -> Path:
     if path.suffix != ".py":
         raise ValueError(
             f'target must be a function or the path of a script that ends in ".py", got {path}'
@@ -91,7 +96,7 @@ def _script(path: Path, options: Mapping[str, Any]) -> Script:
         raise FileNotFoundError(f"target must be a script that exists, got {path}")
     if options:
         raise TypeError(f"a script takes no options, got {', '.join(options)}")
-    return Script(path.absolute())
+    return path.absolute()
 
 
 def _importable(target: Callable[..., Any]) -> tuple[str, str]:

@@ -43,7 +43,7 @@ class Cause:
     remove: Callable[[], object]
 
     def told(self) -> dict[str, str]:
-        """It, for JSON."""
+        """Return it as JSON can hold it."""
         return {"kind": self.kind, "path": self.path, "by": self.by}
 
 
@@ -52,7 +52,7 @@ def causes(
     roots: Sequence[Found],
     others: Sequence[threading.Thread],
 ) -> Iterator[Cause]:
-    """All that it may be, the most probable first.
+    """Yield everything it may be waiting for, the most probable first.
 
     Args:
         frames: Of the waiting thread, the innermost first.
@@ -86,18 +86,18 @@ def causes(
 
 
 def locks_in(roots: Sequence[Found]) -> list[Any]:
-    """The locks among what can be reached."""
+    """Return the locks among what can be reached."""
     kinds = (*_LOCKS, threading.Condition, threading.Semaphore)
     return [each.thing for each in near(roots) if is_a(each.thing, kinds)]
 
 
 def held_in(roots: Sequence[Found]) -> list[str]:
-    """The names of the locks that another thread holds, among what can be reached."""
+    """Return the names of the locks among what can be reached that another thread holds."""
     return [each.path for each in near(roots) if held(each.thing)]
 
 
 def held(thing: Any) -> bool:
-    """Whether it is a lock that another thread holds."""
+    """Say whether a thing is a lock that another thread holds."""
     if is_a(thing, threading.Condition):
         thing = attribute(thing, "_lock")
     if is_a(thing, threading.Semaphore):
@@ -116,7 +116,7 @@ def held(thing: Any) -> bool:
 
 
 def _give_back(lock: Any) -> None:
-    """Release a lock, whoever holds it."""
+    """Release a lock, no matter which thread holds it."""
     if is_a(lock, threading.Condition):
         lock = attribute(lock, "_lock")
     if hasattr(lock, "_release_save"):
@@ -139,7 +139,7 @@ def serve(executor: Any) -> None:
 
 
 def again(thread: Any) -> None:
-    """Start what a lost thread ran once more."""
+    """Start again what a lost thread was running."""
     if type(thread).run is not threading.Thread.run:
         threading.Thread(target=type(thread).run, args=(thread,), daemon=True).start()
     elif getattr(thread, "_target", None) is not None:
@@ -148,7 +148,7 @@ def again(thread: Any) -> None:
 
 
 def feed(awaited: Sequence[Any], at_hand: Sequence[Any]) -> None:
-    """Bring something, whatever it is, to what is waited for."""
+    """Give something to whatever is being waited for, no matter what it is."""
     for each in awaited or [each for each in at_hand if is_a(each, queue.SimpleQueue)]:
         with suppress(Exception):
             if is_a(each, threading.Event):
@@ -171,7 +171,7 @@ def _served_by_nobody(thing: Any) -> bool:
 
 
 def _is_ours(thread: threading.Thread) -> bool:
-    """Whether a thread belongs to the instruments, or to a queue of torch's."""
+    """Say whether a thread belongs to the instruments or to one of torch's queues."""
     return thread.name.startswith(("dltutor", "QueueFeeder"))
 
 

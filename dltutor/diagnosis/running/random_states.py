@@ -41,7 +41,7 @@ class Pins:
 
     @contextmanager
     def held(self, free: str = "", *, seed: int = 0) -> Iterator[None]:
-        """Pin all sources in the block but for the one that is named."""
+        """Hold all sources in the block, except the one that is named."""
         with ExitStack() as undo:
             if free != "torch":
                 undo.callback(torch.set_rng_state, torch.get_rng_state())
@@ -60,7 +60,7 @@ class Pins:
 
 
 def _own_generators(dataset: Any) -> list[tuple[str, Any]]:
-    """The random generators in reach of a dataset, each with the way there."""
+    """Return the random generators that a dataset reaches, each with its path."""
     kinds = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
     of_torch = torch.default_generator
     return [
@@ -73,7 +73,7 @@ def _own_generators(dataset: Any) -> list[tuple[str, Any]]:
 
 
 def used_generators(dataset: Any, draw: Callable[[], Any]) -> list[str]:
-    """The paths of the dataset's own generators that drawing some samples moves.
+    """Return the paths of the dataset's own generators that drawing samples advances.
 
     Args:
         dataset: In a process where it may be used at will.
@@ -86,7 +86,7 @@ def used_generators(dataset: Any, draw: Callable[[], Any]) -> list[str]:
 
 
 def hold_draws(dataset: Any) -> None:
-    """Have each sample be drawn with all random generators held, in this process from now on."""
+    """Hold all random generators while each sample is drawn, in this process from now on."""
     pins = Pins(dataset)
 
     def around(draw: Callable[[], Any]) -> Any:
@@ -97,7 +97,7 @@ def hold_draws(dataset: Any) -> None:
 
 
 def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None:
-    """Have each sample of a dataset be drawn by way of `around`, in this process from now on.
+    """Draw each sample of a dataset through `around`, in this process from now on.
 
     Args:
         dataset: Map-style or a stream; other objects of its class are left alone.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dltutor import DltutorError
 
-class CannotRun(Exception):
+
+class CannotRun(DltutorError):
     """The loader can't be run. The message says why, in one sentence."""
 
 

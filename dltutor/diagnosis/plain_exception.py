@@ -18,7 +18,7 @@ def raises(evidence: Evidence, others: Sequence[Finding]) -> list[Finding]:
     """Return the finding "raises", or none if the loop didn't raise or a failure mode explains it.
 
     Args:
-        evidence: The evidence of one visit.
+        evidence: The evidence of one examination.
         others: What else was found.
     """
     run, alone = evidence.run, evidence.alone

@@ -12,7 +12,7 @@ from typing import Any, Final
 from dltutor.diagnosis.objects.digests import digest
 from dltutor.diagnosis.probes.handles.descriptors import Listener
 from dltutor.diagnosis.running import forks
-from dltutor.diagnosis.running.pins import Pins, wrap_draws
+from dltutor.diagnosis.running.random_states import Pins, wrap_draws
 from dltutor.diagnosis.running.small_loaders import answers, small_loader
 from dltutor.diagnosis.running.subject import Subject
 
@@ -29,7 +29,7 @@ Content = dict[Any, str]
 
 
 def samples(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
-    """How many samples are right, how many of them wrong with rivals, and what was raised then.
+    """Count the samples that are right, and those of them that go wrong with two workers at once.
 
     Args:
         subject: Its dataset is map-style.
@@ -133,7 +133,7 @@ def _said(answer: Any) -> str:
 
 
 def shares(subject: Subject, inherited: dict[int, str]) -> tuple[int, int, str]:
-    """The same of a stream: each worker's share, with a rival and without."""
+    """Do the same for a stream: each worker's share, alone and next to the other worker."""
 
     def run(only: int | None) -> dict[int, list[str]]:
         with suppress(forks.NoAnswer):

@@ -1,8 +1,7 @@
-"""What the child of `confine` does with a function: call it, observe the loader, hand over.
+"""What the child of `confine` does with a function: call it, and observe the loader.
 
-It runs in an interpreter of its own that has taken its limits on already. All that it hands over
-lies in the folder that it is given: `observation`, and while it runs `observing`, `workers` and
-`moments`.
+It runs in an interpreter of its own, which is under its limits already. While the loader runs, it
+writes three files to its folder: `observing`, `workers`, and `moments`.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from dltutor.observation import errors
-from dltutor.observation.confinement.unobserved import timeline_of, unobserved
+from dltutor.observation.confinement.results import timeline_of
 from dltutor.observation.memory.moments import Moment
-from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.observing import check_arguments, observe
 from dltutor.observation.report import Observation
 from dltutor.observation.stacks import answer_when_asked
@@ -57,34 +55,28 @@ class Expendable:
             self.init_fn(worker_id)
 
 
-def main(folder: str) -> None:
-    """Do what the file `function` asks for, and end this process."""
-    answer_when_asked(folder)
-    call = pickle.loads((Path(folder) / "function").read_bytes())
-    result = _observe(folder, *call)
-    unfinished = Path(folder) / "unfinished"
-    unfinished.write_bytes(_pickled(result))
-    unfinished.rename(Path(folder) / "observation")
-    # All that would be tidied up at exit is in the folder, or a process that the supervisor ends.
-    os._exit(0)
-
-
-def _pickled(found: Observation | TypeError) -> bytes:
-    try:
-        return pickle.dumps(found)
-    except Exception:  # all else in an Observation is plain: it is what the loop returned
-        assert isinstance(found, Observation)
-        return pickle.dumps(replace(found, result=repr(found.result)))
-
-
-def _observe(
+def observe_made(
     folder: str,
     module: str,
     name: str,
     options: dict[str, Any],
     deadline: float,
     put_forward: int,
-) -> Observation | TypeError:
+) -> Observation:
+    """Call a function that makes a loader, and observe the loader.
+
+    Args:
+        folder: Where it writes its files.
+        module: Where the function is.
+        name: The function.
+        options: Its keyword arguments.
+        deadline: Seconds for `observe`.
+        put_forward: What to add to the workers' oom_score_adj.
+
+    Raises:
+        TypeError: It does not return a loader.
+    """
+    answer_when_asked(folder)
     started = time.perf_counter()
     try:
         target: Any = import_module(module)
@@ -92,12 +84,16 @@ def _observe(
             target = getattr(target, part)
         made = target(**options)
     except Exception as error:
-        return unobserved(
-            "raised",
+        failed = errors.read(error)
+        return Observation(
+            end="raised",
             deadline=deadline,
             seconds=time.perf_counter() - started,
-            timeline=timeline_of([], Bounds(), "the loader could not be built"),
-            failed=errors.read(error),
+            timeline=timeline_of([], "the loader could not be built"),
+            chain=failed.chain,
+            traceback=failed.traceback,
+            raw=failed.raw,
+            notes=failed.notes,
         )
     loader, consume = getattr(made, "loader", made), getattr(made, "consume", None)
     if isinstance(loader, DataLoader):
@@ -105,7 +101,9 @@ def _observe(
     try:
         check_arguments(loader, deadline, consume, 1)
     except TypeError as error:
-        return TypeError(f"target must return a DataLoader or a Case, {name}() does not: {error}")
+        raise TypeError(
+            f"target must return a DataLoader or a Case, {name}() does not: {error}"
+        ) from None
     with (Path(folder) / "moments").open("wb") as file:
 
         def keep(moment: Moment) -> None:
@@ -113,4 +111,9 @@ def _observe(
             file.flush()
 
         (Path(folder) / "observing").touch()
-        return observe(loader, deadline=deadline, consume=consume, memory="often", listeners=[keep])
+        seen = observe(loader, deadline=deadline, consume=consume, memory="often", listeners=[keep])
+    try:
+        pickle.dumps(seen.result)
+    except Exception:  # the loop may return anything; all else in an Observation is plain
+        return replace(seen, result=repr(seen.result))
+    return seen

@@ -12,18 +12,18 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from dltutor.diagnosis import fresh, in_a_fork
+from dltutor.diagnosis import fork_doubts, fresh_interpreter
+from dltutor.diagnosis.agenda import experiments
+from dltutor.diagnosis.errors import CannotRun, CannotSend
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import Experiment, read
-from dltutor.diagnosis.experiments import experiments
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.objects import names
 from dltutor.diagnosis.probes.handles.descriptors import holders, short_paths
 from dltutor.diagnosis.probes.parts import Parts
-from dltutor.diagnosis.probes.waits import awaited
-from dltutor.diagnosis.running import moment
+from dltutor.diagnosis.probes.waits import causes
+from dltutor.diagnosis.running import when_to_fork
 from dltutor.diagnosis.running.subject import Loop, Mark, Subject, Unanswered
-from dltutor.diagnosis.trouble import CannotRun, CannotSend
 from dltutor.observation import sandbox
 from dltutor.observation.foreign import said
 from dltutor.observation.sandbox import Ended
@@ -31,8 +31,11 @@ from dltutor.observation.texts import signal_name
 from dltutor.system.process_memory import pss
 from dltutor.tables import MB
 
-ORDINARY: Final = {"spawn": 60.0, "forkserver": 60.0}  # seconds of a visit; 30 for all others
-MAKING: Final = 20.0  # seconds to make a loader, at most, in an ordinary visit
+ORDINARY: Final = {
+    "spawn": 60.0,
+    "forkserver": 60.0,
+}  # seconds of an examination; 30 for all others
+MAKING: Final = 20.0  # seconds to make a loader, at most, in an ordinary examination
 STARTING: Final = 20.0  # seconds more for an experiment whose workers import torch first
 MEMORY: Final = 1024 * MB  # bytes that an experiment may use on top of the loader's own
 _LINE: Final = 160  # characters of a location that we show
@@ -72,18 +75,18 @@ class Untried:
 
 
 @dataclass
-class Visit:
+class Examination:
     """What to diagnose, and how long it may take.
 
     Args:
         make: Returns the loader; called in each experiment's own process.
         loop: The training loop, or None.
         epochs: How many times it runs.
-        until: When the visit ends, on the clock of `time.monotonic`.
+        until: When the examination ends, on the clock of `time.monotonic`.
         own_memory: Bytes that the loader already uses in this process.
         at_hand: The loader, if each experiment doesn't make a new one.
         function: The function that makes it, if a new interpreter can call it.
-        fresh: Whether this is a new interpreter that only the visit uses.
+        fresh: Whether this is a new interpreter that only the examination uses.
         asked: Called with each question before it's asked, and the seconds it may take.
     """
 
@@ -117,12 +120,12 @@ class Visit:
             CannotRun: The loader can't be made.
         """
         if self.function is not None and not self.fresh:
-            if not in_a_fork.in_use():
+            if not fork_doubts.in_use():
                 with suppress(_InAFork):
                     return self._examine()
             self.untried, self.tried = [], []
             try:
-                sent = fresh.packed(self.function, self.loop, self.epochs, self.until)
+                sent = fresh_interpreter.packed(self.function, self.loop, self.epochs, self.until)
             except CannotSend as error:
                 self.function, self.instead = None, str(error)
             else:
@@ -130,7 +133,7 @@ class Visit:
                     "In a new interpreter, because forks of this process prove nothing",
                     self.until - time.monotonic(),
                 )
-                evidence, self.tried, self.untried = fresh.visited(sent, self.until)
+                evidence, self.tried, self.untried = fresh_interpreter.examined(sent, self.until)
                 assert isinstance(evidence, Evidence)
                 return evidence
         return self._examine()
@@ -147,14 +150,14 @@ class Visit:
         for experiment in experiments():
             if evidence is not None and not experiment.needed(evidence):
                 continue
-            if experiment.held and not (locks and moment.ever_held(locks)):
+            if experiment.held and not (locks and when_to_fork.ever_held(locks)):
                 continue
             answer = self._ask(
-                experiment, evidence, partial(moment.wait, locks, held=experiment.held)
+                experiment, evidence, partial(when_to_fork.wait, locks, held=experiment.held)
             )
             if evidence is None:
                 assert isinstance(answer, Parts)
-                others = tuple(each.name for each in moment.others())
+                others = tuple(each.name for each in when_to_fork.others())
                 evidence = Evidence(replace(answer, threads=others), Measures(_NOT_RUN))
             elif answer is not None:
                 evidence = replace(evidence, **{experiment.field: answer})
@@ -173,11 +176,11 @@ class Visit:
 
     def _locks(self) -> list[Any]:
         # Locks that a thread of this process may hold while we fork an experiment.
-        if not moment.others():
+        if not when_to_fork.others():
             return []
         at_hand = self.at_hand is not None
         subject = Subject(self.at_hand, self.loop, self.epochs, 0.0) if at_hand else None
-        return awaited.locks_in(names.roots_of(subject))
+        return causes.locks_in(names.roots_of(subject))
 
     def _ask(
         self, experiment: Experiment, evidence: Evidence | None, before_fork: Callable[[], object]
@@ -192,7 +195,7 @@ class Visit:
             return None
         self.asked(question, max(seconds, _LEAST))
         mark = Mark()
-        threads = moment.others()
+        threads = when_to_fork.others()
 
         def work(begin: Callable[[], None]) -> dict[str, Any]:
             begin()
@@ -226,7 +229,7 @@ class Visit:
         return self._answer(experiment, question, ended, mark, seconds, first=evidence is None)
 
     def _seconds(self, experiment: Experiment, evidence: Evidence | None) -> float:
-        # If you give the visit more time than usual, your loader needs it.
+        # If you give the examination more time than usual, your loader needs it.
         method = evidence.parts.method if evidence is not None else ""
         ordinary = ORDINARY.get(method, 30.0)
         seconds: float = experiment.seconds * max(1.0, self.seconds / ordinary)
@@ -271,7 +274,7 @@ class Visit:
             return self._told(question, read(experiment.record, ended.result["answer"]))
         if first:
             raise CannotRun(_why(ended, "making the loader", seconds))
-        # An experiment that was cut short because the visit is over says nothing about the loader.
+        # If an experiment is cut short because time is up, that says nothing about the loader.
         over = bool(ended.stopped) and time.monotonic() > self.until - _LEAST
         if ended.stopped in ("", "limit") and not over and experiment.cut_short:
             found = experiment.cut_short(ended.stopped, ended.status, mark.get())
@@ -299,8 +302,8 @@ class Visit:
             )
         if self.fresh or (ended.result is None and experiment.cut_short is None):
             return ""
-        why = in_a_fork.doubt(ended, self.loop is not None)
-        none_came = experiment.field == "samples" and in_a_fork.no_sample(ended)
+        why = fork_doubts.doubt(ended, self.loop is not None)
+        none_came = experiment.field == "samples" and fork_doubts.no_sample(ended)
         if self.function is not None and (why or none_came):
             raise _InAFork
         self.in_vain = bool(why)

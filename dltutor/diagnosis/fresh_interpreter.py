@@ -1,4 +1,4 @@
-"""A visit in a fresh interpreter, for a process whose forks prove nothing.
+"""An examination in a fresh interpreter, for a process whose forks prove nothing.
 
 The function that makes the loader travels there by value, as far as it was typed into a notebook
 or a script, and each experiment is a fork of that interpreter.
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import cloudpickle
 
-from dltutor.diagnosis.trouble import CannotRun, CannotSend
+from dltutor.diagnosis.errors import CannotRun, CannotSend
 from dltutor.observation import sandbox
 from dltutor.observation.confinement import start_child
 from dltutor.observation.confinement.supervisor import argv_of
@@ -30,13 +30,13 @@ _ENDING: Final = 5.0  # seconds for what hangs to be ended there
 
 
 def packed(make: Callable[[], Any], loop: Any, epochs: int, until: float) -> bytes:
-    """All that a fresh interpreter needs for a visit.
+    """All that a fresh interpreter needs for an examination.
 
     Args:
         make: Makes the loader.
         loop: The training loop, or None.
         epochs: How many times it runs.
-        until: When the visit ends, on the clock of `time.monotonic`.
+        until: When the examination ends, on the clock of `time.monotonic`.
 
     Raises:
         CannotSend: It cannot be pickled.
@@ -60,12 +60,12 @@ def packed(make: Callable[[], Any], loop: Any, epochs: int, until: float) -> byt
         ) from None
 
 
-def visited(sent: bytes, until: float) -> Any:
-    """Have a visit made in a fresh interpreter.
+def examined(sent: bytes, until: float) -> Any:
+    """Have an examination made in a fresh interpreter.
 
     Args:
         sent: As `packed` makes it.
-        until: When the visit ends.
+        until: When the examination ends.
 
     Returns:
         The Evidence, what was tried, and what was not.
@@ -77,7 +77,7 @@ def visited(sent: bytes, until: float) -> Any:
     def work(begin: Callable[[], None]) -> dict[str, Any]:
         begin()
         folder = Path(tempfile.mkdtemp())
-        (folder / "visit").write_bytes(sent)
+        (folder / "examination").write_bytes(sent)
         argv, output = argv_of(__name__, folder), folder / "output"
         pid = start_child.start(argv, output=str(output), group=None, shm=None, open_files=None)
         _, status = os.waitpid(pid, 0)
@@ -102,11 +102,13 @@ def visited(sent: bytes, until: float) -> Any:
 
 
 def main(folder: str) -> None:
-    """Make the visit of the file `visit`, write what it found out to `told`, and end."""
+    """Make the examination that a file asks for, write the outcome to `told`, and end."""
     import __main__
     from dltutor.diagnosis.diagnose import prepare
 
-    around, (make, loop, epochs, until) = cloudpickle.loads((Path(folder) / "visit").read_bytes())
+    around, (make, loop, epochs, until) = cloudpickle.loads(
+        (Path(folder) / "examination").read_bytes()
+    )
     sys.argv[:] = around["argv"]
     linecache.cache.update(around["typed"])
     # Workers that are spawned import what they need from there.
@@ -118,9 +120,9 @@ def main(folder: str) -> None:
     found: Any
     try:
         rest = max(until - time.monotonic(), 0.1)
-        visit = prepare(make, consume=loop, epochs=epochs, deadline=rest)
-        visit.fresh = True
-        found = visit.examine(), visit.tried, visit.untried
+        examination = prepare(make, consume=loop, epochs=epochs, deadline=rest)
+        examination.fresh = True
+        found = examination.examine(), examination.tried, examination.untried
     except CannotRun as error:
         found = error
     unfinished = Path(folder) / "unfinished"

@@ -1,0 +1,40 @@
+"""Grade "01.diagnose": the index of the first image that fails, which is measured."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PIL import ImageFile
+
+from dltutor.failures.corrupt_images import Images
+from dltutor.lessons.engine.exercise import Grader
+from dltutor.lessons.engine.forms import a_whole_number
+from dltutor.lessons.engine.outcomes import Result, correct, not_yet
+from dltutor.lessons.lesson_01.material import lesson_images
+
+
+def gather(answer: int) -> tuple[int, int, str, str]:
+    """The answer, the index that is right, its file, and its error."""
+    images = Images(lesson_images())
+    ImageFile.LOAD_TRUNCATED_IMAGES = False  # fix 1 may have been left on
+    for index, (path, _) in enumerate(images.listed):
+        try:
+            images[index]
+        except Exception as raised:
+            return answer, index, path, f"{type(raised).__name__}: {raised}"
+    raise AssertionError("one of the lesson's images should be bad")
+
+
+def judge(evidence: tuple[int, int, str, str]) -> Result:
+    """Correct if it is the first that fails."""
+    answer, first, path, error = evidence
+    if answer < 0:
+        not_yet("not-a-number", answer=answer)
+    if answer > first:
+        not_yet("fails-earlier", answer=answer)
+    if answer < first:
+        not_yet("right-batch" if answer // 8 == first // 8 else "loads", answer=answer)
+    return correct(answer=answer, path=path, error=error)
+
+
+GRADER: Final = Grader(gather, judge, a_whole_number, at_most=10)

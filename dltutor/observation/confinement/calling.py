@@ -1,0 +1,53 @@
+"""Call a function in a child interpreter: one file has the call, and another one its answer."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dltutor.observation.confinement.supervisor import argv_of
+
+
+def leave_call(folder: Path, function: Callable[..., Any], *args: Any) -> list[str]:
+    """Write the file that says what a child calls.
+
+    Args:
+        folder: The folder for both files.
+        function: A function that a new interpreter can import by its name.
+        args: Its arguments. They're pickled.
+
+    Returns:
+        The command line of the child.
+    """
+    (folder / "call").write_bytes(pickle.dumps((function, args)))
+    return argv_of(__name__, folder)
+
+
+def answer(folder: Path) -> Any:
+    """Return what the function returned.
+
+    Raises:
+        FileNotFoundError: The child ended before the function returned.
+        TypeError, RuntimeError: The function raised it.
+    """
+    found = pickle.loads((folder / "answer").read_bytes())
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def main(folder: str) -> None:
+    """Make the call, write its answer, and end this process, the child."""
+    function, args = pickle.loads((Path(folder) / "call").read_bytes())
+    try:
+        found = function(*args)
+    except (TypeError, RuntimeError) as error:  # any other exception ends the child
+        found = error
+    unfinished = Path(folder) / "unfinished"
+    unfinished.write_bytes(pickle.dumps(found))
+    unfinished.rename(Path(folder) / "answer")
+    # Nothing is left to do at exit: files are in the folder, and the supervisor ends processes.
+    os._exit(0)
