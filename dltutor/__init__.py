@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dltutor.display.instruments import observe as observe
     from dltutor.display.instruments import watch as watch
     from dltutor.failures import CATALOGUE as CATALOGUE
-    from dltutor.failures.kit.contract import Case as Case
+    from dltutor.failures.tools.contract import Case as Case
     from dltutor.lessons.engine.checking import check as check
     from dltutor.lessons.engine.checking import hint as hint
     from dltutor.lessons.engine.checking import progress as progress
@@ -39,7 +39,7 @@ class DltutorError(Exception):
 _HOMES = {
     "CATALOGUE": "dltutor.failures",
     "CannotConfine": "dltutor.observation",
-    "Case": "dltutor.failures.kit.contract",
+    "Case": "dltutor.failures.tools.contract",
     "Diagnosis": "dltutor.diagnosis.report",
     "Observation": "dltutor.observation",
     "Timeline": "dltutor.observation",

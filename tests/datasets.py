@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import FrameType
@@ -65,6 +66,15 @@ def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader
     return DataLoader(
         dataset, multiprocessing_context=start_method if options["num_workers"] else None, **options
     )
+
+
+def shared_memory_open() -> set[str]:
+    """Main's open descriptors of torch's shared memory, which each has another name."""
+    found = set()
+    for number in os.listdir("/dev/fd"):
+        with suppress(OSError):  # it was closed since, as listdir's own is
+            found.add(os.readlink(f"/dev/fd/{number}"))
+    return {target for target in found if "/torch_" in target}
 
 
 # What can go wrong in a worker.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,66 +35,35 @@ class Delivered:
     def __init__(self, ordered: bool) -> None:
         self.ordered = ordered
         self.complete = False
-        """Whether the first iterator came to its end."""
+        """Whether what was written down came to its end."""
         self._got: list[Any] = []
 
     def __call__(self, loader: DataLoader[Any]) -> None:
-        for _ in self.tap(loader):
+        for _ in self._written_down(iter(loader)):
             pass
 
-    def tap(self, loader: DataLoader[Any]) -> Any:
-        """The loader for another training loop: its first iterator is written down."""
-        return _Tapped(loader, self)
+    def listen(self, loader: DataLoader[Any]) -> None:
+        """Write down what the loader's first iterator gives, whatever loop takes it."""
+        plain = type(loader)
+        listening = iter([True])
 
-    def keep(self, batch: Any) -> None:
-        """Write a batch down."""
-        self._got += [digest(batch)] if self.ordered else _values(batch)
+        def begin(loader: DataLoader[Any]) -> Iterator[Any]:
+            batches = plain.__iter__(loader)
+            return self._written_down(batches) if next(listening, False) else batches
+
+        loader.__class__ = type(plain.__name__, (plain,), {"__iter__": begin})
 
     def all(self) -> list[Any]:
         """What came."""
         return self._got if self.ordered else sorted(self._got)
 
+    def _written_down(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            self._got += [digest(batch)] if self.ordered else _values(batch)
+            yield batch
+        self.complete = True
+
 
 def _values(batch: Any) -> Iterable[Any]:
     assert isinstance(batch, torch.Tensor) and batch.dim() == 1, "unordered: see Failure.ordered"
     return batch.tolist()
-
-
-class _Tapped:
-    """A loader whose first iterator writes down what passes."""
-
-    def __init__(self, loader: DataLoader[Any], delivered: Delivered) -> None:
-        self._loader = loader
-        self._delivered: Delivered | None = delivered
-
-    def __iter__(self) -> Any:
-        delivered, self._delivered = self._delivered, None
-        iterator = iter(self._loader)
-        return iterator if delivered is None else _TappedIterator(iterator, delivered)
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-
-class _TappedIterator:
-    def __init__(self, iterator: Any, delivered: Delivered) -> None:
-        self._iterator = iterator
-        self._delivered = delivered
-
-    def __iter__(self) -> _TappedIterator:
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            batch = next(self._iterator)
-        except StopIteration:
-            self._delivered.complete = True
-            raise
-        self._delivered.keep(batch)
-        return batch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._iterator, name)

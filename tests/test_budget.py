@@ -18,7 +18,7 @@ import dltutor
 from dltutor.display import budget as budget_module
 from dltutor.display.budget import Budget
 from dltutor.display.budget_comparison import draw_bars, scale_for
-from dltutor.failures.kit.gauge import Gauge
+from dltutor.failures.tools.gauge import Gauge
 from dltutor.observation.budget import trial as trial_module
 from dltutor.observation.budget.prediction import Prediction, Settings
 from dltutor.observation.budget.trial import Synthetic, footprint, trial

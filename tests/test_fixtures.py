@@ -88,28 +88,6 @@ def test_a_segment_of_another_process_is_none_of_ours(
         assert name not in str(left.value)
 
 
-LEAVES = """
-import os
-from multiprocessing import resource_tracker
-from multiprocessing.shared_memory import SharedMemory
-resource_tracker.register = lambda *_: None
-print(SharedMemory(create=True, size=1).name, flush=True)
-os._exit(0)
-"""
-
-
-def test_what_a_dead_process_of_others_left_is_none_of_ours(
-    nothing_left_behind: Callable[..., None],
-) -> None:
-    run = subprocess.run([sys.executable, "-c", LEAVES], stdout=subprocess.PIPE, text=True)
-    left = Path("/dev/shm", run.stdout.strip())
-    try:
-        assert left.is_file()
-        nothing_left_behind(grace=0.1)
-    finally:
-        left.unlink()
-
-
 def test_what_a_dead_process_of_ours_left_is_named(
     nothing_left_behind: Callable[..., None],
 ) -> None:

@@ -13,7 +13,7 @@ import torch
 from datasets import Numbers, load
 from torch.utils.data import get_worker_info
 
-from dltutor.failures.kit.gauge import Gauge, growth, no_proc
+from dltutor.failures.tools.gauge import Gauge, growth, no_proc
 from dltutor.tables import MB
 
 pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
@@ -68,7 +68,7 @@ def test_workers_that_were_there_before_are_not_counted() -> None:
     next(earlier)
     gauge = Gauge()
     later = iter(load(Numbers(), num_workers=1))
-    assert len(gauge._workers()) == 1
+    assert len(gauge.each()) == 1
     del earlier, later
 
 

@@ -57,7 +57,7 @@ def test_the_tables_are_a_leaf() -> None:
     assert [name for name in imported(PACKAGE / "tables.py") if name.startswith("dltutor")] == []
 
 
-def test_failures_are_one_mode_each_and_all_else_is_in_kit_or_material() -> None:
+def test_failures_are_one_mode_each_and_all_else_is_in_tools_or_data() -> None:
     from dltutor.failures import NAMES
 
     modules = {path.stem for path in (PACKAGE / "failures").glob("*.py")} - {"__init__"}

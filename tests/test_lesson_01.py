@@ -19,7 +19,7 @@ from cells import answer_in, source
 from PIL import Image, ImageFile
 
 from dltutor.failures.corrupt_images import Images, VerifiedImages
-from dltutor.failures.material.images import SPOILERS, make_images
+from dltutor.failures.data.images import SPOILERS, make_images
 from dltutor.lessons.engine.checking import check
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.engine.running import contents

@@ -18,8 +18,8 @@ from answers.lesson_03 import WRONG_FIXES
 from cells import answer_in, source
 
 from dltutor.failures import dead_worker
+from dltutor.failures.data import scans
 from dltutor.failures.dead_worker import VerifiedFrames, decode, exit_code_alone
-from dltutor.failures.material import scans
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome, Result

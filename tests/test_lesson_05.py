@@ -14,8 +14,8 @@ import torch
 from cells import answer_in, source
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from dltutor.failures.material.records import LENGTH, SIZE, decode, shared_records
-from dltutor.failures.material.sessions import ROWS, Server
+from dltutor.failures.data.records import LENGTH, SIZE, decode, shared_records
+from dltutor.failures.data.sessions import ROWS, Server
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome

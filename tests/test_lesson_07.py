@@ -16,8 +16,8 @@ from cells import answer_in, source
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from dltutor import observe
-from dltutor.failures.kit.contract import load
 from dltutor.failures.lost_thread import Pairs, pairs_folder
+from dltutor.failures.tools.contract import load
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome

@@ -12,8 +12,8 @@ import pytest
 import torch
 from cells import answer_in, source
 
-from dltutor.failures.kit.contract import load
-from dltutor.failures.kit.gauge import no_proc
+from dltutor.failures.tools.contract import load
+from dltutor.failures.tools.gauge import no_proc
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome

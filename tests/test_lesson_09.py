@@ -17,8 +17,8 @@ from answers.lesson_09 import on_call
 from cells import answer_in
 from torch.utils.data import DataLoader
 
-from dltutor.failures.kit.gauge import sent_to_spawned
-from dltutor.failures.material.captions import CaptionTuple, shared_captions
+from dltutor.failures.data.captions import CaptionTuple, shared_captions
+from dltutor.failures.tools.gauge import sent_to_spawned
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending, where
 from dltutor.lessons.engine.outcomes import Outcome, Result

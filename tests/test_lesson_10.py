@@ -22,7 +22,7 @@ from torch.utils.data import get_worker_info
 from dltutor.failures import heap_growth
 from dltutor.failures.growing_cache import CachedRecordings
 from dltutor.failures.heap_growth import reuses_memory
-from dltutor.failures.kit.gauge import no_proc
+from dltutor.failures.tools.gauge import no_proc
 from dltutor.lessons import lesson_10
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending

@@ -18,7 +18,7 @@ from cells import answer_in, assert_on_call_is_last, source
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import too_many_open_files
-from dltutor.failures.kit.gauge import no_proc
+from dltutor.failures.tools.gauge import no_proc
 from dltutor.lessons import lesson_11
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending

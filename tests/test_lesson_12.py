@@ -15,7 +15,7 @@ from answers.lesson_12 import RIGHT_ANSWERS
 from cells import answer_in, source
 from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 
-from dltutor.failures.kit.contract import load
+from dltutor.failures.tools.contract import load
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome, Result

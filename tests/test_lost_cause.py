@@ -7,35 +7,18 @@ from typing import Any
 import pytest
 
 from dltutor.failures import lost_cause
-from dltutor.failures.kit.sign import Finding
-from dltutor.failures.lost_cause import lose_a_worker, train, train_and_ask_the_workers
-from dltutor.observation import Observation, observe
+from dltutor.failures.lost_cause import lose_a_worker
+from dltutor.observation import observe
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
-def raised(start_method: str) -> Observation:
-    """The same death, with nobody to catch the error."""
-
+def test_under_forkserver_the_error_has_an_empty_queue_for_a_cause() -> None:
     def loop(loader: Any) -> None:
         for _ in lose_a_worker(loader, []):
             pass
 
-    return observe(lost_cause.broken(start_method=start_method).loader, consume=loop)
-
-
-def test_under_fork_the_error_names_the_signal() -> None:
-    assert "is killed by signal: Killed" in raised("fork").raw
-
-
-def test_under_forkserver_it_has_an_empty_queue_for_a_cause_and_comes_late() -> None:
-    observation = raised("forkserver")
+    observation = observe(lost_cause.broken(start_method="forkserver").loader, consume=loop)
     assert [kind for kind, _ in observation.chain] == ["RuntimeError", "Empty"]
     assert "signal" not in observation.raw
     assert observation.workers[0].signal == "SIGKILL"
-
-
-@pytest.mark.parametrize("loop", [train, train_and_ask_the_workers])
-def test_under_fork_both_loops_know_the_cause(loop: Any) -> None:
-    found = observe(lost_cause.fixed().loader, consume=loop).result
-    assert found == Finding(0, "of 1 deaths without a cause")

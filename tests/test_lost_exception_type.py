@@ -10,8 +10,7 @@ import pytest
 from datasets import Numbers, load
 
 from dltutor.failures import lost_exception_type
-from dltutor.failures.lost_exception_type import DescribedBadReading
-from dltutor.failures.material.tolerant import Missing, collate_tolerant
+from dltutor.failures.data.tolerant import Missing, collate_tolerant
 from dltutor.observation import observe
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
@@ -29,39 +28,18 @@ def no_program() -> None:
     raise subprocess.CalledProcessError(1, "decode")
 
 
+class Described(Exception):
+    """Has a message for all, and takes none."""
+
+    message = "a reading cannot be used"
+
+
+def described() -> None:
+    raise Described
+
+
 def key_error() -> None:
     raise KeyError("label")
-
-
-def test_without_workers_the_loop_catches_it() -> None:
-    case = lost_exception_type.broken(workers=0)
-    observation = observe(case.loader, consume=case.consume)
-    assert observation.result == "ended early: 009.json has no label"
-
-
-def test_with_workers_it_passes_the_loop_as_a_runtime_error_that_tells_all() -> None:
-    case = lost_exception_type.broken()
-    observation = observe(case.loader, consume=case.consume)
-    [(kind, message)] = observation.chain
-    assert (kind, observation.raised_in_worker) == ("RuntimeError", "BadReading")
-    assert message.rstrip().endswith("BadReading: 009.json has no label")
-
-
-def test_a_message_of_the_class_loses_the_text_as_well() -> None:
-    case = lost_exception_type.broken(error=DescribedBadReading)
-    [(kind, message)] = observe(case.loader, consume=case.consume).chain
-    assert kind == "TypeError"
-    assert message.endswith("__init__() got an unexpected keyword argument 'message'")
-    assert "009.json" not in message
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_with_one_argument_the_loop_catches_it_with_any_number_of_workers(workers: int) -> None:
-    case = lost_exception_type.fixed(workers=workers, arrives=True)
-    observation = observe(case.loader, consume=case.consume)
-    assert str(observation.result).startswith("ended early: ")
-    assert "sample 9: 009.json has no label" in str(observation.result)
-    assert observation.batches == 2
 
 
 @pytest.mark.parametrize(
@@ -71,9 +49,10 @@ def test_with_one_argument_the_loop_catches_it_with_any_number_of_workers(worker
         (not_text, "RuntimeError"),
         (no_program, "RuntimeError"),
         (key_error, "KeyError"),
+        (described, "TypeError"),
     ],
 )
-def test_exceptions_of_the_standard_library_lose_their_type_too(
+def test_exceptions_that_a_text_does_not_make_lose_their_type(
     trouble: Callable[[], None], arrives: str
 ) -> None:
     [(kind, _)] = observe(load(Numbers(trouble))).chain

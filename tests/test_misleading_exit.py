@@ -7,6 +7,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 import pytest
+from datasets import load
 from torch.utils.data import DataLoader
 
 from dltutor.failures import misleading_exit
@@ -46,15 +47,9 @@ def test_the_error_names_no_file_and_the_last_words_do() -> None:
     assert observation.stderr.startswith("009.json: Expecting ',' delimiter")
 
 
-def test_without_workers_the_program_ends_with_its_message() -> None:
-    observation = observe(misleading_exit.broken(workers=0).loader)
-    [(kind, message), *_] = observation.chain
-    assert (observation.end, kind) == ("raised", "SystemExit")
-    assert message.startswith("009.json: ")
-
-
 def test_turned_into_an_error_it_arrives_and_names_the_sample() -> None:
-    observation = observe(misleading_exit.fixed(arrives=True).loader)
+    raising = misleading_exit.fixed().loader.dataset.dataset  # type: ignore[attr-defined]
+    observation = observe(load(raising))
     [(kind, message)] = observation.chain
     assert (observation.end, kind) == ("raised", "UnreadableReading")
     assert "sample 9: 009.json: Expecting" in message

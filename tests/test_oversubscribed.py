@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 
-import pytest
 import torch
 from datasets import Numbers, load
 
 from dltutor.failures.oversubscribed import use_every_core
-
-pytestmark = pytest.mark.timeout(100, method="thread")
 
 
 class Threads(Numbers):
@@ -20,10 +17,8 @@ class Threads(Numbers):
         return torch.tensor(torch.get_num_threads())
 
 
-def test_torch_gives_each_worker_one_thread() -> None:
-    assert torch.cat(list(load(Threads()))).unique().tolist() == [1]
-
-
-def test_the_init_function_gives_it_as_many_as_there_are_cores() -> None:
-    threads = torch.cat(list(load(Threads(), worker_init_fn=use_every_core)))
-    assert threads.unique().tolist() == [os.cpu_count()]
+def test_torch_gives_a_worker_one_thread_and_the_init_function_one_for_each_core() -> None:
+    as_it_is = load(Threads(), num_workers=1)
+    changed = load(Threads(), num_workers=1, worker_init_fn=use_every_core)
+    threads = [torch.cat(list(loader)).unique().tolist() for loader in (as_it_is, changed)]
+    assert threads == [[1], [os.cpu_count()]]

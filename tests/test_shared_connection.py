@@ -5,32 +5,14 @@ from __future__ import annotations
 import gc
 import socket
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from dltutor.failures import shared_connection
-from dltutor.failures.material.store import Store, start_server
-from dltutor.observation import observe
+from dltutor.failures.data.store import Store, start_server
 
 
 class Owner:
     pass
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_one_process_alone_gets_its_own_answers(workers: int) -> None:
-    case = shared_connection.broken(workers=workers)
-    finding: Any = observe(case.loader, consume=case.consume).result
-    assert finding.value == 0
-
-
-def test_the_store_answers_each_connection_for_itself() -> None:
-    owner = Owner()
-    address = start_server(owner)
-    one, other = Store(address), Store(address)
-    assert one.get(3) == (3.0,) * 16
-    assert other.get(4) == (4.0,) * 16
 
 
 def test_whoever_reads_first_takes_the_answer_to_the_other_question() -> None:

@@ -34,12 +34,3 @@ def test_bytes_and_numbers_hold_the_same_picture() -> None:
     assert torch.equal(numbers, gray.float() / 255)
     assert numbers.nbytes == 4 * gray.nbytes == 1 << 20
     assert np.array_equal(as_arrays([gray, gray])[1], gray.numpy())
-
-
-def test_the_fixed_batches_fit_and_the_broken_ones_do_not() -> None:
-    limit = 24 << 20
-    for make, fits in ((shm_exhausted.fixed, True), (shm_exhausted.broken, False)):
-        loader = make().loader
-        batch = loader.batch_size * loader.dataset[0].nbytes
-        on_their_way = loader.num_workers * loader.prefetch_factor + 2
-        assert (batch * on_their_way <= limit) == fits

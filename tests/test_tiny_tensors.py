@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
+from datasets import shared_memory_open
 from torch.utils.data import DataLoader
 
 from dltutor.failures import Case, tiny_tensors
@@ -15,28 +15,17 @@ from dltutor.observation import observe
 pytestmark = pytest.mark.timeout(60, method="thread")
 
 
-def cost(case: Case) -> float:
-    return case.consume(case.loader).value
-
-
 def shared_memory_held(case: Case) -> Any:
     """How many descriptors of torch's shared memory main holds for a batch."""
 
     def hold(loader: DataLoader[Any]) -> int:
-        before = segments()  # those of tests that ran here before
+        before = shared_memory_open()  # by tests that ran here before
         batch = next(iter(loader))
-        held = segments() - before
+        held = shared_memory_open() - before
         del batch
         return len(held)
 
     return observe(case.loader, consume=hold).result
-
-
-def segments() -> set[str]:
-    """The links of main's descriptors of torch's shared memory, each with another name."""
-    links = [f"/dev/fd/{number}" for number in os.listdir("/dev/fd")]
-    targets = (os.readlink(link) for link in links if os.path.islink(link))
-    return {target for target in targets if "/torch_" in target}
 
 
 def test_each_tensor_of_a_batch_is_a_descriptor() -> None:

@@ -6,20 +6,13 @@ import pytest
 import torch
 
 from dltutor.failures import too_many_open_files
-from dltutor.failures.material.sentences import Sentences, as_list, packed
+from dltutor.failures.data.sentences import Sentences, as_list, packed
 from dltutor.failures.too_many_open_files import LENGTH
 from dltutor.observation import confine
 
 pytestmark = pytest.mark.timeout(100, method="thread")
 
 LIMIT = 128
-
-
-@pytest.mark.thorough  # an interpreter with torch
-def test_the_loop_gets_about_as_many_batches_as_files_may_be_open() -> None:
-    seen = confine(too_many_open_files.broken, open_files=LIMIT)
-    assert seen.end == "raised" and seen.raised_in_worker is None
-    assert LIMIT / 2 < seen.batches < LIMIT
 
 
 @pytest.mark.thorough  # an interpreter with torch

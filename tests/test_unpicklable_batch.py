@@ -46,24 +46,10 @@ def pickle_one(loader: DataLoader[Any]) -> None:
     pickle.dumps(loader.collate_fn([loader.dataset[0]]))
 
 
-def test_without_workers_it_works() -> None:
-    observation = observe(unpicklable_batch.broken(workers=0).loader)
-    assert (observation.end, observation.samples) == ("finished", 16)
-
-
-def test_a_timeout_turns_the_wait_into_an_error() -> None:
-    observation = observe(unpicklable_batch.broken(timeout=0.5).loader)
-    assert observation.end == "raised"
-    assert observation.chain[0] == ("RuntimeError", "DataLoader timed out after 0.5 seconds")
-
-
-def test_the_main_process_can_find_out_beforehand() -> None:
+def test_main_can_find_out_beforehand_unless_it_is_a_tensor_that_requires_grad() -> None:
     with pytest.raises(TypeError, match=r"cannot pickle 'sqlite3\.Row' object"):
         pickle_one(unpicklable_batch.broken().loader)
     pickle_one(unpicklable_batch.fixed().loader)
-
-
-def test_only_a_tensor_that_requires_grad_is_not_found_out() -> None:
     pickle_one(DataLoader(Made(with_grad), collate_fn=as_list))
 
 

@@ -9,7 +9,7 @@ import torch
 from datasets import Numbers, load
 
 from dltutor.failures import view_of_a_giant
-from dltutor.failures.kit.gauge import Gauge, no_proc
+from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.failures.view_of_a_giant import WINDOW
 from dltutor.tables import MB
 
@@ -39,28 +39,11 @@ def test_the_storage_that_arrives_tells_a_view_from_a_copy(
     assert excerpt.untyped_storage().nbytes() == storage
 
 
-def test_views_and_copies_hold_the_same_numbers() -> None:
-    broken, fixed = view_of_a_giant.broken().loader, view_of_a_giant.fixed().loader
-    assert all(map(torch.equal, broken, fixed))
-
-
-def test_default_collate_copies_what_it_joins() -> None:
+@pytest.mark.parametrize(("start_method", "tensors"), [("fork", 2), ("forkserver", 1)])
+def test_a_tensor_of_the_dataset_moves_to_shared_memory_once_for_each_forked_worker(
+    start_method: str, tensors: int
+) -> None:
     gauge = Gauge()
-    batch = next(iter(load(Rows())))
-    assert batch.untyped_storage().nbytes() == batch.nbytes
-    del batch
-    assert gauge.shared() == 0
-
-
-def test_a_tensor_of_the_dataset_is_moved_to_shared_memory_once_for_each_forked_worker() -> None:
-    gauge = Gauge()
-    rows = list(load(Rows(), batch_size=None))
+    rows = list(load(Rows(), start_method, batch_size=None))
     assert sum(row.nbytes for row in rows) == 4_000_000
-    assert gauge.shared() == pytest.approx(2 * 4e6 / MB, rel=0.01)
-
-
-def test_a_tensor_of_the_dataset_is_in_shared_memory_already_where_it_is_pickled() -> None:
-    gauge = Gauge()
-    rows = list(load(Rows(), "forkserver", batch_size=None))
-    assert len(rows) == 16
-    assert gauge.shared() == pytest.approx(4e6 / MB, rel=0.01)
+    assert gauge.shared() == pytest.approx(tensors * 4e6 / MB, rel=0.01)

@@ -5,9 +5,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from dltutor.failures.kit.contract import START_METHODS, Case, Consume, Failure
-from dltutor.failures.kit.facts import PROMISES, Facts, Promise, read_facts
-from dltutor.failures.kit.sign import Costs, Counts, Finding, Says, Sign
+from dltutor.failures.tools import (
+    PROMISES,
+    START_METHODS,
+    Case,
+    Consume,
+    Costs,
+    Counts,
+    Facts,
+    Failure,
+    Finding,
+    Promise,
+    Says,
+    Sign,
+    read_facts,
+)
 
 #: The modules of the failure modes, in the order of the lessons that teach them.
 NAMES: Final[tuple[str, ...]] = (
@@ -77,7 +89,7 @@ NAMES: Final[tuple[str, ...]] = (
 )
 
 if TYPE_CHECKING:
-    from dltutor.failures.material.images import make_images as make_images
+    from dltutor.failures.data.images import make_images as make_images
 
     #: What can be told of each without importing torch, in lesson order.
     FACTS: tuple[Facts, ...]
@@ -111,7 +123,7 @@ def __getattr__(name: str) -> Any:
     elif name == "CATALOGUE":
         value = tuple(import_module(f"dltutor.failures.{each}").FAILURE for each in NAMES)
     elif name == "make_images":
-        value = import_module("dltutor.failures.material.images").make_images
+        value = import_module("dltutor.failures.data.images").make_images
     else:
         raise AttributeError(f"module 'dltutor.failures' has no attribute {name!r}")
     globals()[name] = value

@@ -26,8 +26,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 
 LENGTH = 100_000
 BATCH = 64

@@ -23,8 +23,7 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load
 
 DOCUMENTS: Final = [
     [f"page {page} of document {number}" for page in range(4)] for number in range(8)

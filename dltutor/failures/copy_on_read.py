@@ -35,10 +35,9 @@ from typing import Literal
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import Gauge
-from dltutor.failures.kit.sign import Costs, Finding
-from dltutor.failures.material.captions import LISTED, STORED, shared_captions
+from dltutor.failures.data.captions import LISTED, STORED, shared_captions
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools.gauge import Gauge
 
 ListedAs = Literal["list", "tuple", "dicts", "object_array", "pandas"]
 StoredAs = Literal["packed", "fixed_width", "tensor", "shared_memory"]
@@ -60,23 +59,18 @@ def read_all(loader: DataLoader[str]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork", kind: ListedAs = "list") -> Case:
     """Keep the captions as Python objects."""
-    return Case(_loader(LISTED[kind](shared_captions()), workers, start_method), read_all)
+    return _case(LISTED[kind](shared_captions()), workers, start_method)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", kind: StoredAs = "packed") -> Case:
     """Keep the captions as bytes."""
-    return Case(_loader(STORED[kind](shared_captions()), workers, start_method), read_all)
+    return _case(STORED[kind](shared_captions()), workers, start_method)
 
 
-def _loader(dataset: Dataset[str], workers: int, start_method: str) -> DataLoader[str]:
-    return load(
-        dataset,
-        workers,
-        start_method,
-        batch_size=1000,
-        shuffle=True,
-        generator=torch.Generator().manual_seed(0),
-    )
+def _case(dataset: Dataset[str], workers: int, start_method: str) -> Case:
+    order = torch.Generator().manual_seed(0)
+    loader = load(dataset, workers, start_method, batch_size=1000, shuffle=True, generator=order)
+    return Case(loader, read_all)
 
 
 FAILURE = Failure(

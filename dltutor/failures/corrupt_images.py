@@ -34,9 +34,8 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
-from dltutor.failures.material.images import SIDE, make_images
+from dltutor.failures.data.images import SIDE, make_images
+from dltutor.failures.tools import Case, Failure, Says, load
 
 Sample = tuple[torch.Tensor, int]
 

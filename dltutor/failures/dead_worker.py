@@ -46,11 +46,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 How = Literal["killed", "segfault", "abort", "exit"]
 
@@ -125,12 +123,14 @@ def _quietly(function: Callable[..., object], *args: object) -> None:
 
 def broken(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
     """Decode a film with one bad frame, which does one of the ACCIDENTS to its worker."""
-    return Case(_loader(Frames(film_paths(), how), workers, start_method))
+    frames = Frames(film_paths(), how)
+    return Case(load(frames, workers, start_method, batch_size=2, collate_fn=np.stack))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
     """Try each frame first, in a process of its own."""
-    return Case(_loader(VerifiedFrames(film_paths(), how), workers, start_method))
+    frames = VerifiedFrames(film_paths(), how)
+    return Case(load(frames, workers, start_method, batch_size=2, collate_fn=np.stack))
 
 
 @cache
@@ -142,10 +142,6 @@ def film_paths() -> tuple[Path, ...]:
         pixels = bytes((number + i) % 256 for i in range(64))
         path.write_bytes(struct.pack("<I", 64 if number != BAD else 2**31 + 3) + pixels)
     return paths
-
-
-def _loader(dataset: Frames, workers: int, start_method: str) -> DataLoader[np.ndarray]:
-    return load(dataset, workers, start_method, batch_size=2, collate_fn=np.stack)
 
 
 FAILURE = Failure(

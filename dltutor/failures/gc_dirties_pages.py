@@ -29,9 +29,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import Gauge
-from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools.gauge import Gauge
 
 
 class Boxes(Dataset[torch.Tensor]):
@@ -83,16 +82,12 @@ def _private(gauge: Gauge, iterator: Iterator[Any]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Collect in the workers."""
-    return Case(_loader(workers, start_method), train)
+    return Case(load(Boxes(), workers, start_method, batch_size=2), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Collect in workers that inherited a frozen heap."""
-    return Case(_loader(workers, start_method), train_frozen)
-
-
-def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    return load(Boxes(), workers, start_method, batch_size=2)
+    return Case(load(Boxes(), workers, start_method, batch_size=2), train_frozen)
 
 
 FAILURE = Failure(

@@ -24,8 +24,7 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class Noisy(Dataset[torch.Tensor]):
@@ -43,15 +42,12 @@ class Noisy(Dataset[torch.Tensor]):
         return sample + torch.randn(sample.shape, generator=self.generator)
 
 
-class SeededNoisy(Dataset[torch.Tensor]):
+class SeededNoisy(Noisy):
     """The same, with noise that depends on the seed and the sample alone."""
 
     def __init__(self, measured: torch.Tensor, seed: int) -> None:
         self.measured = measured
         self.seed = seed
-
-    def __len__(self) -> int:
-        return len(self.measured)
 
     def __getitem__(self, index: int) -> torch.Tensor:
         sample = self.measured[index]

@@ -26,9 +26,7 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 EMBEDDINGS: torch.Tensor | None = None
 
@@ -52,15 +50,12 @@ class Words(Dataset[torch.Tensor]):
         return EMBEDDINGS[self.words[index]]  # type: ignore[index]  # None where nobody loaded it
 
 
-class WordsWithEmbeddings(Dataset[torch.Tensor]):
-    """The embedding of each word, from a table that the dataset is given."""
+class WordsWithEmbeddings(Words):
+    """The same, from a table that the dataset is given."""
 
     def __init__(self, words: list[int], embeddings: torch.Tensor) -> None:
-        self.words = words
+        super().__init__(words)
         self.embeddings = embeddings
-
-    def __len__(self) -> int:
-        return len(self.words)
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.embeddings[self.words[index]]
@@ -84,8 +79,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 @cache
 def embeddings_file() -> Path:
     """The file with a table of 32 embeddings."""
-    folder = own_folder()
-    path = folder / "embeddings.pt"
+    path = own_folder() / "embeddings.pt"
     torch.save(torch.arange(32 * 4).reshape(32, 4), path)
     return path
 

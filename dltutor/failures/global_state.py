@@ -22,13 +22,12 @@ Seen in: pytorch#97326 (asked for the other way round, see `stale_epoch`).
 from __future__ import annotations
 
 import multiprocessing
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from dltutor.failures.kit.contract import Case, Consume, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 LENGTH, MISSING = 64, 8
 
@@ -100,32 +99,14 @@ def report_slots(loader: DataLoader[torch.Tensor]) -> Finding:
     return _finding(int(dataset.replaced.sum()))
 
 
-def report_value(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch, and what the shared counter says after it."""
-    dataset: Any = loader.dataset
-    dataset.replaced.value = 0
-    for _ in loader:
-        pass
-    return _finding(dataset.replaced.value)
-
-
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Count in a global variable."""
-    return _case(Readings(), report, workers, start_method)
+    return Case(load(Readings(), workers, start_method, batch_size=8), report)
 
 
-def fixed(
-    *, workers: int = 2, start_method: str = "fork", shared: Literal["slots", "value"] = "slots"
-) -> Case:
-    """Count in shared memory: in a tensor with a slot for each process, or in a locked Value."""
-    if shared == "value":
-        return _case(ReadingsWithValue(start_method), report_value, workers, start_method)
-    return _case(ReadingsWithSlots(workers), report_slots, workers, start_method)
-
-
-def _case(dataset: Readings, consume: Consume, workers: int, start_method: str) -> Case:
-    loader = load(dataset, workers, start_method, batch_size=8)
-    return Case(loader, consume)
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Count in a shared tensor, with a slot for each process."""
+    return Case(load(ReadingsWithSlots(workers), workers, start_method, batch_size=8), report_slots)
 
 
 def _finding(counted: int) -> Finding:

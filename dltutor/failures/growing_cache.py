@@ -21,17 +21,15 @@ Seen in: torchdatasets#26 (a cache that does nothing with workers), pytorch#8976
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import growth
-from dltutor.failures.kit.sign import Costs, Finding
-from dltutor.failures.material.readings import shared_recordings
+from dltutor.failures.data.readings import shared_recordings
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools.gauge import growth
 
 EPOCHS = 3
 
@@ -66,23 +64,6 @@ class CachedRecordings(Recordings):
         return self.cache[index]
 
 
-class BoundedRecordings(Recordings):
-    """The same; the last few that were read are kept."""
-
-    def __init__(self, paths: tuple[str, ...], size: int = 4) -> None:
-        super().__init__(paths)
-        self.size = size
-        self.cache: OrderedDict[int, np.ndarray] = OrderedDict()
-
-    def load(self, index: int) -> np.ndarray:
-        if index not in self.cache:
-            self.cache[index] = super().load(index)
-        self.cache.move_to_end(index)
-        if len(self.cache) > self.size:
-            self.cache.popitem(last=False)
-        return self.cache[index]
-
-
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
     """Three epochs, and how much each worker grew in them."""
     return Finding(growth(loader, EPOCHS), f"MB that each worker grew by in {EPOCHS} epochs")
@@ -90,34 +71,21 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Remember everything."""
-    return Case(_loader(CachedRecordings(_paths()), workers, start_method), train)
+    return _case(CachedRecordings(_paths()), workers, start_method)
 
 
-def fixed(
-    *,
-    workers: int = 2,
-    start_method: str = "fork",
-    kind: Literal["none", "bounded"] = "none",
-) -> Case:
-    """Remember nothing, or a bounded number of recordings."""
-    made = {"none": Recordings, "bounded": BoundedRecordings}
-    return Case(_loader(made[kind](_paths()), workers, start_method), train)
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Remember nothing."""
+    return _case(Recordings(_paths()), workers, start_method)
 
 
 def _paths() -> tuple[str, ...]:
     return shared_recordings(64, 100_000)
 
 
-def _loader(dataset: Recordings, workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    return load(
-        dataset,
-        workers,
-        start_method,
-        batch_size=4,
-        shuffle=True,
-        generator=torch.Generator().manual_seed(0),
-        persistent_workers=workers > 0,
-    )
+def _case(dataset: Recordings, workers: int, start_method: str) -> Case:
+    order: dict[str, Any] = {"shuffle": True, "generator": torch.Generator().manual_seed(0)}
+    return Case(load(dataset, workers, start_method, persistent_workers=True, **order), train)
 
 
 FAILURE = Failure(

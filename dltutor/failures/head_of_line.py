@@ -30,9 +30,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load, own_folder
 
 LENGTH = 32
 BATCH = 2
@@ -82,24 +80,18 @@ def time_half_an_epoch(loader: DataLoader[torch.Tensor]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Deliver the batches in their order."""
-    return Case(_loader(workers, start_method, in_order=True), consume=time_half_an_epoch)
+    return _case(workers, start_method, in_order=True)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Deliver each batch when it is ready."""
-    return Case(_loader(workers, start_method, in_order=False), consume=time_half_an_epoch)
+    return _case(workers, start_method, in_order=False)
 
 
-def _loader(workers: int, start_method: str, in_order: bool) -> DataLoader[torch.Tensor]:
-    return load(
-        Texts(shared_texts()),
-        workers,
-        start_method,
-        batch_size=BATCH,
-        prefetch_factor=1 if workers else None,
-        persistent_workers=workers > 0,
-        in_order=in_order,
-    )
+def _case(workers: int, start_method: str, in_order: bool) -> Case:
+    options = {"batch_size": BATCH, "prefetch_factor": 1, "persistent_workers": True}
+    loader = load(Texts(shared_texts()), workers, start_method, in_order=in_order, **options)
+    return Case(loader, time_half_an_epoch)
 
 
 FAILURE = Failure(

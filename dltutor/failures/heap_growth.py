@@ -44,17 +44,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import growth
-from dltutor.failures.kit.sign import Costs, Finding
-from dltutor.failures.material.readings import shared_recordings
+from dltutor.failures.data.readings import shared_recordings
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools.gauge import growth
 
 _LENGTH: Final = 200_000  # numbers in a recording: 400 kB, see the note
 _FRAME: Final = 256
@@ -78,23 +76,6 @@ class Recordings(Dataset[torch.Tensor]):
         return centred / centred.abs().amax(dim=1, keepdim=True)
 
 
-class BufferedRecordings(Recordings):
-    """The same, computed in a buffer that each worker makes once."""
-
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        super().__init__(paths)
-        self.buffer: torch.Tensor | None = None
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        recording = torch.from_numpy(np.load(self.paths[index])).float()
-        frames = recording.unfold(0, _FRAME, self.step)
-        if self.buffer is None:
-            self.buffer = torch.empty(frames.shape)
-        centred = torch.sub(frames, frames.mean(dim=1, keepdim=True), out=self.buffer)
-        # The largest absolute value of each frame, without a tensor of absolute values.
-        return centred.div_(torch.linalg.vector_norm(centred, torch.inf, dim=1, keepdim=True))
-
-
 def return_freed_memory(worker_id: int) -> None:
     """A `worker_init_fn`: large blocks go back to the kernel as soon as they are freed."""
     libc = ctypes.CDLL(None)
@@ -110,33 +91,23 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """The C library as it comes."""
-    return Case(_loader(Recordings(_paths()), workers, start_method), train)
+    return Case(load(Recordings(_paths()), workers, start_method, batch_size=1), train)
 
 
-def fixed(
-    *,
-    workers: int = 2,
-    start_method: str = "fork",
-    kind: Literal["mallopt", "buffer"] = "mallopt",
-) -> Case:
-    """The C library told to return memory, or buffers that are used again."""
-    if kind == "buffer":
-        return Case(_loader(BufferedRecordings(_paths()), workers, start_method), train)
-    tell = return_freed_memory
-    return Case(_loader(Recordings(_paths()), workers, start_method, tell), train)
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """The C library told to return memory."""
+    loader = load(
+        Recordings(_paths()),
+        workers,
+        start_method,
+        batch_size=1,
+        worker_init_fn=return_freed_memory,
+    )
+    return Case(loader, train)
 
 
 def _paths() -> tuple[str, ...]:
     return shared_recordings(40, _LENGTH)
-
-
-def _loader(
-    dataset: Recordings,
-    workers: int,
-    start_method: str,
-    worker_init_fn: Callable[[int], None] | None = None,
-) -> DataLoader[torch.Tensor]:
-    return load(dataset, workers, start_method, batch_size=1, worker_init_fn=worker_init_fn)
 
 
 def reuses_memory() -> str | None:

@@ -23,9 +23,8 @@ from __future__ import annotations
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import Gauge, no_proc
-from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools.gauge import Gauge, no_proc
 
 Sample = tuple[torch.Tensor, int]
 
@@ -65,16 +64,12 @@ def _held(gauge: Gauge, kept: int) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Keep views of each batch."""
-    return Case(_loader(workers, start_method), keep_views)
+    return Case(load(Images(), workers, start_method, batch_size=16), keep_views)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Keep copies of what is wanted."""
-    return Case(_loader(workers, start_method), keep_copies)
-
-
-def _loader(workers: int, start_method: str) -> DataLoader[Sample]:
-    return load(Images(), workers, start_method, batch_size=16)
+    return Case(load(Images(), workers, start_method, batch_size=16), keep_copies)
 
 
 FAILURE = Failure(

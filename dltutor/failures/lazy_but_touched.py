@@ -27,9 +27,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts
-from dltutor.failures.material.records import (
+from dltutor.failures.data.records import (
     LENGTH,
     SIZE,
     count_wrong,
@@ -37,6 +35,7 @@ from dltutor.failures.material.records import (
     open_slowly,
     shared_records,
 )
+from dltutor.failures.tools import Case, Counts, Failure, load
 
 
 class LazyRecords(Dataset[torch.Tensor]):
@@ -85,8 +84,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork", touched: bool = True)
 def _case(dataset: LazyRecords, workers: int, start_method: str, touched: bool) -> Case:
     if touched:
         assert dataset[0].shape == (SIZE // 4,)
-    loader = load(dataset, workers, start_method, batch_size=4)
-    return Case(loader, count_wrong)
+    return Case(load(dataset, workers, start_method), count_wrong)
 
 
 FAILURE = Failure(

@@ -38,10 +38,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
-from dltutor.failures.material.readings import make_readings
-from dltutor.failures.material.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.data.readings import make_readings
+from dltutor.failures.data.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 Sample = tuple[torch.Tensor, int]
 

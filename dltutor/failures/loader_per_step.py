@@ -21,37 +21,26 @@ Seen in: pytorch#1917, pytorch#9985 (processes were started faster than they end
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 
 STEPS = 3
 
 
 def new_iterator_each_step(loader: DataLoader[Any]) -> Finding:
     """A few steps of training, with a clock. The first starts workers in any case."""
-    seconds = []
-    for _ in range(STEPS):
-        began = time.perf_counter()
-        next(iter(loader))
-        seconds.append(time.perf_counter() - began)
-    return _finding(seconds)
+    return _time_steps(lambda: next(iter(loader)))
 
 
 def one_iterator(loader: DataLoader[Any]) -> Finding:
     """The same steps, each with the next batch."""
     batches = endless(loader)
-    seconds = []
-    for _ in range(STEPS):
-        began = time.perf_counter()
-        next(batches)
-        seconds.append(time.perf_counter() - began)
-    return _finding(seconds)
+    return _time_steps(lambda: next(batches))
 
 
 def endless(loader: DataLoader[Any]) -> Iterator[Any]:
@@ -60,35 +49,28 @@ def endless(loader: DataLoader[Any]) -> Iterator[Any]:
         yield from loader
 
 
-def _finding(seconds: list[float]) -> Finding:
+def _time_steps(step: Callable[[], object]) -> Finding:
+    seconds = []
+    for _ in range(STEPS):
+        began = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - began)
     return Finding(1000 * min(seconds[1:]), "ms at least for a further step")
 
 
-def broken(*, workers: int = 2, start_method: str = "fork", shuffle: bool = True) -> Case:
-    """Begin an epoch at each step.
-
-    Args:
-        workers: The number of workers.
-        start_method: Their start method.
-        shuffle: Without it each step gets the same batch.
-    """
-    return Case(_loader(workers, start_method, shuffle), consume=new_iterator_each_step)
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Begin an epoch at each step."""
+    return Case(_loader(workers, start_method), new_iterator_each_step)
 
 
-def fixed(*, workers: int = 2, start_method: str = "fork", shuffle: bool = True) -> Case:
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Begin an epoch when one has ended."""
-    return Case(_loader(workers, start_method, shuffle), consume=one_iterator)
+    return Case(_loader(workers, start_method), one_iterator)
 
 
-def _loader(workers: int, start_method: str, shuffle: bool) -> DataLoader[Any]:
-    return load(
-        TensorDataset(torch.arange(512.0)),
-        workers,
-        start_method,
-        batch_size=32,
-        shuffle=shuffle,
-        generator=torch.Generator().manual_seed(0),
-    )
+def _loader(workers: int, start_method: str) -> DataLoader[Any]:
+    numbers, order = TensorDataset(torch.arange(512.0)), torch.Generator().manual_seed(0)
+    return load(numbers, workers, start_method, batch_size=32, shuffle=True, generator=order)
 
 
 FAILURE = Failure(

@@ -30,8 +30,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 
 class Waves(Dataset[Any]):
@@ -84,16 +83,13 @@ def _unnamed(named: bool) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Read in the error what a worker died of."""
-    return Case(_loader(workers, start_method), train)
+    return Case(load(Waves(), workers, start_method, collate_fn=np.stack), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Ask the worker."""
-    return Case(_loader(workers, start_method), train_and_ask_the_workers)
-
-
-def _loader(workers: int, start_method: str) -> DataLoader[Any]:
-    return load(Waves(), workers, start_method, batch_size=4, collate_fn=np.stack)
+    loader = load(Waves(), workers, start_method, collate_fn=np.stack)
+    return Case(loader, train_and_ask_the_workers)
 
 
 FAILURE = Failure(

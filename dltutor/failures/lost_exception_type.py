@@ -36,10 +36,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
-from dltutor.failures.material.readings import make_readings
-from dltutor.failures.material.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.data.readings import make_readings
+from dltutor.failures.data.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.tools import Case, Failure, Says, load
 
 Sample = tuple[torch.Tensor, int]
 
@@ -53,18 +52,11 @@ class BadReading(Exception):
         self.missing = missing
 
 
-class DescribedBadReading(BadReading):
-    """The same, with a description for all."""
-
-    message = "a reading cannot be used"
-
-
 class Readings(Dataset[Sample]):
     """Readings and their labels."""
 
-    def __init__(self, paths: Sequence[Path], error: type[BadReading] = BadReading) -> None:
+    def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
-        self.error = error
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -73,22 +65,8 @@ class Readings(Dataset[Sample]):
         path = self.paths[index]
         reading = json.loads(path.read_text())
         if "label" not in reading:
-            raise self.error(path, "label")
+            raise BadReading(path, "label")
         return torch.tensor(reading["values"]), reading["label"]
-
-
-class UnusableReading(Exception):
-    """Takes one argument, the text. Torch can make another one of it."""
-
-
-class TellingReadings(Readings):
-    """The same readings. What they raise arrives with its type, with and without workers."""
-
-    def __getitem__(self, index: int) -> Sample:
-        try:
-            return super().__getitem__(index)
-        except BadReading as bad:
-            raise UnusableReading(f"sample {index}: {bad}") from bad
 
 
 def train(loader: DataLoader[Any]) -> str:
@@ -96,22 +74,18 @@ def train(loader: DataLoader[Any]) -> str:
     try:
         for _ in loader:
             pass
-    except (BadReading, UnusableReading) as bad:
+    except BadReading as bad:
         return f"ended early: {bad}"
     return "complete"
 
 
-def broken(
-    *, workers: int = 2, start_method: str = "fork", error: type[BadReading] = BadReading
-) -> Case:
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Raise an exception of two arguments in a worker; the loop is ready for it."""
-    return Case(load(Readings(_paths(), error), workers, start_method), train)
+    return Case(load(Readings(_paths()), workers, start_method), train)
 
 
-def fixed(*, workers: int = 2, start_method: str = "fork", arrives: bool = False) -> Case:
-    """Catch it in the worker and hand over the reason; or let it arrive, with one argument."""
-    if arrives:
-        return Case(load(TellingReadings(_paths()), workers, start_method), train)
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Catch it in the worker and hand over the reason."""
     dataset = Tolerant(Readings(_paths()), BadReading)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train)
 

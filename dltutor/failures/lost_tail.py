@@ -26,8 +26,7 @@ from itertools import islice
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 LENGTH, BATCH = 48, 16
 
@@ -45,11 +44,8 @@ class Stream(IterableDataset[torch.Tensor]):
             yield torch.tensor(number)
 
 
-class BatchedStream(IterableDataset[torch.Tensor]):
+class BatchedStream(Stream):
     """The same stream in whole batches; of n workers each takes every n-th batch."""
-
-    def __init__(self, length: int = LENGTH) -> None:
-        self.length = length
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         worker = get_worker_info()
@@ -70,21 +66,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Deal out samples, and drop what is left in each worker."""
-    return _case(Stream(), BATCH, workers, start_method)
+    return Case(load(Stream(), workers, start_method, batch_size=BATCH, drop_last=True), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Deal out batches."""
-    return _case(BatchedStream(), None, workers, start_method)
-
-
-def _case(
-    dataset: IterableDataset[torch.Tensor], batch_size: int | None, workers: int, start_method: str
-) -> Case:
-    loader = load(
-        dataset, workers, start_method, batch_size=batch_size, drop_last=batch_size is not None
-    )
-    return Case(loader, train)
+    return Case(load(BatchedStream(), workers, start_method, batch_size=None), train)
 
 
 FAILURE = Failure(

@@ -22,24 +22,15 @@ Seen in: s3fs#369, gcsfs#379, Samudra#660.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
-from queue import Queue
-from typing import Any, Final, Literal
+from typing import Final
 
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Consume, Failure, load
-from dltutor.failures.kit.handles import PerProcess, own_folder
-from dltutor.failures.kit.sign import Says
-
-Kind = Literal["executor", "reader"]
+from dltutor.failures.tools import Case, Failure, PerProcess, Says, load, own_folder
 
 PAIRS: Final = 16
 SIZE: Final = 8  # bytes of a file
@@ -79,88 +70,14 @@ class OwnThreadPairs(Pairs):
         return self.executor.get()
 
 
-class ReadAhead(IterableDataset[torch.Tensor]):
-    """The images one after the other; a thread keeps the next four ready."""
-
-    def __init__(self, folder: Path) -> None:
-        self.images = sorted(folder.glob("*.image"))
-        self.ready: Queue[torch.Tensor | None] = Queue(maxsize=4)
-        self.reader = threading.Thread(target=self.read, args=(self.ready,))
-        self.reader.start()
-
-    def read(self, ready: Queue[torch.Tensor | None], first: int = 0, step: int = 1) -> None:
-        for path in islice(self.images, first, None, step):
-            ready.put(torch.tensor(list(path.read_bytes())))
-        ready.put(None)
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        while (image := self.ready.get()) is not None:
-            yield image
-
-    def close(self) -> None:
-        """End the thread."""
-        while self.reader.is_alive():
-            while not self.ready.empty():
-                self.ready.get()
-            self.reader.join(0.01)
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Make the thread in main."""
+    return Case(load(Pairs(pairs_folder()), workers, start_method))
 
 
-class ReadAheadInWorker(ReadAhead):
-    """The same, with a thread in each worker, which reads the worker's own share."""
-
-    def __init__(self, folder: Path) -> None:
-        self.images = sorted(folder.glob("*.image"))
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        worker = get_worker_info()
-        share = (worker.id, worker.num_workers) if worker else (0, 1)
-        ready: Queue[torch.Tensor | None] = Queue(maxsize=4)
-        threading.Thread(target=self.read, args=(ready, *share)).start()
-        while (image := ready.get()) is not None:
-            yield image
-
-
-def read_all(loader: DataLoader[Any]) -> None:
-    """Run an epoch over a ReadAhead once four images are ready, as they soon are."""
-    dataset: Any = loader.dataset
-    try:
-        while not dataset.ready.full():
-            time.sleep(0.001)
-        for _ in loader:
-            pass
-    finally:
-        dataset.close()
-
-
-def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "executor") -> Case:
-    """Make the thread in main.
-
-    Args:
-        workers: The number of workers.
-        start_method: "fork", "spawn" or "forkserver".
-        kind: "executor", or "reader" for a thread that fills a queue; it ends with the loop.
-    """
-    make, loop = _KINDS[kind][0]
-    return Case(load(make(pairs_folder()), workers, start_method), loop)
-
-
-def fixed(*, workers: int = 2, start_method: str = "fork", kind: Kind = "executor") -> Case:
-    """Make it in each process that uses it.
-
-    Args:
-        workers: The number of workers.
-        start_method: "fork", "spawn" or "forkserver".
-        kind: "executor" or "reader".
-    """
-    make, loop = _KINDS[kind][1]
-    return Case(load(make(pairs_folder()), workers, start_method), loop)
-
-
-_Made = tuple[Any, Consume | None]
-_KINDS: Final[dict[Kind, tuple[_Made, _Made]]] = {
-    "executor": ((Pairs, None), (OwnThreadPairs, None)),
-    "reader": ((ReadAhead, read_all), (ReadAheadInWorker, None)),
-}
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Make it in each process that uses it."""
+    return Case(load(OwnThreadPairs(pairs_folder()), workers, start_method))
 
 
 @cache

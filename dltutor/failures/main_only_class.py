@@ -26,8 +26,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class Squares(Dataset[torch.Tensor]):

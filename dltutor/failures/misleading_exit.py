@@ -38,10 +38,9 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
-from dltutor.failures.material.readings import make_readings
-from dltutor.failures.material.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.data.readings import make_readings
+from dltutor.failures.data.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.tools import Case, Failure, Says, load
 
 CHANNELS = 16
 Sample = dict[str, Any]
@@ -95,13 +94,10 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(Readings(_paths()), workers, start_method, batch_size=2, collate_fn=keep))
 
 
-def fixed(*, workers: int = 2, start_method: str = "fork", arrives: bool = False) -> Case:
-    """Turn the exit into a reason that comes with the batch; or into an error that arrives."""
-    dataset = RaisingReadings(_paths())
-    if arrives:
-        return Case(load(dataset, workers, start_method, batch_size=2, collate_fn=keep))
-    tolerant = Tolerant(dataset, UnreadableReading)
-    return Case(load(tolerant, workers, start_method, batch_size=2, collate_fn=collate_tolerant))
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Turn the exit into an error, and hand it over with the batch as a reason."""
+    dataset = Tolerant(RaisingReadings(_paths()), UnreadableReading)
+    return Case(load(dataset, workers, start_method, batch_size=2, collate_fn=collate_tolerant))
 
 
 def _paths() -> Sequence[Path]:

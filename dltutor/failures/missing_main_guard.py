@@ -35,9 +35,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 UNGUARDED: Final = """\
 import torch
@@ -84,8 +82,7 @@ def script(text: str, start_method: str) -> Path:
         text: UNGUARDED or GUARDED.
         start_method: How the script starts its workers.
     """
-    folder = own_folder()
-    path = folder / "train.py"
+    path = own_folder() / "train.py"
     path.write_text(text.format(method=start_method))
     return path
 

@@ -29,8 +29,7 @@ from __future__ import annotations
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 LENGTH, WIDTH, EPOCHS = 32, 8, 2
 
@@ -70,32 +69,14 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
     return Finding(wrong, f"of {EPOCHS * LENGTH} samples wrong")
 
 
-def broken(
-    *,
-    workers: int = 2,
-    start_method: str = "fork",
-    persistent: bool = True,
-    as_numpy: bool = True,
-) -> Case:
+def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
     """Scale what is stored."""
-    return _case(Spectra(as_numpy=as_numpy), workers, start_method, persistent)
+    return Case(load(Spectra(), workers, start_method, persistent_workers=persistent), train)
 
 
-def fixed(
-    *,
-    workers: int = 2,
-    start_method: str = "fork",
-    persistent: bool = True,
-    as_numpy: bool = True,
-) -> Case:
+def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
     """Scale a copy."""
-    return _case(UntouchedSpectra(as_numpy=as_numpy), workers, start_method, persistent)
-
-
-def _case(dataset: Spectra, workers: int, start_method: str, persistent: bool) -> Case:
-    loader = load(
-        dataset, workers, start_method, batch_size=4, persistent_workers=persistent and workers > 0
-    )
+    loader = load(UntouchedSpectra(), workers, start_method, persistent_workers=persistent)
     return Case(loader, train)
 
 

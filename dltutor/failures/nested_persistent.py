@@ -23,8 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.failures.kit.contract import Case, Failure
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 BATCHES = 4
 
@@ -50,22 +49,17 @@ def with_another(loader: DataLoader[Any]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Loop over a loader inside a loop over it."""
-    return Case(_loader(workers, start_method), consume=with_itself)
+    return Case(_loader(workers, start_method), with_itself)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Loop over a second one."""
-    return Case(_loader(workers, start_method), consume=with_another)
+    return Case(_loader(workers, start_method), with_another)
 
 
-def _loader(workers: int, context: Any) -> DataLoader[Any]:
-    return DataLoader(
-        TensorDataset(torch.eye(8 * BATCHES)),
-        batch_size=8,
-        num_workers=workers,
-        persistent_workers=workers > 0,
-        multiprocessing_context=context if workers else None,
-    )
+def _loader(workers: int, start_method: Any) -> DataLoader[Any]:
+    blocks = TensorDataset(torch.eye(8 * BATCHES))
+    return load(blocks, workers, start_method, batch_size=8, persistent_workers=True)
 
 
 FAILURE = Failure(

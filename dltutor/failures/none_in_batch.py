@@ -25,8 +25,7 @@ from typing import Any
 from torch.utils.data import default_collate
 
 from dltutor.failures.corrupt_images import Images, VerifiedImages, shared_images
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class SkippingImages(Images):

@@ -28,8 +28,7 @@ from typing import Final
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load
 
 THREADS: Final = 2
 

@@ -34,6 +34,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -42,8 +43,7 @@ import torch
 import torch.multiprocessing
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
 BATCHES = 5
@@ -123,7 +123,7 @@ def kill_all(folder: str) -> dict[str, tuple[int, int]]:
     Returns:
         The segments that they had in hand, as `segments_of` has them.
     """
-    processes = [each for each in psutil.process_iter() if _temporary_folder(each) == folder]
+    processes = of_run(folder)
     # The managers first, since nothing here kills all in one instant as the kernel does. Python's
     # resource tracker may live: it ends by itself and removes semaphores, and no segments.
     processes.sort(key=lambda process: process.name() != "torch_shm_manager")
@@ -135,11 +135,14 @@ def kill_all(folder: str) -> dict[str, tuple[int, int]]:
     return held
 
 
-def _temporary_folder(process: psutil.Process) -> str | None:
-    try:
-        return process.environ().get("TMPDIR")
-    except psutil.Error:  # gone, or somebody else's
-        return None
+def of_run(folder: str) -> list[psutil.Process]:
+    """The processes that have this temporary folder, and that may be looked at."""
+    processes = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # gone, or somebody else's
+            if process.environ().get("TMPDIR") == folder:
+                processes.append(process)
+    return processes
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:

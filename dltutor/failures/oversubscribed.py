@@ -36,8 +36,7 @@ import psutil
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Costs, Finding
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 
 BATCHES = 4
 ROUNDS = 4
@@ -99,23 +98,17 @@ def _computing(before: dict[int, float], after: dict[int, float]) -> int:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Give each worker all the cores."""
-    return Case(_loader(workers, start_method, use_every_core), consume=count_threads)
+    return _case(workers, start_method, worker_init_fn=use_every_core)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Leave each worker its one thread."""
-    return Case(_loader(workers, start_method, None), consume=count_threads)
+    return _case(workers, start_method)
 
 
-def _loader(workers: int, start_method: str, init: Any) -> DataLoader[torch.Tensor]:
-    return load(
-        Augmented(),
-        workers,
-        start_method,
-        batch_size=2,
-        persistent_workers=workers > 0,
-        worker_init_fn=init,
-    )
+def _case(workers: int, start_method: str, **options: Any) -> Case:
+    options |= {"batch_size": 2, "persistent_workers": True}
+    return Case(load(Augmented(), workers, start_method, **options), count_threads)
 
 
 def one_core() -> str | None:

@@ -24,8 +24,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class Curves(Dataset[torch.Tensor]):

@@ -32,10 +32,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import Gauge, no_proc
-from dltutor.failures.kit.sign import Costs, Finding
-from dltutor.failures.material.readings import shared_recordings
+from dltutor.failures.data.readings import shared_recordings
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.tables import MB
 
 _LONGEST: Final = 10.0  # seconds
@@ -63,8 +62,10 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
     gauge = Gauge()
     held = []
     for step, batch in enumerate(loader):
-        if step == 0:
-            _be_slow(gauge, budget(loader, batch.nbytes))
+        # As long as the workers need to load ahead what they may: on a busy machine that varies.
+        until = time.monotonic() + (_LONGEST if step == 0 and loader.num_workers else 0)
+        while gauge.shared() < budget(loader, batch.nbytes) / MB and time.monotonic() < until:
+            time.sleep(0.02)
         held.append(gauge.shared())
     return Finding(max(held), "MB of batches in shared memory")
 
@@ -74,28 +75,18 @@ def budget(loader: DataLoader[Any], batch: int) -> int:
     return (loader.num_workers * (loader.prefetch_factor or 0) + 1) * batch
 
 
-def _be_slow(gauge: Gauge, budget: int) -> None:
-    # As long as the workers need to load ahead what they may: on a busy machine that varies.
-    until = time.monotonic() + _LONGEST
-    while gauge.shared() < budget / MB and time.monotonic() < until:
-        time.sleep(0.02)
-
-
-def broken(*, workers: int = 2, start_method: str = "fork", prefetch_factor: int = 16) -> Case:
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Load far ahead, to be on the safe side."""
-    return Case(_loader(workers, start_method, prefetch_factor), train)
+    return Case(load(_recordings(), workers, start_method, prefetch_factor=16), train)
 
 
-def fixed(*, workers: int = 2, start_method: str = "fork", prefetch_factor: int = 2) -> Case:
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Load two batches ahead with each worker."""
-    return Case(_loader(workers, start_method, prefetch_factor), train)
+    return Case(load(_recordings(), workers, start_method, prefetch_factor=2), train)
 
 
-def _loader(workers: int, start_method: str, prefetch_factor: int) -> DataLoader[torch.Tensor]:
-    options: dict[str, Any] = {"prefetch_factor": prefetch_factor} if workers else {}
-    return load(
-        Recordings(shared_recordings(160, 60_000)), workers, start_method, batch_size=4, **options
-    )
+def _recordings() -> Recordings:
+    return Recordings(shared_recordings(160, 60_000))
 
 
 FAILURE = Failure(

@@ -23,19 +23,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 Sample = tuple[torch.Tensor, int]
-First = Literal["long", "short"]
 
 
 class Clips(Dataset[Sample]):
@@ -66,36 +62,25 @@ def collate_clips(samples: list[Sample]) -> dict[str, torch.Tensor]:
     }
 
 
-def broken(*, workers: int = 2, start_method: str = "fork", first: First = "long") -> Case:
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Leave clips of different length to the default collate function."""
-    return Case(_loader(first, workers, start_method))
+    return Case(load(Clips(_paths()), workers, start_method))
 
 
-def fixed(*, workers: int = 2, start_method: str = "fork", first: First = "long") -> Case:
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Pad them, and hand over their lengths."""
-    return Case(_loader(first, workers, start_method, collate_clips))
+    return Case(load(Clips(_paths()), workers, start_method, collate_fn=collate_clips))
 
 
 @cache
 def _paths() -> tuple[Path, ...]:
+    # The longest clip first.
     folder = own_folder()
     rng = np.random.default_rng(2)
     paths = [folder / f"{number:02}.npy" for number in range(16)]
     for number, path in enumerate(paths):
         np.save(path, rng.normal(size=100 + 10 * number).astype(np.float32))
-    return tuple(paths)
-
-
-def _loader(
-    first: First, workers: int, start_method: str, collate_fn: Any = None
-) -> DataLoader[Any]:
-    return load(
-        Clips(_paths()[::-1] if first == "long" else _paths()),
-        workers,
-        start_method,
-        batch_size=4,
-        collate_fn=collate_fn,
-    )
+    return tuple(reversed(paths))
 
 
 FAILURE = Failure(

@@ -28,30 +28,20 @@ Seen in: pytorch#31771 (order), pytorch#25162 and pytorch#22584 (padding), rf-de
 from __future__ import annotations
 
 import multiprocessing
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, Literal
-from unittest.mock import patch
+from typing import Any, Literal
 
 import torch
-from torch import distributed
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 Kind = Literal["order", "padding"]
 Loader = DataLoader[torch.Tensor]
 Orders = list[list[int]]  # the indices of each epoch
 
 RANKS, LENGTH, EPOCHS = 2, 63, 2
-_HOST: Final = "127.0.0.1"
-_LOOPBACK: Final = "lo0" if sys.platform == "darwin" else "lo"
-_PATIENCE: Final = timedelta(seconds=60)
 
 
 class Numbers(Dataset[torch.Tensor]):
@@ -126,56 +116,23 @@ def on_two_ranks(
         other: The sampler of rank 1.
     """
     context: Any = loader.multiprocessing_context or multiprocessing.get_context("fork")
-    store = _meeting_place(port=0, opens=True)
-    process = context.Process(target=_be_rank_1, args=(store.port, loop, other), daemon=True)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_be_rank_1, args=(theirs, loop, other), daemon=True)
     process.start()
-    try:
-        orders = loop(loader)
-        with _group(0, store):
-            gathered = _gather(orders)
-            process.join(_PATIENCE.total_seconds())
-    finally:
-        process.kill()
-        process.join()
-        process.close()
+    theirs.close()
+    with ours:
+        try:
+            gathered = [loop(loader), ours.recv()]
+            process.join()
+        finally:
+            process.kill()
+            process.join()
+            process.close()
     return judge(gathered)
 
 
-def _be_rank_1(port: int, loop: Callable[[Loader], Orders], sampler: Sampler[int]) -> None:
-    orders = loop(DataLoader(Numbers(), batch_size=8, sampler=sampler))
-    with _group(1, _meeting_place(port, opens=False)):
-        _gather(orders)
-
-
-def _meeting_place(port: int, opens: bool) -> Any:
-    # With libuv, the default, two descriptors stay open for good.
-    return distributed.TCPStore(  # type: ignore[attr-defined]  # a star import
-        _HOST,
-        port,
-        RANKS,
-        is_master=opens,
-        wait_for_workers=False,
-        timeout=_PATIENCE,
-        use_libuv=False,
-    )
-
-
-@contextmanager
-def _group(rank: int, store: Any) -> Iterator[None]:
-    with patch.dict(os.environ, GLOO_SOCKET_IFNAME=_LOOPBACK):
-        distributed.init_process_group(
-            "gloo", store=store, rank=rank, world_size=RANKS, timeout=_PATIENCE
-        )
-    try:
-        yield
-    finally:
-        distributed.destroy_process_group()
-
-
-def _gather(orders: Orders) -> list[Orders]:
-    gathered: list[Any] = [None] * RANKS
-    distributed.all_gather_object(gathered, orders)
-    return gathered
+def _be_rank_1(main: Any, loop: Callable[[Loader], Orders], sampler: Sampler[int]) -> None:
+    main.send(loop(DataLoader(Numbers(), batch_size=8, sampler=sampler)))
 
 
 def _epoch(loader: Loader) -> list[int]:
@@ -184,36 +141,32 @@ def _epoch(loader: Loader) -> list[int]:
 
 def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order") -> Case:
     """Train without `set_epoch`; or evaluate with padding."""
-    shuffle = kind == "order"
-    padded: list[Sampler[int]] = [
-        DistributedSampler(Numbers(), RANKS, rank, shuffle=shuffle) for rank in range(RANKS)
-    ]
     if kind == "padding":
-        return _case(padded, evaluate, counted_twice, workers, start_method)
-    return _case(padded, train, same_order, workers, start_method)
+        unshuffled = partial(_padded, shuffle=False)
+        return _case(unshuffled, evaluate, counted_twice, workers, start_method)
+    return _case(_padded, train, same_order, workers, start_method)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order") -> Case:
     """Train with `set_epoch`; or evaluate without padding."""
     if kind == "padding":
-        return _case(
-            [Share(rank) for rank in range(RANKS)], evaluate, counted_twice, workers, start_method
-        )
-    padded: list[Sampler[int]] = [
-        DistributedSampler(Numbers(), RANKS, rank) for rank in range(RANKS)
-    ]
-    return _case(padded, train_reshuffled, same_order, workers, start_method)
+        return _case(Share, evaluate, counted_twice, workers, start_method)
+    return _case(_padded, train_reshuffled, same_order, workers, start_method)
+
+
+def _padded(rank: int, shuffle: bool = True) -> Sampler[int]:
+    return DistributedSampler(Numbers(), RANKS, rank, shuffle=shuffle)
 
 
 def _case(
-    samplers: Sequence[Sampler[int]],
+    sampler_of: Callable[[int], Sampler[int]],
     loop: Callable[[Loader], Orders],
     judge: Callable[[list[Orders]], Finding],
     workers: int,
     start_method: str,
 ) -> Case:
-    loader: Loader = load(Numbers(), workers, start_method, batch_size=8, sampler=samplers[0])
-    return Case(loader, partial(on_two_ranks, loop=loop, judge=judge, other=samplers[1]))
+    loader = load(Numbers(), workers, start_method, batch_size=8, sampler=sampler_of(0))
+    return Case(loader, partial(on_two_ranks, loop=loop, judge=judge, other=sampler_of(1)))
 
 
 FAILURE = Failure(
@@ -232,5 +185,5 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Counts(EPOCHS - 1),
-    deadline=60,  # up to five processes import torch
+    deadline=60,  # up to four processes import torch
 )

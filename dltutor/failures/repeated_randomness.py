@@ -33,8 +33,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 LENGTH, EPOCHS = 32, 2
 
@@ -82,21 +81,14 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
     return Finding(len(drawn) - len(set(drawn)), f"of {EPOCHS * LENGTH} draws seen before")
 
 
-def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = False) -> Case:
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Draw from a generator made in `__init__`."""
-    return _case(NoisySignals(), workers, start_method, persistent)
+    return Case(load(NoisySignals(), workers, start_method, batch_size=8), train)
 
 
-def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = False) -> Case:
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Draw from a generator made of seed, epoch and index."""
-    return _case(SeededSignals(), workers, start_method, persistent)
-
-
-def _case(dataset: NoisySignals, workers: int, start_method: str, persistent: bool) -> Case:
-    loader = load(
-        dataset, workers, start_method, batch_size=8, persistent_workers=persistent and workers > 0
-    )
-    return Case(loader, train)
+    return Case(load(SeededSignals(), workers, start_method, batch_size=8), train)
 
 
 FAILURE = Failure(

@@ -27,9 +27,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load, own_folder
 
 LENGTH = 64
 
@@ -60,8 +58,7 @@ class DealtEvents(Events):
 @cache
 def shared_log() -> Path:
     """The log that the cases of this process share."""
-    folder = own_folder()
-    log = folder / "events.jsonl"
+    log = own_folder() / "events.jsonl"
     log.write_text("".join(json.dumps({"event": number}) + "\n" for number in range(LENGTH)))
     return log
 
@@ -74,17 +71,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Read the whole log in every worker."""
-    return _case(Events(shared_log()), workers, start_method)
+    return Case(load(Events(shared_log()), workers, start_method, batch_size=8), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Deal the lines out."""
-    return _case(DealtEvents(shared_log()), workers, start_method)
-
-
-def _case(dataset: Events, workers: int, start_method: str) -> Case:
-    loader = load(dataset, workers, start_method, batch_size=8)
-    return Case(loader, train)
+    return Case(load(DealtEvents(shared_log()), workers, start_method, batch_size=8), train)
 
 
 FAILURE = Failure(

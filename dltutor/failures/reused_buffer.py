@@ -33,9 +33,8 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
-from dltutor.failures.material.records import LENGTH, PAUSE, SIZE, open_slowly, shared_records
+from dltutor.failures.data.records import LENGTH, PAUSE, SIZE, open_slowly, shared_records
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 
 class Frames(IterableDataset[torch.Tensor]):
@@ -74,17 +73,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Yield the buffer."""
-    return _case(Frames(shared_records()), workers, start_method)
+    return Case(load(Frames(shared_records()), workers, start_method, batch_size=None), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Yield a copy of it."""
-    return _case(ClonedFrames(shared_records()), workers, start_method)
-
-
-def _case(dataset: Frames, workers: int, start_method: str) -> Case:
-    loader = load(dataset, workers, start_method, batch_size=None)
-    return Case(loader, train)
+    return Case(load(ClonedFrames(shared_records()), workers, start_method, batch_size=None), train)
 
 
 FAILURE = Failure(

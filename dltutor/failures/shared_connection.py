@@ -27,11 +27,9 @@ from functools import partial
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import PerProcess
-from dltutor.failures.kit.sign import Counts
-from dltutor.failures.material.records import count_wrong
-from dltutor.failures.material.store import Store, start_server
+from dltutor.failures.data.records import count_wrong
+from dltutor.failures.data.store import Store, start_server
+from dltutor.failures.tools import Case, Counts, Failure, PerProcess, load
 
 LENGTH = 64
 
@@ -61,17 +59,12 @@ class OwnConnectionEmbeddings(Embeddings):
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Connect once, for all workers."""
-    return _case(Embeddings(), workers, start_method)
+    return Case(load(Embeddings(), workers, start_method, batch_size=2), count_wrong)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Connect in each worker."""
-    return _case(OwnConnectionEmbeddings(), workers, start_method)
-
-
-def _case(dataset: Embeddings, workers: int, start_method: str) -> Case:
-    loader = load(dataset, workers, start_method, batch_size=2)
-    return Case(loader, count_wrong)
+    return Case(load(OwnConnectionEmbeddings(), workers, start_method, batch_size=2), count_wrong)
 
 
 FAILURE = Failure(

@@ -39,15 +39,12 @@ import tarfile
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import PerProcess
-from dltutor.failures.kit.sign import Counts
-from dltutor.failures.material.records import (
+from dltutor.failures.data.records import (
     LENGTH,
     SIZE,
     Kind,
@@ -56,19 +53,14 @@ from dltutor.failures.material.records import (
     open_slowly,
     shared_records,
 )
-
-
-class Archive(Protocol):
-    """Gives a record by its number."""
-
-    def read(self, number: int) -> bytes: ...
+from dltutor.failures.tools import Case, Counts, Failure, PerProcess, load
 
 
 class PlainFile:
     """Records of one size, one after the other."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
+    def __init__(self, path: Path) -> None:
+        self.file = open_slowly(path)
 
     def read(self, number: int) -> bytes:
         self.file.seek(number * SIZE)
@@ -78,8 +70,8 @@ class PlainFile:
 class Zip:
     """Records in a zip archive."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.zip = zipfile.ZipFile(file)
+    def __init__(self, path: Path) -> None:
+        self.zip = zipfile.ZipFile(open_slowly(path))
 
     def read(self, number: int) -> bytes:
         return self.zip.read(str(number))
@@ -88,8 +80,8 @@ class Zip:
 class Tar:
     """Records in a tar archive."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.tar = tarfile.TarFile(fileobj=file)
+    def __init__(self, path: Path) -> None:
+        self.tar = tarfile.TarFile(fileobj=open_slowly(path))
         self.members = self.tar.getmembers()
 
     def read(self, number: int) -> bytes:
@@ -98,20 +90,14 @@ class Tar:
         return member.read()
 
 
-ARCHIVES: dict[str, Any] = {"file": PlainFile, "zip": Zip, "tar": Tar}
-
-
-def open_archive(kind: Kind, path: Path) -> Archive:
-    """Open an archive of records."""
-    archive: Archive = ARCHIVES[kind](open_slowly(path))
-    return archive
+ARCHIVES: dict[Kind, Any] = {"file": PlainFile, "zip": Zip, "tar": Tar}
 
 
 class Records(Dataset[torch.Tensor]):
     """Records in a file that stays open."""
 
     def __init__(self, kind: Kind, path: Path) -> None:
-        self.archive = open_archive(kind, path)
+        self.archive = ARCHIVES[kind](path)
 
     def __len__(self) -> int:
         return LENGTH
@@ -124,20 +110,17 @@ class OwnRecords(Records):
     """The same records, from a file that each process opens for itself."""
 
     def __init__(self, kind: Kind, path: Path) -> None:
-        self.opened = PerProcess(partial(open_archive, kind, path))
+        self.opened = PerProcess(partial(ARCHIVES[kind], path))
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return decode(self.opened.get().read(index))
 
 
-class PositionedRecords(Dataset[torch.Tensor]):
+class PositionedRecords(Records):
     """The same records, of a plain file, read without a seek. For `fork` only."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_slowly(path)
-
-    def __len__(self) -> int:
-        return LENGTH
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return decode(os.pread(self.file.fileno(), SIZE, index * SIZE))
@@ -145,7 +128,7 @@ class PositionedRecords(Dataset[torch.Tensor]):
 
 def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "file") -> Case:
     """Open the file once, for all workers."""
-    return _case(Records(kind, shared_records(kind)), workers, start_method)
+    return Case(load(Records(kind, shared_records(kind)), workers, start_method), count_wrong)
 
 
 def fixed(
@@ -154,12 +137,7 @@ def fixed(
     """Open it in each worker; or, `positioned`, read a plain file with `os.pread`."""
     path = shared_records(kind)
     dataset = PositionedRecords(path) if positioned else OwnRecords(kind, path)
-    return _case(dataset, workers, start_method)
-
-
-def _case(dataset: Dataset[torch.Tensor], workers: int, start_method: str) -> Case:
-    loader = load(dataset, workers, start_method, batch_size=4)
-    return Case(loader, count_wrong)
+    return Case(load(dataset, workers, start_method), count_wrong)
 
 
 FAILURE = Failure(

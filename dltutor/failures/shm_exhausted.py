@@ -43,9 +43,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 SIDE = 512
 LENGTH = 48
@@ -93,11 +91,10 @@ COLLATE: dict[str, Callable[[list[torch.Tensor]], Any]] = {
 @cache
 def shared_scan() -> Path:
     """A scan that the cases of this process share, with as many slices as `Slices` has."""
-    folder = own_folder()
+    path = own_folder() / "scan.npy"
     random = np.random.default_rng(0)
-    scan = random.integers(0, 256, (LENGTH, SIDE, SIDE), dtype=np.uint8)
-    np.save(folder / "scan.npy", scan)
-    return folder / "scan.npy"
+    np.save(path, random.integers(0, 256, (LENGTH, SIDE, SIDE), dtype=np.uint8))
+    return path
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
@@ -108,32 +105,14 @@ def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "defa
         start_method: Their start method.
         collate: "default" raises; "list" hangs; "numpy" does without shared memory.
     """
-    return Case(_loader(Slices(shared_scan()), workers, start_method, COLLATE[collate], prefetch=2))
+    options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 2}
+    return Case(load(Slices(shared_scan()), workers, start_method, **options))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
     """Batches of 4 MB with as many slices, two of them prefetched."""
-    dataset = ByteSlices(shared_scan())
-    return Case(
-        _loader(dataset, workers, start_method, COLLATE[collate], prefetch=1), consume=normalize
-    )
-
-
-def _loader(
-    dataset: Dataset[torch.Tensor],
-    workers: int,
-    start_method: str,
-    collate_fn: Callable[[list[torch.Tensor]], Any],
-    prefetch: int,
-) -> DataLoader[Any]:
-    return load(
-        dataset,
-        workers,
-        start_method,
-        batch_size=16,
-        collate_fn=collate_fn,
-        prefetch_factor=prefetch if workers else None,
-    )
+    options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 1}
+    return Case(load(ByteSlices(shared_scan()), workers, start_method, **options), normalize)
 
 
 FAILURE = Failure(

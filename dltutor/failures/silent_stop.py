@@ -29,9 +29,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
-from dltutor.failures.material.readings import SPOILT, make_readings
+from dltutor.failures.data.readings import SPOILT, make_readings
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 Sample = tuple[torch.Tensor, str]
 

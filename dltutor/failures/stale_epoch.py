@@ -23,8 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 CLIPS, EPOCHS, CROP = 16, 4, 32
 
@@ -72,18 +71,12 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
     """Set the epoch as an attribute of the dataset."""
-    return _case(Clips(), workers, start_method, persistent)
+    return Case(load(Clips(), workers, start_method, persistent_workers=persistent), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
     """Set the epoch in shared memory."""
-    return _case(SharedEpochClips(), workers, start_method, persistent)
-
-
-def _case(dataset: Clips, workers: int, start_method: str, persistent: bool) -> Case:
-    loader = load(
-        dataset, workers, start_method, batch_size=4, persistent_workers=persistent and workers > 0
-    )
+    loader = load(SharedEpochClips(), workers, start_method, persistent_workers=persistent)
     return Case(loader, train)
 
 

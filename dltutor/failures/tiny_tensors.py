@@ -27,9 +27,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Costs, Finding
-from dltutor.failures.material.sentences import Sentences, as_list, packed
+from dltutor.failures.data.sentences import Sentences, as_list, packed
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 
 BATCH = 128
 BATCHES = 12
@@ -48,23 +47,17 @@ def time_a_batch(loader: DataLoader[Any]) -> Finding:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """A tensor for each sentence."""
-    return Case(_loader(workers, start_method, as_list), consume=time_a_batch)
+    return _case(workers, start_method, collate_fn=as_list)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """A tensor for all sentences of a batch."""
-    return Case(_loader(workers, start_method, packed), consume=time_a_batch)
+    return _case(workers, start_method, collate_fn=packed)
 
 
-def _loader(workers: int, start_method: str, collate_fn: Any) -> DataLoader[Any]:
-    return load(
-        Sentences(BATCH * BATCHES),
-        workers,
-        start_method,
-        batch_size=BATCH,
-        collate_fn=collate_fn,
-        persistent_workers=workers > 0,
-    )
+def _case(workers: int, start_method: str, **options: Any) -> Case:
+    options |= {"batch_size": BATCH, "persistent_workers": True}
+    return Case(load(Sentences(BATCH * BATCHES), workers, start_method, **options), time_a_batch)
 
 
 FAILURE = Failure(

@@ -32,9 +32,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
-from dltutor.failures.material.sentences import CLASSES, Sentences, as_list, packed
+from dltutor.failures.data.sentences import CLASSES, Sentences, as_list, packed
+from dltutor.failures.tools import Case, Failure, Says, load
 
 LENGTH = 800
 
@@ -63,20 +62,14 @@ def broken(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4)
         start_method: Their start method.
         batch_size: 4 keeps too many batches; 200 are too many tensors in one.
     """
-    loader = _loader(workers, start_method, batch_size, as_list)
-    return Case(loader, consume=count_classes)
+    options = {"batch_size": batch_size, "collate_fn": as_list}
+    return Case(load(Sentences(LENGTH), workers, start_method, **options), count_classes)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
     """Three tensors for each batch, and a loop that keeps copies."""
-    loader = _loader(workers, start_method, batch_size, packed)
-    return Case(loader, consume=count_classes_of_copies)
-
-
-def _loader(workers: int, start_method: str, batch_size: int, collate_fn: Any) -> DataLoader[Any]:
-    return load(
-        Sentences(LENGTH), workers, start_method, batch_size=batch_size, collate_fn=collate_fn
-    )
+    options = {"batch_size": batch_size, "collate_fn": packed}
+    return Case(load(Sentences(LENGTH), workers, start_method, **options), count_classes_of_copies)
 
 
 FAILURE = Failure(

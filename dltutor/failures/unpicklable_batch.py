@@ -28,11 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Says
+from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 
 class Measurements(Dataset[Any]):
@@ -70,33 +68,26 @@ def collate_with_rows(samples: list[Any]) -> Any:
     return torch.stack(values), rows
 
 
-def broken(*, workers: int = 2, start_method: str = "fork", timeout: float = 0) -> Case:
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Hand over rows as the database driver makes them."""
-    return Case(_loader(Measurements(_database()), workers, start_method, timeout))
+    dataset = Measurements(_database())
+    return Case(load(dataset, workers, start_method, collate_fn=collate_with_rows))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Hand over dicts."""
-    return Case(_loader(PlainMeasurements(_database()), workers, start_method))
+    dataset = PlainMeasurements(_database())
+    return Case(load(dataset, workers, start_method, collate_fn=collate_with_rows))
 
 
 @cache
 def _database() -> Path:
-    folder = own_folder()
-    path = folder / "measured.sqlite"
+    path = own_folder() / "measured.sqlite"
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE measured (id INTEGER, place TEXT, low REAL, high REAL)")
         rows = [(id, f"place {id % 3}", id / 4, id / 2) for id in range(16)]
         database.executemany("INSERT INTO measured VALUES (?, ?, ?, ?)", rows)
     return path
-
-
-def _loader(
-    dataset: Measurements, workers: int, start_method: str, timeout: float = 0
-) -> DataLoader[Any]:
-    return load(
-        dataset, workers, start_method, batch_size=4, collate_fn=collate_with_rows, timeout=timeout
-    )
 
 
 FAILURE = Failure(

@@ -26,10 +26,9 @@ from pathlib import Path
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Says
-from dltutor.failures.material.readings import make_readings
-from dltutor.failures.material.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.data.readings import make_readings
+from dltutor.failures.data.tolerant import Tolerant, collate_tolerant
+from dltutor.failures.tools import Case, Failure, Says, load
 
 Sample = tuple[torch.Tensor, int]
 
@@ -79,13 +78,10 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     return Case(load(Readings(_paths()), workers, start_method))
 
 
-def fixed(*, workers: int = 2, start_method: str = "fork", arrives: bool = False) -> Case:
-    """Hand over the reason with the batch; or let the exception arrive, from module level."""
-    dataset = NamedReadings(_paths())
-    if arrives:
-        return Case(load(dataset, workers, start_method))
-    tolerant = Tolerant(dataset, UnreadableReading)
-    return Case(load(tolerant, workers, start_method, collate_fn=collate_tolerant))
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Raise one whose class lives at module level, and hand it over with the batch as a reason."""
+    dataset = Tolerant(NamedReadings(_paths()), UnreadableReading)
+    return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant))
 
 
 def _paths() -> Sequence[Path]:

@@ -30,21 +30,14 @@ Seen in: pytorch#51836, pytorch#22131, pytorch#22585, torchgeo-bench#273.
 from __future__ import annotations
 
 import os
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Says
-
-Kind = Literal["file", "lock", "generator", "lambda", "sqlite"]
+from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 RECORDS: Final = 16
 SIZE: Final = 8  # bytes of a record
@@ -70,10 +63,9 @@ class Records(Dataset[torch.Tensor]):
         close(self.handle)
 
 
-class OwnHandle:
-    """For a dataset with `open`: calls it once in each process, and sends no handle anywhere."""
+class OwnRecords(Records):
+    """The same records; each process opens the file for itself, and sends it nowhere."""
 
-    open: Callable[[], Any]
     opened: tuple[int, Any] | None = None  # by which process, and what
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +73,7 @@ class OwnHandle:
 
     @property
     def handle(self) -> Any:
-        """The handle of this process."""
+        """The open file of this process."""
         if self.opened is None or self.opened[0] != os.getpid():
             self.opened = (os.getpid(), self.open())
         return self.opened[1]
@@ -94,104 +86,14 @@ class OwnHandle:
             close(self.opened[1])
 
 
-class Rows(Records):
-    """The same records, as rows of a database."""
-
-    def open(self) -> Any:
-        return sqlite3.connect(self.folder / "records.db")
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        query = "SELECT record FROM records WHERE number = ?"
-        return to_tensor(self.handle.execute(query, (index,)).fetchone()[0])
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Open the file in main, and keep it in the dataset."""
+    return Case(load(Records(records_folder()), workers, start_method))
 
 
-class Guarded(Records):
-    """The same records, read by one thread at a time."""
-
-    def open(self) -> Any:
-        return threading.Lock()
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        with self.handle:
-            return to_tensor((self.folder / "records.bin").read_bytes()[index * SIZE :][:SIZE])
-
-
-class Streamed(Records):
-    """The same records, read one after the other, as far as they are asked for."""
-
-    read: tuple[torch.Tensor, ...] = ()
-
-    def open(self) -> Iterator[bytes]:
-        data = (self.folder / "records.bin").read_bytes()
-        return (data[start : start + SIZE] for start in range(0, len(data), SIZE))
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        while len(self.read) <= index:
-            self.read += (to_tensor(next(self.handle)),)
-        return self.read[index]
-
-
-class Scaled(Records):
-    """The same records, scaled by a function."""
-
-    def open(self) -> Any:
-        return lambda record: record / 255
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        data = (self.folder / "records.bin").read_bytes()
-        return torch.as_tensor(self.handle(to_tensor(data[index * SIZE :][:SIZE])))
-
-
-# With `OwnHandle` in front, `open` is called where the handle is used, not in `__init__`.
-class OwnRecords(OwnHandle, Records):
-    """Records of a file that each process opens for itself."""
-
-
-class OwnRows(OwnHandle, Rows):
-    """Rows of a database to which each process connects for itself."""
-
-
-class OwnGuarded(OwnHandle, Guarded):
-    """Records under a lock of each process."""
-
-
-class OwnStreamed(OwnHandle, Streamed):
-    """Records that each process reads from the start."""
-
-
-class OwnScaled(OwnHandle, Scaled):
-    """Records scaled by a function that each process makes."""
-
-
-KINDS: Final[dict[Kind, tuple[type[Records], type[Records]]]] = {
-    "file": (Records, OwnRecords),
-    "lock": (Guarded, OwnGuarded),
-    "generator": (Streamed, OwnStreamed),
-    "lambda": (Scaled, OwnScaled),
-    "sqlite": (Rows, OwnRows),
-}
-
-
-def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "file") -> Case:
-    """Open the handle in main, and keep it in the dataset.
-
-    Args:
-        workers: The number of workers.
-        start_method: "fork", "spawn" or "forkserver".
-        kind: What the dataset holds.
-    """
-    return Case(load(KINDS[kind][0](records_folder()), workers, start_method))
-
-
-def fixed(*, workers: int = 2, start_method: str = "fork", kind: Kind = "file") -> Case:
-    """Open it in each process that uses it.
-
-    Args:
-        workers: The number of workers.
-        start_method: "fork", "spawn" or "forkserver".
-        kind: What the dataset holds.
-    """
-    return Case(load(KINDS[kind][1](records_folder()), workers, start_method))
+def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Open it in each process that uses it."""
+    return Case(load(OwnRecords(records_folder()), workers, start_method))
 
 
 def to_tensor(record: bytes) -> torch.Tensor:
@@ -207,15 +109,10 @@ def close(handle: Any) -> None:
 
 @cache
 def records_folder() -> Path:
-    """A folder with the same records in a file and in a database."""
+    """A folder with a file of records, `records.bin`."""
     folder = own_folder()
     records = [bytes(range(number, number + SIZE)) for number in range(RECORDS)]
     (folder / "records.bin").write_bytes(b"".join(records))
-    connection = sqlite3.connect(folder / "records.db")
-    connection.execute("CREATE TABLE records (number INTEGER PRIMARY KEY, record BLOB)")
-    connection.executemany("INSERT INTO records VALUES (?, ?)", enumerate(records))
-    connection.commit()
-    connection.close()
     return folder
 
 

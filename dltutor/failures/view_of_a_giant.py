@@ -23,10 +23,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.gauge import Gauge, no_proc
-from dltutor.failures.kit.sign import Costs, Finding
-from dltutor.failures.material.readings import shared_recordings
+from dltutor.failures.data.readings import shared_recordings
+from dltutor.failures.tools import Case, Costs, Failure, Finding, load
+from dltutor.failures.tools.gauge import Gauge, no_proc
 
 WINDOW = 4_000  # numbers
 

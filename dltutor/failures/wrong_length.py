@@ -23,15 +23,10 @@ Seen in: minGPT#31 (one too few), torchvision#211 (a length written down by hand
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import Case, Failure, load
-from dltutor.failures.kit.sign import Counts, Finding
-
-Kind = Literal["short", "long"]
+from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 
 WINDOWS, WIDTH, STRIDE = 64, 32, 16
 
@@ -48,13 +43,6 @@ class Windows(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.windows[index]
-
-
-class TooManyWindows(Windows):
-    """The same windows, counted by where they start."""
-
-    def __len__(self) -> int:
-        return len(self.recording) // STRIDE
 
 
 class CountedWindows(Windows):
@@ -76,20 +64,14 @@ def recording() -> torch.Tensor:
     return torch.arange((WINDOWS - 1) * STRIDE + WIDTH)
 
 
-def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "short") -> Case:
-    """Say a length that forgets the overlap, or (`long`) the last window's width."""
-    dataset = TooManyWindows(recording()) if kind == "long" else Windows(recording())
-    return _case(dataset, workers, start_method)
+def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
+    """Say a length that forgets the overlap."""
+    return Case(load(Windows(recording()), workers, start_method, batch_size=8), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Say how many windows there are to take."""
-    return _case(CountedWindows(recording()), workers, start_method)
-
-
-def _case(dataset: Dataset[torch.Tensor], workers: int, start_method: str) -> Case:
-    loader = load(dataset, workers, start_method, batch_size=8)
-    return Case(loader, train)
+    return Case(load(CountedWindows(recording()), workers, start_method, batch_size=8), train)
 
 
 FAILURE = Failure(

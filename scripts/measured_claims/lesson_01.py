@@ -16,7 +16,7 @@ from PIL import Image, ImageFile
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from dltutor.failures.corrupt_images import Images, shared_images
-from dltutor.failures.material.images import SPOILERS
+from dltutor.failures.data.images import SPOILERS
 from dltutor.failures.none_in_batch import SkippingImages
 from dltutor.observation import observe
 from measured_claims import EXITING, Claim, Measured, Source

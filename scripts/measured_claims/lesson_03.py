@@ -12,8 +12,8 @@ from typing import Any, Final
 from torch.utils.data import Dataset
 
 from dltutor.failures import dead_worker, misleading_exit
-from dltutor.failures.kit.contract import load
-from dltutor.failures.material import scans
+from dltutor.failures.data import scans
+from dltutor.failures.tools.contract import load
 from dltutor.observation import Observation, confine, observe
 from measured_claims import DEEP_DIVE, EXITING, CannotMeasure, Claim, Measured, Source
 

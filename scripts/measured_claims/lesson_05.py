@@ -22,8 +22,8 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import lazy_but_touched, shared_connection, shared_file_offset
-from dltutor.failures.kit.contract import Case, load
-from dltutor.failures.material.records import LENGTH, SIZE, shared_records
+from dltutor.failures.data.records import LENGTH, SIZE, shared_records
+from dltutor.failures.tools.contract import Case, load
 from dltutor.lessons.lesson_05.material import Database
 from dltutor.observation import Observation, observe
 from measured_claims import EXITING, NOT_STARTING, CannotMeasure, Claim, Measured, Source

@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor import Observation, observe
 from dltutor.failures import global_only_in_parent
-from dltutor.failures.kit.contract import load
 from dltutor.failures.main_only_class import Squares
+from dltutor.failures.tools.contract import load
 from dltutor.failures.unpicklable_handle import Records, records_folder
 from dltutor.lessons.lesson_06 import told
 from measured_claims import DEEP_DIVE, NOT_STARTING, Claim, Measured

@@ -19,8 +19,8 @@ from typing import Any, Final
 from torch.utils.data import Dataset, get_worker_info
 
 from dltutor.failures import unpicklable_batch, unpicklable_exception
-from dltutor.failures.kit.contract import load
 from dltutor.failures.lost_thread import Pairs, pairs_folder
+from dltutor.failures.tools.contract import load
 from dltutor.observation import Observation, observe
 from measured_claims import NOT_STARTING, CannotMeasure, Claim, Measured, Source
 

@@ -17,8 +17,8 @@ import psutil
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.contract import load
-from dltutor.failures.kit.gauge import Gauge
+from dltutor.failures.tools.contract import load
+from dltutor.failures.tools.gauge import Gauge
 from dltutor.lessons.lesson_08.material import Moment, Nothing, full, ready, sizes
 from dltutor.system import cgroups
 from dltutor.system.process_memory import mapped, shared_memory

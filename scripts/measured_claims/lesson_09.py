@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.gauge import Gauge, growth
-from dltutor.failures.material.captions import Captions, shared_captions
+from dltutor.failures.data.captions import Captions, shared_captions
+from dltutor.failures.tools.gauge import Gauge, growth
 from dltutor.lessons.lesson_09.material import size_of
 from dltutor.tables import MB
 from measured_claims import DEEP_DIVE, NOT_STARTING, CannotMeasure, Claim, Measured, Source

@@ -13,8 +13,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import growing_cache, heap_growth
-from dltutor.failures.kit.gauge import Gauge, growth
-from dltutor.failures.material.readings import shared_recordings
+from dltutor.failures.data.readings import shared_recordings
+from dltutor.failures.tools.gauge import Gauge, growth
 from dltutor.lessons.lesson_10.material import Collecting, JobD, make_jobs
 from dltutor.lessons.lesson_10.transfer import make_model, scans_loader
 from dltutor.tables import MB

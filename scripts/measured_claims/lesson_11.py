@@ -19,8 +19,8 @@ from torch.utils.data import Dataset
 
 from dltutor import confine, observe
 from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_files
-from dltutor.failures.kit.contract import load
-from dltutor.failures.kit.sign import Finding
+from dltutor.failures.tools.contract import load
+from dltutor.failures.tools.sign import Finding
 from dltutor.observation import CannotConfine, Observation
 from measured_claims import DEEP_DIVE, EXITING, NOT_STARTING, CannotMeasure, Claim, Measured, Source
 

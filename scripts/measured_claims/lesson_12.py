@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
 
-from dltutor.failures.kit.contract import load
 from dltutor.failures.lost_tail import Stream
+from dltutor.failures.tools.contract import load
 from dltutor.lessons.lesson_12.job import census
 from dltutor.lessons.lesson_12.material import warnings_of
 from measured_claims import Claim, Measured, Source

@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
+from dltutor.failures.data import scans
 from dltutor.failures.dead_worker import (
     Frames,
     How,
@@ -23,7 +24,6 @@ from dltutor.failures.dead_worker import (
     decode,
     exit_code_alone,
 )
-from dltutor.failures.material import scans
 from dltutor.observation.texts import fate
 
 FORK = multiprocessing.get_context("fork")

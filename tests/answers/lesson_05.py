@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.material.sessions import Connection
+from dltutor.failures.data.sessions import Connection
 from dltutor.lessons.lesson_05.material import Rows, Windows, recording
 
 FORK = multiprocessing.get_context("fork")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools.handles import own_folder
 from dltutor.lessons.lesson_06.material import MyRecords
 from notebooks import NOTEBOOKS, read
 

@@ -19,8 +19,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.kit.handles import PerProcess
 from dltutor.failures.lost_thread import Pairs
+from dltutor.failures.tools.handles import PerProcess
 from dltutor.lessons.lesson_07.material import Clips
 
 Line = tuple[str, int]

@@ -19,7 +19,7 @@ from cells import source
 from torch.utils.data import DataLoader, Dataset
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.material.captions import (
+from dltutor.failures.data.captions import (
     Captions,
     CaptionTuple,
     FixedWidthCaptions,

@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.growing_cache import BoundedRecordings, CachedRecordings, Recordings
+from dltutor.failures.growing_cache import CachedRecordings, Recordings
 from dltutor.lessons.lesson_10.transfer import validate
 
 
@@ -98,6 +98,23 @@ class AllInMain(Recordings):
 
     def load(self, index: int) -> np.ndarray:
         return self.all[index]
+
+
+class BoundedRecordings(Recordings):
+    """The last few recordings that were read are kept."""
+
+    def __init__(self, paths: tuple[str, ...], size: int = 4) -> None:
+        super().__init__(paths)
+        self.size = size
+        self.cache: OrderedDict[int, np.ndarray] = OrderedDict()
+
+    def load(self, index: int) -> np.ndarray:
+        if index not in self.cache:
+            self.cache[index] = super().load(index)
+        self.cache.move_to_end(index)
+        if len(self.cache) > self.size:
+            self.cache.popitem(last=False)
+        return self.cache[index]
 
 
 class TheLastOne(BoundedRecordings):

@@ -26,7 +26,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, Subset, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.material.sentences import as_list, packed
+from dltutor.failures.data.sentences import as_list, packed
 from dltutor.lessons.lesson_11.material import Rows, collect
 
 Pairs = list[Any]

@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.material.sentences import as_list
+from dltutor.failures.data.sentences import as_list
 from dltutor.lessons.lesson_13 import fix, transfer
 
 # 13.fix

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools.handles import own_folder
 from dltutor.lessons.lesson_14 import Report, images, ranks, table, text, validation, video
 from dltutor.lessons.lesson_14.scene import Incident, Scene
 

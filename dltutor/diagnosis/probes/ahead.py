@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.subject import Subject
-from dltutor.failures.kit.gauge import Gauge
+from dltutor.failures.tools.gauge import Gauge
 from dltutor.tables import MB
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import torch
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.changed_batches import with_tensors
 from dltutor.diagnosis.running.subject import Subject
-from dltutor.failures.kit.gauge import Gauge
+from dltutor.failures.tools.gauge import Gauge
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence

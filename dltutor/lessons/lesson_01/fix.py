@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from dltutor.failures.corrupt_images import load_on_white
-from dltutor.failures.material.images import CLASSES, SIDE, SPOILERS, draw
+from dltutor.failures.data.images import CLASSES, SIDE, SPOILERS, draw
 from dltutor.lessons.lesson_01.delivery import grader
 from dltutor.lessons.lesson_01.material import Folder, Kind, StartImages, fill
 

@@ -19,7 +19,7 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from dltutor.failures.corrupt_images import Images
-from dltutor.failures.material.images import SPOILERS, make_images
+from dltutor.failures.data.images import SPOILERS, make_images
 from dltutor.lessons.engine.forms import whole_number
 from dltutor.observation import Observation, observe
 from dltutor.tables import Table

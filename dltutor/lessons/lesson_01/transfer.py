@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools.handles import own_folder
 from dltutor.lessons.lesson_01.delivery import grader
 from dltutor.lessons.lesson_01.material import Folder, Kind, Values, fill
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools.handles import own_folder
 from dltutor.observation import Observation, observe
 from dltutor.observation.texts import tidy
 from dltutor.tables import Table

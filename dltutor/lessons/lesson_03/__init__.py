@@ -2,13 +2,13 @@
 
 from dltutor.failures import dead_worker as dead_worker
 from dltutor.failures import misleading_exit as misleading_exit
+from dltutor.failures.data.scans import evenly as evenly
+from dltutor.failures.data.scans import read_scan as read_scan
+from dltutor.failures.data.scans import scan_paths as scan_paths
+from dltutor.failures.data.scans import unpack as unpack
 from dltutor.failures.dead_worker import decode as decode
 from dltutor.failures.dead_worker import exit_code_alone as exit_code_alone
 from dltutor.failures.dead_worker import film_paths as film_paths
-from dltutor.failures.material.scans import evenly as evenly
-from dltutor.failures.material.scans import read_scan as read_scan
-from dltutor.failures.material.scans import scan_paths as scan_paths
-from dltutor.failures.material.scans import unpack as unpack
 from dltutor.lessons.engine.sources import show_source as show_source
 from dltutor.lessons.lesson_03.material import breadcrumb_in as breadcrumb_in
 from dltutor.lessons.lesson_03.material import confined as confined

@@ -18,9 +18,9 @@ import cloudpickle
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
+from dltutor.failures.data import scans
 from dltutor.failures.dead_worker import ACCIDENTS, How, exit_code_alone, film_paths
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.material import scans
+from dltutor.failures.tools.handles import own_folder
 from dltutor.lessons.engine.memory import room
 from dltutor.observation import Observation, confine, observe
 from dltutor.observation.texts import fate, tidy

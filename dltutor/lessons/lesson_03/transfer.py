@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from torch.utils.data import Dataset
 
-from dltutor.failures.material.scans import WANTED, Scans
+from dltutor.failures.data.scans import WANTED, Scans
 from dltutor.lessons.engine.endings import Ending, arrivals, ended_well, where
 from dltutor.lessons.engine.exercise import by_runs
 from dltutor.lessons.engine.forms import a_fixed_class

@@ -1,6 +1,6 @@
 """Lesson 05: inherited handles. What its notebook imports."""
 
-from dltutor.failures.material.records import LENGTH, SIZE, decode, open_slowly, shared_records
+from dltutor.failures.data.records import LENGTH, SIZE, decode, open_slowly, shared_records
 from dltutor.lessons.lesson_05.material import handles, recording, start_server, told
 
 __all__ = [

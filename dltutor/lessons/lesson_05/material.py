@@ -15,11 +15,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import shared_connection, shared_file_offset
-from dltutor.failures.kit.contract import Case, load
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Finding
-from dltutor.failures.material.records import LENGTH, SIZE, count_wrong, shared_records
-from dltutor.failures.material.sessions import Connection, Server
+from dltutor.failures.data.records import LENGTH, SIZE, count_wrong, shared_records
+from dltutor.failures.data.sessions import Connection, Server
+from dltutor.failures.tools.contract import Case, load
+from dltutor.failures.tools.handles import own_folder
+from dltutor.failures.tools.sign import Finding
 from dltutor.observation import observe
 from dltutor.tables import Table
 

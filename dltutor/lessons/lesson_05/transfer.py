@@ -14,7 +14,7 @@ from typing import Final
 
 import torch
 
-from dltutor.failures.material.sessions import ROWS, Server
+from dltutor.failures.data.sessions import ROWS, Server
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class
 from dltutor.lessons.engine.outcomes import Result, correct, not_yet

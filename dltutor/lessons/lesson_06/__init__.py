@@ -1,6 +1,6 @@
 """Lesson 06: handles that can't be pickled, and start methods. What its notebook imports."""
 
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools.handles import own_folder
 from dltutor.failures.unpicklable_handle import Records, records_folder
 from dltutor.lessons.engine.sources import show_source as source
 from dltutor.lessons.lesson_06.material import (

@@ -1,7 +1,7 @@
 """Lesson 08: seeing memory. What its notebook imports."""
 
-from dltutor.failures.kit.contract import load
 from dltutor.failures.prefetch_budget import Recordings
+from dltutor.failures.tools.contract import load
 from dltutor.failures.view_of_a_giant import Excerpts
 from dltutor.lessons.lesson_08.material import (
     four_jobs,

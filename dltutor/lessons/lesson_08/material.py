@@ -17,9 +17,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures import prefetch_budget, view_of_a_giant
-from dltutor.failures.kit.contract import load
-from dltutor.failures.kit.gauge import Gauge, no_proc
-from dltutor.failures.material.readings import shared_recordings
+from dltutor.failures.data.readings import shared_recordings
+from dltutor.failures.tools.contract import load
+from dltutor.failures.tools.gauge import Gauge, no_proc
 from dltutor.lessons.lesson_08.fix import weigh
 from dltutor.observation.time_limits import deadline
 from dltutor.system import cgroup_files

@@ -1,7 +1,7 @@
 """Lesson 09: copy-on-read. What its notebook imports."""
 
 from dltutor.failures import copy_on_read
-from dltutor.failures.material.captions import shared_captions
+from dltutor.failures.data.captions import shared_captions
 from dltutor.lessons.engine.memory import room
 from dltutor.lessons.lesson_09.material import (
     count_in,

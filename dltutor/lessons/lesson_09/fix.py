@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.kit.gauge import Gauge
-from dltutor.failures.material.captions import Captions
+from dltutor.failures.data.captions import Captions
+from dltutor.failures.tools.gauge import Gauge
 from dltutor.lessons.engine.endings import Ending, ended_well, run_loader, where
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_class

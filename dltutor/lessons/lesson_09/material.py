@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.display.figure import MemoryFigure
 from dltutor.display.style import MAIN, STYLE, TEXT, color_of
-from dltutor.failures.kit.gauge import sent_to_spawned
-from dltutor.failures.material import captions
+from dltutor.failures.data import captions
+from dltutor.failures.tools.gauge import sent_to_spawned
 from dltutor.observation import observe
 from dltutor.system.process_memory import mapped
 from dltutor.tables import MB, Table, size

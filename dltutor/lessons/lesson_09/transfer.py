@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools.handles import own_folder
 from dltutor.lessons.lesson_09.fix import Task, grader
 
 _CROWD: Final = 300  # boxes in one image, more than a byte can count; the others have 0 to 5

@@ -18,7 +18,7 @@ from typing import Any, Final
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from dltutor.failures import growing_cache, heap_growth, kept_batches, reference_cycle
-from dltutor.failures.material.readings import shared_recordings
+from dltutor.failures.data.readings import shared_recordings
 from dltutor.observation import Observation
 from dltutor.observation.memory.process_curves import Field
 from dltutor.observation.observing import observe

@@ -1,7 +1,7 @@
 """Lesson 11: shared memory and open files run out. What its notebook imports."""
 
 from dltutor.failures import orphaned_segments, shm_exhausted, too_many_open_files
-from dltutor.failures.material.sentences import Sentences, as_list
+from dltutor.failures.data.sentences import Sentences, as_list
 from dltutor.failures.shm_exhausted import Slices, as_arrays
 from dltutor.failures.too_many_open_files import count_classes
 from dltutor.lessons.engine.sources import show_source

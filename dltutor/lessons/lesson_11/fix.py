@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import torch
 
-from dltutor.failures.material.sentences import Sentences
+from dltutor.failures.data.sentences import Sentences
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader
 from dltutor.lessons.engine.outcomes import Rejected, Result, correct, error_in_your_code, not_yet

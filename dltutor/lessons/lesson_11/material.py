@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dltutor.failures.material.sentences import as_list
+from dltutor.failures.data.sentences import as_list
 from dltutor.lessons.lesson_11.traces import Files
 from dltutor.observation import CannotConfine, Observation, confine
 from dltutor.observation.texts import fate, said, tidy

@@ -23,8 +23,8 @@ import numpy as np
 import torch.multiprocessing
 from torch.utils.data import get_worker_info
 
-from dltutor.failures.kit.handles import PerProcess
-from dltutor.failures.material.sentences import Sample, Sentences
+from dltutor.failures.data.sentences import Sample, Sentences
+from dltutor.failures.tools.handles import PerProcess
 from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import deadline
 from dltutor.tables import MB

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from dltutor.failures.material.sentences import as_list
+from dltutor.failures.data.sentences import as_list
 from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader
 from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet

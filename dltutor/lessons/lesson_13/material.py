@@ -19,8 +19,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from dltutor.display.figure import MemoryFigure
 from dltutor.display.style import MAIN, STYLE, WORKERS
-from dltutor.failures.kit.contract import load
-from dltutor.failures.material.sentences import Sentences, as_list
+from dltutor.failures.data.sentences import Sentences, as_list
+from dltutor.failures.tools.contract import load
 from dltutor.observation import machine, observe
 from dltutor.observation.speeds import Throughput
 from dltutor.tables import Table

@@ -22,7 +22,7 @@ from dltutor.diagnosis.objects.walking import walk
 from dltutor.diagnosis.probes.travel import packing
 from dltutor.diagnosis.running.random_states import seed_all
 from dltutor.diagnosis.running.subject import Subject, Unanswered
-from dltutor.failures.kit.gauge import as_for_spawned
+from dltutor.failures.tools.gauge import as_for_spawned
 from dltutor.observation.foreign import is_a, said
 from dltutor.tables import MB
 

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from dltutor.failures.kit.handles import own_folder
-from dltutor.failures.kit.sign import Finding
+from dltutor.failures.tools import Finding, own_folder
 
 Kind = Literal["file", "zip", "tar"]
 
@@ -65,8 +64,7 @@ def open_slowly(path: Path) -> io.BufferedReader:
 @cache
 def shared_records(kind: Kind = "file") -> Path:
     """The records that the cases of this process share, in one file or archive."""
-    folder = own_folder()
-    path = folder / f"records.{kind}"
+    path = own_folder() / f"records.{kind}"
     records = [np.full(SIZE // 4, number, dtype="<i4").tobytes() for number in range(2 * LENGTH)]
     if kind == "file":
         path.write_bytes(b"".join(records))

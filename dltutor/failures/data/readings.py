@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools import own_folder
 
 COUNT: Final = 16
 SPOILT: Final = 9  # the number of the spoilt reading

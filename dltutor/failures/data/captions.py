@@ -15,14 +15,13 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools import own_folder
 
 
 @cache
 def shared_captions(count: int = 300_000) -> Path:
     """A file of captions that the cases of this process share; removed at its end."""
-    folder = own_folder()
-    path = folder / "captions.txt"
+    path = own_folder() / "captions.txt"
     lines = (f"{n:06}.jpg shows {n * 7919 % count} birds above a lake\n" for n in range(count))
     path.write_text("".join(lines))
     return path
@@ -41,59 +40,48 @@ class Captions(Dataset[str]):
         return self.captions[index]
 
 
-class CaptionTuple(Dataset[str]):
+class OtherCaptions(Captions):
+    """The captions in something else than a list."""
+
+    captions: Any
+
+
+class CaptionTuple(OtherCaptions):
     """The captions in a tuple."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = tuple(Path(path).read_text().splitlines())
 
-    def __len__(self) -> int:
-        return len(self.captions)
 
-    def __getitem__(self, index: int) -> str:
-        return self.captions[index]
-
-
-class CaptionDicts(Dataset[str]):
+class CaptionDicts(OtherCaptions):
     """The captions as records."""
 
     def __init__(self, path: str | Path) -> None:
         lines = Path(path).read_text().splitlines()
-        self.records = [{"number": n, "caption": line} for n, line in enumerate(lines)]
-
-    def __len__(self) -> int:
-        return len(self.records)
+        self.captions = [{"number": n, "caption": line} for n, line in enumerate(lines)]
 
     def __getitem__(self, index: int) -> str:
-        return str(self.records[index]["caption"])
+        return str(self.captions[index]["caption"])
 
 
-class CaptionObjects(Dataset[str]):
+class CaptionObjects(OtherCaptions):
     """The captions in a numpy array, of objects."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = np.array(Path(path).read_text().splitlines(), dtype=object)
 
-    def __len__(self) -> int:
-        return len(self.captions)
 
-    def __getitem__(self, index: int) -> str:
-        return str(self.captions[index])
-
-
-class CaptionFrame(Dataset[str]):
+class CaptionFrame(OtherCaptions):
     """The captions in a column of a pandas table."""
 
     def __init__(self, path: str | Path) -> None:
         import pandas as pd  # type: ignore[import-untyped, unused-ignore]  # untyped or absent
 
-        self.table = pd.DataFrame({"caption": Path(path).read_text().splitlines()}, dtype=object)
-
-    def __len__(self) -> int:
-        return len(self.table)
+        lines = Path(path).read_text().splitlines()
+        self.captions = pd.DataFrame({"caption": lines}, dtype=object)
 
     def __getitem__(self, index: int) -> str:
-        return str(self.table["caption"].iat[index])
+        return str(self.captions["caption"].iat[index])
 
 
 class PackedCaptions(Dataset[str]):
@@ -110,48 +98,42 @@ class PackedCaptions(Dataset[str]):
         return self.text[start:stop].tobytes().decode()
 
 
-class CaptionLengths(Dataset[int]):
+class CaptionLengths(Captions):
     """The length of each caption; the captions themselves are for the report after the epoch."""
 
     def __init__(self, path: str | Path) -> None:
-        self.captions = Path(path).read_text().splitlines()
+        super().__init__(path)
         self.lengths = np.array([len(caption) for caption in self.captions])
 
-    def __len__(self) -> int:
-        return len(self.captions)
-
-    def __getitem__(self, index: int) -> int:
+    def __getitem__(self, index: int) -> int:  # type: ignore[override]  # a string there
         return int(self.lengths[index])
 
 
-class FixedWidthCaptions(Dataset[str]):
+class FixedWidthCaptions(OtherCaptions):
     """The captions in a numpy array of bytes, all as wide as the longest."""
 
     def __init__(self, path: str | Path) -> None:
         lines = Path(path).read_text().splitlines()
         self.captions = np.array([line.encode() for line in lines], dtype="S")
 
-    def __len__(self) -> int:
-        return len(self.captions)
-
     def __getitem__(self, index: int) -> str:
         return bytes(self.captions[index]).decode()
 
 
-class TensorCaptions(Dataset[str]):
+class TensorCaptions(PackedCaptions):
     """The captions packed, in tensors: spawned workers share them as well."""
 
-    def __init__(self, path: str | Path) -> None:
-        text, offsets = pack(Path(path).read_text().splitlines())
-        self.text = torch.from_numpy(text)
-        self.offsets = torch.from_numpy(offsets)
+    text: Any
+    offsets: Any
 
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.text = torch.from_numpy(self.text)
+        self.offsets = torch.from_numpy(self.offsets)
 
     def __getitem__(self, index: int) -> str:
         start, stop = self.offsets[index : index + 2].tolist()
-        return self.text[start:stop].numpy().tobytes().decode()
+        return bytes(self.text[start:stop].numpy()).decode()
 
 
 class SharedCaptions(Dataset[str]):

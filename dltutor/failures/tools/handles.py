@@ -1,4 +1,4 @@
-"""What is opened once: a folder for as long as Python runs, a handle for each process."""
+"""A folder that goes when Python exits, and a handle for each process."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def own_folder() -> Path:
 
 
 class PerProcess(Generic[T]):
-    """Opens a handle when a process first asks for it, and never hands one to another process.
+    """Opens a handle when a process first asks for it, and never shares it with another process.
 
     Args:
-        open: Opens the handle. It must be possible to pickle it, for `spawn` and `forkserver`.
+        open: Opens the handle. For `spawn` and `forkserver`, pickle must be able to send it.
     """
 
     def __init__(self, open: Callable[[], T]) -> None:
@@ -33,7 +33,7 @@ class PerProcess(Generic[T]):
         self._handle: T | None = None
 
     def get(self) -> T:
-        """The handle of this process."""
+        """Return the handle of this process."""
         if self._handle is None or self._opened_by != os.getpid():
             self._handle = self._open()
             self._opened_by = os.getpid()

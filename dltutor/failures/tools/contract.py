@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from dltutor.failures.kit.facts import Facts
-from dltutor.failures.kit.sign import Sign
+from dltutor.failures.tools.facts import Facts
+from dltutor.failures.tools.sign import Sign
 
 if TYPE_CHECKING:  # torch takes a second to import, and `dltutor list` does not need it
     from torch.utils.data import DataLoader, Dataset
@@ -84,13 +84,15 @@ def load(dataset: Dataset[Any], workers: int, start_method: str, **options: Any)
         dataset: What to load.
         workers: The number of workers; 0 for none.
         start_method: "fork", "spawn" or "forkserver"; without workers it has no meaning.
-        options: Further arguments of the DataLoader.
+        options: Further arguments of the DataLoader. `prefetch_factor` and `persistent_workers`
+            are left out without workers, which alone have a use for them.
     """
     from torch.utils.data import DataLoader
 
-    return DataLoader(
-        dataset,
-        **{"batch_size": 4} | options,
-        num_workers=workers,
-        multiprocessing_context=start_method if workers else None,
-    )
+    options = {"batch_size": 4} | options
+    if workers:
+        options["multiprocessing_context"] = start_method
+    else:
+        for name in ("prefetch_factor", "persistent_workers"):
+            options.pop(name, None)
+    return DataLoader(dataset, num_workers=workers, **options)

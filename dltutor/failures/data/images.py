@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from PIL import Image, ImageDraw
 
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools import own_folder
 
 CLASSES: Final = ("circle", "square", "triangle")
 SIDE: Final = 64  # pixels

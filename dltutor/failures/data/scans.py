@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from dltutor.failures.kit.contract import Case, load
-from dltutor.failures.kit.handles import own_folder
+from dltutor.failures.tools import Case, load, own_folder
 
 SIDE: Final = 1024  # a slice is 1 MB, one byte for a pixel
 WANTED: Final = 4  # slices of each scan
@@ -69,12 +68,14 @@ def evenly(slices: list[Any]) -> list[Any]:
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Unpack every slice. Safe in `confine` only."""
-    return Case(_loader(Scans(scan_paths()), workers, start_method))
+    scans = Scans(scan_paths())
+    return Case(load(scans, workers, start_method, batch_size=1, collate_fn=np.stack))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
     """Unpack what is wanted."""
-    return Case(_loader(ThinScans(scan_paths()), workers, start_method))
+    scans = ThinScans(scan_paths())
+    return Case(load(scans, workers, start_method, batch_size=1, collate_fn=np.stack))
 
 
 @cache
@@ -93,7 +94,3 @@ def write_scan(path: Path, packed: Sequence[bytes]) -> None:
     size = max(map(len, packed))
     slices = (each.ljust(size, b"\0") for each in packed)
     path.write_bytes(size.to_bytes(4, "little") + b"".join(slices))
-
-
-def _loader(dataset: Scans, workers: int, start_method: str) -> DataLoader[np.ndarray]:
-    return load(dataset, workers, start_method, batch_size=1, collate_fn=np.stack)

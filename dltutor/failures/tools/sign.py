@@ -27,18 +27,6 @@ class Seen(Protocol):
     def result(self) -> object: ...
 
 
-class Sign(Protocol):
-    """Tells a broken run from a fixed one."""
-
-    def shown(self, broken: Seen, fixed: Seen) -> bool:
-        """Whether the broken run shows the fault, and the fixed one does not."""
-        ...
-
-    def told(self, seen: Seen) -> str:
-        """What a run shows, in one line."""
-        ...
-
-
 @dataclass(frozen=True)
 class Finding:
     """What a loop found out about its own run, as a number of which less is better.
@@ -84,8 +72,16 @@ class Says:
         return next((f"{seen.end}: {text}" for text in self.texts if text in said), seen.end)
 
 
+class _Measured:
+    """A sign that is read from what the loops of both runs found out."""
+
+    def told(self, seen: Seen) -> str:
+        """The loop's finding."""
+        return str(seen.result) if isinstance(seen.result, Finding) else seen.end
+
+
 @dataclass(frozen=True)
-class Counts:
+class Counts(_Measured):
     """Both runs finish; the broken one's loop finds some things wrong, the fixed one's finds none.
 
     Args:
@@ -98,13 +94,9 @@ class Counts:
         """Whether enough went wrong in the broken run, and nothing in the fixed one."""
         return _value(broken) >= self.least and _value(fixed) == 0
 
-    def told(self, seen: Seen) -> str:
-        """The loop's finding."""
-        return _finding(seen)
-
 
 @dataclass(frozen=True)
-class Costs:
+class Costs(_Measured):
     """Both runs finish; the broken one costs a multiple of the fixed one: memory, time, messages.
 
     Args:
@@ -117,18 +109,14 @@ class Costs:
         """Whether the broken run cost at least so many times what the fixed one did."""
         return _value(broken) >= self.times * _value(fixed)
 
-    def told(self, seen: Seen) -> str:
-        """The loop's finding."""
-        return _finding(seen)
+
+#: Tells a broken run from a fixed one.
+Sign = Says | Counts | Costs
 
 
 def _value(seen: Seen) -> float:
-    # Not a number compares as false: a run that found nothing out shows nothing.
+    # Not a number compares as false, so a run that found nothing out shows nothing.
     return seen.result.value if isinstance(seen.result, Finding) else float("nan")
-
-
-def _finding(seen: Seen) -> str:
-    return str(seen.result) if isinstance(seen.result, Finding) else seen.end
 
 
 def _all_that_was_said(seen: Seen) -> str:

@@ -1,0 +1,28 @@
+"""What the failure modes have in common: their contract, their signs, their loader, their files.
+
+`gauge`, which reads memory, is imported from its own module, because it imports torch.
+"""
+
+from dltutor.failures.tools.contract import START_METHODS, Case, Consume, Failure, load
+from dltutor.failures.tools.facts import PROMISES, Facts, Promise, read_facts
+from dltutor.failures.tools.handles import PerProcess, own_folder
+from dltutor.failures.tools.sign import Costs, Counts, Finding, Says, Sign
+
+__all__ = [
+    "PROMISES",
+    "START_METHODS",
+    "Case",
+    "Consume",
+    "Costs",
+    "Counts",
+    "Facts",
+    "Failure",
+    "Finding",
+    "PerProcess",
+    "Promise",
+    "Says",
+    "Sign",
+    "load",
+    "own_folder",
+    "read_facts",
+]
