@@ -37,6 +37,43 @@ class Names(Dataset[int]):
         return len(self.names[index])
 
 
+class Tape:
+    """A Recorder of this process, and its samples on one clock.
+
+    Args:
+        options: More of the Recorder's arguments.
+    """
+
+    def __init__(self, **options: float) -> None:
+        self.samples: list[Moment] = []
+        self._recorder = Recorder(listeners=[self.samples.append], roles=WorkerNames(), **options)
+        self._began = time.monotonic()
+        self._recorder.start()
+
+    def end(self) -> None:
+        """Stop recording."""
+        self._recorder.stop()
+
+    def of(self, role: str) -> tuple[list[float], list[Reading]]:
+        """When a process was sampled, and what was found."""
+        found = [each for each in self.samples if role in each.processes]
+        return [self._began + each.seconds for each in found], [
+            each.processes[role] for each in found
+        ]
+
+
+def dense() -> Tape:
+    """A Recorder that reads USS and PSS in every sample, ten times a second."""
+    return Tape(period=0.1, memory_period=0.1, memory_budget=1.0)
+
+
+def names_loader(megabytes: int) -> DataLoader[int]:
+    """Two forked workers that read `Names`."""
+    return DataLoader(
+        Names(megabytes), batch_size=512, num_workers=2, multiprocessing_context="fork"
+    )
+
+
 class Held:
     """A loader that has begun and waits, and a Recorder that reads PSS in every sample.
 
@@ -45,20 +82,12 @@ class Held:
     """
 
     def __init__(self, megabytes: int) -> None:
-        loader = DataLoader(
-            Names(megabytes), batch_size=512, num_workers=2, multiprocessing_context="fork"
-        )
+        loader = names_loader(megabytes)
         self._batches = iter(loader)
         for _ in range(len(loader) // 2):
             next(self._batches)
         time.sleep(0.5)  # until the workers have filled their queues
-        self._samples: list[Moment] = []
-        self._recorder = Recorder(
-            listeners=[self._samples.append],
-            memory_period=0.1,
-            memory_budget=1.0,
-        )
-        self._recorder.start()
+        self._tape = dense()
         time.sleep(1.0)
 
     def figures(self) -> Figures:
@@ -67,7 +96,9 @@ class Held:
         me = psutil.Process()
         family = [me, *me.children(recursive=True)]
         helpers = [process for process in family if program.__file__ in process.cmdline()]
-        read = [each.processes.values() for each in self._samples if each.processes["main"].pss]
+        read = [
+            each.processes.values() for each in self._tape.samples if each.processes["main"].pss
+        ]
         ours = sum(process.pss or 0 for process in read[-1])
         smem = _smem({process.pid for process in family} - {helper.pid for helper in helpers})
         helper = sum(each.memory_full_info().pss for each in helpers)
@@ -75,7 +106,7 @@ class Held:
 
     def end(self) -> None:
         """End all of it."""
-        self._recorder.stop()
+        self._tape.end()
         del self._batches
 
 
@@ -111,7 +142,9 @@ def totals(rounds: int, megabytes: int) -> Table:
             rows.append([title, "not installed here", ""])
             continue
         ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
-        rows.append([title, spread([each / MB for each in theirs], "{:.1f} MB"), _exact(ratios)])
+        rows.append(
+            [title, spread([each / MB for each in theirs], "{:.1f} MB"), spread(ratios, "{:.4f}")]
+        )
     return Table(
         "Total PSS of a kernel and two workers, read by others",
         ["who says it", "total PSS", "ours divided by it"],
@@ -124,17 +157,14 @@ def totals(rounds: int, megabytes: int) -> Table:
 
 def curves(megabytes: int) -> Table:
     """The live curve of a worker that copies what it reads, beside USS read all the time."""
-    live, dense = Tape(), Tape(period=0.1, memory_period=0.1, memory_budget=1.0)
-    loader = DataLoader(
-        Names(megabytes), batch_size=512, num_workers=2, multiprocessing_context="fork"
-    )
+    live, often = Tape(), dense()
     try:
-        for _ in loader:
+        for _ in names_loader(megabytes):
             pass
     finally:
         live.end()
-        dense.end()
-    rows = [_beside(role, live, dense) for role in ("W0", "W1")]
+        often.end()
+    rows = [_beside(role, live, often) for role in ("W0", "W1")]
     return Table(
         "The live curve between two readings, beside USS",
         ["worker", "USS", "samples", "live curve is off by", "the last reading would be off by"],
@@ -146,33 +176,8 @@ def curves(megabytes: int) -> Table:
     )
 
 
-class Tape:
-    """A Recorder of this process, and its samples on one clock.
-
-    Args:
-        options: More of the Recorder's arguments.
-    """
-
-    def __init__(self, **options: float) -> None:
-        self.samples: list[Moment] = []
-        self._recorder = Recorder(listeners=[self.samples.append], roles=WorkerNames(), **options)
-        self._began = time.monotonic()
-        self._recorder.start()
-
-    def end(self) -> None:
-        """Moment no more."""
-        self._recorder.stop()
-
-    def of(self, role: str) -> tuple[list[float], list[Reading]]:
-        """When a process was sampled, and what was found."""
-        found = [each for each in self.samples if role in each.processes]
-        return [self._began + each.seconds for each in found], [
-            each.processes[role] for each in found
-        ]
-
-
-def _beside(role: str, live: Tape, dense: Tape) -> list[str]:
-    at, truth = dense.of(role)
+def _beside(role: str, live: Tape, often: Tape) -> list[str]:
+    at, truth = often.of(role)
     known = [(when, each.uss) for when, each in zip(at, truth, strict=True) if each.uss]
     whens, sizes = zip(*known, strict=True)
     off, held_off, last = [], [], None
@@ -189,10 +194,6 @@ def _beside(role: str, live: Tape, dense: Tape) -> list[str]:
         str(len(off)),
         *(f"{100 * median(each):.1f} %, {100 * max(each):.1f} %" for each in (off, held_off)),
     ]
-
-
-def _exact(ratios: list[float]) -> str:
-    return spread(ratios, "{:.4f}")
 
 
 def measure(quick: bool) -> Iterator[Table]:

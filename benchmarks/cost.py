@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import pairwise, repeat
 from statistics import median
 
 import psutil
@@ -120,14 +117,10 @@ def measure(quick: bool) -> Iterator[Table]:
     fit = 0.3 * psutil.virtual_memory().available
     left_out = [f"{size:g} GB" for size, _ in cases if size * 1e9 > fit]
 
-    def apart(case: tuple[float, int]) -> list[str]:
-        command = [sys.executable, __file__, "--one", *map(str, (*case, seconds))]
-        done = subprocess.run(command, check=True, timeout=300, stdout=subprocess.PIPE)
-        row: list[str] = json.loads(done.stdout)
-        return row
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        rows = list(pool.map(apart, (case for case in cases if case[0] * 1e9 <= fit)))
+    spawn = multiprocessing.get_context("spawn")
+    fitting = [case for case in cases if case[0] * 1e9 <= fit]
+    with ProcessPoolExecutor(_AT_ONCE, spawn, max_tasks_per_child=1) as pool:
+        rows = list(pool.map(one, *zip(*fitting, strict=True), repeat(seconds)))
     note = (
         "A list of strings, and forked workers that share it. A cheap sample has RSS, faults, "
         "threads and descriptors of all processes, a full one USS and PSS too. The helper's part "
@@ -154,7 +147,4 @@ def measure(quick: bool) -> Iterator[Table]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(one(float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
-    else:
-        benchmark("cost", measure)
+    benchmark("cost", measure)

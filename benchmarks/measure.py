@@ -68,6 +68,17 @@ def ratio(ours: Sequence[float], plain: Sequence[float]) -> str:
     return spread(ratios, "{:.3f}")
 
 
+def added(ours: Sequence[float], plain: Sequence[float], form: str) -> str:
+    """The median of the differences of all pairs, and the range of the middle half of them.
+
+    Args:
+        ours: One figure for each round.
+        plain: What is taken off: that of the same round.
+        form: How one is written, such as "{:.2f}".
+    """
+    return spread([one - other for one, other in zip(ours, plain, strict=True)], form)
+
+
 def spread(values: Sequence[float], form: str) -> str:
     """The median, and the range in which the middle half lies.
 

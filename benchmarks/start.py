@@ -7,46 +7,39 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import psutil
 from kernel import Kernel, Message, kernel
-from measure import MB, Table, benchmark, in_turn, spread
+from measure import MB, Table, added, benchmark, in_turn, spread
 from work import Loop, make_loader
 
 _HEAVY = ("torch", "matplotlib", "anywidget", "numpy")
 _LOADED = f"import dltutor, sys; print([name for name in {_HEAVY!r} if name in sys.modules])"
 
 
-def seconds_of(code: str) -> float:
+def milliseconds(code: str) -> float:
     """How long a new Python takes to run some code, start and end included."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True)
-    return time.perf_counter() - began
+    return 1000 * (time.perf_counter() - began)
 
 
 def imports(rounds: int) -> Table:
     """The import of the package over Python's own start."""
     found = in_turn(
-        {code: partial(seconds_of, code) for code in ("pass", "import dltutor")}, rounds
+        {code: partial(milliseconds, code) for code in ("pass", "import dltutor")}, rounds
     )
-    over = [
-        1000 * (ours - plain)
-        for ours, plain in zip(found["import dltutor"], found["pass"], strict=True)
-    ]
+    plain = found["pass"]
     loaded = subprocess.run([sys.executable, "-c", _LOADED], check=True, stdout=subprocess.PIPE)
     names = ", ".join(json.loads(loaded.stdout.decode().replace("'", '"'))) or "none"
     return Table(
         "`import dltutor`",
         ["Python alone", "over it", f"of {', '.join(_HEAVY)} it loads"],
-        [
-            [
-                spread([1000 * each for each in found["pass"]], "{:.0f} ms"),
-                spread(over, "{:.0f} ms"),
-                names,
-            ]
-        ],
+        [[spread(plain, "{:.0f} ms"), added(found["import dltutor"], plain, "{:.0f} ms"), names]],
         f"{rounds} rounds.",
     )
 
@@ -76,14 +69,8 @@ def memory(how: str, seconds: float) -> list[float]:
 
 def in_a_script(how: str, seconds: float) -> list[float]:
     """`memory` in a process of its own."""
-    code = f"import json, start; print(json.dumps(start.memory({how!r}, {seconds})))"
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {sys.path[0]!r}); {code}"],
-        check=True,
-        stdout=subprocess.PIPE,
-    )
-    sizes: list[float] = json.loads(done.stdout)
-    return sizes
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(memory, how, seconds).result()
 
 
 def in_a_kernel(how: str, seconds: float) -> list[float]:
@@ -104,11 +91,8 @@ def growth(rounds: int, seconds: float) -> Table:
         found = in_turn({each: partial(run, each, seconds) for each in ("plain", how)}, rounds)
         cells = [where, "`observe(live=True)`" if how == "live" else "`observe`"]
         for moment in (0, 1):
-            added = [
-                ours[moment] - plain[moment]
-                for ours, plain in zip(found[how], found["plain"], strict=True)
-            ]
-            cells.append(spread(added, "{:.1f} MB"))
+            ours, plain = ([run[moment] for run in found[each]] for each in (how, "plain"))
+            cells.append(added(ours, plain, "{:.1f} MB"))
         rows.append(cells)
     return Table(
         "Memory that it adds to main",

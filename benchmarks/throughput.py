@@ -7,18 +7,18 @@
 from __future__ import annotations
 
 import json
-import resource
+import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import comm
 from comm.base_comm import BaseComm
 from kernel import kernel
-from measure import Table, benchmark, in_turn, ratio, spread
+from measure import Table, added, benchmark, in_turn, ratio, spread
 from work import KINDS, Loop, make_loader
 
 from dltutor import observe
@@ -72,48 +72,46 @@ def once(how: str, kind: str, workers: int, seconds: float) -> Run:
 
 def rounds(
     hows: list[str], kind: str, workers: int, seconds: float, count: int
-) -> dict[str, list[Run]]:
-    """Run one loader in each way in turn, once more at first to load what is needed."""
+) -> dict[str, dict[str, list[float]]]:
+    """Run one loader in each way in turn, once more at first to load what is needed.
+
+    Returns:
+        For each way, the figures of `once` by name, one for each round.
+    """
     for how in hows:
         once(how, kind, workers, 0.1)
-    variants: dict[str, Callable[[], Run]] = {
-        how: partial(once, how, kind, workers, seconds) for how in hows
-    }
-    return in_turn(variants, count)
+    runs = in_turn({how: partial(once, how, kind, workers, seconds) for how in hows}, count)
+    return {how: by_name(found) for how, found in runs.items()}
 
 
-def row(where: str, kind: str, workers: int, how: str, found: dict[str, list[Run]]) -> list[str]:
-    """One row of the table: one way beside the plain loop."""
+def by_name(runs: list[Run]) -> dict[str, list[float]]:
+    """The figures of some runs, by name."""
+    return {name: [run[name] for run in runs] for name in runs[0]}
+
+
+def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) -> list[str]:
+    """One row of the table: one way beside the plain loop.
+
+    Args:
+        where: "script" or "kernel".
+        kind: Which loader.
+        workers: How many it has.
+        how: As for `once`; "plain" is the plain loop beside itself one round later.
+        found: What `rounds` returned.
+    """
     plain, ours = found["plain"], found[how]
-
-    def more(part: str) -> str:
-        added = [1000 * (one[part] - other[part]) for one, other in zip(ours, plain, strict=True)]
-        return f"{statistics.median(added):+.0f}"
-
-    rates = [[run["rate"] for run in runs] for runs in (ours, plain)]
-    return [
-        f"{KINDS[kind]}, {workers} workers",
-        where,
-        {"observe": "`observe`"}.get(how, "`observe(live=True)`"),
-        spread(rates[1], "{:.0f}"),
-        ratio(*rates),
-        more("start"),
-        more("stop"),
-    ]
-
-
-def itself(kind: str, workers: int, found: list[Run]) -> list[str]:
-    """A row that shows the noise: the plain loop beside itself one round later."""
-    rates = [run["rate"] for run in found]
-    return [
-        f"{KINDS[kind]}, {workers} workers",
-        "script",
-        "the plain loop again",
-        spread(rates, "{:.0f}"),
-        ratio(rates[1:], rates[:-1]),
-        "",
-        "",
-    ]
+    head = [f"{KINDS[kind]}, {workers} workers", where]
+    rate = spread(plain["rate"], "{:.0f}")
+    if how == "plain":  # which shows the noise
+        again = ratio(plain["rate"][1:], plain["rate"][:-1])
+        return [*head, "the plain loop again", rate, again, "", ""]
+    waits = (
+        statistics.median(one - other for one, other in zip(ours[part], plain[part], strict=True))
+        for part in ("start", "stop")
+    )
+    title = "`observe`" if how == "observe" else "`observe(live=True)`"
+    more = [f"{1000 * wait:+.0f}" for wait in waits]
+    return [*head, title, rate, ratio(ours["rate"], plain["rate"]), *more]
 
 
 def epoch(how: str, kind: str, batches: int) -> Run:
@@ -125,8 +123,8 @@ def epoch(how: str, kind: str, batches: int) -> Run:
         batches: How many it has.
 
     Returns:
-        Batches a second from the first to the last, and of the whole call; and the CPU seconds of
-        all processes that it took.
+        Batches a second from the first to the last, and of the whole call; and the CPU time of all
+        processes that it took, in milliseconds.
     """
     loader, came = make_loader(kind, 2, batches), [0.0] * batches
 
@@ -134,7 +132,7 @@ def epoch(how: str, kind: str, batches: int) -> Run:
         for number, _ in enumerate(loader):
             came[number] = time.perf_counter()
 
-    used, began = _cpu_seconds(), time.perf_counter()
+    used, began = sum(os.times()[:4]), time.perf_counter()
     if how == "plain":
         loop(loader)
     else:
@@ -143,13 +141,8 @@ def epoch(how: str, kind: str, batches: int) -> Run:
     return {
         "inside": (batches - 1) / (came[-1] - came[0]),
         "whole": batches / whole,
-        "cpu": _cpu_seconds() - used,
+        "cpu": 1000 * (sum(os.times()[:4]) - used),
     }
-
-
-def _cpu_seconds() -> float:
-    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in both)
 
 
 def pairs(count: int, seconds: float) -> Table:
@@ -165,16 +158,11 @@ def pairs(count: int, seconds: float) -> Table:
         loop(make_loader(kind, 2))
         batches = max(2, round(loop.rate * seconds))
         epoch("observe", kind, 2)  # loads what is needed
-        variants: dict[str, Callable[[], Run]] = {
+        variants = {
             how: partial(epoch, how.split()[0], kind, batches)
             for how in ("plain", "observe", "plain again")
         }
-        found = in_turn(variants, count)
-        plain, ours, again = (
-            {part: [run[part] for run in found[how]] for part in ("inside", "whole", "cpu")}
-            for how in variants
-        )
-        more = [1000 * (one - other) for one, other in zip(ours["cpu"], plain["cpu"], strict=True)]
+        plain, ours, again = map(by_name, in_turn(variants, count).values())
         rows.append(
             [
                 title,
@@ -182,7 +170,7 @@ def pairs(count: int, seconds: float) -> Table:
                 ratio(ours["inside"], plain["inside"]),
                 ratio(again["inside"], plain["inside"]),
                 ratio(ours["whole"], plain["whole"]),
-                spread(more, "{:+.0f}"),
+                added(ours["cpu"], plain["cpu"], "{:+.0f}"),
             ]
         )
     return Table(
@@ -213,8 +201,8 @@ def measure(quick: bool) -> Iterator[Table]:
     for kind in kinds:
         for workers in numbers:
             found = rounds(["plain", "observe", "stand-in"], kind, workers, seconds, count)
-            rows += [row("script", kind, workers, how, found) for how in ("observe", "stand-in")]
-            rows.append(itself(kind, workers, found["plain"]))
+            ways = ("observe", "stand-in", "plain")
+            rows += [row("script", kind, workers, how, found) for how in ways]
     with kernel() as notebook:
         for kind in kinds:
             call = f"rounds(['plain', 'live'], {kind!r}, 2, {seconds}, {count})"

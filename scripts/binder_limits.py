@@ -15,10 +15,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from inside_limits import watch
 
 import dltutor
 from dltutor.observation.confinement.confining import CannotConfine
@@ -47,8 +50,7 @@ class Run:
     """A command that has ended.
 
     Args:
-        ended: "finished" if its exit code was 0, "hung" if its deadline ended it, else "raised" or
-            "main died".
+        code: Its exit code; None if its deadline ended it.
         output: What it wrote, to both descriptors.
         seconds: How long it took.
         pss: The most memory of all its processes together, in MB.
@@ -57,7 +59,7 @@ class Run:
         limits: What bounded it, as sentences.
     """
 
-    ended: str
+    code: int | None
     output: str
     seconds: float
     pss: float
@@ -87,42 +89,54 @@ def run(
         deadline: In seconds.
         grace: Seconds for what it started to end.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="dltutor-limits-", dir="/tmp") as name,
-        _one_core() if limited else nullcontext() as group,
-    ):
-        request = {
-            "command": list(command),
-            "environment": dict(environment),
-            "folder": str(folder),
-            "group": str(group) if group else None,
-            "report": str(Path(name, "report")),
-            "grace": grace,
-            "measured": measured,
-        }
-        script = Path(name, "run.py")
+    request = {
+        "command": list(command),
+        "environment": dict(environment),
+        "folder": str(folder),
+        "grace": grace,
+        "measured": measured,
+    }
+    with tempfile.TemporaryDirectory(prefix="dltutor-limits-", dir="/tmp") as name:
+        if limited:
+            return _within_limits(request, Path(name), deadline)
+        output = Path(name, "output")
+        found = watch(**request, group=None, output=str(output), deadline=deadline)
+        return _run(found, output.read_text(errors="replace"), ())
+
+
+def _within_limits(request: dict[str, Any], folder: Path, deadline: float) -> Run:
+    script, report = folder / "run.py", folder / "report"
+    with _one_core() as group:
+        request |= {"group": str(group) if group else None, "output": None, "deadline": deadline}
         script.write_text(
-            f"import sys\nsys.path.insert(0, {str(HERE)!r})\n"
-            f"import inside_limits\ninside_limits.run(**{request!r})\n"
+            f"import json, sys\nsys.path.insert(0, {str(HERE)!r})\n"
+            f"import inside_limits\nfound = inside_limits.watch(**{request!r})\n"
+            f"open({str(report)!r}, 'w').write(json.dumps(found))\n"
         )
-        memory, shm = (MEMORY, SHM) if limited else (None, None)
+        # `watch` keeps the deadline; what comes after it is for the end of all processes.
+        last = deadline + request["grace"] + 15
+        confined = partial(dltutor.confine, script, deadline=last, memory=MEMORY)
         try:
-            seen = dltutor.confine(script, deadline=deadline, memory=memory, shm=shm)
+            seen = confined(shm=SHM)
         except CannotConfine as refusal:
             print(f"Without a /dev/shm of its own: {refusal}", file=sys.stderr)
-            seen = dltutor.confine(script, deadline=deadline, memory=memory)
-        report = Path(request["report"])
-        unknown = {"seconds": seen.seconds, "pss": math.nan, "shm": math.nan, "left": []}  # killed
-        found = json.loads(report.read_text()) if report.exists() else unknown
+            seen = confined()
     cores = ("one core: enforced by the kernel, with a cgroup",) if group else ()
+    limits = (*cores, *(seen.confinement.limits if seen.confinement else ()))
+    killed = {"code": -9, "seconds": seen.seconds, "pss": math.nan, "shm": math.nan, "left": []}
+    found = json.loads(report.read_text()) if report.exists() else killed
+    return _run(found, seen.stderr, limits)
+
+
+def _run(found: dict[str, Any], output: str, limits: tuple[str, ...]) -> Run:
     return Run(
-        ended=seen.end,
-        output=seen.stderr,
+        code=found["code"],
+        output=output,
         seconds=found["seconds"],
         pss=found["pss"] / MB,
         shm=found["shm"] / MB,
         left=tuple(found["left"]),
-        limits=(*cores, *(seen.confinement.limits if seen.confinement else ())),
+        limits=limits,
     )
 
 
@@ -177,17 +191,17 @@ def _notebook(twin: Path, *, limited: bool) -> Run:
         command += [f"--ExecutePreprocessor.timeout={CELL_TIMEOUT}"]
         command += [f"--output-dir={environment['TMPDIR']}"]
         ended = run(command, environment=environment, folder=twin.parent, limited=limited)
-    if ended.ended != "finished":
-        print(twin.name, ended.ended, ended.output, sep="\n", file=sys.stderr)
+    if ended.code != 0:
+        print(twin.name, ended.code, ended.output, sep="\n", file=sys.stderr)
     return ended
 
 
 def _fits(ended: Run) -> bool:
-    return ended.ended == "finished" and ended.pss < MOST_PSS and not ended.shm >= MOST_SHM
+    return ended.code == 0 and ended.pss < MOST_PSS and not ended.shm >= MOST_SHM
 
 
 def _cells(ended: Run) -> str:
-    seconds = f"{ended.seconds:.0f}" if ended.ended == "finished" else ended.ended
+    seconds = f"{ended.seconds:.0f}" if ended.code == 0 else f"exit code {ended.code}"
     return f"{seconds} | {ended.pss:.0f} | {ended.shm:.0f}"
 
 

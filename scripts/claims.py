@@ -12,35 +12,119 @@ import json
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from string import Formatter
+from typing import Any
 
-from measured_claims import NOT_MEASURED, CannotMeasure, Claim, Measured
+from measured_claims import CannotMeasure
 from portable import ROOT
 
 PAGE = ROOT / "notebooks" / "CLAIMS.md"
-MODULES = Path(__file__).parent / "measured_claims"
+ROWS = Path(__file__).parent / "measured_claims"
 
-_UNKNOWN = "not measured here."
-
-_HEAD = """# Claims on trial
-
-What articles, forum answers and error messages say about a `DataLoader` with workers, and what a
-measurement says. Each claim is in our words. `make claims` measures all of them again, on your
-machine, and writes this page anew. A verdict says what was measured and no more.
-
-Measured on {machine}.
-"""
+UNKNOWN = "not measured here."
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a measurement found.
+
+    Args:
+        result: What was observed, in numbers that do not change from one run to the next, or in
+            rounded ones that say so ("about").
+        verdict: What follows for the claim, and no more: "refuted under fork; holds under spawn".
+    """
+
+    result: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of somebody else's, and how to try it: a row of `measured_claims/lesson_NN.toml`.
+
+    Words have places for facts, as `Words` fills them.
+
+    Args:
+        text: The claim, in our words, one sentence.
+        source: Where it is from: a source of `page.toml`, or one with its own `title`, `date` and
+            `address`.
+        how: How it is measured, one or two sentences.
+        measure: The function in `measured_claims/lesson_NN.py` that measures it and returns facts.
+            It runs in a process of its own, and may raise `CannotMeasure`.
+        result: Words for what was observed.
+        verdict: Words for what follows, where all facts are as expected.
+        otherwise: Words for what follows where one is not.
+        expected: The facts that decide.
+        seconds: What the measurement takes at most.
+    """
+
+    text: str
+    source: str
+    how: str
+    measure: str
+    result: str
+    verdict: str
+    otherwise: str = "other than expected."
+    expected: Mapping[str, Any] = field(default_factory=dict)
+    seconds: int = 60
+
+    def told(self, facts: Mapping[str, Any]) -> Measured:
+        """What the page says of these facts."""
+        as_expected = all(facts[name] == value for name, value in self.expected.items())
+        verdict = self.verdict if as_expected else self.otherwise
+        fill = Words().vformat
+        return Measured(fill(self.result, (), facts), fill(verdict, (), facts))
+
+
+class Words(Formatter):
+    """Fills facts into words.
+
+    What stands after the colon of a place: `{read:it was read|it was not}` for True and False; for
+    a list or a dictionary what goes between its entries, a comma without it; else as Python has it.
+    """
+
+    def format_field(self, value: Any, spec: str) -> str:
+        """One fact, as it is told."""
+        if isinstance(value, bool):
+            return spec.split("|")[not value]
+        if isinstance(value, dict):
+            value = [f"{key}: {each}" for key, each in value.items()]
+        if isinstance(value, list):
+            return (spec or ", ").join(map(str, value))
+        return format(value, spec)
+
+
+def _source(title: str, date: str = "", address: str = "") -> str:
+    title = f"[{title}]({address})" if address else f'"{title}"'
+    return f"{title}, {date}" if date else title
+
+
+def _rows(name: str) -> Any:
+    return tomllib.loads((ROWS / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+@cache
 def claims() -> dict[str, tuple[Claim, ...]]:
     """All claims, by the number of their lesson."""
-    modules = sorted(path.stem for path in MODULES.glob("lesson_*.py"))
+    sources = _rows("page")["sources"]
+
+    def claim(row: dict[str, Any]) -> Claim:
+        source = row["source"]
+        row["source"] = _source(**sources[source] if isinstance(source, str) else source)
+        # A line of TOML ends where one of the page's goes on.
+        words = {key: " ".join(each.split()) for key, each in row.items() if isinstance(each, str)}
+        return Claim(**row | words)
+
+    lessons = sorted(path.stem for path in ROWS.glob("lesson_*.toml"))
     return {
-        name.removeprefix("lesson_"): import_module(f"measured_claims.{name}").CLAIMS
-        for name in modules
+        name.removeprefix("lesson_"): tuple(map(claim, _rows(name)["claim"])) for name in lessons
     }
 
 
@@ -67,6 +151,16 @@ def measured(lesson: str, number: int, claim: Claim) -> Measured:
     return Measured(**json.loads(run.stdout.splitlines()[-1]))
 
 
+def _one(lesson: str, number: int) -> None:
+    claim = claims()[lesson][number]
+    try:
+        measure = getattr(import_module(f"measured_claims.lesson_{lesson}"), claim.measure)
+        found = claim.told(measure())
+    except CannotMeasure as reason:
+        found = Measured(str(reason), UNKNOWN)
+    print(json.dumps({"result": found.result, "verdict": found.verdict}))
+
+
 def entry(claim: Claim, found: Measured) -> str:
     """A claim, as the page shows it."""
     return (
@@ -91,24 +185,17 @@ def on_page() -> dict[str, Measured]:
 
 def page(results: dict[str, Measured]) -> str:
     """The whole page, with these results by the text of the claim."""
+    words = _rows("page")
+    sources = {name: _source(**source) for name, source in words["sources"].items()}
 
     def parts() -> Iterator[str]:
-        yield _HEAD.format(machine=machine())
+        yield words["head"].format(machine=machine())
         for lesson, tried in claims().items():
             yield f"## Lesson {lesson}\n"
             yield from (entry(claim, results[claim.text]) for claim in tried)
-        yield f"## Not measured\n\n{NOT_MEASURED}"
+        yield words["not_measured"].format(**sources)
 
     return "\n".join(parts())
-
-
-def _one(lesson: str, number: int) -> None:
-    claim = claims()[lesson][number]
-    try:
-        found = claim.measure()
-    except CannotMeasure as reason:
-        found = Measured(str(reason), _UNKNOWN)
-    print(json.dumps({"result": found.result, "verdict": found.verdict}))
 
 
 def main() -> None:
@@ -131,7 +218,7 @@ def main() -> None:
                 continue
             results[claim.text] = found = measured(lesson, number, claim)
             print(f"{lesson}  {claim.text}\n    {found.result}\n    {found.verdict}", flush=True)
-            if claim.text in before and found.verdict not in (_UNKNOWN, before[claim.text].verdict):
+            if claim.text in before and found.verdict not in (UNKNOWN, before[claim.text].verdict):
                 differ.append(f"{claim.text!r}: {before[claim.text].verdict!r} on the page")
     if chosen.check:
         sys.exit("\n".join(["Other verdicts than the page's:", *differ]) if differ else 0)

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import jupyter_server
 import nbformat
-import psutil
-
-START = 30
-"""Seconds for a server to answer; it takes two."""
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -33,55 +26,27 @@ def jupyter(folder: Path) -> Iterator[str]:
 
     Settings, kernels' files and history are in the folder, too: nobody's own are touched.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    names = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
-    own = {f"JUPYTER_{name}": str(folder / ".jupyter" / name) for name in names}
-    own["IPYTHONDIR"] = str(folder / ".ipython")
+    state = folder / ".jupyter"
     # With PYTEST_CURRENT_TEST a kernel does not capture descriptors 1 and 2, as a learner's does.
-    environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"} | own
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
-    command += ["--ip=127.0.0.1", f"--port={port}", "--IdentityProvider.token="]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
+    environment["IPYTHONDIR"] = str(folder / ".ipython")
+    # Without what no_address_grammars.py leaves out.
+    code = "import sys; sys.modules['rfc3987_syntax'] = None; "
+    code += "from jupyterlab.labapp import main; main()"
+    command = [sys.executable, "-c", code, "--no-browser", "--allow-root"]
+    command += ["--ip=127.0.0.1", "--port=0", "--IdentityProvider.token="]
     command += ["--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}"]
     command += ["--LabApp.expose_app_in_browser=True"]
     command += ["--JupyterNotebookApp.expose_app_in_browser=True"]
-    command += [f"--LabApp.workspaces_dir={folder / '.jupyter' / 'workspaces'}"]
-    command += [f"--LabApp.user_settings_dir={folder / '.jupyter' / 'settings'}"]
-    no_news = folder / ".jupyter/settings/@jupyterlab/apputils-extension"
+    command += [f"--LabApp.workspaces_dir={state / 'workspaces'}"]
+    command += [f"--LabApp.user_settings_dir={state / 'settings'}"]
+    no_news = state / "settings/@jupyterlab/apputils-extension"
     no_news.mkdir(parents=True)
     (no_news / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
-    with (folder / "server.log").open("w") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
-        try:
-            _wait_for(f"http://127.0.0.1:{port}/api", server, folder / "server.log")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            _end(server)
-
-
-def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + START
-    while True:
-        try:
-            urllib.request.urlopen(address, timeout=5).close()
-            return
-        except OSError:
-            if server.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"no Jupyter server:\n{log.read_text()}") from None
-            time.sleep(0.05)
-
-
-def _end(server: subprocess.Popen[bytes]) -> None:
-    family = psutil.Process(server.pid).children(recursive=True)
-    server.terminate()  # it ends its kernels itself
-    try:
-        server.wait(10)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
-    for process in psutil.wait_procs(family, timeout=5)[1]:
-        process.kill()
+    with jupyter_server.server(
+        command, folder=folder, environment=environment, state=state
+    ) as account:
+        yield account["url"].rstrip("/")
 
 
 def write_notebook(path: Path, *cells: str) -> None:

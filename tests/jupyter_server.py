@@ -24,26 +24,29 @@ def server(
 ) -> Iterator[dict[str, Any]]:
     """Run a command that starts a Jupyter server, and yield the server's account of itself."""
     own = {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]}
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**environment, **own},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    state.mkdir(exist_ok=True)
+    log = state / "server.log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**environment, **own},
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
     try:
-        yield _account(state / "RUNTIME", process)
+        yield _account(state / "RUNTIME", process, log)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         process.wait(timeout=20)
 
 
-def _account(runtime: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+def _account(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> dict[str, Any]:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        assert process.poll() is None, f"the server ended with {process.returncode}"
+        assert process.poll() is None, f"no server:\n{log.read_text()}"
         for file in runtime.glob("jpserver-*.json"):
             try:
                 found: dict[str, Any] = json.loads(file.read_text())
@@ -52,7 +55,7 @@ def _account(runtime: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
                 continue  # half written, or not yet listening
             return found
         time.sleep(0.1)
-    raise AssertionError("the server did not answer within 60 s")
+    raise AssertionError(f"no answer within 60 s:\n{log.read_text()}")
 
 
 def fetch(

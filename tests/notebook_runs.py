@@ -54,10 +54,10 @@ def _run(command: list[str], environment: dict[str, str], *, limited: bool) -> l
         grace=LEFTOVER_GRACE,
     )
     problems = [f"it left a process: {process}" for process in ended.left]
-    if ended.ended == "hung":
+    if ended.code is None:
         problems.append(f"it took longer than {DEADLINE} s and was ended")
     if limited and ended.pss > MOST_PSS:
         problems.append(f"it took {ended.pss:.0f} MB, and may take {MOST_PSS}")
     if limited and ended.shm > MOST_SHM:
         problems.append(f"it took {ended.shm:.0f} MB of /dev/shm, and may take {MOST_SHM}")
-    return [*problems, ended.output] if ended.ended != "finished" else problems
+    return [*problems, ended.output] if ended.code != 0 else problems

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from contextlib import contextmanager
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,22 +50,47 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with browser.new_context(viewport={"width": 1100, "height": 1000}) as context:
-        yield context.new_page()
+@pytest.fixture(scope="module")
+def asked() -> list[str]:
+    """Every address that a page has asked for."""
+    return []
 
 
 @pytest.fixture(autouse=True)
-def asked(page: Page) -> Iterator[list[str]]:
-    """Every address that the page asks for; at the end: nobody but this machine was asked."""
-    addresses: list[str] = []
-    page.on("request", lambda request: addresses.append(request.url))
-    page.on("websocket", lambda socket: addresses.append(socket.url))
+def nobody_but_this_machine_is_asked(asked: list[str]) -> Iterator[None]:
+    asked.clear()
+    yield
+    assert [each for each in asked if urlsplit(each).hostname not in (None, "127.0.0.1")] == []
+
+
+@contextmanager
+def opened(browser: Browser, asked: list[str]) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1100, "height": 1000})
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", lambda socket: asked.append(socket.url))
     page.set_default_timeout(WAIT)
-    yield addresses
-    strangers = [each for each in addresses if urlsplit(each).hostname not in (None, "127.0.0.1")]
-    assert strangers == []
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser, asked: list[str]) -> Iterator[Page]:
+    with opened(browser, asked) as page:
+        yield page
+
+
+@pytest.fixture
+def page(tab: Page) -> Page:
+    """An empty page, in the tab that all charts on their own share."""
+    tab.goto("about:blank")
+    return tab
+
+
+@pytest.fixture
+def own_page(browser: Browser, asked: list[str]) -> Iterator[Page]:
+    """For a notebook, and for a clock, which stays with its page."""
+    with opened(browser, asked) as page:
+        yield page
 
 
 # The chart on its own: rows as dltutor/display/chart.py makes them, and a stand-in for the model.
@@ -246,13 +272,13 @@ def test_rows_that_came_before_the_browser_was_ready_are_filled_in(page: Page) -
 
 
 def test_a_run_of_an_hour_is_drawn_with_all_its_events(page: Page) -> None:
-    rows = [row(t / 4, main=200, W0=50) for t in range(4 * 3600)]
-    rows[1001] = row(1001 / 4, main=200, W0=50, W1=9)
-    rows[1002] = row(1002 / 4, main=200, W0=50, gone=("W1",))
+    rows = [row(t, main=200, W0=50) for t in range(3600)]
+    rows[1001] = row(1001, main=200, W0=50, W1=9)
+    rows[1002] = row(1002, main=200, W0=50, gone=("W1",))
     chart = LoneChart(page, history=rows)
     assert 1000 < int(chart.root.get_attribute("data-rows") or 0) <= 2400
     expect(chart.root).to_have_attribute("data-marks", "W1 ended")
-    expect(chart.root.locator("summary")).to_contain_text("running, 3600 s, 14399 batches")
+    expect(chart.root.locator("summary")).to_contain_text("running, 3599 s, 14396 batches")
 
 
 def test_a_chart_that_stands_alone_leaves_its_old_place(page: Page) -> None:
@@ -282,18 +308,17 @@ def test_a_chart_that_a_figure_follows_folds_to_one_line(page: Page) -> None:
     expect(chart.root.locator("svg")).to_be_visible()
 
 
-def test_silence_is_told(page: Page) -> None:
-    page.clock.install()
-    chart = LoneChart(page)
+def test_silence_is_told(own_page: Page) -> None:
+    own_page.clock.install()
+    chart = LoneChart(own_page)
     chart.feed(*growing(2))
     expect(chart.root.locator("summary")).to_contain_text("running, 1.8 s, 7 batches")
-    page.clock.run_for(6000)
+    own_page.clock.run_for(6000)
     expect(chart.root.locator("summary")).to_contain_text(re.compile("no sample for [67].. s"))
     chart.feed(row(9, main=200))
     expect(chart.root.locator("summary")).not_to_contain_text("no sample")
 
 
-@pytest.mark.parametrize("width", [420, 600, 900])
 @pytest.mark.parametrize(
     "rows",
     [
@@ -303,40 +328,39 @@ def test_silence_is_told(page: Page) -> None:
         pytest.param([row(t, main=1, W0=1, W1=1, W2=300) for t in range(4)], id="crowded below"),
     ],
 )
-def test_no_text_is_cut_or_covered_by_another(page: Page, width: int, rows: list[Any]) -> None:
-    chart = LoneChart(page, width=width)
-    chart.feed(*rows)
-    boxes = page.locator(f"{CHART} svg text").evaluate_all(
-        """nodes => nodes.map(node => {
-             const {left, right, top, bottom} = node.getBoundingClientRect();
-             return [left, right, top + 2, bottom - 2, node.textContent];
-           })"""
-    )
-    frame = page.locator(f"{CHART} svg").bounding_box()
-    assert frame is not None
-    assert len(boxes) > 15
-    right_edge, floor = frame["x"] + frame["width"], frame["y"] + frame["height"]
-    cut = [
-        text
-        for left, right, top, bottom, text in boxes
-        if left < frame["x"] or right > right_edge or top < frame["y"] or bottom > floor
-    ]
-    assert cut == []
-    covered = [
-        (one[4], other[4])
-        for i, one in enumerate(boxes)
-        for other in boxes[i + 1 :]
-        if one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
-    ]
-    assert covered == []
+def test_no_text_is_cut_or_covered_by_another(page: Page, rows: list[Any]) -> None:
+    for width in (420, 600, 900):
+        LoneChart(page, width=width).feed(*rows)
+        boxes = page.locator(f"{CHART} svg text").evaluate_all(
+            """nodes => nodes.map(node => {
+                 const {left, right, top, bottom} = node.getBoundingClientRect();
+                 return [left, right, top + 2, bottom - 2, node.textContent];
+               })"""
+        )
+        frame = page.locator(f"{CHART} svg").bounding_box()
+        assert frame is not None and len(boxes) > 15
+        right_edge, floor = frame["x"] + frame["width"], frame["y"] + frame["height"]
+        cut = [
+            text
+            for left, right, top, bottom, text in boxes
+            if left < frame["x"] or right > right_edge or top < frame["y"] or bottom > floor
+        ]
+        assert cut == [], width
+        covered = [
+            (one[4], other[4])
+            for one, other in combinations(boxes, 2)
+            if one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
+        ]
+        assert covered == [], width
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_is_readable_in_a_light_and_a_dark_page(page: Page, scheme: Any) -> None:
-    page.emulate_media(color_scheme=scheme)
+def test_every_text_is_readable_in_a_light_and_a_dark_page(page: Page) -> None:
     chart = LoneChart(page)
     chart.feed(*growing(3))
-    assert chart.root.evaluate(CONTRAST) >= READABLE
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert chart.root.evaluate(CONTRAST) >= READABLE, scheme
+    page.emulate_media(color_scheme="null")
 
 
 def test_many_workers_are_many_layers_under_one_name(page: Page) -> None:
@@ -428,25 +452,25 @@ def check_live(page: Page) -> None:
 
 
 @pytest.mark.timeout(90, method="thread")
-def test_in_jupyterlab_the_chart_moves_while_the_cell_is_busy(page: Page, server: str) -> None:
-    run_all(page, f"{server}/lab/tree/nb.ipynb?reset")
-    check_live(page)
-    chart = page.locator(CHART).nth(1)
+def test_in_jupyterlab_the_chart_moves_while_the_cell_is_busy(own_page: Page, server: str) -> None:
+    run_all(own_page, f"{server}/lab/tree/nb.ipynb?reset")
+    check_live(own_page)
+    chart = own_page.locator(CHART).nth(1)
     chart.locator("summary").click()
     expect(chart.locator("[data-mark=W1]")).to_be_visible()
     change = "theme => jupyterapp.commands.execute('apputils:change-theme', {theme})"
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
-        page.evaluate(change, theme)
-        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
+        own_page.evaluate(change, theme)
+        expect(own_page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
         assert chart.evaluate(CONTRAST) >= READABLE
     rows = str(chart.get_attribute("data-rows"))
-    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
-    page.reload()  # the kernel still has what the page has lost
-    expect(page.locator(CHART).nth(1)).to_have_attribute("data-rows", rows)
+    own_page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    own_page.reload()  # the kernel still has what the page has lost
+    expect(own_page.locator(CHART).nth(1)).to_have_attribute("data-rows", rows)
 
 
 @pytest.mark.thorough  # a second page with the same chart
 @pytest.mark.timeout(90, method="thread")
-def test_in_notebook_7_the_chart_moves_while_the_cell_is_busy(page: Page, server: str) -> None:
-    run_all(page, f"{server}/notebooks/nb.ipynb")
-    check_live(page)
+def test_in_notebook_7_the_chart_moves_while_the_cell_is_busy(own_page: Page, server: str) -> None:
+    run_all(own_page, f"{server}/notebooks/nb.ipynb")
+    check_live(own_page)

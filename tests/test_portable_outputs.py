@@ -20,6 +20,13 @@ TORCHS_FRAME = (
 HOME, TMPDIR = "/tmp/dltutor-run-ab12/home", "/tmp/dltutor-run-ab12/tmp"
 
 
+def problems(text: str) -> list[str]:
+    """What is unfit about a cell with this output."""
+    cell = code("shows-it", "print(text)")
+    cell.outputs = [new_output("stream", name="stdout", text=text)]
+    return list(unfit(lesson(cell)))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -30,9 +37,7 @@ HOME, TMPDIR = "/tmp/dltutor-run-ab12/home", "/tmp/dltutor-run-ab12/tmp"
     ],
 )
 def test_an_output_that_depends_on_the_machine_is_refused_by_cell(text: str) -> None:
-    cell = code("shows-it", "print(text)")
-    cell.outputs = [new_output("stream", name="stdout", text=text)]
-    (problem,) = unfit(lesson(cell))
+    (problem,) = problems(text)
     assert "the output of cell shows-it" in problem
 
 
@@ -49,9 +54,7 @@ def test_an_output_that_depends_on_the_machine_is_refused_by_cell(text: str) -> 
     ],
 )
 def test_an_output_that_is_the_same_everywhere_may_be_saved(text: str) -> None:
-    cell = code("shows-it", "print(text)")
-    cell.outputs = [new_output("stream", name="stdout", text=text)]
-    assert list(unfit(lesson(cell))) == []
+    assert problems(text) == []
 
 
 def sanitized(text: str) -> str:
@@ -123,6 +126,4 @@ def test_a_shortened_output_compares_equal_and_names_no_machine(text: str) -> No
     assert short != text
     assert short.count("\x1b[") == text.count("\x1b[")
     assert sanitized(short) == sanitized(text)
-    cell = code("shows-it", "print(text)")
-    cell.outputs = [new_output("stream", name="stdout", text=short)]
-    assert list(unfit(lesson(cell))) == []
+    assert problems(short) == []

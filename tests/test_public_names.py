@@ -8,54 +8,48 @@ import pytest
 from fresh_interpreter import run_fresh
 
 import dltutor
-from dltutor.diagnosis.errors import CannotRun
-from dltutor.lessons.engine.checking import CheckFailed
-from dltutor.observation.throughput import CannotMeasure
 
 HEAVY = {"torch", "numpy", "matplotlib", "anywidget", "ipywidgets", "IPython", "PIL", "psutil"}
 
 
-# The second proves that the first can fail.
-@pytest.mark.parametrize(("use", "heavy"), [("repr(dltutor)", set()), ("dltutor.observe", HEAVY)])
-def test_only_the_use_of_it_imports_what_is_heavy(use: str, heavy: set[str]) -> None:
+def test_a_name_imports_what_it_needs_and_nothing_before_it_is_asked_for() -> None:
     done = run_fresh(
-        f"""
+        """
         import sys
-        sys.path[:] = sys.path[1:]  # only the package, not the tests
+        tests = sys.path.pop(0)  # only the package, not the tests
+        loaded = lambda: print(*{name.partition(".")[0] for name in sys.modules})
         import dltutor
         assert set(dltutor.__all__) <= set(dir(dltutor)), "they are listed for whoever presses Tab"
-        dltutor.__version__, {use}
-        print(*{{name.partition(".")[0] for name in sys.modules}})
-        """
-    )
-    assert bool(heavy) == ({"torch", "numpy"} <= {*done.stdout.split()})
-    assert HEAVY & {*done.stdout.split()} <= heavy
-
-
-def test_observing_needs_no_picture() -> None:
-    done = run_fresh(
-        """
-        import sys
+        dltutor.__version__, repr(dltutor)
+        loaded()
+        import dltutor.observation.report
+        dltutor.observation.report, dltutor.observe
+        sys.path.insert(0, tests)
         from datasets import Numbers, load
         from dltutor import check, machine, observe
         observe(load(Numbers())), machine(), check("01.predict", "b")
-        print(*{name.partition(".")[0] for name in sys.modules})
+        loaded()
         """
     )
-    assert not {"matplotlib", "anywidget", "ipywidgets"} & set(done.stdout.split())
+    lines = done.stdout.splitlines()
+    imported, used = set(lines[0].split()), set(lines[-1].split())
+    assert "dltutor" in imported and not HEAVY & imported
+    assert {"torch", "numpy"} <= HEAVY & used, "the proof above can fail"
+    assert not {"matplotlib", "anywidget", "ipywidgets"} & used, "observing needs no picture"
 
 
 @pytest.mark.parametrize("name", dltutor.__all__)
 def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
     thing = getattr(dltutor, name)
     if callable(thing):
-        assert thing.__module__.partition(".")[0] == "dltutor"
+        assert thing.__module__.startswith("dltutor.")
         assert inspect.getdoc(thing)
 
 
-@pytest.mark.parametrize("error", [dltutor.CannotConfine, CannotMeasure, CannotRun, CheckFailed])
-def test_each_exception_of_ours_has_one_root(error: type[Exception]) -> None:
-    assert issubclass(error, dltutor.DltutorError)
+def test_all_of_them_can_be_imported_at_once() -> None:
+    names: dict[str, object] = {}
+    exec("from dltutor import *", names)
+    assert set(dltutor.__all__) <= names.keys()
 
 
 @pytest.mark.parametrize("name", ["obsreve", "torch", "_nothing"])

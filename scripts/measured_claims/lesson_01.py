@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,99 +11,68 @@ from typing import Any, Final
 
 import numpy as np
 from PIL import Image, ImageFile
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Subset
 
 from dltutor.failures.corrupt_images import Images, shared_images
 from dltutor.failures.data.images import SPOILERS
 from dltutor.failures.none_in_batch import SkippingImages
+from dltutor.failures.tools.contract import load
 from dltutor.observation import observe
-from measured_claims import EXITING, Claim, Measured, Source
-
-TRUNCATED: Final = Source(
-    "Please change dcgan to load truncated images",
-    "2020-10-18",
-    "https://github.com/pytorch/examples/issues/835",
-)
+from measured_claims import Facts, Samples, python
 
 
-def _loader(dataset: Any, workers: int, **options: Any) -> DataLoader[Any]:
-    context = "fork" if workers else None
-    return DataLoader(dataset, num_workers=workers, multiprocessing_context=context, **options)
-
-
-def _odd(images: Images, name: str) -> int:
+def _named(images: Images, name: str) -> int:
     return next(i for i, (path, _) in enumerate(images.listed) if Path(path).name == name)
 
 
-def _good(images: Images) -> Path:
-    return next(images.root / p for p, _ in images.listed if Path(p).name not in SPOILERS)
+def _good(images: Images) -> list[int]:
+    return [i for i, (path, _) in enumerate(images.listed) if Path(path).name not in SPOILERS]
 
 
-class _Unlinks(Dataset[Any]):
-    """An image that is deleted between `open` and `load`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, index: int) -> Any:
-        with Image.open(self.path) as image:
-            self.path.unlink()
-            return np.array(image)
+def _copied(images: Images, folder: str) -> Path:
+    path, _ = images.listed[_good(images)[0]]
+    return Path(shutil.copy(images.root / path, folder))
 
 
-def _passed_on() -> Measured:
+def passed_on() -> Facts:
     images = Images(shared_images())
     told, alive = [], 0
     for name in ("cut-short.jpg", "empty.jpg", "deleted.jpg", "bomb.png"):
-        seen = observe(_loader(Subset(images, [_odd(images, name)]), 2))
+        seen = observe(load(Subset(images, [_named(images, name)]), 2, "fork"))
         told.append(seen.chain[0][0])
         alive += sum(worker.exitcode is None for worker in seen.workers)
         assert "Original Traceback" in seen.raw
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(shutil.copy(_good(images), folder))
-        read = observe(_loader(_Unlinks(copy), 1)).end == "finished"
-    return Measured(
-        f"The loop got {', '.join(told)}, each with the worker's traceback as text; {alive} of "
-        f"{2 * len(told)} workers were still running. A file deleted between `open` "
-        f"and `load` was {'read all the same' if read else 'not read'}.",
-        "refuted for exceptions: type and traceback arrive, and the worker goes on."
-        if alive == 8
-        else "holds.",
-    )
+        path = _copied(images, folder)
+
+        def deleted_while_it_is_read(index: int) -> Any:
+            with Image.open(path) as image:
+                path.unlink()
+                return np.array(image)
+
+        read = observe(load(Samples(deleted_while_it_is_read, 1), 1, "fork")).end == "finished"
+    return {"told": told, "alive": alive, "read": read}
 
 
-def _skipped() -> Measured:
+def skipped() -> Facts:
     images = SkippingImages(shared_images())
-    bad = _odd(images, "cut-short.jpg")
-    good = [i for i, (path, _) in enumerate(images.listed) if Path(path).name not in SPOILERS][:3]
+    bad, good = _named(images, "cut-short.jpg"), _good(images)[:3]
     ends: Counter[str] = Counter()
-    reached = 0
+    nones = {4: 0, None: 0}  # by batch size
 
     def loop(loader: DataLoader[Any]) -> None:
-        nonlocal reached
         for pixels, _ in loader:
-            reached += pixels is None
+            nones[loader.batch_size] += pixels is None
 
     for workers in (0, 2):
         for place in range(4):
             order = [*good[:place], bad, *good[place:]]
-            run = _loader(Subset(images, order), workers, batch_size=4)
-            ends[observe(run, consume=loop).chain[0][0]] += 1
-    joined = reached
-    for workers in (0, 2):
-        observe(_loader(Subset(images, [*good, bad]), workers, batch_size=None), consume=loop)
-    kinds = " and ".join(f"{count} with {kind}" for kind, count in sorted(ends.items()))
-    return Measured(
-        f"{ends.total()} epochs ended, {kinds}; the loop got {joined} times None. With "
-        f"`batch_size=None` it got {reached - joined} times None in 2 epochs.",
-        "refuted for batches, which `default_collate` makes before the loop sees them; holds with "
-        "`batch_size=None`."
-        if not joined
-        else "holds.",
-    )
+            seen = observe(load(Subset(images, order), workers, "fork"), consume=loop)
+            ends[seen.chain[0][0]] += 1
+        alone = load(Subset(images, [*good, bad]), workers, "fork", batch_size=None)
+        observe(alone, consume=loop)
+    kinds = [f"{count} with {kind}" for kind, count in sorted(ends.items())]
+    return {"ended": ends.total(), "kinds": kinds, "batched": nones[4], "alone": nones[None]}
 
 
 # The imports of the article's three samples, and the names that each of them uses.
@@ -128,10 +95,10 @@ bad = [files[index] for index in range(len(files.paths))].count((None, None))
 """
 
 
-def _examples() -> Measured:
-    images, ends = Images(shared_images()), {}
+def examples() -> Facts:
+    ends = {}
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(_good(images), folder)
+        _copied(Images(shared_images()), folder)
         for name, imports in _IMPORTS.items():
             names: dict[str, Any] = {"folder": folder}
             try:
@@ -139,28 +106,16 @@ def _examples() -> Measured:
                 ends[name] = "taken for bad" if names["bad"] else "read"
             except NameError as error:
                 ends[name] = f"NameError in main: {error}"
-    shown = "; ".join(f"{name}: {end}" for name, end in ends.items())
-    return Measured(
-        f"A good image, by the {shown}.",
-        "refuted: all three lack imports, and in the first and the third the `except` hides it."
-        if "read" not in ends.values()
-        else "holds.",
-    )
+    return {"ends": ends, "read": "read" in ends.values()}
 
 
 _KINDS: Final = (FileNotFoundError, OSError, ValueError, KeyError)
 
 
-class _Raises(Dataset[int]):
-    """Every other sample raises."""
-
-    def __len__(self) -> int:
-        return 2 * len(_KINDS)
-
-    def __getitem__(self, index: int) -> int:
-        if index % 2:
-            raise _KINDS[index // 2](index)
-        return index
+def _every_other_raises(index: int) -> int:
+    if index % 2:
+        raise _KINDS[index // 2](index)
+    return index
 
 
 def _goes_on(loader: DataLoader[Any]) -> tuple[list[str], int]:
@@ -174,16 +129,12 @@ def _goes_on(loader: DataLoader[Any]) -> tuple[list[str], int]:
     return given, sum(worker.is_alive() for worker in getattr(batches, "_workers", ()))
 
 
-def _terminal() -> Measured:
-    runs = {workers: _goes_on(_loader(_Raises(), workers)) for workers in (0, 2)}
-    same = runs[0][0] == runs[2][0]
-    return Measured(
-        f"With 0 workers, `next` gives: {', '.join(runs[0][0])}. With 2 "
-        f"{'the same' if same else ', '.join(runs[2][0])}, and {runs[2][1]} of 2 workers run.",
-        "refuted: the loop gets the same with and without workers, and may go on."
-        if same and runs[2][1] == 2
-        else "holds.",
+def terminal() -> Facts:
+    dataset = Samples(_every_other_raises, 2 * len(_KINDS))
+    (given, _), (by_two, alive) = (
+        _goes_on(load(dataset, workers, "fork", batch_size=1)) for workers in (0, 2)
     )
+    return {"given": given, "two": "the same" if by_two == given else by_two, "alive": alive}
 
 
 _TELLS: Final = """
@@ -196,7 +147,7 @@ class Bad(Dataset):
     def __getitem__(self, index):
         print("bad file", index)
         logging.warning("bad file %d", index)
-        if index == 3 and sys.argv[2] == "killed":
+        if index == 3 and sys.argv[2] == "is killed":
             os.kill(os.getpid(), signal.SIGKILL)
         return index
 
@@ -206,90 +157,26 @@ if __name__ == "__main__":
 """
 
 
-def _told() -> Measured:
+def told() -> Facts:
     counts = {}
-    with tempfile.TemporaryDirectory() as folder:
-        script, log = Path(folder) / "tells.py", Path(folder) / "log"
-        script.write_text(_TELLS)
-        for method, end in (("fork", "ends"), ("spawn", "ends"), ("fork", "killed")):
-            log.write_text("")
-            command = [sys.executable, str(script), method, end, str(log)]
+    for method, end in (("fork", "ends"), ("spawn", "ends"), ("fork", "is killed")):
+        with tempfile.NamedTemporaryFile("r") as log:
             env = os.environ | {"PYTHONUNBUFFERED": ""}
-            run = subprocess.run(command, capture_output=True, text=True, env=env)
-            counts[method, end] = run.stdout.count("bad file"), log.read_text().count("bad file")
-    shown = "; ".join(
-        f"{method}, the worker {'is killed' if end == 'killed' else end}: {printed} and {logged}"
-        for (method, end), (printed, logged) in counts.items()
-    )
-    return Measured(
-        f"Of four bad files, printed and logged: {shown}.",
-        "holds for a worker that ends in order; a print is lost with a worker that is killed, and "
-        "under spawn a worker has to set up `logging` itself."
-        if list(counts.values()) == [(4, 4), (4, 0), (0, 4)]
-        else "other than expected.",
-    )
+            printed = python(_TELLS, method, end, log.name, env=env).stdout.count("bad file")
+            logged = log.read().count("bad file")
+        counts[f"{method}, the worker {end}"] = f"{printed} and {logged}"
+    return {"counts": counts}
 
 
-def _half_gray() -> Measured:
+def half_gray() -> Facts:
     ImageFile.LOAD_TRUNCATED_IMAGES = True
-    shown, fail = [], []
+    images = Images(shared_images())
+    gray, failed = [], []
     for name in ("cut-short.jpg", "cut-short.png", "empty.jpg", "web-page.jpg", "deleted.jpg"):
-        [file] = [
-            shared_images() / path for path, _ in Images(shared_images()).listed if name in path
-        ]
+        path, _ = images.listed[_named(images, name)]
         try:
-            rows = np.asarray(Image.open(file).convert("RGB"))
-            shown.append(f"{sum(bool((row == row[0]).all()) for row in rows)} of {len(rows)}")
+            rows = np.asarray(Image.open(images.root / path).convert("RGB"))
+            gray.append(f"{sum(bool((row == row[0]).all()) for row in rows)} of {len(rows)}")
         except Exception as error:
-            fail.append(type(error).__name__)
-    return Measured(
-        f"A JPEG and a PNG cut in half load with {' and '.join(shown)} rows in one color; an empty "
-        f"file, a web page and a deleted file still raise {', '.join(fail)}.",
-        "refuted: two load with half of their rows in one color, the others fail as before.",
-    )
-
-
-CLAIMS: Final = (
-    Claim(
-        "An exception in a worker is not passed on: the worker exits in silence.",
-        EXITING,
-        "A loader with two forked workers meets a JPEG cut short, an empty file, a deleted file "
-        "and a decompression bomb, each alone; then a file that is deleted while it is read.",
-        _passed_on,
-    ),
-    Claim(
-        "Return `None, None` for a bad image, and skip it in the loop: `if images is not None`.",
-        EXITING,
-        "Batches of four samples, one of them bad, at each of the four places, with 0 and with 2 "
-        "workers; then without batches.",
-        _skipped,
-    ),
-    Claim(
-        "The article's three examples run as they are printed.",
-        EXITING,
-        "The imports of each, and the names it uses, in a dataset written anew with the same "
-        "`except Exception`, on one good image.",
-        _examples,
-    ),
-    Claim(
-        "FileNotFoundError, IOError, ValueError or KeyError may do no harm without workers, but "
-        "end a worker.",
-        EXITING,
-        "Every other sample raises one of them; the loop catches it, and asks for the next.",
-        _terminal,
-    ),
-    Claim(
-        "Print or log what fails in `__getitem__`, and you find the file.",
-        EXITING,
-        "A script whose standard output is a pipe, and whose main process sets up a log file, with "
-        "one worker.",
-        _told,
-        120,
-    ),
-    Claim(
-        "`ImageFile.LOAD_TRUNCATED_IMAGES = True` is the cure for corrupt images.",
-        TRUNCATED,
-        "Five kinds of bad file are loaded with the switch on; rows of one color are counted.",
-        _half_gray,
-    ),
-)
+            failed.append(type(error).__name__)
+    return {"gray": gray, "failed": failed}

@@ -5,51 +5,29 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from statistics import median
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from dltutor.failures import nested_persistent
 from dltutor.failures.cheap_samples import measurements
+from dltutor.failures.tools.contract import load
 from dltutor.lessons.lesson_13 import processes_started
 from dltutor.observation import machine, throughput
 from dltutor.observation.throughput import how_many_workers
-from measured_claims import DEEP_DIVE, CannotMeasure, Claim, Measured, Source
-
-_FORUM: Final = Source(
-    "Guidelines for assigning num_workers to DataLoader, PyTorch forum",
-    "",
-    "https://discuss.pytorch.org/t/guidelines-for-assigning-num-workers-to-dataloader/813",
-)
-_WARNING: Final = Source(
-    "torch's own warning, dataloader.py",
-    "v2.13",
-    "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/dataloader.py",
-)
-_ADVICE: Final = Source("common advice")
+from measured_claims import CannotMeasure, Facts, Samples
 
 
-class _Slow(Dataset[torch.Tensor]):
-    """Samples that each wait for a disk: 10 ms, and no computation."""
-
-    def __init__(self, length: int = 100) -> None:
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.01)
-        return torch.zeros(1)
+def _waits(index: int) -> torch.Tensor:
+    time.sleep(0.01)  # for a disk, without any computation
+    return torch.zeros(1)
 
 
 def _rates(dataset: Dataset[Any], batch: int, *counts: int, **options: Any) -> list[Any]:
     # Samples per second of each run, for each number of workers, once they have started.
-    options = {"num_workers": 1, "multiprocessing_context": "fork"} | options
-    loader = DataLoader(dataset, batch, **options)
+    loader = load(dataset, 1, "fork", batch_size=batch, **options)
     try:
         speeds = how_many_workers(loader, counts=counts, runs=3, batches=16).speeds
     except throughput.CannotMeasure as reason:
@@ -71,157 +49,77 @@ def _compared(rates: Sequence[float], others: Sequence[float]) -> str:
 
 
 def _waiting(workers: int, others: int) -> str:
-    return _compared(*_rates(_Slow(4000), 4, workers, others))
+    return _compared(*_rates(Samples(_waits, 4000), 4, workers, others))
 
 
 def _rows(workers: int, others: int) -> str:
     return _compared(*_rates(measurements(), 64, workers, others))
 
 
-def _ten_times() -> Measured:
-    with_eight, without = _rates(_Slow(4000), 4, 8, 0)
-    waiting, times = _compared(with_eight, without), median(with_eight) / median(without)
-    rows = _rows(8, 0)
-    return Measured(
-        f"With 8 workers instead of none, samples that wait 10 ms come {waiting}, but "
-        f"{'less' if times < 10 else 'more'} than ten times as fast; rows of a tensor come {rows}.",
-        "holds for slow samples, though not ten times with 8 workers; refuted for cheap ones, "
-        "which come faster without."
-        if (waiting, rows) == ("faster", "slower") and times < 10
-        else "refuted here.",
-    )
+def ten_times() -> Facts:
+    with_eight, without = _rates(Samples(_waits, 4000), 4, 8, 0)
+    return {
+        "waiting": _compared(with_eight, without),
+        "less": median(with_eight) / median(without) < 10,
+        "rows": _rows(8, 0),
+    }
 
 
-def _rule(name: str, workers: int) -> Measured:
+def _rule(workers: int) -> Facts:
     found = {
         "samples that wait": _waiting(4 * workers, workers),
         "rows of a tensor": _rows(0, workers),
     }
-    beaten = [kind for kind, gain in found.items() if gain == "faster"]
     waiting, rows = found.values()
-    return Measured(
-        f"Against {name}: samples that wait come {waiting} with four times as many; rows of a "
-        f"tensor come {rows} with none.",
-        f"refuted for {', and for '.join(beaten)}; a place to begin to measure."
-        if beaten
-        else "holds here.",
+    beaten = [kind for kind, gain in found.items() if gain == "faster"]
+    return {"waiting": waiting, "rows": rows, "beaten": beaten, "best": not beaten}
+
+
+def four_workers() -> Facts:
+    return _rule(4)
+
+
+def one_for_each_core() -> Facts:
+    return _rule(machine().cores)
+
+
+def slow_or_freeze() -> Facts:
+    return {"gain": _waiting(4 * machine().cores, machine().cores)}
+
+
+def larger_prefetch() -> Facts:
+    few, many = (
+        _rates(Samples(_waits, 4000), 4, 2, prefetch_factor=factor)[0] for factor in (2, 16)
     )
+    return {"gain": _compared(many, few)}
 
 
-def _slow_or_freeze() -> Measured:
-    cores = machine().cores
-    gain = _waiting(4 * cores, cores)
-    return Measured(
-        f"Samples that wait come {gain} with four times as many workers as cores than with as many "
-        "as cores.",
-        "refuted for samples that wait; it counts cores, and knows nothing of the samples."
-        if gain == "faster"
-        else "holds here.",
-    )
+def always_persistent() -> Facts:
+    def started(persistent: bool) -> int:
+        def epochs() -> None:
+            dataset = TensorDataset(torch.arange(8))
+            loader = load(dataset, 2, "fork", batch_size=1, persistent_workers=persistent)
+            for _ in range(3):
+                list(loader)
 
+        return processes_started(epochs)
 
-def _larger_prefetch() -> Measured:
-    few, many = (_rates(_Slow(4000), 4, 2, prefetch_factor=factor)[0] for factor in (2, 16))
-    gain = _compared(many, few)
-    return Measured(
-        f"Samples that wait 10 ms each, by 2 workers: with `prefetch_factor=16` they come {gain}.",
-        "refuted for samples that cost the same: it is a buffer, which evens out slow and quick "
-        "batches, and takes memory."
-        if gain == "no faster"
-        else "holds here.",
-    )
-
-
-def _always_persistent() -> Measured:
-    def epochs(persistent: bool) -> None:
-        loader = DataLoader(
-            TensorDataset(torch.arange(8)),
-            num_workers=2,
-            multiprocessing_context="fork",
-            persistent_workers=persistent,
-        )
-        for _ in range(3):
-            list(loader)
-
-    started = [processes_started(lambda each=each: epochs(each)) for each in (False, True)]  # type: ignore[misc]
     broken = nested_persistent.broken()
     assert broken.consume is not None
-    found: Any = broken.consume(broken.loader)
-    return Measured(
-        f"Three epochs with 2 workers start {started[0]} processes, with `persistent_workers=True` "
-        f"{started[1]}. Two nested loops over such a loader: {found}.",
-        "refuted as always: it saves the start of the workers, and breaks loops over the same "
-        "loader that overlap; what workers keep (lessons 04, 10) they keep for longer."
-        if started == [6, 2] and found.value
-        else "holds here.",
-    )
+    nested: Any = broken.consume(broken.loader)
+    return {
+        "fresh": started(False),
+        "persistent": started(True),
+        "nested": nested,
+        "missing": bool(nested.value),
+    }
 
 
-def _pinned() -> Measured:
+def pinned() -> Facts:
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         [batch] = next(iter(DataLoader(TensorDataset(torch.arange(8)), 4, pin_memory=True)))
     if torch.accelerator.is_available():
-        return Measured("This machine has an accelerator.", "not measured here.")
+        raise CannotMeasure("This machine has an accelerator.")
     said = any("no accelerator is found" in str(each.message) for each in heard)
-    return Measured(
-        f"Without a GPU: torch {'warns' if said else 'is silent'}, and the batch is "
-        f"{'pinned' if batch.is_pinned() else 'not pinned'}.",
-        "without a GPU it does nothing; with one it was not measured."
-        if said and not batch.is_pinned()
-        else "other than expected.",
-    )
-
-
-CLAIMS: Final = (
-    Claim(
-        "With `num_workers=0` loading can be ten times slower.",
-        DEEP_DIVE,
-        "`how_many_workers`, with 8 forked workers and with none: samples that wait 10 ms, and "
-        "rows of a tensor; three runs each, in turns, once the workers have started.",
-        _ten_times,
-        120,
-    ),
-    Claim(
-        "Take four workers for each GPU.",
-        _FORUM,
-        "The same, with 4 workers, 16 and none.",
-        partial(_rule, "4 workers", 4),
-        120,
-    ),
-    Claim(
-        "Take as many workers as there are cores.",
-        _ADVICE,
-        "The same, with a worker for each core, four for each, and none.",
-        partial(_rule, "a worker for each core", machine().cores),
-        120,
-    ),
-    Claim(
-        "More workers than cores may make a loader slow, or freeze.",
-        _WARNING,
-        "The same, with a worker for each core and four for each.",
-        _slow_or_freeze,
-        120,
-    ),
-    Claim(
-        "A larger `prefetch_factor` makes the loader faster.",
-        _ADVICE,
-        "`how_many_workers`: samples that wait 10 ms, with 2 workers and a factor of 2 and of 16, "
-        "once the workers have started.",
-        _larger_prefetch,
-    ),
-    Claim(
-        "`persistent_workers=True` is always better.",
-        _ADVICE,
-        "The processes that three epochs start are counted; then two nested loops over a loader of "
-        "4 batches compare each batch with each.",
-        _always_persistent,
-    ),
-    Claim(
-        "`pin_memory=True` makes loading faster.",
-        _ADVICE,
-        "A batch of a loader with `pin_memory=True` on a machine without a GPU, with torch's "
-        "warnings kept.",
-        _pinned,
-    ),
-)
+    return {"warns": said, "pinned": batch.is_pinned()}
