@@ -23,14 +23,14 @@ from typing import Any
 import no_address_grammars  # noqa: F401  # before anything imports nbformat
 import psutil
 import pytest
-import tiers
 
 from dltutor.failures import NAMES
+from dltutor.system import processes
 
 # scripts/ is no package: the tests import its modules by name.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
-pytest_plugins = ["temporary", "costs", "distribution"]
+pytest_plugins = ["temporary"]
 
 GRACE = 3
 """Seconds for what is ending to be gone."""
@@ -61,11 +61,6 @@ def pytest_configure() -> None:
     # A shell's background job is born with SIGINT ignored; tests that press Stop need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    tiers.mark(items)
 
 
 def pytest_collection_finish() -> None:
@@ -174,14 +169,13 @@ _forked = _Forked()
 
 def _our_shared_memory() -> set[str]:
     """Names in /dev/shm that our family made, or has mapped or open."""
-    try:
-        names = os.listdir("/dev/shm")
-    except OSError:
-        return set()
-    me = psutil.Process()
-    family = {me.pid, *(child.pid for child in me.children(recursive=True))}
-    used = set().union(*map(_inodes, family))
-    return {name for name in names if _is_ours(name) or _inode(f"/dev/shm/{name}") in used}
+    names = processes.segments()
+    ours = {name for name in names if _is_ours(name)}
+    if others := names - ours:
+        family = {os.getpid(), *processes.descendants(os.getpid())}
+        used = set().union(*map(processes.files_of, family))
+        ours |= {name for name in others if _file(name) in used}
+    return ours
 
 
 def _is_ours(name: str) -> bool:
@@ -193,24 +187,11 @@ def _is_ours(name: str) -> bool:
     return False
 
 
-def _inodes(pid: int) -> set[int]:
-    """What lies in /dev/shm of a process: a semaphore is mapped under the name it had first."""
-    found: set[int] = set()
-    with suppress(OSError):
-        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
-        found.update(int(line.split()[4]) for line in maps.splitlines() if "/dev/shm/" in line)
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):
-                if os.readlink(descriptor).startswith("/dev/shm/"):
-                    found.add(descriptor.stat().st_ino)
-    return found
-
-
-def _inode(path: str) -> int:
-    try:
-        return os.stat(path).st_ino
-    except OSError:
-        return -1
+def _file(name: str) -> tuple[int, int] | None:
+    with suppress(OSError):  # gone meanwhile
+        found = os.stat(f"/dev/shm/{name}")
+        return found.st_dev, found.st_ino
+    return None
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
 import os
 import shutil
 import signal
@@ -17,8 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch.multiprocessing
-from PIL import Image
+from state_of_main import change_everything
 from torch.utils.data import IterableDataset, get_worker_info
 
 from dltutor.lessons.lesson_14 import Report
@@ -66,24 +63,6 @@ def keep_allocating() -> None:
     kept = []
     while True:
         kept.append(bytearray(b"x" * 20_000_000))
-
-
-def change_everything() -> None:
-    os.chdir("/")
-    os.environ["DLTUTOR_TOUCHED"] = "1"
-    sys.path.insert(0, "/nowhere")
-    sys.modules["dltutor_touched"] = sys
-    Image.MAX_IMAGE_PIXELS = 1
-    multiprocessing.set_start_method("spawn", force=True)
-    torch.multiprocessing.set_sharing_strategy("file_system")
-    torch.set_num_threads(1)
-    torch.manual_seed(1)
-    gc.disable()
-    gc.freeze()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    sys.settrace(lambda *_: None)
 
 
 def print_a_hundred_megabytes() -> None:
@@ -211,23 +190,3 @@ def with_class_replaced(answer: Path, folder: Path, by: str, *arguments: str) ->
         f"{name}.__module__ = __name__\n"
     )
     return path
-
-
-def state() -> list[object]:
-    """What no answer may change in the kernel."""
-    return [
-        os.getcwd(),
-        dict(os.environ),
-        list(sys.path),
-        "dltutor_touched" in sys.modules,
-        Image.MAX_IMAGE_PIXELS,
-        multiprocessing.get_start_method(allow_none=True),
-        torch.multiprocessing.get_sharing_strategy(),
-        torch.get_num_threads(),
-        torch.initial_seed(),
-        gc.isenabled(),
-        gc.get_freeze_count(),
-        [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)],
-        sys.gettrace(),
-        threading.active_count(),
-    ]

@@ -23,8 +23,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data._utils import signal_handling
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 hooks: list[Any] = []
 _register = os.register_at_fork
@@ -69,7 +71,6 @@ def state() -> dict[str, Any]:
         "torch settings": (
             torch.get_default_dtype(),
             torch.is_grad_enabled(),
-            torch.are_deterministic_algorithms_enabled(),
         ),
         "start method": multiprocessing.get_start_method(allow_none=True),
         "sharing strategy": torch.multiprocessing.get_sharing_strategy(),
@@ -89,8 +90,10 @@ def state() -> dict[str, Any]:
             DataLoader.__iter__,
             vars(DataLoader)["_get_iterator"],
             vars(BaseProcess)["exitcode"],
+            dict(vars(_BaseDataLoaderIter)),
         ),
         "worker info": get_worker_info(),
+        "pillow's limit": Image.MAX_IMAGE_PIXELS,
         "adopts orphans": _subreaper(),
     }
 
@@ -125,12 +128,13 @@ def differing(before: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def change_everything() -> None:
-    """Change all of it that can be changed here."""
+    """Change all of it that can be changed here; once, or again and again."""
     random.seed(7)
     np.random.seed(7)
     torch.manual_seed(7)
-    for each in (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(each, _ignore)
+    if threading.current_thread() is threading.main_thread():
+        for each in (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(each, _ignore)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     gc.disable()
     gc.set_threshold(123)
@@ -143,7 +147,6 @@ def change_everything() -> None:
     torch.set_num_threads(torch.get_num_threads() + 1)
     torch.set_default_dtype(torch.float64)
     torch.set_grad_enabled(False)
-    torch.use_deterministic_algorithms(True)
     multiprocessing.set_start_method("spawn", force=True)
     torch.multiprocessing.set_sharing_strategy("file_system")
     os.register_at_fork(before=_nothing)
@@ -157,8 +160,11 @@ def change_everything() -> None:
     os.environ["CHANGED"] = "1"
     tempfile.tempdir = "/"
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.settrace(lambda *_: None)
+    Image.MAX_IMAGE_PIXELS = 1
     for each in (0, 1, 2):
-        os.close(each)
+        with suppress(OSError):  # closed already
+            os.close(each)
 
 
 def _ignore(number: int, frame: Any) -> None: ...

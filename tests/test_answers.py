@@ -34,9 +34,18 @@ RIGHT_ANSWERS: RightAnswers = listed("RIGHT_ANSWERS")
 OTHER_OUTCOMES: OtherOutcomes = listed("OTHER_OUTCOMES")
 
 
-def every(answers: dict[str, Any]) -> pytest.MarkDecorator:
-    pairs = [(exercise, name) for exercise, names in answers.items() for name in names]
-    return pytest.mark.parametrize(("exercise", "name"), pairs)
+def every(answers: dict[str, Any], is_thorough: Callable[[str, int], bool]) -> pytest.MarkDecorator:
+    """Every answer. `is_thorough` is asked with its exercise and its number there, from 0."""
+    return pytest.mark.parametrize(
+        ("exercise", "name"),
+        [
+            pytest.param(
+                exercise, name, marks=pytest.mark.thorough if is_thorough(exercise, number) else ()
+            )
+            for exercise, names in answers.items()
+            for number, name in enumerate(names)
+        ],
+    )
 
 
 def test_every_exercise_is_asked_once_in_its_own_lesson() -> None:
@@ -56,7 +65,8 @@ def test_every_exercise_has_its_right_and_wrong_answers_listed() -> None:
     assert set(WRONG_FIXES) == set(RIGHT_ANSWERS) == set(exercises())
 
 
-@every(RIGHT_ANSWERS)
+# Each solved twin has a right answer checked, at no other cost; those that take no run stay.
+@every(RIGHT_ANSWERS, lambda exercise, _: bool(exercises()[exercise].grader.at_most))
 def test_a_right_answer_is_correct(
     exercise: str, name: str, nothing_left_behind: Callable[..., None]
 ) -> None:
@@ -64,7 +74,7 @@ def test_a_right_answer_is_correct(
     assert result.outcome.value == "Correct", result.text
 
 
-@every(WRONG_FIXES)
+@every(WRONG_FIXES, lambda _, number: number >= 2)  # there are 500
 def test_a_wrong_fix_gets_the_code_of_what_is_wrong(exercise: str, name: str) -> None:
     make, code = WRONG_FIXES[exercise][name]
     result = check(exercise, make())
@@ -73,7 +83,7 @@ def test_a_wrong_fix_gets_the_code_of_what_is_wrong(exercise: str, name: str) ->
     assert result.code in codes, result.text
 
 
-@every(OTHER_OUTCOMES)
+@every(OTHER_OUTCOMES, lambda _, number: number >= 1)  # most wait for a limit
 def test_an_answer_with_another_outcome_gets_that(exercise: str, name: str) -> None:
     make, outcome, code = OTHER_OUTCOMES[exercise][name]
     result = check(exercise, make())

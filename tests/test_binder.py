@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
+pytestmark = pytest.mark.xdist_group("binder")  # one plan for all
+
 
 @pytest.fixture(scope="module")
 def plan() -> str:

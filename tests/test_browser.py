@@ -17,7 +17,10 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from dltutor.display.chart import Chart
 
-pytestmark = pytest.mark.timeout(60, method="thread")
+pytestmark = [
+    pytest.mark.timeout(60, method="thread"),
+    pytest.mark.xdist_group("browser"),  # one for all
+]
 
 STATIC = Path(__file__).parent.parent / "dltutor" / "static"
 CHART = "[data-testid=dltutor-chart]"
@@ -466,6 +469,7 @@ def test_in_jupyterlab_the_chart_moves_while_the_cell_is_busy(own_page: Page, se
     expect(own_page.locator(CHART).nth(1)).to_have_attribute("data-rows", rows)
 
 
+@pytest.mark.thorough  # a second page with the same chart
 @pytest.mark.timeout(90, method="thread")
 def test_in_notebook_7_the_chart_moves_while_the_cell_is_busy(own_page: Page, server: str) -> None:
     run_all(own_page, f"{server}/notebooks/nb.ipynb")

@@ -96,6 +96,7 @@ def test_shared_memory_has_a_batch_more_when_the_loop_gets_its_next() -> None:
     del batches
 
 
+@pytest.mark.thorough  # two interpreters with torch
 def test_a_forked_worker_adds_little_and_a_spawned_one_an_interpreter_with_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

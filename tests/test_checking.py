@@ -248,8 +248,19 @@ ODD: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("name", sorted(exercises()))
-@pytest.mark.parametrize("answer", ODD, ids=lambda answer: f"{type(answer).__name__}")
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        pytest.param(  # each answer and each exercise are in a quarter of the pairs
+            answer,
+            name,
+            id=f"{type(answer).__name__}-{name}",
+            marks=pytest.mark.thorough if (number + position) % 4 else (),
+        )
+        for position, answer in enumerate(ODD)
+        for number, name in enumerate(sorted(exercises()))
+    ],
+)
 def test_whatever_is_handed_in_is_told_something_and_is_no_mistake_of_ours(
     name: str, answer: Any
 ) -> None:

@@ -64,6 +64,10 @@ def rows(length: int = 32, pause: float = 0.0, ask: bool = False, **options: Any
     return DataLoader(Rows(length, pause, ask), **settings)
 
 
+def alone(length: int, **options: Any) -> Any:
+    return rows(length, num_workers=0, multiprocessing_context=None, **options)
+
+
 def why_not(diagnosis: Diagnosis, question: str) -> str:
     """Why a question was not answered; it fails if it was."""
     return next(each.why for each in diagnosis.untried if each.question.startswith(question))
@@ -76,7 +80,7 @@ AS_IT_IS = "How does the loader run as it is?"
     ("thing", "said"),
     [
         (None, "takes a torch DataLoader, got NoneType"),
-        (iter(rows(num_workers=0, multiprocessing_context=None)), "an iterator, which runs once"),
+        (iter(alone(32)), "an iterator, which runs once"),
         (iter(()), r"which runs once\): pass the loader that it came from"),
         (Rows(3), r"a Dataset\): wrap it, DataLoader\(Rows\(...\), num_workers=2\)"),
         (Rows, "the class Rows: make an object of it first"),
@@ -165,7 +169,7 @@ def test_samples_that_ask_somebody_raise_and_nobody_waits(nothing_left_behind: L
 
 @pytest.mark.parametrize(
     "loader",
-    [rows(0), rows(1, drop_last=True), DataLoader(Exhausted(), batch_size=4)],
+    [alone(0), alone(1, drop_last=True), DataLoader(Exhausted(), batch_size=4)],
     ids=["no rows", "one row, dropped", "exhausted stream"],
 )
 def test_a_loader_without_a_batch_is_told_to_be_empty(
@@ -181,7 +185,7 @@ def test_one_sample_is_healthy(nothing_left_behind: Left) -> None:
     assert diagnosis.findings == () and AS_IT_IS in [each.question for each in diagnosis.tried]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # up to 30 s
 def test_ten_million_samples_in_any_order_are_healthy(nothing_left_behind: Left) -> None:
     began = time.monotonic()
     diagnosis = diagnose(rows(10_000_000, batch_size=64, shuffle=True))
@@ -189,7 +193,7 @@ def test_ten_million_samples_in_any_order_are_healthy(nothing_left_behind: Left)
     assert time.monotonic() - began < 30 + SLACK
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # 30 s
 def test_samples_of_twenty_seconds_are_no_hang(nothing_left_behind: Left) -> None:
     began = time.monotonic()
     diagnosis = diagnose(rows(pause=20.0))
@@ -199,7 +203,7 @@ def test_samples_of_twenty_seconds_are_no_hang(nothing_left_behind: Left) -> Non
     assert "in __getitem__: time.sleep" in why_not(diagnosis, "What are the samples like")
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # 16 s
 def test_a_batch_that_takes_longer_than_there_is_time_is_told_with_its_time(
     nothing_left_behind: Left,
 ) -> None:

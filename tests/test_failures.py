@@ -29,12 +29,33 @@ def under(shows: bool) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         ("failure", "start_method"),
         [
-            pytest.param(failure, method, id=f"{failure.name}-{method}")
+            pytest.param(
+                failure,
+                method,
+                id=f"{failure.name}-{method}",
+                marks=pytest.mark.thorough if is_thorough(failure, method) else (),
+            )
             for failure in CATALOGUE
             for method in START_METHODS
             if (method in failure.start_methods) == shows
         ],
     )
+
+
+DEAR = ("gc_dirties_pages", "copy_on_read", "plot_in_thread")
+"""Failure modes whose memory is read for over 2 s of CPU."""
+
+
+def is_thorough(failure: Failure, start_method: str) -> bool:
+    """Whether the default tier does without this: a spawned worker imports torch for 2 s of CPU.
+
+    It has each failure under the cheapest start method that shows it. What is isolated runs in an
+    interpreter of its own, where forkserver is no cheaper than spawn.
+    """
+    if start_method not in failure.start_methods:
+        return start_method == "spawn" or failure.name in DEAR
+    cheapest = failure.start_methods if failure.isolated else ("fork", "forkserver", "spawn")
+    return start_method != next(each for each in cheapest if each in failure.start_methods)
 
 
 @cache
@@ -65,6 +86,7 @@ def test_broken_it_shows_its_sign_and_fixed_it_does_not(
         assert_fixed_it_delivers(failure)
 
 
+@pytest.mark.thorough  # most modes are compared on the way, above
 @every_failure
 def test_fixed_it_delivers_what_it_does_without_workers(
     failure: Failure, nothing_left_behind: Callable[..., None]
@@ -181,6 +203,7 @@ DIED_OF = {
 }
 
 
+@pytest.mark.thorough  # spawned workers import torch
 @pytest.mark.parametrize("name", DIED_OF)
 def test_what_a_spawned_worker_died_of_is_on_its_stderr_and_not_in_main(name: str) -> None:
     reason = DIED_OF[name]

@@ -102,6 +102,7 @@ def test_without_dev_shm_the_timeline_has_no_figure_and_the_machine_says_so(
     assert out == "finished True None\n"
 
 
+@pytest.mark.thorough  # two interpreters, twelve runs each
 def test_two_notebooks_at_once_leave_each_other_alone() -> None:
     script = """
         import os

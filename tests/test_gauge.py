@@ -46,7 +46,9 @@ class Scratch(Numbers):
         return super().__getitem__(index)
 
 
-@pytest.mark.parametrize("start_method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "start_method", ["fork", pytest.param("spawn", marks=pytest.mark.thorough), "forkserver"]
+)
 def test_what_workers_keep_is_read_under_every_start_method(
     start_method: str, nothing_left_behind: Callable[..., None]
 ) -> None:

@@ -33,7 +33,11 @@ from dltutor.observation import sandbox
 from dltutor.system import marks
 from dltutor.system.processes import end, is_alive, segments
 
-METHODS = ("fork", "spawn", "forkserver")
+METHODS = (
+    "fork",
+    pytest.param("spawn", marks=pytest.mark.thorough),  # an interpreter or two with torch
+    pytest.param("forkserver", marks=pytest.mark.thorough),
+)
 UP = 150  # seconds for what comes at once, on however busy a machine
 SAMPLES = 8
 
@@ -233,6 +237,9 @@ def interrupted(how: str, method: str, folder: Path) -> None:
         observe(hold(folder, method), deadline=600)
     elif how == "diagnose":
         diagnose(lambda: hold(folder, method), deadline=600)
+    elif how == "diagnose in a new interpreter":
+        torch.cuda.is_initialized = lambda: True  # so that no fork proves anything
+        diagnose(lambda: hold(folder, method), deadline=600)
     elif how == "confine":
         confine(hold, open_files=200, deadline=600, folder=folder, method=method)
     else:
@@ -240,9 +247,13 @@ def interrupted(how: str, method: str, folder: Path) -> None:
 
 
 @pytest.mark.timeout(2 * UP)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.thorough), signal.SIGKILL]
+)
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("how", ["observe", "diagnose", "confine", "check"])
+@pytest.mark.parametrize(
+    "how", ["observe", "diagnose", "diagnose in a new interpreter", "confine", "check"]
+)
 def test_nothing_is_left_of_a_run_whose_process_is_killed(
     how: str, method: str, number: int, tmp_path: Path
 ) -> None:
@@ -288,6 +299,7 @@ def _left(mark: int, started: set[int], temporary: Path) -> list[str]:
     return found
 
 
+@pytest.mark.thorough  # it waits 10 s for its deadline
 def test_a_job_of_torchrun_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as name:
         monkeypatch.setenv("TMPDIR", name)

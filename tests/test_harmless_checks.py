@@ -36,7 +36,7 @@ def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class BesideALibrary(MadeForEachUse):
-    """Something maps a file for reading, and Python does not hear of it."""
+    """A library maps a file, of which Python doesn't hear, and the table looks into it as well."""
 
     def __init__(self, array: Any) -> None:
         libc = ctypes.CDLL(None)
@@ -45,29 +45,16 @@ class BesideALibrary(MadeForEachUse):
         with open(os.environ["OTHERS"], "rb") as file:
             how = mmap.PROT_READ, mmap.MAP_SHARED
             assert libc.mmap(None, _SIZE, *how, file.fileno(), 0) != -1
-        super().__init__(array)
-
-
-class Reads(MadeForEachUse):
-    """It looks into data that it leaves where they are."""
-
-    def __init__(self, array: Any) -> None:
         np.memmap(os.environ["OTHERS"], np.uint8, "r")
         super().__init__(array)
 
 
-@pytest.mark.parametrize("table", [BesideALibrary, Reads])
+@pytest.mark.parametrize("mapped_before", [True, False])
 def test_a_file_that_is_only_read_is_not_left_by_a_table_and_stays(
-    table: type, others: Path
+    mapped_before: bool, others: Path
 ) -> None:
-    result = check("11.transfer", table)
-    assert result.outcome.value == "Correct", result
-    assert others.exists()
-
-
-def test_data_that_the_kernel_has_mapped_are_not_left_by_a_table_and_stay(others: Path) -> None:
-    data = np.memmap(others, np.uint8, "r+")
-    result = check("11.transfer", MadeForEachUse)
+    data = np.memmap(others, np.uint8, "r+") if mapped_before else None
+    result = check("11.transfer", BesideALibrary)
     assert result.outcome.value == "Correct", result
     assert others.exists()
     del data
@@ -118,6 +105,7 @@ def test_what_was_frozen_before_is_no_excuse_for_an_answer() -> None:
     assert "frozen" not in result.text, result
 
 
+@pytest.mark.thorough  # lesson 09's twin shows it with the build of torch that is here
 def test_where_room_is_short_a_worker_dies_with_any_build_of_torch() -> None:
     # As the notebook shows it. With CUDA's build, 360 MB for all were too few for main alone.
     how: dict[str, Any] = {"memory": room(90, workers=8), "workers": 8, "deadline": 60}

@@ -43,16 +43,8 @@ def ragged(samples: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tenso
     return [torch.zeros(3, 40 + int(each), 50) for each in samples], torch.stack(samples)
 
 
-def by_name(samples: list[torch.Tensor]) -> dict[str, Any]:
-    return {"path": "train", "images": [torch.zeros(40) for _ in samples]}
-
-
 def without_the_odd(samples: list[torch.Tensor]) -> list[torch.Tensor]:
     return [each for each in samples if int(each) % 2 == 0]
-
-
-def packed(samples: list[torch.Tensor]) -> torch.Tensor:
-    return torch.cat([torch.zeros(7), *samples])
 
 
 def opaque(samples: list[torch.Tensor]) -> Opaque:
@@ -63,7 +55,7 @@ def nothing(samples: list[torch.Tensor]) -> None:
     return None
 
 
-COLLATES = [None, ragged, by_name, without_the_odd, packed, opaque, nothing]
+COLLATES = [None, ragged, without_the_odd, opaque, nothing]
 
 
 def first_batches(count: int) -> Callable[[Any], None]:
@@ -84,18 +76,17 @@ def test_samples_are_those_that_the_sampler_gave_whatever_a_batch_is_made_into(
     assert "5 batches, 19 samples" in str(seen)
 
 
+def in_batches(batches: list[list[int]], dataset: Any = None, **options: Any) -> DataLoader[Any]:
+    options = {"collate_fn": ragged, "batch_size": 1} | options
+    return load(dataset or Numbers(), batch_sampler=batches, **options)
+
+
 @WORKERS
 def test_the_samples_of_batches_on_their_way_are_not_counted(workers: int) -> None:
     sizes = [5, 1, 3, 2, 4, 1]
     batches = [list(range(size)) for size in sizes]
     for taken in (1, 4, 6):
-        loader = DataLoader(
-            Numbers(),
-            batch_sampler=batches,
-            collate_fn=ragged,
-            num_workers=workers,
-            multiprocessing_context="fork" if workers else None,
-        )
+        loader = in_batches(batches, num_workers=workers)
         seen = observe(loader, consume=first_batches(taken))
         assert (seen.batches, seen.samples) == (taken, sum(sizes[:taken]))
 
@@ -115,14 +106,7 @@ class LastOfAll(Numbers):
 
 def test_batches_that_overtake_others_are_counted_with_their_own_sizes() -> None:
     dataset = LastOfAll()
-    loader = DataLoader(
-        dataset,
-        batch_sampler=[[0] * 7, [1], [2, 3], [4, 5, 6]],
-        collate_fn=ragged,
-        num_workers=2,
-        in_order=False,
-        multiprocessing_context="fork",
-    )
+    loader = in_batches([[0] * 7, [1], [2, 3], [4, 5, 6]], dataset, in_order=False)
 
     def consume(given: Any) -> list[tuple[int, int]]:
         sizes = []
@@ -160,14 +144,8 @@ def test_samples_are_counted_over_epochs_some_of_them_broken_off(
 
 @WORKERS
 def test_a_batch_that_failed_is_not_counted_and_those_after_it_are(workers: int) -> None:
-    loader = DataLoader(
-        Numbers(raise_error),  # at 9
-        batch_sampler=[[0, 1, 2], [9] * 5, [3, 4]],
-        collate_fn=list,
-        num_workers=workers,
-        in_order=False,
-        multiprocessing_context="fork" if workers else None,
-    )
+    batches = [[0, 1, 2], [9] * 5, [3, 4]]  # 9 fails
+    loader = in_batches(batches, Numbers(raise_error), num_workers=workers, in_order=False)
 
     def consume(given: Any) -> int:
         iterator, failed = iter(given), 0
@@ -268,14 +246,6 @@ def test_a_second_loader_of_the_loop_is_not_counted() -> None:
     assert (seen.batches, seen.samples) == (3, 5)
 
 
-def test_torch_is_as_before_when_a_run_has_ended() -> None:
-    from torch.utils.data.dataloader import _BaseDataLoaderIter
-
-    before = dict(vars(_BaseDataLoaderIter))
-    observe(load(Numbers()))
-    assert dict(vars(_BaseDataLoaderIter)) == before
-
-
 # --- workers: as many as help the loop that there is
 
 
@@ -305,24 +275,23 @@ def test_one_worker_that_works_while_the_step_waits_is_worth_taking() -> None:
     assert (found.take, found.step) == (1, "rest")
 
 
-def test_the_rate_with_a_step_is_that_of_the_loop_in_samples_of_the_sampler() -> None:
-    loader = load(Numbers(length=40), num_workers=0, batch_size=4, collate_fn=opaque)
+@pytest.mark.parametrize(
+    ("dataset", "collate", "unit"),
+    [
+        (Numbers(length=40), ragged, "samples"),
+        (Numbers(length=40), opaque, "samples"),
+        (Numbers(length=40), nothing, "samples"),
+        (Stream(40), ragged, "batches"),
+    ],
+)
+def test_the_rate_with_a_step_is_that_of_the_loop_in_samples_where_they_are_known(
+    dataset: Any, collate: Any, unit: str
+) -> None:
+    loader = load(dataset, num_workers=0, batch_size=4, collate_fn=collate)
     found = how_many_workers(loader, counts=(0,), runs=1, step=STEP)
-    assert (found.unit, found.step) == ("samples", "0.1 s")
-    assert 0 < found.speeds[0].rate <= 4 / STEP
-
-
-def test_a_rate_of_samples_that_are_not_known_is_one_of_batches() -> None:
-    loader = load(Stream(40), batch_size=4, collate_fn=ragged)
-    found = how_many_workers(loader, counts=(0,), runs=1, step=STEP)
-    assert found.unit == "batches"
-    assert found.speeds[0].rate <= 1 / STEP
-    assert "batches/s" in str(found) and "samples/s" not in str(found)
-
-
-def test_a_batch_that_is_none_is_a_batch() -> None:
-    loader = load(Numbers(length=400), batch_size=4, collate_fn=nothing)
-    assert how_many_workers(loader, counts=(0,), runs=1).unit == "samples"
+    assert (found.unit, found.step) == (unit, "0.1 s")
+    assert 0 < found.speeds[0].rate <= (4 if unit == "samples" else 1) / STEP
+    assert f"{unit}/s" in str(found)
 
 
 def test_the_step_is_called_with_each_batch() -> None:

@@ -29,6 +29,8 @@ from dltutor.lab.course_folder import RECORD, LaidOut, lay_out
 
 ROOT = Path(__file__).parent.parent
 
+pytestmark = pytest.mark.xdist_group("lab")  # one wheel for all
+
 
 def files(folder: Path) -> dict[str, bytes]:
     """Every file in a folder, hidden ones too."""

@@ -190,6 +190,7 @@ class Weighed(material.JobD):
         return super().__getitem__(index)
 
 
+@pytest.mark.thorough  # it runs to its plateau
 @pytest.mark.skipif(reuses_memory() is not None, reason=str(reuses_memory()))
 def test_the_heap_levels_off_after_128_tensors_of_each_worker() -> None:
     # In a process of its own: what earlier tests freed is used up first, and hides the growth.

@@ -12,7 +12,11 @@ from dltutor.failures.missing_main_guard import GUARDED, UNGUARDED, script, star
 
 @pytest.mark.parametrize(
     ("text", "start_method", "works"),
-    [(UNGUARDED, "spawn", False), (GUARDED, "spawn", True), (UNGUARDED, "fork", True)],
+    [
+        pytest.param(UNGUARDED, "spawn", False, marks=pytest.mark.thorough),  # three interpreters
+        pytest.param(GUARDED, "spawn", True, marks=pytest.mark.thorough),
+        (UNGUARDED, "fork", True),
+    ],
 )
 def test_the_script_itself_fails_without_a_guard_where_workers_are_new_interpreters(
     text: str, start_method: str, works: bool

@@ -17,6 +17,8 @@ from tiny_notebooks import cell_of, code, good_lesson, lesson, save
 
 from notebooks import PYTHON, learner_path, learner_version, main, read, stale
 
+pytestmark = pytest.mark.xdist_group("made notebook")  # one for all
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -210,6 +212,7 @@ def test_the_strict_run_fails_where_the_twin_no_longer_holds(twin: Path) -> None
     assert "4 failed, 6 passed" in said
 
 
+@pytest.mark.thorough  # a notebook's process and nbval take 4 s
 @pytest.mark.timeout(60)
 def test_a_starter_that_is_already_solved_is_caught(twin: Path) -> None:
     path = learner_path(twin)
@@ -222,6 +225,7 @@ def test_a_starter_that_is_already_solved_is_caught(twin: Path) -> None:
     assert "cell fails: it is tagged raises-exception and did not raise" in said
 
 
+@pytest.mark.thorough  # a notebook's process and nbval take 4 s
 @pytest.mark.timeout(60)
 def test_a_kernel_that_dies_is_reported_at_its_cell(tmp_path: Path) -> None:
     path = save(lesson(code("fine", "1"), code("fatal", "import os; os._exit(3)")), tmp_path)
@@ -230,6 +234,7 @@ def test_a_kernel_that_dies_is_reported_at_its_cell(tmp_path: Path) -> None:
     assert "the kernel died" in said
 
 
+@pytest.mark.thorough  # a notebook's process and nbval take 4 s
 @pytest.mark.timeout(60)
 def test_a_notebook_that_hangs_is_ended_with_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -245,6 +250,7 @@ def test_a_notebook_that_hangs_is_ended_with_its_processes(
     assert ended == "it took longer than 6 s and was ended"
 
 
+@pytest.mark.thorough  # a notebook's process and nbval take 4 s
 @pytest.mark.timeout(60)
 def test_what_a_lesson_leaves_behind_is_named_and_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

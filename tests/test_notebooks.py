@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import notebook_rules as rules
 import pytest
@@ -18,8 +19,21 @@ from notebooks import NOTEBOOKS, learner_path, read, stale, twins
 TWINS = twins()
 LEARNERS = [learner_path(twin) for twin in TWINS]
 
+
+def one_by_one(paths: list[Path], *marks: pytest.MarkDecorator) -> list[Any]:
+    """The notebooks, for two processes: two at once are as many as two cores can run as they run
+    for a learner."""
+    return [
+        pytest.param(
+            path, marks=[pytest.mark.xdist_group(f"notebooks {int(path.name[:2]) % 2}"), *marks]
+        )
+        for path in paths
+    ]
+
+
 every_twin = pytest.mark.parametrize("path", TWINS, ids=lambda path: path.stem)
 every_learners_file = pytest.mark.parametrize("path", LEARNERS, ids=lambda path: path.stem)
+every_run_of_a_twin = pytest.mark.parametrize("path", one_by_one(TWINS), ids=lambda path: path.stem)
 every_notebook = pytest.mark.parametrize(
     "path",
     TWINS + LEARNERS,
@@ -88,21 +102,29 @@ def test_a_learners_file_has_no_solution_and_no_output(path: Path) -> None:
 
 
 @runs_a_notebook
-@every_twin
+@every_run_of_a_twin
 def test_a_solved_twin_shows_again_what_it_shows(path: Path) -> None:
     if problems := validate(path, solved=True):
         pytest.fail("\n".join(problems), pytrace=False)
 
 
+@pytest.mark.thorough  # the same run, slower, its memory read all the time
 @runs_a_notebook
-@every_twin
+@every_run_of_a_twin
 def test_a_solved_twin_keeps_within_what_binder_gives(path: Path) -> None:
     if problems := validate(path, solved=True, limited=True):
         pytest.fail("\n".join(problems), pytrace=False)
 
 
 @runs_a_notebook
-@every_learners_file
+@pytest.mark.parametrize(
+    "path",
+    [
+        *one_by_one(LEARNERS[:1]),
+        *one_by_one(LEARNERS[1:], pytest.mark.thorough),  # their twins run the same cells
+    ],
+    ids=lambda path: path.stem,
+)
 def test_an_untouched_learners_file_runs_and_solves_nothing(path: Path) -> None:
     if problems := validate(path, solved=False):
         pytest.fail("\n".join(problems), pytrace=False)

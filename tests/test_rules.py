@@ -1,17 +1,460 @@
-"""Experiments and rules are declared: what is misspelt or missing is an error on import."""
+"""Which failure modes fit recorded evidence, and which don't. `scripts/doctor.py` runs them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from recorded import PARTS
 
 from dltutor.diagnosis.agenda import experiments
+from dltutor.diagnosis.conclusions import findings
+from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.other_machines import elsewhere
+from dltutor.diagnosis.probes.ahead import Ahead
+from dltutor.diagnosis.probes.copies import Copies
+from dltutor.diagnosis.probes.culprit import Culprit
+from dltutor.diagnosis.probes.culprit.uncollatable import blame
+from dltutor.diagnosis.probes.ending import Ending
+from dltutor.diagnosis.probes.epochs import Epochs
+from dltutor.diagnosis.probes.handles import Handles
+from dltutor.diagnosis.probes.imported import Imported
+from dltutor.diagnosis.probes.in_workers import InWorkers
+from dltutor.diagnosis.probes.leftovers import Leftover
+from dltutor.diagnosis.probes.memory import Memory
+from dltutor.diagnosis.probes.order import Order
+from dltutor.diagnosis.probes.repeats import Repeats
+from dltutor.diagnosis.probes.samples import Samples
+from dltutor.diagnosis.probes.segments import Segments
+from dltutor.diagnosis.probes.shares import Shares
+from dltutor.diagnosis.probes.state import State
+from dltutor.diagnosis.probes.threads import Threads
+from dltutor.diagnosis.probes.travel import Travel
+from dltutor.diagnosis.probes.twice import Twice
+from dltutor.diagnosis.probes.two_ranks import TwoRanks
+from dltutor.diagnosis.probes.views import Views
+from dltutor.diagnosis.probes.waits import Waits
 from dltutor.diagnosis.rules import RULES, collect
+from dltutor.diagnosis.running.pace import Paces
 from dltutor.diagnosis.running.subject import Subject
-from dltutor.failures import FACTS, PROMISES
+from dltutor.failures import CATALOGUE, FACTS, PROMISES
+from dltutor.tables import MB
+
+WELL = Measures("finished", batches=4, counted=(64,), finished=(True,))
+HUNG = Measures("hung", batches=2)
+RAISED = Measures("raised", "ValueError: 9", "ValueError", "ValueError")
+DIED = Measures("worker died", "RuntimeError: exited", "RuntimeError", codes=(None, -9))
+SPAWN = replace(PARTS, method="spawn")
+SAMPLES = Samples(60)
+
+
+def of(run: Measures = WELL, **found: Any) -> Evidence:
+    """Evidence of a loader that runs well without workers, and what was found out about it."""
+    return Evidence(**{"parts": PARTS, "run": run, "samples": SAMPLES, "alone": WELL} | found)
+
+
+# It raises, or dies
+
+SAMPLE = Culprit("sample", "dataset[9]", "ValueError", "9", "scans.py, line 9", "ValueError")
+COLLATE = Culprit("collate", "batch 2", "TypeError", "no", arrives="TypeError")
+TYPE_ERROR = replace(RAISED, kind="TypeError", raised="TypeError")
+EARLY = Measures("finished", passes=(("a", "b"),), finished=(True,))
+SWALLOWED = Measures("finished", codes=(None, -9), passes=(("a",),), finished=(False,))
+BY_FORKSERVER = replace(PARTS, method="forkserver")
+EXITED = InWorkers("worker died", failed=((9, "SystemExit", "2", ""),))
+
+# Start methods, and what a fork copies
+
+HELD = ("dataset.lock",)
+NO_PICKLE = Measures("raised", "TypeError: cannot pickle 'socket' object", "TypeError")
+SOCKET = Travel((("dataset.net", "socket", "TypeError: cannot pickle 'socket' object"),))
+GONE = Travel(gone=(("dataset.rng", "Generator"),))
+GIVEN = Imported("finished", batches=4, names=("tiles.SCALE",))
+DREW = replace(WELL, drawn=(("1", "2"),))
+NO_CHILDREN = replace(RAISED, said="daemonic processes are not allowed to have children")
+LOST = Measures("worker died", "RuntimeError: exited")
+NO_CLASS = replace(LOST, said="Can't get attribute 'Tiles' on <module '__main__' (built-in)>")
+NO_GUARD = replace(LOST, said="An attempt has been made to start a new process before the current")
+
+
+def stuck(kind: str, by: str = "tiles.py", freed: bool = True, **found: Any) -> Waits:
+    """What a witness found in W0."""
+    line = "tiles.py, line 12, in __getitem__: with self.lock:"
+    return Waits(((0, line, kind, "dataset.lock", by, freed),), **found)
+
+
+# It takes memory, or files
+
+MANY = replace(PARTS, length=800, batches=100)
+FULL = replace(WELL, batches=100, batch_bytes=MB)
+NAMES = ("dataset.names", "list", 300_000, 0.0, 0.9)
+READ = Memory(copied=30, copied_frozen=29, read=(NAMES,))
+COLLECTED = Memory(copied=48, copied_frozen=2, collections=4)
+CACHE = Memory(
+    samples=32,
+    late_samples=16,
+    peak_as_it_is=13,
+    peak_collected=13,
+    peak_returned=12,
+    peak_repeated=2,
+    late_as_it_is=6,
+    late_collected=6,
+    late_returned=6,
+    late_repeated=0,
+    grown=(("dataset.cache", "dict", 1.0, None),),
+)
+CYCLE = replace(CACHE, peak_as_it_is=19, peak_collected=0, peak_returned=16, late_collected=0)
+HEAP = replace(
+    CACHE,
+    peak_as_it_is=62,
+    peak_collected=62,
+    peak_returned=0.3,
+    late_as_it_is=33,
+    late_collected=33,
+    late_returned=0,
+    late_repeated=33,
+    grown=(),
+)
+KEPT = replace(FULL, kept=97, kept_bytes=97 * MB, kept_then=((32, 29), (64, 61)))
+NO_SHM = Measures("raised", error="RuntimeError: no space", named=("shm_exhausted",))
+NO_FILES = Measures(
+    "raised", error="RuntimeError: too many", named=("too_many_open_files",), batches=90
+)
+
+# Its data are wrong
+
+FILE = Handles(kind="file", paths=("dataset.scans",), looked=24, wrong=20)
+LAZY = replace(FILE, lazy="dataset.scans")
+SHARED = replace(FILE, kind="socket")
+RANDOM = Repeats(sources=(("own", 12, 24, 24, 24, 24),), own=("dataset.rng",))
+TWICE = Twice(looked=4, own=4, paths=("dataset.scans",), index="3")
+EPOCHS = Epochs(looked=60, stale=60, arrived=60, moved=60, first=True, paths=("dataset.epoch",))
+STREAM = Shares(whole=64, ended=True, shares=(64, 64), complete=True, same=48, compared=48)
+STREAM = replace(STREAM, distinct=48)
+DEALT = replace(STREAM, shares=(32, 32), same=0)
+COUNTED = Twice(looked=4, counter="dataset.step")
+COUNT = State(steady=True, same=False, content=True, paths=(("dataset.bad", "0", "8"),))
+ORDER = Order(epochs=3, repeated=2, moves=True, ranks=2, shuffles=True)
+
+DROPS = replace(PARTS, stream=True, drop_last=True)
+FEWER = replace(WELL, counted=(48,))
+
+# It's slow
+
+SOUNDS = replace(
+    PARTS, batch_size=16, length=9000, batches=563, persistent=True, collate="keep", init="start"
+)
+BEGUN = Measures(
+    "finished", batches=6, tensors=96, passes=(("a",),) * 6, counted=(16,) * 6, finished=(False,)
+)
+SLOWEST = Samples(looked=200, typical=0.0005, slowest=1.5, slowest_at=7)
+
+
+def slow(**found: Any) -> Evidence:
+    return Evidence(**{"parts": SOUNDS, "run": BEGUN, "samples": SLOWEST} | found)
+
+
+def paces(as_is: float, changed: float, turns: int = 3) -> Paces:
+    return Paces((as_is,) * turns, (changed,) * turns)
+
+
+def threads(alone: tuple[int, ...], *turns: tuple[float, float], cores: int = 4) -> Evidence:
+    return slow(threads=Threads(cores, (4, 4), alone, turns))
+
+
+def nested(counted: tuple[int, ...], own: tuple[int, ...], resumed: int = 1) -> Evidence:
+    run = replace(BEGUN, counted=counted, finished=(True, True), resumed=resumed)
+    return slow(run=run, not_kept=replace(run, counted=own))
+
+
+FITS: list[tuple[str, Evidence]] = [
+    ("corrupt_images", of(RAISED, culprit=replace(SAMPLE, decoder="PIL"))),
+    ("none_in_batch", of(RAISED, culprit=replace(COLLATE, blame="none"))),
+    ("ragged_batch", of(TYPE_ERROR, culprit=replace(COLLATE, blame="ragged"))),
+    ("lost_exception_type", of(replace(RAISED, kind="RuntimeError"), culprit=SAMPLE)),
+    ("unpicklable_exception", of(HUNG, culprit=replace(SAMPLE, unsent="PicklingError: no"))),
+    (
+        "unpicklable_batch",
+        of(HUNG, culprit=Culprit("transport", "batch 0", unsent="TypeError: no", part="batch[1]")),
+    ),
+    ("silent_stop", of(EARLY, culprit=replace(SAMPLE, kind="StopIteration"))),
+    ("dead_worker", of(DIED, samples=Samples(0, ended="died", at=9, code=-11))),
+    ("dead_worker", of(SWALLOWED)),
+    ("lost_cause", of(SWALLOWED, parts=BY_FORKSERVER)),
+    ("misleading_exit", of(DIED, in_workers=EXITED)),
+    ("leftover_iterator", of(leftover=Leftover(alive=2, freed=1, kind="ValueError"))),
+    #
+    ("held_lock", of(HUNG, waits=stuck("lock", held=HELD))),
+    ("plot_in_thread", of(HUNG, waits=stuck("lock", "/x/matplotlib/figure.py", held=HELD))),
+    ("lost_thread", of(HUNG, waits=stuck("executor"))),
+    ("openmp_after_fork", of(HUNG, waits=stuck("", freed=False, threads=2), one_thread=WELL)),
+    ("children_of_workers", of(NO_CHILDREN)),
+    ("unpicklable_handle", of(NO_PICKLE, parts=SPAWN, travel=SOCKET)),
+    ("main_only_class", of(NO_CLASS, parts=SPAWN, travel=Travel(main=("Tiles",)))),
+    ("missing_main_guard", of(NO_GUARD, parts=SPAWN, travel=Travel())),
+    ("generator_attribute", of(LOST, parts=SPAWN, travel=GONE)),
+    ("global_only_in_parent", of(RAISED, parts=SPAWN, forked=WELL, imported=GIVEN)),
+    #
+    ("copy_on_read", of(memory=READ)),
+    ("gc_dirties_pages", of(memory=COLLECTED)),
+    ("growing_cache", of(parts=MANY, memory=CACHE)),
+    ("reference_cycle", of(memory=CYCLE)),
+    ("heap_growth", of(memory=HEAP)),
+    ("kept_batches", of(KEPT)),
+    ("view_of_a_giant", of(views=Views(6, 9.5, 0.1))),
+    ("prefetch_budget", of(FULL, ahead=Ahead(30, 4, 0.01, 0.01, 0.02, 0.02))),
+    ("shm_exhausted", of(NO_SHM, arrays=WELL)),
+    ("too_many_open_files", of(NO_FILES, nothing_kept=WELL)),
+    ("orphaned_segments", of(segments=Segments(4, 5, "file_system", "file_descriptor"))),
+    ("orphaned_segments", of(segments=Segments(4, 4, "file_descriptor", "file_system"))),
+    #
+    ("shared_file_offset", of(handles=FILE)),
+    ("lazy_but_touched", of(handles=LAZY)),
+    ("shared_connection", of(handles=SHARED)),
+    ("repeated_randomness", of(repeats=RANDOM)),
+    ("mutated_in_place", of(twice=TWICE)),
+    ("stale_epoch", of(epochs=EPOCHS)),
+    ("reused_buffer", of(copies=Copies(looked=8, differ=8, steady=True, path="dataset.row"))),
+    ("repeated_stream", of(shares=STREAM)),
+    ("lost_tail", of(FEWER, parts=DROPS, shares=DEALT)),
+    ("wrong_length", of(ending=Ending(60, 64))),
+    ("wrong_length", of(ending=Ending(60, 58, said="IndexError: list index out of range"))),
+    ("global_state", of(state=COUNT)),
+    ("global_state", of(twice=COUNTED, repeats=RANDOM, alone=replace(WELL, passes=(("a",),)))),
+    ("ranks", of(order=ORDER)),
+    ("ranks", of(order=Order(epochs=1, moves=False, ranks=2, twice=1))),
+    #
+    ("tiny_tensors", slow(sending=paces(0.05, 0.005))),
+    ("cheap_samples", slow(workerless=paces(0.003, 0.0005))),
+    ("loader_per_step", slow(one_iterator=paces(0.12, 0.002, turns=2))),
+    ("head_of_line", slow(any_order=paces(1.6, 0.1, turns=2))),
+    ("oversubscribed", threads((1, 1), (1.9, 1.1), (1.0, 1.0))),
+    ("nested_persistent", nested((16, 64), (64, 64))),
+]
+
+NEAR: list[tuple[str, str, Evidence]] = [
+    ("", "nothing was found out", of()),
+    (
+        "corrupt_images",
+        "it's no image",
+        of(RAISED, culprit=replace(SAMPLE, image="a.png: no", readable=0)),
+    ),
+    ("none_in_batch", "samples can be joined without any", of(RAISED, culprit=COLLATE)),
+    ("ragged_batch", "samples can be joined without any", of(TYPE_ERROR, culprit=COLLATE)),
+    ("lost_exception_type", "the type arrived", of(RAISED, culprit=SAMPLE)),
+    ("unpicklable_exception", "it can be sent", of(HUNG, culprit=SAMPLE)),
+    ("unpicklable_batch", "it can be sent", of(HUNG, culprit=Culprit(""))),
+    ("silent_stop", "it's another exception", of(EARLY, culprit=SAMPLE)),
+    ("dead_worker", "it exited", of(DIED, culprit=replace(SAMPLE, kind="SystemExit"))),
+    ("dead_worker", "forkserver hides how", of(SWALLOWED, parts=BY_FORKSERVER)),
+    ("dead_worker", "torch ends workers after a break", of(replace(SWALLOWED, codes=(None, -15)))),
+    ("lost_cause", "fork says how", of(SWALLOWED)),
+    (
+        "misleading_exit",
+        "it raised",
+        of(DIED, in_workers=InWorkers("worker died", failed=((9, "ValueError", "2", ""),))),
+    ),
+    ("leftover_iterator", "nothing was freed", of(leftover=Leftover(alive=2))),
+    #
+    (
+        "",
+        "a lock that is given back and changes nothing",
+        of(HUNG, waits=stuck("lock", freed=False, held=HELD)),
+    ),
+    (
+        "",
+        "a lock that the same thread takes twice, in main too",
+        of(HUNG, waits=stuck("lock"), alone=HUNG),
+    ),
+    ("", "a lock that is held, and that no worker waits for", of(while_held=Waits(held=HELD))),
+    (
+        "",
+        "a worker that hangs with one thread too",
+        of(HUNG, waits=stuck("", freed=False, threads=2), one_thread=HUNG),
+    ),
+    (
+        "",
+        "a worker that computes with one thread anyway",
+        of(HUNG, waits=stuck("", freed=False, threads=1), one_thread=WELL),
+    ),
+    ("", "a socket in a dataset of forked workers", of(travel=SOCKET)),
+    ("", "a generator that never travels", of(travel=GONE)),
+    ("", "a class of main's that is found", of(parts=SPAWN, travel=Travel(main=("T",)))),
+    (
+        "global_only_in_parent",
+        "new interpreters fail with main's globals as well",
+        of(RAISED, parts=SPAWN, forked=WELL, imported=replace(GIVEN, end="raised", batches=0)),
+    ),
+    (
+        "global_only_in_parent",
+        "forked workers differ from main as well",
+        of(parts=SPAWN, alone=DREW, forked=replace(DREW, drawn=(("1", "3"),)), imported=GIVEN),
+    ),
+    #
+    ("copy_on_read", "little is read", of(memory=replace(READ, read=((*NAMES[:4], 0.01),)))),
+    ("gc_dirties_pages", "the loop did it", of(memory=replace(COLLECTED, copied_in_loop=2))),
+    (
+        "growing_cache",
+        "the cache has a bound",
+        of(parts=MANY, memory=replace(CACHE, grown=(("dataset.cache", "dict", 1.0, 0),))),
+    ),
+    ("reference_cycle", "a collection frees nothing", of(memory=CACHE)),
+    ("heap_growth", "it levels off", of(memory=replace(HEAP, late_as_it_is=12, late_samples=60))),
+    (
+        "kept_batches",
+        "as many as before",
+        of(replace(KEPT, kept=8, kept_then=((32, 8), (64, 8)))),
+    ),
+    ("view_of_a_giant", "copies are as large", of(views=Views(6, 9.5, 9.0))),
+    ("prefetch_budget", "two are slower", of(FULL, ahead=Ahead(30, 4, 0.01, 0.01, 0.02, 0.03))),
+    ("shm_exhausted", "arrays don't fit either", of(NO_SHM, arrays=RAISED)),
+    (
+        "too_many_open_files",
+        "nothing is kept",
+        of(NO_FILES, nothing_kept=RAISED, more_files=RAISED),
+    ),
+    (
+        "orphaned_segments",
+        "none is left",
+        of(segments=Segments(4, 0, "file_descriptor", "file_descriptor")),
+    ),
+    (
+        "orphaned_segments",
+        "one that was caught in its making",
+        of(segments=Segments(4, 1, "file_descriptor", "file_descriptor")),
+    ),
+    #
+    ("", "a file is used by all, and a lock keeps them apart", of(handles=replace(FILE, wrong=0))),
+    ("", "a connection is used by one at a time", of(handles=replace(SHARED, wrong=0))),
+    ("", "each worker has numbers of its own", of(repeats=Repeats((("own", 12, 0, 24, 0, 24),)))),
+    ("", "one or two samples vary: too few", of(repeats=Repeats((("own", 2, 4, 4, 4, 4),)))),
+    (
+        "",
+        "all workers must shuffle a stream alike to deal it out",
+        of(repeats=Repeats((("all", 48, 48, 48, 0, 48),), order=True), shares=DEALT),
+    ),
+    ("", "a sample counts its visits elsewhere", of(twice=replace(TWICE, paths=()))),
+    ("", "the epoch is in shared memory", of(epochs=replace(EPOCHS, stale=0))),
+    ("", "the epoch changes nothing for anybody", of(epochs=replace(EPOCHS, moved=0))),
+    ("", "a buffer is copied by the collate function", of(copies=Copies(8, 0, steady=True))),
+    ("", "batches are others in every run", of(copies=Copies(8, 8, steady=False))),
+    ("", "a stream is dealt out", of(shares=DEALT)),
+    ("", "all samples of a stream are equal", of(shares=replace(STREAM, distinct=1))),
+    ("", "nothing is left to drop", of(parts=DROPS, shares=DEALT)),
+    ("", "the length is a limit", of(ending=Ending(60, 64, limits=("dataset.limit",)))),
+    ("", "the dataset ends nowhere", of(ending=Ending(60))),
+    ("", "a count decides, and is the same for all", of(twice=COUNTED)),
+    ("", "a count is in shared memory", of(state=replace(COUNT, same=True))),
+    ("", "the loop says how long it took", of(state=replace(COUNT, steady=False))),
+    ("", "the epoch is told", of(order=replace(ORDER, told=3, repeated=0))),
+    ("", "one epoch has no other to repeat", of(order=replace(ORDER, epochs=1, repeated=0))),
+    #
+    ("tiny_tensors", "sending is a small part", slow(sending=paces(0.05, 0.04))),
+    ("tiny_tensors", "one turn shows nothing", slow(sending=paces(0.05, 0.005, turns=1))),
+    ("tiny_tensors", "a turn is otherwise", slow(sending=Paces((0.05, 0.05), (0.005, 0.05)))),
+    ("cheap_samples", "workers don't help", slow(workerless=paces(0.001, 0.0009))),
+    (
+        "cheap_samples",
+        "sending is slow",
+        slow(workerless=paces(0.06, 0.005), sending=paces(0.05, 0.005)),
+    ),
+    (
+        "cheap_samples",
+        "starting is slow",
+        slow(workerless=paces(0.06, 0.005), one_iterator=paces(0.1, 0.001)),
+    ),
+    ("loader_per_step", "starting is a small part", slow(one_iterator=paces(0.5, 0.4, turns=2))),
+    ("loader_per_step", "an iterator costs little", slow(one_iterator=paces(0.004, 0.001))),
+    ("head_of_line", "the order changes little", slow(any_order=paces(1.6, 1.4, turns=2))),
+    ("head_of_line", "the slow one isn't slow", slow(any_order=paces(0.1, 0.01, turns=2))),
+    ("oversubscribed", "a core for each", threads((1, 1), (1.0, 1.0), (1.0, 1.0), cores=8)),
+    ("oversubscribed", "they are needed", threads((1, 1), (0.5, 1.0), (0.5, 1.0))),
+    ("oversubscribed", "alone, too", threads((4, 4), (1.0, 1.0), (1.0, 1.0))),
+    ("nested_persistent", "left for the next one", nested((16, 64), (16, 64))),
+    ("nested_persistent", "it isn't resumed", nested((16, 64), (64, 64), resumed=0)),
+]
+
+
+def fits(evidence: Evidence) -> dict[str, Finding]:
+    """What fits, by name."""
+    found = {each.name: RULES[each.name](evidence) for each in CATALOGUE}
+    return {name: finding for name, finding in found.items() if finding}
+
+
+@pytest.mark.parametrize(("name", "evidence"), FITS)
+def test_evidence_of_a_failure_fits_it_and_no_other(name: str, evidence: Evidence) -> None:
+    assert list(fits(evidence)) == [name]
+
+
+@pytest.mark.parametrize(("name", "why", "evidence"), NEAR)
+def test_what_only_looks_like_it_does_not_fit(name: str, why: str, evidence: Evidence) -> None:
+    """Without a name, nothing fits."""
+    assert name not in fits(evidence) if name else not fits(evidence), why
+
+
+def test_every_failure_mode_has_evidence_that_fits() -> None:
+    assert {name for name, _ in FITS} == {each.name for each in CATALOGUE}
+
+
+def test_a_finding_is_in_words_of_the_loader() -> None:
+    told = {name: fits(evidence)[name] for name, evidence in FITS}
+    assert "`dataset.lock`" in told["held_lock"].where
+    assert "keep" in told["tiny_tensors"].fix
+    assert "dataset[7]" in told["head_of_line"].evidence
+    assert told["oversubscribed"].where == "worker_init_fn=start"
+
+
+def test_a_run_that_ends_through_a_shared_file_is_told_as_that_first() -> None:
+    raised = Measures("raised", kind="BadZipFile", raised="BadZipFile")
+    finding = fits(of(raised, handles=FILE))["shared_file_offset"]
+    assert finding.promise == "ends"
+    assert "20" in finding.evidence and "dataset.scans" in finding.fix
+
+
+def test_an_exception_without_a_name_is_told_with_its_sample_and_line() -> None:
+    (found,) = findings(of(RAISED, culprit=SAMPLE))
+    assert (found.name, found.where) == ("raises", SAMPLE.at)
+    assert "dataset[9]" in found.evidence
+    (found,) = findings(of(RAISED, culprit=replace(COLLATE, blame="none")))
+    assert found.name == "none_in_batch"
+
+
+def test_what_samples_cannot_be_joined_for_is_found_by_leaving_it_out() -> None:
+    def join(samples: list[Any]) -> Any:
+        assert len({len(each) for each in samples}) == 1
+        return samples
+
+    assert blame(join, ["ab", None, "cd"], [4, 5, 6], None) == ("none", "dataset[5] is None")
+    kind, told = blame(join, [[1, 2], [1, 2, 3]], [4, 5], None)
+    assert (kind, told) == ("ragged", "dataset[4] is of length 2, dataset[5] is of length 3")
+    assert blame(lambda samples: 1 / 0, [[1], [2]], [0, 1], None) == ("", "")
+
+
+# Elsewhere
+
+
+def test_what_cannot_travel_is_said_of_forked_workers_only() -> None:
+    [said] = elsewhere(of(travel=SOCKET))
+    assert "`dataset.net`" in said
+    assert not elsewhere(of(NO_PICKLE, parts=SPAWN, travel=SOCKET))
+
+
+def test_batches_larger_than_the_shared_memory_of_a_container_are_counted() -> None:
+    assert not elsewhere(of(replace(WELL, batch_bytes=12 << 20)))
+    assert elsewhere(of(replace(WELL, batch_bytes=20 << 20)))
+
+
+def test_a_stream_that_takes_no_share_by_rank_is_named() -> None:
+    assert elsewhere(of(two_ranks=TwoRanks(32, 32, 32)))
+    assert not elsewhere(of(two_ranks=TwoRanks(32, 0, 32)))
+    assert not elsewhere(of(two_ranks=TwoRanks(32, 32, 1)))
+
+
+# What is misspelt or missing is an error on import
 
 
 def ask(subject: Subject) -> Measures:

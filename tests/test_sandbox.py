@@ -24,10 +24,10 @@ from harms import (
     signal_parent,
     start_a_stray,
     start_threads,
-    state,
     swallow_everything,
 )
 from own_exercise import own_exercise
+from state_of_main import state
 from torch.utils.data import DataLoader
 
 from dltutor.lessons.engine.checking import check

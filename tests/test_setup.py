@@ -128,6 +128,9 @@ def test_a_python_that_is_too_old_is_refused_before_anything_is_installed(copy: 
 # ---- make lab
 
 
+one_lab = pytest.mark.xdist_group("make lab")
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """`make lab`, with the Python of these tests, until it answers; its own account of itself."""
@@ -139,18 +142,21 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         yield account
 
 
+@one_lab
 def test_make_lab_serves_the_first_lesson(lab: dict[str, Any]) -> None:
     answer = json.loads(jupyter_server.fetch(lab, f"api/contents/{LESSON}")[1])["content"]["cells"]
     written = json.loads((ROOT / LESSON).read_text())["cells"]
     assert [cell["id"] for cell in answer] == [cell["id"] for cell in written]
 
 
+@one_lab
 def test_make_lab_opens_at_the_first_lesson(lab: dict[str, Any]) -> None:
     # The address that Jupyter prints and opens is the server's root, which leads on to here.
     address, _ = jupyter_server.fetch(lab, "")
     assert address.endswith(f"/lab/tree/{LESSON}")
 
 
+@one_lab
 def test_make_lab_is_for_this_machine_and_wants_its_token(lab: dict[str, Any]) -> None:
     assert lab["hostname"] == "127.0.0.1"
     with pytest.raises(urllib.error.HTTPError, match="403") as refused:

@@ -32,7 +32,9 @@ def test_workers_are_known_by_the_name_that_torch_gives_them(tmp_path: Path) -> 
     assert names(10**9) is None
 
 
-@pytest.mark.parametrize("start_method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize(
+    "start_method", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.thorough)]
+)
 def test_torch_names_its_workers_under_every_start_method(start_method: str) -> None:
     names = WorkerNames()
     found = {names(int(batch)) for batch in load(Pids(), start_method, batch_size=1, num_workers=1)}

@@ -1,0 +1,356 @@
+"""Which promise recorded evidence breaks, and which evidence that is near breaks none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from recorded import PARTS
+
+from dltutor.diagnosis.conclusions import findings
+from dltutor.diagnosis.evidence import Evidence
+from dltutor.diagnosis.examination import silent
+from dltutor.diagnosis.measures import Measures
+from dltutor.diagnosis.other_machines import elsewhere
+from dltutor.diagnosis.probes.fetched import Fetched
+from dltutor.diagnosis.probes.memory import Memory
+from dltutor.diagnosis.probes.reordered import Reordered
+from dltutor.diagnosis.probes.samples import Samples
+from dltutor.diagnosis.probes.shares import Shares
+from dltutor.diagnosis.probes.travel import Travel
+from dltutor.diagnosis.promises import broken
+from dltutor.diagnosis.promises.verdicts import verdicts
+from dltutor.diagnosis.running.pace import Paces
+from dltutor.tables import MB
+
+RUN = Measures("finished", batches=8, passes=(("a", "b"),), drawn=(("1", "2", "3"),), counted=(3,))
+RUN = replace(RUN, finished=(True,), pace=0.01, first=0.1)
+SPAWN = replace(PARTS, method="spawn")
+STREAM = replace(PARTS, stream=True, batches=None, length=None)
+STAYS = replace(PARTS, persistent=True, loop=True)
+TOLD = replace(PARTS, hooks=("sampler",))
+BY_TWO = replace(STREAM, batch_size=2)
+
+
+def run(*epochs: Sequence[str], **others: Any) -> Measures:
+    """A run of these epochs; each letter is a sample, and a batch."""
+    each = tuple(map(tuple, epochs))
+    many = {"passes": each, "drawn": each, "counted": tuple(map(len, each))}
+    return replace(RUN, **many | {"finished": (True,) * len(each)} | others)
+
+
+def ill(as_it_is: Measures = RUN, **found: Any) -> Evidence:
+    return Evidence(**{"parts": PARTS, "run": as_it_is, "alone": RUN, "samples": drawn()} | found)
+
+
+def drawn(**found: Any) -> Samples:
+    """What the samples are like when main draws them."""
+    return Samples(**{"looked": 32, "typical": 0.004, "bytes": 100} | found)
+
+
+def changed(**changes: Any) -> Evidence:
+    return ill(replace(RUN, **changes))
+
+
+def returned(*numbers: float) -> Evidence:
+    """What the loop returns: as it is, without workers, and with another seed."""
+    told = [replace(RUN, numbers=(each,), returned=f"{each}") for each in numbers]
+    return ill(told[0], alone=told[1], reseeded=told[2])
+
+
+def served(as_it_is: float = 0.016, blocked: float = 0.8) -> Evidence:
+    """Workers that wait for the same thing, and are no faster than none."""
+    paces = Paces((as_it_is,) * 2, (0.016,) * 2, blocked=blocked, line="a.py, line 7")
+    return ill(workerless=replace(paces, share=0.6, inside=0.9))
+
+
+def stream(as_it_is: Measures, alone: Measures, **found: Any) -> Evidence:
+    return ill(as_it_is, alone=alone, parts=STREAM, **found)
+
+
+def mapped(size: int, method: str) -> Evidence:
+    """Workers get a pickle of this many MB that main has mapped."""
+    travel = Travel(mapped=(("dataset.images", size * MB),), bytes=size * MB)
+    return ill(parts=replace(PARTS, method=method), travel=travel)
+
+
+def computed(seconds: float) -> Measures:
+    return run("1" * 40, computed=seconds)
+
+
+SIXTY = tuple(map(str, range(60)))
+WHOLE = run(SIXTY)
+
+
+def counted(length: int, as_it_is: Measures) -> Evidence:
+    """A stream that says it has this length."""
+    return Evidence(replace(STREAM, length=length), as_it_is, alone=WHOLE)
+
+
+# W0 draws from the seed `epoch`, W1 from `epoch + 1`, in batches of two.
+COLLIDE = tuple(
+    tuple(
+        f"{epoch + worker}: {2 * batch + row}"
+        for batch in range(8)
+        for worker in (0, 1)
+        for row in (0, 1)
+    )
+    for epoch in (0, 1)
+)
+ALIKE = replace(RUN, passes=2 * RUN.passes, finished=(True, True), drawn=2 * (tuple("abcd"),))
+RANDOM = drawn(random=24)
+GROWS = Memory(late_as_it_is=90.0, late_collected=88.0, late_returned=91.0, samples=40)
+
+# The promise, what breaks it, and what is near and breaks none.
+BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
+    # ends
+    "a worker died": ("ends", changed(end="worker died", codes=(None, -9)), ill()),
+    "a late end, not without workers": (
+        "ends",
+        changed(ending=5.1),
+        changed(ending=0.4),
+        ill(replace(RUN, ending=5.1), alone=replace(RUN, ending=5.0)),
+        ill(replace(RUN, ending=5.8, first=14.0), parts=SPAWN),
+    ),
+    # complete
+    "some are missing": (
+        "complete",
+        ill(run("ab"), alone=run("abc")),
+        ill(run("ab", finished=(False,)), alone=run("abc")),
+    ),
+    "some come twice": (
+        "complete",
+        ill(run("abcc"), alone=run("abc")),
+        ill(run("cba"), alone=run("abc")),
+    ),
+    "len() of a stream is too small": (
+        "complete",
+        counted(48, WHOLE),
+        counted(60, WHOLE),
+        counted(48, replace(WHOLE, finished=(False,))),
+        counted(48, run(SIXTY, SIXTY[:40])),  # its length is random
+        Evidence(replace(STREAM, length=61, drop_last=True), WHOLE, alone=WHOLE),
+    ),
+    "used up": ("complete", Evidence(PARTS, run("ab", "")), Evidence(PARTS, run("ab", "ab"))),
+    "the sampler counts differently": (
+        "complete",
+        ill(samples=drawn(dealt=((8, 8), (8, 9)))),
+        ill(samples=drawn(dealt=((8, 8), (5, 5)))),
+    ),
+    "an epoch leaves some out": (
+        "complete",
+        Evidence(STREAM, run("abcdefgh", "abcdefgi")),
+        Evidence(STREAM, run("abcdefgh", "ijklmnop")),
+    ),
+    "fewer than without workers": (
+        "complete",
+        stream(run("abcd", "efgh"), run("ijklqr", "mnopst")),
+        stream(run("abcd", "efgh"), run("ijkl", "mnop")),
+    ),
+    "other counts each time": (
+        "complete",
+        stream(run("abcde", "fghi"), run("ijkl", "mnop")),
+        stream(run("abcde", "fghi"), run("ijkl", "mnopq")),
+    ),
+    "one batch again": ("complete", ill(fetched=Fetched(reused=True)), ill(fetched=Fetched())),
+    # same
+    "another sample": (
+        "same",
+        ill(run("abd"), alone=run("abc")),
+        ill(run("abc"), alone=run("abc")),
+    ),
+    "another sample, while the random ones are held": (
+        "same",
+        ill(run("abd"), alone=run("abc"), samples=drawn(random=3), reseeded=run("abc")),
+        ill(run("abd"), alone=run("abc"), samples=drawn(random=3), reseeded=run("efg")),
+    ),
+    "another beginning": (
+        "same",
+        ill(
+            run("abd", end="enough", finished=(False,)),
+            alone=run("abc", end="enough", finished=(False,)),
+            fetched=Fetched(),
+        ),
+        ill(
+            run("abd", end="enough", finished=(False,)),
+            alone=run("abc", end="enough", finished=(False,)),
+            fetched=Fetched(dealt_once=True),
+        ),
+    ),
+    "the second epoch differs": (
+        "same",
+        ill(run("abcd", "efgh"), alone=run("abcd", "ijkl"), fetched=Fetched()),
+        ill(run("abcd", "efgh"), alone=run("abcd", "hgfe"), fetched=Fetched()),
+    ),
+    "workers that stay learn nothing": (
+        "same",
+        Evidence(STAYS, run("abcd", "abcd"), alone=run("abcd", "dcba")),
+        Evidence(STAYS, run("abcd", "abcd"), alone=run("abcd", "abcd")),
+    ),
+    "another order": (
+        "same",
+        ill(reordered=Reordered(32, 4, "3", "23")),
+        ill(reordered=Reordered(32)),
+    ),
+    "rows of different samples": (
+        "same",
+        ill(fetched=Fetched(crossed=(("[1]", "[0]"),))),
+        ill(fetched=Fetched()),
+    ),
+    "the loop returns something else": (
+        "same",
+        returned(0.46, 23.2, 23.2),
+        returned(23.3, 23.2, 23.2),
+        returned(0.46, 23.2, 23.5),  # it's random
+        returned(0.46, 0.0, 0.0),  # it measures its workers
+    ),
+    # independent
+    "shuffled alike": (
+        "independent",
+        ill(fetched=Fetched(stuck="randperm")),
+        ill(fetched=Fetched(stuck="randperm"), parts=TOLD),
+    ),
+    "seeded alike": ("independent", ill(samples=drawn(seeded=("numpy",))), ill()),
+    "random epochs repeated": (
+        "independent",
+        ill(ALIKE, samples=RANDOM),
+        ill(replace(ALIKE, drawn=(tuple("abcd"), tuple("efgh"))), samples=RANDOM),
+        ill(ALIKE),
+    ),
+    "one worker an epoch later": (
+        "independent",
+        ill(replace(ALIKE, drawn=COLLIDE), parts=BY_TWO),
+        ill(replace(ALIKE, drawn=(COLLIDE[0],) * 2), parts=BY_TWO),
+    ),
+    # bounded, clean
+    "main keeps descriptors": (
+        "bounded",
+        changed(batches=100, files=99),
+        changed(batches=1000, files=99),
+    ),
+    "it grows": ("bounded", ill(memory=GROWS), ill(memory=replace(GROWS, late_collected=3.0))),
+    "a mapped file is copied into workers that aren't forked": (
+        "bounded",
+        mapped(80, "spawn"),
+        mapped(20, "spawn"),
+        mapped(80, "fork"),
+    ),
+    "left by samples": ("clean", ill(samples=drawn(left=(("threads", 90, 90),))), ill()),
+    "processes left": ("clean", changed(left=2), changed(left=0)),
+    "folders left": ("clean", changed(temporary=(3, 5)), changed(temporary=(3, 3))),
+    # quick
+    "one at a time, and no faster": (
+        "quick",
+        served(),
+        served(blocked=0.1),
+        served(as_it_is=0.009),
+    ),
+    "slower than without workers": (
+        "quick",
+        ill(workerless=Paces((2.0, 2.0, 2.0), (1.0, 1.0, 1.0))),
+        ill(workerless=Paces((2.0, 1.0, 2.0), (1.0, 1.0, 1.0))),
+    ),
+    "a late start, not without workers": (
+        "quick",
+        changed(first=3.0),
+        changed(first=0.9),
+        ill(replace(RUN, first=3.0), alone=replace(RUN, first=3.0)),
+    ),
+    "it reads far more than there is": (
+        "quick",
+        ill(samples=drawn(read=30 * MB, of_files=MB)),
+        ill(samples=drawn(read=2 * MB, of_files=MB)),
+    ),
+    "slow in this order": (
+        "quick",
+        ill(reordered=Reordered(100, seconds=1.0, ascending=0.3)),
+        ill(reordered=Reordered(100, seconds=1.0, ascending=0.6)),
+    ),
+    "a sampler works long": (
+        "quick",
+        ill(samples=drawn(dealing=4.0)),
+        ill(samples=drawn(dealing=4.0, typical=1.0)),
+    ),
+    "a sampler works between batches": (
+        "quick",
+        ill(samples=drawn(dealing_each=0.006)),
+        ill(samples=drawn(dealing_each=0.001)),
+    ),
+    "a sampler draws": (
+        "quick",
+        ill(samples=drawn(drawn_by_sampler=32, dealing=0.2)),
+        ill(samples=drawn(drawn_by_sampler=32, dealing=0.01)),
+    ),
+    "a worker is idle": (
+        "quick",
+        Evidence(STREAM, RUN, shares=Shares(shares=(40, 0))),
+        Evidence(STREAM, RUN, shares=Shares(shares=(40, 2))),
+    ),
+    "one worker does it all, and not in a single batch": (
+        "quick",
+        changed(busy=((0.4, 0.5), (0.1, 0.1))),
+        changed(busy=((0.3, 0.3), (0.2, 0.2))),
+        changed(busy=((0.1, 0.8), (0.1, 0.1))),
+    ),
+    "two workers on one core": (
+        "quick",
+        changed(cores=(1, 2)),
+        changed(cores=(2, 2)),
+        changed(cores=(1, 1)),
+        ill(replace(RUN, cores=(1, 2)), parts=replace(PARTS, workers=1)),
+    ),
+    "work done twice": (
+        "quick",
+        stream(computed(0.4), computed(0.1)),
+        stream(computed(0.4), computed(0.3)),
+    ),
+    "a large pickle": (
+        "quick",
+        ill(travel=Travel(bytes=10**7, seconds=3.0), parts=SPAWN),
+        ill(travel=Travel(bytes=10**7, seconds=3.0)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_what_breaks_a_promise_and_what_is_near(what: str) -> None:
+    promise, found, *near = BREAKS[what]
+    assert [each.promise for each in broken(found, ())] == [promise]
+    for each in near:
+        assert broken(each, ()) == ()
+
+
+def test_what_is_random_or_in_another_order_is_not_compared_before_that_is_held() -> None:
+    assert broken(ill(run("abd"), alone=run("abc"), samples=drawn(random=3)), ()) == ()
+    begun = run("abd", end="enough", finished=(False,))
+    assert broken(ill(begun, alone=replace(begun, drawn=(tuple("abc"),))), ()) == ()
+
+
+def test_batches_are_compared_where_they_cannot_be_taken_apart() -> None:
+    whole = replace(RUN, drawn=((),))
+    [found] = broken(ill(whole, alone=replace(whole, passes=(("a", "c"),))), ())
+    assert found.promise == "same" and "batch" in found.evidence
+
+
+def test_a_mapped_file_that_would_be_copied_is_said_of_forked_workers() -> None:
+    assert elsewhere(mapped(80, "fork")) and not elsewhere(mapped(80, "spawn"))
+
+
+def test_a_loop_that_leaves_the_loader_alone_shows_nothing() -> None:
+    assert silent(Evidence(PARTS, Measures("finished")))
+    assert not silent(Evidence(replace(PARTS, loop=False), Measures("finished")))
+    assert not silent(ill())
+
+
+def test_words_that_are_known_are_used() -> None:
+    words = "Terminating: fork() called from a process already using GNU OpenMP, this is unsafe."
+    [finding] = findings(ill(Measures("worker died", said=words, codes=(-6, None))))
+    assert (finding.name, finding.certainty) == ("openmp_after_fork", "likely")
+
+
+def test_what_was_not_tested_is_never_kept() -> None:
+    nothing = verdicts(Evidence(PARTS, Measures("not run")), (), ("no time was left",))
+    assert {each.state for each in nothing} == {"not tested"}
+    assert [each.said for each in nothing if each.promise == "ends"] == ["no time was left"]
