@@ -127,9 +127,10 @@ def _written_down(subject: Subject, heard: Any) -> Iterator[Callable[[int], int]
             yield sample
             number += 1
 
-    with suppress(AttributeError):  # then only one way is left, and we watch that one
+    with suppress(AttributeError, TypeError):  # then only one way is left, and we watch that one
         delattr(cls, "__getitems__")
-    setattr(cls, name, __iter__ if subject.stream else __getitem__)
+    with suppress(TypeError):  # a class of Python's own, or of an extension
+        setattr(cls, name, __iter__ if subject.stream else __getitem__)
     yield lambda worker: struct.unpack_from("q", memory, 8 * worker)[0] if worker < _WORKERS else -1
 
 

@@ -71,7 +71,7 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
     """Find a worker that repeats what another one delivered in the epoch before."""
     run, parts = evidence.run, evidence.parts
     size, count = parts.batch_size, parts.workers
-    if not size or count < 2 or run.finished[:2] != (True, True):
+    if not size or count < 2 or run.finished[:2] != (True, True) or not all(run.drawn[:2]):
         return
     first, second = run.drawn[:2]
     if Counter(first) == Counter(second):

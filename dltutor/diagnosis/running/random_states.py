@@ -100,14 +100,16 @@ def wrap_draws(dataset: Any, around: Callable[[Callable[[], Any]], Any]) -> None
     """Draw each sample of a dataset through `around`, in this process from now on.
 
     Args:
-        dataset: Map-style or a stream; other objects of its class are left alone.
+        dataset: Map-style or a stream; other objects of its class are left alone. A list, or
+            anything else whose class can't be changed, has no code to draw through.
         around: Given a function that draws; returns what it returns, or raises what it raises.
     """
     cls: Any = type(dataset)
     if hasattr(cls, "__getitem__") and not hasattr(dataset, "__next__"):
         for name in ("__getitem__", "__getitems__"):
             if hasattr(cls, name):
-                setattr(cls, name, _around_calls(dataset, getattr(cls, name), around))
+                with suppress(TypeError):  # a class of Python's own, or of an extension
+                    setattr(cls, name, _around_calls(dataset, getattr(cls, name), around))
     if is_a(dataset, torch.utils.data.IterableDataset):
         own = cls.__iter__
 
