@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,7 +14,6 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDa
 from dltutor.failures.kit.contract import load
 from dltutor.failures.lost_tail import Stream
 from dltutor.lessons.lesson_12.job import census
-from dltutor.lessons.lesson_12.material import warnings_of
 from measured_claims import Claim, Measured, Source
 
 _SEEDS: Final = Source(
@@ -101,10 +101,19 @@ def _documented() -> Measured:
     )
 
 
+def _warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:
+    # The samples of an epoch, and how many of torch's warnings say that there are too many.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        len(loader)  # as a progress bar does
+        samples = sum(len(batch) for batch in loader)
+    return samples, sum("Length of IterableDataset" in str(each.message) for each in caught)
+
+
 def _warning() -> Measured:
     tried = [(workers, size) for workers in (2, 4) for size in (1, workers - 1, workers, 8)]
     found = {
-        (workers, size): warnings_of(load(_Numbers(), workers, "fork", batch_size=size))
+        (workers, size): _warnings_of(load(_Numbers(), workers, "fork", batch_size=size))
         for workers, size in tried
     }
     shown = "; ".join(
