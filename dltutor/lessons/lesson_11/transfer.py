@@ -24,6 +24,7 @@ from dltutor.lessons.engine.outcomes import (
     error_in_your_code,
     fault,
     not_yet,
+    reject,
 )
 from dltutor.lessons.engine.running import in_words, made, send_cells
 from dltutor.lessons.lesson_11.material import Rows
@@ -33,7 +34,8 @@ LENGTH: Final = 300
 _WIDTH: Final = 1000
 _OTHER: Final = 100, 1000  # the shape of the second table, which has another type
 _WRITTEN: Final = (0, 1, 7, LENGTH - 1)  # the rows that main writes before each epoch
-_RUNS: Final = ((2, "fork"), (1, "spawn"))  # persistent workers, and how they start
+#: Workers, how they start, and whether they outlive an epoch.
+_RUNS: Final = ((2, "fork", True), (0, "fork", False), (1, "spawn", True), (4, "fork", False))
 _WITHIN: Final = {"fork": 30, "spawn": 60}  # seconds for two epochs: more than is needed
 _STEP: Final = 20  # seconds for anything else
 _METHODS: Final = ("__len__", "__getitem__", "write", "close")
@@ -63,11 +65,7 @@ class Used:
     """What happened to a table.
 
     Args:
-        length: What `len` returns, and what it should return, if they differ.
-        kind: The type of a row, and the right type, if they differ.
-        other: Whether `table[3]` isn't the array's row 3.
-        shares: Whether changing a row that was read changes the table.
-        lost: Whether main doesn't see what it wrote.
+        alone: What's wrong with a table that only main uses.
         runs: The epochs, until something was wrong.
         error: What a `close()` raised.
         left: How many files of the tables still have a name.
@@ -75,11 +73,7 @@ class Used:
         tracker: What the resource tracker wrote, or "".
     """
 
-    length: tuple[int, ...] = ()
-    kind: tuple[str, ...] = ()
-    other: bool = False
-    shares: bool = False
-    lost: bool = False
+    alone: Fault | None = None
     runs: tuple[Epochs, ...] = ()
     error: Fault | None = None
     left: int = 0
@@ -94,6 +88,8 @@ def gather(answer: Any) -> Used:
     said = f"{folder}/stderr"  # by the resource tracker, too
     with errors_to(said):
         used = _used(answer)
+    if used.error or len(used.runs) < len(_RUNS):
+        return used
     return replace(used, tracker=tracker_said(said))
 
 
@@ -104,12 +100,11 @@ def _used(answer: Any) -> Used:
     call = f"{answer.__name__}(array)"
     table, other = (made(answer, each.copy(), call=call, within=_STEP) for each in (one, two))
     for each, array in ((table, one), (other, two)):
-        used: Used = made(_alone, each, array, call=f"{call}[index]", within=_STEP)
-        if used != Used():
-            return used
+        if alone := made(_alone, each, array, call=f"{call}[index]", within=_STEP):
+            return Used(alone)
     runs: list[Epochs] = []
-    for workers, method in _RUNS:
-        runs.append(_epochs(table, one, workers, method))
+    for run in _RUNS:
+        runs.append(_epochs(table, one, *run))
         if runs[-1].run.end != "finished" or runs[-1].wrong or runs[-1].came != 2 * LENGTH:
             return Used(runs=tuple(runs))
     blocks.look()
@@ -120,22 +115,22 @@ def _used(answer: Any) -> Used:
     return Used(runs=tuple(runs), error=error, left=len(blocks.left()), mapped=blocks.mapped())
 
 
-def _alone(table: Any, array: Any) -> Used:
+def _alone(table: Any, array: Any) -> Fault | None:
     if len(table) != len(array):
-        return Used((len(table), len(array)))
+        return fault("length", length=f"{len(table):,}", rows=f"{len(array):,}")
     row, right = table[3], torch.from_numpy(array[3])
     if type_of(row) != type_of(right):
-        return Used(kind=(type_of(row), type_of(right)))
+        return fault("other-type", kind=type_of(row), right=type_of(right))
     if not torch.equal(row, right):
-        return Used(other=True)
+        return fault("other-row")
     row.fill_(-1)
     if not torch.equal(table[3], right):
-        return Used(shares=True)
+        return fault("shares")
     table.write(3, right.fill_(0.5).clone())  # in the array, too
-    return Used(lost=not torch.equal(table[3], right))
+    return None if torch.equal(table[3], right) else fault("lost")
 
 
-def _epochs(table: Any, array: Any, workers: int, method: str) -> Epochs:
+def _epochs(table: Any, array: Any, workers: int, method: str, persistent: bool) -> Epochs:
     order, came, wrong, old = [*range(LENGTH)], [0], [0], [0]
 
     def epoch(loader: DataLoader[Any]) -> None:
@@ -155,7 +150,7 @@ def _epochs(table: Any, array: Any, workers: int, method: str) -> Epochs:
         came[0] += at
 
     how: dict[str, Any] = {"workers": workers, "method": method, "within": _WITHIN[method]}
-    how |= {"batch_size": 20, "sampler": order, "persistent_workers": True}
+    how |= {"batch_size": 20, "sampler": order, "persistent_workers": persistent}
     run = run_loader(table, epoch, epochs=2, **how)
     return Epochs(where(workers, method), run, came[0], wrong[0], old[0])
 
@@ -174,18 +169,8 @@ def _closed(table: Any, call: str) -> Fault | None:
 
 def judge(used: Used) -> Result:
     """Correct if every process saw the table as main wrote it, and nothing is left of it."""
-    if used.length:
-        length, rows = used.length
-        not_yet("length", length=f"{length:,}", rows=f"{rows:,}")
-    if used.kind:
-        kind, right = used.kind
-        not_yet("other-type", kind=kind, right=right)
-    if used.other:
-        not_yet("other-row")
-    if used.shares:
-        not_yet("shares")
-    if used.lost:
-        not_yet("lost")
+    if used.alone:
+        reject(used.alone)
     for epochs in used.runs:
         ended_well(epochs.run, epochs.where)
         if epochs.came != 2 * LENGTH:

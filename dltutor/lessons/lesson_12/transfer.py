@@ -50,7 +50,7 @@ PLANS: Final = (
     Plan(3, 0, 65),
     Plan(2, 4, 66),
     Plan(3, 4, 92),
-    Plan(2, 2, 1),
+    Plan(2, 2, 0),
     Plan(1, 2, 65),
 )
 
