@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from multiprocessing import shared_memory
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,7 @@ from dltutor.lessons import lesson_11
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.lessons.lesson_11 import confined, exercises, fix, held, last_words, transfer
-from dltutor.lessons.lesson_11.fix import LENGTH, RUNS, Called
+from dltutor.lessons.lesson_11 import confined, exercises, held, last_words, transfer
 from dltutor.lessons.lesson_11.material import Rows, read_after_close
 from dltutor.lessons.lesson_11.transfer import Epochs, Used
 from dltutor.observation import Observation, confine
@@ -36,18 +34,6 @@ pytestmark = pytest.mark.skipif(no_proc() is not None, reason=str(no_proc()))
 NOTEBOOK = NOTEBOOKS / "11-shared-memory-and-open-files.ipynb"
 COPIED = re.findall(r"(?s)```(\w+)\n(.*?)```", source("on-call-code", read(NOTEBOOK)))
 LOOK, DOCKER, POD, COPY, LIMIT = (text for _, text in COPIED)
-
-
-GOOD = [
-    Called(workers, read=LENGTH, loaders=(workers,)) if workers else Called(0, in_main=LENGTH)
-    for workers in RUNS
-]
-
-
-def test_samples_read_inside_and_outside_of_the_loader_are_not_the_workers_alone() -> None:
-    calls = [replace(GOOD[0], loaders=(0, 2)), *GOOD[1:]]
-    result = verdict(lambda: fix.judge(calls))
-    assert (result.outcome, result.code) == (Outcome.NOT_YET, "no-worker")
 
 
 def test_rows_that_are_lost_on_their_way_are_missing() -> None:

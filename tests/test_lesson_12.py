@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
 import torch
-from answers.lesson_12 import RIGHT_ANSWERS
 from cells import answer_in, source
 from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 
@@ -21,7 +22,7 @@ from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome, Result
 from dltutor.lessons.lesson_12 import fix, job, transfer
 from dltutor.lessons.lesson_12.job import RECORDS, ByRankAndWorker, ByWorker, census, summary
-from dltutor.lessons.lesson_12.material import GENERATORS, generators, kept, torchrun, warnings_of
+from dltutor.lessons.lesson_12.material import GENERATORS, generators, kept, torchrun
 from notebooks import NOTEBOOKS, read
 
 NOTEBOOK = NOTEBOOKS / "12-silently-the-same.ipynb"
@@ -38,11 +39,6 @@ def judged(noises: list[list[float]]) -> Result:
 def test_two_numbers_of_a_noise_may_be_almost_the_same() -> None:
     tied = [1.0, 1.0, 0.5, -0.5]
     assert judged([*NOISE[2:], tied, tied[::-1]]).outcome is Outcome.CORRECT
-
-
-def test_a_sample_that_did_not_arrive_is_missing() -> None:
-    result = judged(NOISE[1:])
-    assert (result.outcome, result.code) == (Outcome.NOT_YET, "missing")
 
 
 @pytest.mark.parametrize("plan", transfer.PLANS, ids=str)
@@ -84,17 +80,6 @@ def test_a_census_counts_over_epochs() -> None:
     assert census([torch.tensor([1, 2]), torch.tensor([2])], epochs=2) == {1: 2, 2: 4}
 
 
-def test_the_warning_is_counted() -> None:
-    class Twice(IterableDataset[int]):
-        def __len__(self) -> int:
-            return 4
-
-        def __iter__(self) -> Iterator[int]:
-            return iter(range(8))
-
-    assert warnings_of(load(Twice(), 0, "fork", batch_size=1)) == (8, 4)
-
-
 PRINTED = f"""W1 run.py] ****
 ByWorker: 0 missing, 65 arrived twice
   steps of the ranks: [9, 9]
@@ -129,8 +114,8 @@ def test_the_exception_is_kept_of_the_rank_that_failed_first() -> None:
 def test_a_job_that_takes_too_long_is_ended(
     capsys: pytest.CaptureFixture[str], nothing_left_behind: Callable[..., None]
 ) -> None:
-    torchrun(deadline=1.5)
-    assert "Stopped after 1.5 s." in capsys.readouterr().out
+    torchrun(deadline=0.3)
+    assert "Stopped after 0.3 s." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -154,64 +139,56 @@ def on_call() -> dict[str, Any]:
 
 
 class OwnGenerator(torch.utils.data.Dataset[float]):
-    def __init__(self, rng: Any, draw: Callable[[Any], Any]) -> None:
-        self.rng, self.draw = rng, draw
+    """Draws from a generator of its own."""
+
+    def __init__(self, rng: Any) -> None:
+        self.rng = rng
 
     def __len__(self) -> int:
         return 64
 
     def __getitem__(self, index: int) -> float:
-        return float(self.draw(self.rng))
+        if isinstance(self.rng, torch.Generator):
+            return float(torch.rand((), generator=self.rng, dtype=torch.float64))
+        return float(self.rng.random())
 
 
-OWN: dict[str, Callable[[], OwnGenerator]] = {
-    "default_rng": lambda: OwnGenerator(np.random.default_rng(0), lambda rng: rng.normal()),
-    "Philox": lambda: OwnGenerator(
-        np.random.Generator(np.random.Philox(0)), lambda rng: rng.normal()
-    ),
-    "RandomState": lambda: OwnGenerator(np.random.RandomState(0), lambda rng: rng.normal()),
-    "random.Random": lambda: OwnGenerator(random.Random(0), lambda rng: rng.gauss(0, 1)),
-    "torch.Generator": lambda: OwnGenerator(
-        torch.Generator(), lambda rng: torch.rand((), generator=rng, dtype=torch.float64)
-    ),
-}
+@pytest.mark.parametrize(
+    "rng",
+    [
+        np.random.default_rng(0),
+        np.random.Generator(np.random.Philox(0)),
+        np.random.RandomState(0),
+        random.Random(0),
+        torch.Generator(),
+    ],
+    ids=lambda rng: type(rng).__name__,
+)
+def test_reseed_makes_any_generator_differ_for_each_seed_of_a_worker_and_rank(rng: Any) -> None:
+    defined, draws = on_call(), set[float]()
+    for seed, rank in product((5, 6, 905, 906), range(2)):
+        info = Mock(dataset=OwnGenerator(rng), seed=seed)
+        with patch.dict(defined, get_worker_info=lambda info=info: info):
+            defined["reseed"](rank, worker_id=0)
+        draws.update(info.dataset[index] for index in range(8))
+    assert len(draws) == 8 * 8
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("kind", OWN)
-def test_reseed_makes_workers_and_epochs_and_ranks_differ(kind: str, persistent: bool) -> None:
+def test_reseed_makes_workers_and_epochs_and_ranks_differ() -> None:
     draws = Counter[Any]()
     for rank in range(2):
         torch.manual_seed(0)
-        options = {
-            "worker_init_fn": partial(on_call()["reseed"], rank),
-            "persistent_workers": persistent,
-        }
-        draws += census(load(OWN[kind](), 2, "fork", **options), epochs=2)
+        reseed = partial(on_call()["reseed"], rank)
+        dataset = OwnGenerator(np.random.default_rng(0))
+        draws += census(load(dataset, 2, "fork", worker_init_fn=reseed), epochs=2)
     assert len(draws) == draws.total() == 256
 
 
 def test_reseed_raises_if_the_generator_is_somewhere_else() -> None:
-    behind: Any = Subset(OWN["default_rng"](), range(8))
+    behind: Any = Subset(OwnGenerator(None), range(8))
     loader = load(behind, 2, "fork", worker_init_fn=partial(on_call()["reseed"], 0))
     with pytest.raises(AttributeError, match="'Subset' object has no attribute 'rng'"):
         census(loader)
-
-
-@pytest.mark.parametrize(("ranks", "workers"), [(2, 0), (2, 2), (3, 4), (1, 0), (1, 2)])
-def test_the_stream_under_on_call_gives_ranks_equal_shares_and_repeats_nothing(
-    ranks: int, workers: int
-) -> None:
-    class Stream(ByRankAndWorker):
-        __iter__ = on_call()["__iter__"]
-
-    steps, arrived = [], Counter[Any]()
-    for rank in range(ranks):
-        loader = load(Stream(job.read, rank, ranks), workers, "fork", batch_size=4)
-        steps.append(len(list(loader)))
-        arrived += census(loader)
-    assert len({*steps}) == 1
-    assert arrived == Counter(range(RECORDS // ranks * ranks))
 
 
 def test_the_stream_under_on_call_passes_the_lessons_own_check() -> None:
@@ -219,7 +196,3 @@ def test_the_stream_under_on_call_passes_the_lessons_own_check() -> None:
         __iter__ = on_call()["__iter__"]
 
     assert check("12.transfer", Stream).outcome is Outcome.CORRECT
-
-
-def test_right_answers_are_many() -> None:
-    assert all(len(RIGHT_ANSWERS[f"12.{name}"]) >= 8 for name in ("fix", "transfer"))

@@ -6,9 +6,9 @@ import itertools
 import re
 import time
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-import torch
 from answers.lesson_13 import forked, usual
 from cells import answer_in, assert_on_call_is_last, source
 from torch.utils.data import DataLoader
@@ -18,7 +18,7 @@ from dltutor.lessons.engine.checking import check
 from dltutor.lessons.engine.outcomes import Outcome
 from dltutor.lessons.lesson_13 import counted, fix, processes_started, smallest_good
 from dltutor.lessons.lesson_13.costs import BATCHES, Rehearsal
-from dltutor.lessons.lesson_13.material import Reviews, draw_curves, eight_against_none, photo
+from dltutor.lessons.lesson_13.material import Reviews, draw_curves, eight_against_none
 from dltutor.observation.speeds import Speed, Throughput
 from notebooks import NOTEBOOKS, read
 
@@ -87,12 +87,6 @@ def test_the_notebooks_starter_is_not_attempted(exercise: str, cell: str, name: 
     assert check(exercise, found[name]).outcome is Outcome.NOT_ATTEMPTED
 
 
-@pytest.mark.parametrize("answer", [None, ...])
-@pytest.mark.parametrize("exercise", ["13.predict", "13.diagnose"])
-def test_an_unset_answer_is_not_attempted(exercise: str, answer: Any) -> None:
-    assert check(exercise, answer).outcome is Outcome.NOT_ATTEMPTED
-
-
 def curve(none: float, eight: float) -> Throughput:
     return Throughput((Speed(0, (none,) * 3, (0.1,) * 3), Speed(8, (eight,) * 3, (0.1,) * 3)))
 
@@ -112,17 +106,6 @@ def test_a_promise_that_is_not_kept_stops_the_courses_own_tests(
     monkeypatch.setenv("DLTUTOR_STRICT", "1")
     with pytest.raises(AssertionError):
         eight_against_none(found)
-
-
-def test_a_photo_is_the_same_each_time() -> None:
-    assert photo() == photo() and len(photo()) > 1000
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_review_that_is_empty_comes_through_packed(workers: int) -> None:
-    words, lengths, _ = next(iter(forked(Reviews(), workers, shuffle=False, batch_size=90)))
-    assert int(lengths[30]) == 0 and int(lengths.sum()) == len(words)
-    assert words.dtype == torch.int64
 
 
 # On call
@@ -145,9 +128,11 @@ def test_the_lines_to_copy_say_how_long_a_loop_waits(capsys: pytest.CaptureFixtu
     assert re.fullmatch(r"waited \d+\.\d\d s of \d+\.\d\d s\n", capsys.readouterr().out)
 
 
-def test_the_lines_to_copy_say_which_number_to_take(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_lines_to_copy_measure_the_numbers_that_the_command_measures() -> None:
     _, lines, command = to_copy()
-    exec(lines, {"loader": forked(Reviews(3200), 0)})
-    assert "\nTake " in capsys.readouterr().out
-    options = _parser().parse_args(command.split()[1:])
-    assert options.counts == [0, 1, 2, 4, 8]
+    loader = object()
+    with patch("dltutor.how_many_workers", autospec=True) as measure:
+        exec(lines, {"loader": loader})
+    counts = (0, 1, 2, 4, 8)
+    measure.assert_called_once_with(loader, counts=counts, deadline=60)
+    assert _parser().parse_args(command.split()[1:]).counts == list(counts)

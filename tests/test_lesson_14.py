@@ -11,9 +11,10 @@ from answers.lesson_14 import report
 from cells import source
 
 from dltutor.failures import NAMES
-from dltutor.lessons.engine import checking
+from dltutor.lessons.engine import checking, saved_outcomes
 from dltutor.lessons.engine.checking import check, exercises, hint
-from dltutor.lessons.lesson_14 import Report, causes, enter
+from dltutor.lessons.engine.outcomes import Outcome
+from dltutor.lessons.lesson_14 import causes, enter
 from dltutor.lessons.lesson_14.material import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident
 from notebooks import NOTEBOOKS, read
@@ -161,12 +162,7 @@ def test_the_debrief_counts_hints_and_tells_the_way_of_what_is_solved(
     hint(scene.exercise)
     rows = {ticket: (hints, way) for ticket, hints, way in room.debrief().rows}
     assert rows[scene.incident.title] == ("1", "not solved yet")
-    fixed = scene.folder / "stream.py"
-    old, new = "share(shuffled(self.shards))", "shuffled(share(self.shards))"
-    fixed.write_text(fixed.read_text().replace(old, new))
-    assert check(scene.exercise, Report(scene, "repeated_stream", "Blocks")).outcome.value == (
-        "Correct"
-    )
+    saved_outcomes.save(scene.exercise, Outcome.CORRECT)
     rows = {ticket: (hints, way) for ticket, hints, way in room.debrief().rows}
     assert rows[scene.incident.title][1] == "\n".join(scene.incident.shortest)
 

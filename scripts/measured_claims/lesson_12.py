@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 import torch
-from torch.utils.data import DistributedSampler, IterableDataset
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from dltutor.failures.lost_tail import Stream
 from dltutor.failures.tools.contract import load
 from dltutor.lessons.lesson_12.job import census
-from dltutor.lessons.lesson_12.material import warnings_of
 from measured_claims import Facts, Samples, numbers
 
 _DRAWS: Final = 128  # of two epochs
@@ -62,11 +62,20 @@ class _Whole(IterableDataset[int]):
         return iter(range(64))
 
 
+def _warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:
+    # The samples of an epoch, and how many of torch's warnings say that there are too many.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        len(loader)  # as a progress bar does
+        samples = sum(len(batch) for batch in loader)
+    return samples, sum("Length of IterableDataset" in str(each.message) for each in caught)
+
+
 def warning() -> Facts:
     tried = [(workers, size) for workers in (2, 4) for size in (1, workers - 1, workers, 8)]
     shown, silent = {}, []
     for workers, size in tried:
-        samples, count = warnings_of(load(_Whole(), workers, "fork", batch_size=size))
+        samples, count = _warnings_of(load(_Whole(), workers, "fork", batch_size=size))
         title = f"{workers} workers, `batch_size={size}`"
         shown[title] = f"{samples} samples, {count} warnings"
         if not count:

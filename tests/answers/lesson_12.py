@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
-import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from math import ceil
@@ -15,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
 from dltutor.lessons.lesson_12.job import ByRankAndWorker, ByWorker
@@ -69,24 +66,9 @@ def by_python(self: Any, index: int) -> list[float]:
     return [chance.gauss(0, 1) for _ in range(4)]
 
 
-def by_digest(self: Any, index: int) -> Any:
-    text = f"{self.seed}-{int(self.epoch)}-{index}"
-    return rng_of(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
-
-
-def by_spawn_key(self: Any, index: int) -> Any:
-    keys = np.random.SeedSequence(self.seed, spawn_key=(int(self.epoch), index))
-    return np.random.default_rng(keys).normal(size=4)
-
-
 def the_whole_epoch(self: Any, index: int) -> Any:
     whole = np.random.default_rng((self.seed, int(self.epoch)))
     return whole.normal(size=(len(self), 4))[index]
-
-
-def by_philox(self: Any, index: int) -> Any:
-    bits = np.random.Philox(key=self.seed, counter=[0, 0, index, int(self.epoch)])
-    return np.random.Generator(bits).normal(size=4)
 
 
 def with_fork_rng(self: Any, index: int) -> torch.Tensor:
@@ -98,21 +80,6 @@ def with_fork_rng(self: Any, index: int) -> torch.Tensor:
 def seeds_numpy(self: Any, index: int) -> Any:
     np.random.seed(key_of(self, index))
     return np.random.normal(size=4)
-
-
-def seeds_torch(self: Any, index: int) -> Any:
-    torch.manual_seed(key_of(self, index))
-    return torch.randn(4, dtype=torch.float64)
-
-
-def by_signal(self: Any, index: int) -> Any:
-    whole = self.signals[index].long() + 100
-    return rng_of(self.seed, int(self.epoch), index, *whole.tolist())
-
-
-def by_workers_seed(self: Any, index: int) -> Any:
-    info = get_worker_info()
-    return rng_of(info.seed if info else torch.initial_seed(), int(self.epoch), index)
 
 
 def by_state(self: Any, index: int) -> Any:
@@ -135,44 +102,8 @@ def by_length(self: Any, index: int) -> Any:
     return rng_of(self.seed, int(self.epoch) * len(self) + index)
 
 
-def a_column_of_the_epoch(self: Any, index: int) -> Any:
-    whole = np.random.default_rng((self.seed, int(self.epoch)))
-    return whole.normal(size=(4, len(self)))[:, index]
-
-
 def by_hash_of_a_text(self: Any, index: int) -> Any:
     return rng_of(hash(f"{self.seed}-{int(self.epoch)}-{index}") & 0xFFFFFFFF)
-
-
-def of_unit_spread(draw: Callable[[np.random.Generator], Any]) -> type:
-    """Noise with mean 0 and deviation 1, which this function draws."""
-    return drawn(
-        lambda self, index: draw(np.random.default_rng((self.seed, int(self.epoch), index)))
-    )
-
-
-def by_crc(self: Any, index: int) -> Any:
-    return rng_of(zlib.crc32(f"{self.seed}-{int(self.epoch)}-{index}".encode()))
-
-
-def by_spawned(self: Any, index: int) -> Any:
-    of_epoch = np.random.default_rng(self.seed).spawn(int(self.epoch) + 1)[-1]
-    return of_epoch.spawn(index + 1)[-1].normal(size=4)
-
-
-def seeds_besides(self: Any, index: int) -> Any:
-    np.random.seed(0)
-    return rng_of(self.seed, int(self.epoch), index)
-
-
-def overlapping(self: Any, index: int) -> Any:
-    whole = np.random.default_rng((self.seed, int(self.epoch)))
-    return whole.normal(size=len(self) + 4)[index : index + 4]
-
-
-class EpochOfItsOwn(Keyed):
-    def set_epoch(self) -> None:  # type: ignore[override]
-        self.epoch += 1
 
 
 class NoBase:
@@ -216,14 +147,6 @@ class InEachWorker(Signals):
         return super().__getitem__(index)
 
 
-class ByWorkerId(Signals):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        info = get_worker_info()
-        if info and not hasattr(self, "own"):
-            self.own = self.rng = np.random.default_rng((self.seed, info.id))
-        return super().__getitem__(index)
-
-
 class AnewInSetEpoch(Signals):
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -237,44 +160,6 @@ class SeedsInInit(Keyed):
 
     def noise(self, index: int) -> torch.Tensor:
         return torch.from_numpy(np.random.normal(size=4))
-
-
-class SeedsInSetEpoch(Keyed):
-    def set_epoch(self, epoch: int) -> None:
-        super().set_epoch(epoch)
-        np.random.seed(self.seed * 1000 + epoch)
-        self.all = torch.from_numpy(np.random.normal(size=(len(self), 4)))
-
-    def noise(self, index: int) -> torch.Tensor:
-        return Keyed.noise(self, index)
-
-
-class TableOfEpoch(Keyed):
-    """A worker seeds a global generator with the first sample that it makes in an epoch."""
-
-    at: int | None = None
-
-    def noise(self, index: int) -> torch.Tensor:
-        if self.at != int(self.epoch):
-            self.at = int(self.epoch)
-            self.table = self.draw(self.seed + 1000 * self.at)
-        return self.table[index]
-
-    def draw(self, seed: int) -> torch.Tensor:
-        np.random.seed(seed)
-        return torch.from_numpy(np.random.normal(size=(len(self), 4)))
-
-
-class TableByTorch(TableOfEpoch):
-    def draw(self, seed: int) -> torch.Tensor:
-        torch.manual_seed(seed)
-        return torch.randn(len(self), 4, dtype=torch.float64)
-
-
-class TableByPython(TableOfEpoch):
-    def draw(self, seed: int) -> torch.Tensor:
-        random.seed(seed)
-        return torch.tensor([[random.gauss(0, 1) for _ in range(4)] for _ in range(len(self))])
 
 
 class DrawnInMain(Keyed):
@@ -299,39 +184,9 @@ class DrawnInMainAndShared(DrawnInMain):
         self.all.copy_(torch.from_numpy(self.draw(epoch)))
 
 
-class GlobalOfClass(Keyed):
-    """The seed of the class, which the second dataset changes."""
-
-    of_class = 0
-
-    def __init__(self, signals: torch.Tensor, seed: int) -> None:
-        super().__init__(signals, seed)
-        type(self).of_class = seed
-
-    def noise(self, index: int) -> torch.Tensor:
-        return torch.from_numpy(rng_of(type(self).of_class, int(self.epoch), index))
-
-
 class PlainEpoch(Keyed):
     def set_epoch(self, epoch: int) -> None:
         self.epoch = torch.tensor(epoch)
-
-
-class KeptNoise(Keyed):
-    """Drawn once for each index."""
-
-    def __init__(self, signals: torch.Tensor, seed: int) -> None:
-        super().__init__(signals, seed)
-        self.kept: dict[int, torch.Tensor] = {}
-
-    def noise(self, index: int) -> torch.Tensor:
-        return self.kept.setdefault(index, super().noise(index))
-
-
-class ChangesSignals(Keyed):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        self.signals[index] += self.noise(index)
-        return self.signals[index].clone()
 
 
 class AddsInPlace(Keyed):
@@ -358,21 +213,6 @@ class WithTheIndex(Keyed):
         return index, super().__getitem__(index)
 
 
-class AsArray(Keyed):
-    def __getitem__(self, index: int) -> Any:
-        return super().__getitem__(index).numpy()
-
-
-class WholeNumbers(Keyed):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return super().__getitem__(index).long()
-
-
-class Half(Keyed):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return super().__getitem__(index).half()
-
-
 class NumberForEpoch(Keyed):
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         super().__init__(signals, seed)
@@ -380,53 +220,6 @@ class NumberForEpoch(Keyed):
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch.fill_(epoch)
-
-
-class RandomLast(Keyed):
-    """Right but for the last sample."""
-
-    def noise(self, index: int) -> torch.Tensor:
-        if index == len(self) - 1:
-            return torch.from_numpy(np.random.default_rng().normal(size=4))
-        return super().noise(index)
-
-
-class OnlyWithTwo(Keyed):
-    """Right with two workers."""
-
-    def noise(self, index: int) -> torch.Tensor:
-        info = get_worker_info()
-        more = info.num_workers - 2 if info else 0
-        return torch.from_numpy(rng_of(self.seed, int(self.epoch), index + 1000 * more))
-
-
-class OneTooFew(Keyed):
-    def __len__(self) -> int:
-        return len(self.signals) - 1
-
-
-class Sleeps(Keyed):
-    def noise(self, index: int) -> torch.Tensor:
-        time.sleep(60 if get_worker_info() else 0)
-        return super().noise(index)
-
-
-class Exits(Keyed):
-    def noise(self, index: int) -> torch.Tensor:
-        if get_worker_info():
-            os._exit(3)
-        return super().noise(index)
-
-
-class NoSetEpoch(Dataset[torch.Tensor]):
-    def __init__(self, signals: torch.Tensor, seed: int) -> None:
-        self.signals, self.seed = signals, seed
-
-    def __len__(self) -> int:
-        return len(self.signals)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.signals[index]
 
 
 class LoaderOfSignals(DataLoader[Any]):
@@ -504,52 +297,9 @@ class CountsFirst(Rounds):
                 yield record
 
 
-class OneBehind(Rounds):
-    """Keeps a record back until the round is full."""
-
-    def __iter__(self) -> Iterator[int]:
-        me, workers = here()
-        kept: Any = None
-        for number, record in enumerate(self.read()):
-            if number % self.ranks == self.rank:
-                kept = record
-            if number % self.ranks == self.ranks - 1 and number // self.ranks % workers == me:
-                yield kept
-
-
-class Iterates:
-    """An iterator with a state, made anew for each epoch."""
-
-    def __init__(self, stream: Rounds) -> None:
-        self.left = list(Strided.__iter__(stream))[::-1]  # type: ignore[arg-type]
-
-    def __iter__(self) -> Iterates:
-        return self
-
-    def __next__(self) -> int:
-        if not self.left:
-            raise StopIteration
-        return self.left.pop()
-
-
-class WithAnIterator(Rounds):
-    def __iter__(self) -> Any:
-        return Iterates(self)
-
-
 class AsTensors(Rounds):
     def __iter__(self) -> Iterator[Any]:
         return map(torch.tensor, super().__iter__())
-
-
-class InWholeBatches(Rounds):
-    """A worker takes four records of its rank at a time."""
-
-    def __iter__(self) -> Iterator[int]:
-        me, workers = here()
-        for number, record in enumerate(self.mine()):
-            if number // 4 % workers == me:
-                yield record
 
 
 class CappedShares(Rounds):
@@ -559,16 +309,8 @@ class CappedShares(Rounds):
         me, workers = here()
         each = sum(1 for _ in self.read()) // self.ranks
         share = each // workers + (me < each % workers)
-        mine = islice(self.read(), self.first(me, workers), None, self.ranks * workers)
-        return islice(mine, share)
-
-    def first(self, me: int, workers: int) -> int:
-        return me * self.ranks + self.rank
-
-
-class CappedWrongly(CappedShares):
-    def first(self, me: int, workers: int) -> int:
-        return self.rank * workers + me
+        first = me * self.ranks + self.rank
+        return islice(islice(self.read(), first, None, self.ranks * workers), share)
 
 
 class WorkerBeforeRank(Rounds):
@@ -596,16 +338,6 @@ class ByRankAlone(Rounds):
         yield from self.mine()
 
 
-class Padded(Rounds):
-    """Begins again until the ranks have equally many."""
-
-    def __iter__(self) -> Iterator[int]:
-        records, (me, workers) = list(self.read()), here()
-        while len(records) % self.ranks:
-            records.append(records[0])
-        yield from records[self.rank :: self.ranks][me::workers]
-
-
 class DealtEvenly(Rounds):
     """Drops what does not go round all workers of all ranks: too much."""
 
@@ -616,18 +348,14 @@ class DealtEvenly(Rounds):
             yield full[self.rank * workers + me]
 
 
-class WorkersSideBySide(Rounds):
-    def __iter__(self) -> Iterator[int]:
-        me, workers = here()
-        return islice(self.read(), self.rank * workers + me, None, self.ranks * workers)
-
-
-class Swapped(Rounds):
-    """The worker's number and the rank's are added."""
+class Padded(Rounds):
+    """Begins again until the ranks have equally many, as DistributedSampler does."""
 
     def __iter__(self) -> Iterator[int]:
-        me, workers = here()
-        return islice(self.read(), self.rank + me, None, self.ranks * workers)
+        records, (me, workers) = list(self.read()), here()
+        while len(records) % self.ranks:
+            records.append(records[0])
+        yield from records[self.rank :: self.ranks][me::workers]
 
 
 class FirstWorkerOnly(Rounds):
@@ -653,68 +381,12 @@ class FromDist(Rounds):
         return islice(self.read(), dist.get_rank(), None, dist.get_world_size())
 
 
-class FromEnvironment(Rounds):
-    def __init__(self, read: Read, rank: int, ranks: int) -> None:
-        rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-        super().__init__(read, rank, ranks)
-
-
-class OfClass(Rounds):
-    """The rank is kept in the class, where the next dataset changes it."""
-
-    number = 0
-
-    def __init__(self, read: Read, rank: int, ranks: int) -> None:
-        super().__init__(read, rank, ranks)
-        type(self).number = rank
-
-    def mine(self) -> Iterator[int]:
-        for full in zip(*[iter(self.read())] * self.ranks, strict=False):
-            yield full[type(self).number]
-
-
-class TwoRanksOnly(Rounds):
-    def mine(self) -> Iterator[int]:
-        for pair in zip(*[iter(self.read())] * 2, strict=False):
-            yield pair[self.rank]
-
-
-class NeedsARecord(Rounds):
-    def mine(self) -> Iterator[int]:
-        records = iter(self.read())
-        first = next(records)
-        yield from islice([first, *records], self.rank, None, self.ranks)
-
-
-class NeedsAWorker(Rounds):
-    def __iter__(self) -> Iterator[int]:
-        info: Any = get_worker_info()
-        return islice(self.mine(), info.id, None, info.num_workers)
-
-
-class SixtyFive(Rounds):
-    """The number of records that the job has."""
-
-    def mine(self) -> Iterator[int]:
-        return islice(self.read(), self.rank, 64, self.ranks)
-
-
 class Numbers(Rounds):
     """The numbers of the records."""
 
     def mine(self) -> Iterator[int]:
         for number, _ in enumerate(super().mine()):
             yield number * self.ranks + self.rank
-
-
-class WithItsNumber(Rounds):
-    def __iter__(self) -> Iterator[Any]:
-        return enumerate(super().__iter__())
-
-
-class AsTexts(Rounds):
-    def __iter__(self) -> Iterator[Any]:
-        return map(str, super().__iter__())
 
 
 class TwoOfARank(Rounds):
@@ -725,25 +397,6 @@ class TwoOfARank(Rounds):
         for number, record in enumerate(self.mine()):
             if (number // (5 - 4 * self.rank)) % workers == me:
                 yield record
-
-
-class ByChance(Rounds):
-    def __iter__(self) -> Iterator[int]:
-        me, workers = here()
-        mine = self.rank * workers + me
-        for record in self.read():
-            if random.randrange(self.ranks * workers) == mine:
-                yield record
-
-
-class WholeLists(Rounds):
-    def __iter__(self) -> Iterator[Any]:
-        yield list(super().__iter__())
-
-
-class NoIterator(Rounds):
-    def __iter__(self) -> Any:
-        return None
 
 
 class ShuffledAlike(Rounds):
@@ -769,37 +422,18 @@ class PlainStream:
         return iter(self.stream)
 
 
-def made_stream(read: Read, rank: int, ranks: int) -> Rounds:
-    return Rounds(read, rank, ranks)
-
-
-class MapStyle(Dataset[int]):
-    def __init__(self, read: Read, rank: int, ranks: int) -> None:
-        self.records = list(read())[rank::ranks]
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __getitem__(self, index: int) -> int:
-        return self.records[index]
-
-
 class Endless(Rounds):
     def __iter__(self) -> Iterator[int]:
         while True:
             yield from super().__iter__()
 
 
-class OneTooMany(Rounds):
-    def mine(self) -> Iterator[int]:
-        return islice(self.read(), self.rank, None, self.ranks)
+class ByValue(Rounds):
+    """A worker takes the records that its number divides."""
 
-
-class StopsInAWorker(Rounds):
     def __iter__(self) -> Iterator[int]:
-        if get_worker_info():
-            os._exit(4)
-        yield from super().__iter__()
+        me, workers = here()
+        return (record for record in self.mine() if record % workers == me)
 
 
 class LoaderOfStream(DataLoader[Any]):
@@ -814,18 +448,13 @@ RIGHT_ANSWERS: RightAnswers = {
         "default_rng of a tuple": lambda: Keyed,
         "a torch.Generator": lambda: drawn(by_torch),
         "random.Random of a text": lambda: drawn(by_python),
-        "a digest": lambda: drawn(by_digest),
-        "a spawn key": lambda: drawn(by_spawn_key),
         "the noise of the whole epoch": lambda: drawn(the_whole_epoch),
-        "a counter-based generator": lambda: drawn(by_philox),
         "torch's own, set back": lambda: drawn(with_fork_rng),
         "no Dataset, and float32": lambda: NoBase,
         "one generator, seeded for each sample": lambda: CachedGenerators,
         "two numbers that are almost the same": lambda: drawn(by_state),
         "added to a copy": lambda: AddsToACopy,
         "drawn in main, into shared memory": lambda: DrawnInMainAndShared,
-        "a checksum of a text": lambda: drawn(by_crc),
-        "spawned generators": lambda: drawn(by_spawned),
     },
     "12.transfer": {
         "full rounds": lambda: Rounds,
@@ -833,11 +462,8 @@ RIGHT_ANSWERS: RightAnswers = {
         "slices of a list": lambda: Strided,
         "read in main": lambda: ReadOnce,
         "counted first": lambda: CountsFirst,
-        "one behind": lambda: OneBehind,
-        "an iterator with a state": lambda: WithAnIterator,
         "records as tensors": lambda: AsTensors,
         "capped shares": lambda: CappedShares,
-        "four at a time": lambda: InWholeBatches,
         "shuffled by a common seed": lambda: ShuffledAlike,
     },
 }
@@ -845,39 +471,21 @@ RIGHT_ANSWERS: RightAnswers = {
 OTHER_OUTCOMES: OtherOutcomes = {
     "12.fix": {
         "the starter": (lambda: Signals, "Not attempted", "starter-class"),
-        "no set_epoch": (lambda: NoSetEpoch, "Error in your code", "no-method"),
-        "an object": (
-            lambda: Keyed(torch.zeros(3, 4), 0),
-            "Error in your code",
-            "an-object",
-        ),
         "a pair": (lambda: WithTheIndex, "Error in your code", "other-sample"),
-        "a numpy array": (lambda: AsArray, "Error in your code", "other-sample"),
-        "hash of a text": (
-            lambda: drawn(by_hash_of_a_text),
-            "Error in your code",
-            "raised",
-        ),
-        "half precision": (lambda: Half, "Error in your code", "other-sample"),
         "an epoch that is no tensor": (
             lambda: NumberForEpoch,
             "Error in your code",
             "raised",
         ),
-        "whole numbers": (lambda: WholeNumbers, "Error in your code", "other-sample"),
     },
     "12.transfer": {
         "the starter": (lambda: ByWorker, "Not attempted", "starter-class"),
         "no IterableDataset": (lambda: PlainStream, "Error in your code", "not-iterable"),
-        "a function": (lambda: made_stream, "Error in your code", "not-a-class"),
-        "a map-style dataset": (lambda: MapStyle, "Error in your code", "no-method"),
         "the rank of a process group": (
             lambda: FromDist,
             "Error in your code",
             "raised",
         ),
-        "only in a worker": (lambda: NeedsAWorker, "Error in your code", "raised"),
-        "at least one record": (lambda: NeedsARecord, "Not yet", "uneven-ranks"),
     },
 }
 
@@ -894,7 +502,6 @@ WRONG_FIXES: WrongFixes = {
     },
     "12.fix": {
         "a generator in each worker": (lambda: InEachWorker, "other-noise-the-second-time"),
-        "a generator for each worker's number": (lambda: ByWorkerId, "other-noise-the-second-time"),
         "num_workers=0": (lambda: LoaderOfSignals, "a-loader"),
         "a generator for each epoch": (lambda: AnewInSetEpoch, "repeated"),
         "the sum": (
@@ -909,24 +516,7 @@ WRONG_FIXES: WrongFixes = {
             lambda: drawn(lambda self, index: rng_of(self.seed, index)),
             "repeated-in-another-epoch",
         ),
-        "seed and epoch": (
-            lambda: drawn(lambda self, index: rng_of(self.seed, int(self.epoch))),
-            "repeated",
-        ),
-        "epoch times the length": (
-            lambda: drawn(
-                lambda self, index: rng_of(self.seed + int(self.epoch) * len(self) + index)
-            ),
-            "two-noises",
-        ),
-        "epoch times a hundred": (
-            lambda: drawn(lambda self, index: rng_of(self.seed, int(self.epoch) * 100 + index)),
-            "repeated",
-        ),
-        "the digits side by side": (
-            lambda: drawn(lambda self, index: rng_of(int(f"{self.seed}{int(self.epoch)}{index}"))),
-            "repeated",
-        ),
+        "hash of a text": (lambda: drawn(by_hash_of_a_text), "hash-of-a-string"),
         "a text of the digits": (lambda: drawn(by_joined_text), "repeated"),
         "epoch times a thousand": (
             lambda: drawn(
@@ -934,41 +524,13 @@ WRONG_FIXES: WrongFixes = {
             ),
             "repeated",
         ),
-        "packed into bits": (
-            lambda: drawn(
-                lambda self, index: rng_of((self.seed << 16) + (int(self.epoch) << 8) + index)
-            ),
-            "repeated",
-        ),
-        "epochs side by side": (
-            lambda: drawn(
-                lambda self, index: rng_of(self.seed * 50_000 + int(self.epoch) * 5_000 + index)
-            ),
-            "repeated-in-another-epoch",
-        ),
         "epoch times the length, beside the seed": (
             lambda: drawn(by_length),
             "two-noises",
         ),
-        "a column of the epoch's noise": (
-            lambda: drawn(a_column_of_the_epoch),
-            "two-noises",
-        ),
-        "Laplace": (
-            lambda: of_unit_spread(lambda rng: rng.laplace(scale=0.5**0.5, size=4)),
-            "not-standard-normal",
-        ),
-        "uniform, of unit variance": (
-            lambda: of_unit_spread(lambda rng: rng.uniform(-(3**0.5), 3**0.5, size=4)),
-            "not-standard-normal",
-        ),
         "more bits than torch.Generator reads": (
             lambda: drawn(by_wide_torch),
             "repeated-for-another-seed",
-        ),
-        "a new seed each time": (
-            lambda: drawn(lambda self, index: np.random.default_rng().normal(size=4)),
-            "other-noise-the-second-time",
         ),
         "the global generator": (
             lambda: drawn(lambda self, index: np.random.normal(size=4)),
@@ -978,50 +540,15 @@ WRONG_FIXES: WrongFixes = {
             lambda: drawn(seeds_numpy),
             "moved-globals",
         ),
-        "torch's global generator, seeded": (
-            lambda: drawn(seeds_torch),
-            "moved-globals",
-        ),
-        "seeded in __init__": (lambda: SeedsInInit, "moved-globals-at-the-start"),
-        "numpy seeded once an epoch": (lambda: TableOfEpoch, "moved-globals"),
-        "torch seeded once an epoch": (lambda: TableByTorch, "moved-globals"),
-        "random seeded once an epoch": (lambda: TableByPython, "moved-globals"),
-        "seeded besides": (lambda: drawn(seeds_besides), "moved-globals"),
-        "seeded in set_epoch": (lambda: SeedsInSetEpoch, "moved-globals"),
-        "the object": (
-            lambda: drawn(lambda self, index: rng_of(id(self), int(self.epoch), index)),
-            "two-noises",
-        ),
-        "from the signal": (
-            lambda: drawn(by_signal),
-            "two-noises",
-        ),
+        "seeded in __init__": (lambda: SeedsInInit, "moved-globals"),
         "drawn in set_epoch": (lambda: DrawnInMain, "repeated-in-another-epoch"),
-        "the worker's seed": (lambda: drawn(by_workers_seed), "other-noise-the-second-time"),
-        "the pid": (
-            lambda: drawn(lambda self, index: rng_of(os.getpid(), int(self.epoch), index)),
-            "other-noise-the-second-time",
-        ),
-        "the time": (
-            lambda: drawn(lambda self, index: rng_of(time.time_ns())),
-            "other-noise-the-second-time",
-        ),
-        "a seed of the class": (lambda: GlobalOfClass, "repeated-for-another-seed"),
         "an epoch of main's": (lambda: PlainEpoch, "repeated-in-another-epoch"),
-        "kept by index": (lambda: KeptNoise, "repeated-in-another-epoch"),
-        "the signals changed": (
-            lambda: ChangesSignals,
-            "changed-signals",
-        ),
         "added in place": (lambda: AddsInPlace, "changed-signals"),
         "no signal": (lambda: NoiseAlone, "not-standard-normal"),
-        "another last sample": (lambda: RandomLast, "other-noise-the-second-time"),
-        "right with two workers": (lambda: OnlyWithTwo, "two-noises"),
         "one number four times": (
             lambda: drawn(lambda self, index: [rng_of(self.seed, int(self.epoch), index)[0]] * 4),
             "not-four-numbers",
         ),
-        "no noise": (lambda: drawn(lambda self, index: [0.0] * 4), "not-four-numbers"),
         "uniform": (
             lambda: drawn(
                 lambda self, index: np.random.default_rng(
@@ -1030,46 +557,21 @@ WRONG_FIXES: WrongFixes = {
             ),
             "not-standard-normal",
         ),
-        "windows that overlap": (
-            lambda: drawn(overlapping),
-            "shared-numbers",
-        ),
-        "one too few": (lambda: OneTooFew, "other-length"),
-        "sleeps": (lambda: Sleeps, "hung"),
-        "exits": (lambda: Exits, "worker-died"),
-        "set_epoch without the number": (
-            lambda: EpochOfItsOwn,
-            "raised",
-        ),
     },
     "12.transfer": {
         "by rank and worker, uneven": (lambda: ByRankAndWorker, "uneven-ranks"),
         "by rank alone": (lambda: ByRankAlone, "repeated-records"),
         "num_workers=0": (lambda: LoaderOfStream, "a-loader"),
-        "rank first, uneven": (lambda: WorkersSideBySide, "uneven-ranks"),
         "worker before rank": (lambda: WorkerBeforeRank, "too-few-records"),
-        "capped, but uneven": (lambda: CappedWrongly, "uneven-ranks"),
         "ten at a time": (lambda: InTens, "idle-worker"),
-        "padded": (lambda: Padded, "repeated-records"),
         "too much left out": (lambda: DealtEvenly, "too-few-records"),
-        "rank plus worker": (lambda: Swapped, "repeated-records"),
+        "padded": (lambda: Padded, "repeated-records"),
+        "by the record's value": (lambda: ByValue, "idle-worker"),
         "one worker does it all": (lambda: FirstWorkerOnly, "idle-worker"),
         "an iterator of __init__": (lambda: KeptIterator, "used-up"),
-        "from the environment": (lambda: FromEnvironment, "repeated-records"),
-        "a rank of the class": (lambda: OfClass, "repeated-records"),
-        "two ranks only": (lambda: TwoRanksOnly, "raised"),
-        "65 records only": (lambda: SixtyFive, "uneven-ranks"),
         "numbers for records": (lambda: Numbers, "no-such-record"),
-        "with a number": (lambda: WithItsNumber, "no-such-record"),
-        "as texts": (lambda: AsTexts, "no-such-record"),
         "ranks that share differently": (lambda: TwoOfARank, "uneven-batches"),
-        "by chance": (lambda: ByChance, "repeated-records"),
         "endless": (lambda: Endless, "hung"),
-        "the last round": (lambda: OneTooMany, "uneven-ranks"),
-        "ends its worker": (lambda: StopsInAWorker, "worker-died"),
-        "a subset": (lambda: Subset, "no-method"),
-        "whole lists": (lambda: WholeLists, "no-such-record"),
-        "no iterator": (lambda: NoIterator, "raised"),
         "shuffled by each worker": (lambda: ShuffledByEach, "repeated-records"),
     },
 }

@@ -55,44 +55,6 @@ SAME_SEED = (
 )
 UNEQUAL_SEED = (SAME_SEED[0], SAME_SEED[1].replace(" - info.id", ""))
 THREADS = "    torch.set_num_threads(1)\n"
-INIT_FN = (
-    (
-        THREADS,
-        f"{THREADS}    info = torch.utils.data.get_worker_info()\n"
-        "    info.dataset.shards = info.dataset.shards[worker :: info.num_workers]\n",
-    ),
-    (DEAL, "        for shard in shuffled(self.shards):\n"),
-)
-COUNTED_EPOCHS = (
-    ("        self.shards = shards\n", "        self.shards, self.epoch = shards, 0\n"),
-    (
-        DEAL,
-        "        self.epoch += 1\n"
-        "        order = random.Random(self.epoch).sample(self.shards, len(self.shards))\n"
-        "        for shard in share(order):\n",
-    ),
-)
-SHARED_EPOCHS = (
-    (
-        "        self.shards = shards\n",
-        "        self.shards = shards\n"
-        '        self.epoch = __import__("multiprocessing").get_context("fork").Value("q", 0)\n',
-    ),
-    (
-        DEAL,
-        "        info = get_worker_info()\n"
-        "        with self.epoch.get_lock():\n"
-        "            epoch = self.epoch.value // (info.num_workers if info else 1)\n"
-        "            self.epoch.value += 1\n"
-        "        order = random.Random(epoch).sample(self.shards, len(self.shards))\n"
-        "        for shard in share(order):\n",
-    ),
-)
-FIRST_ALONE = (
-    "    return things[info.id :: info.num_workers] if info else things\n",
-    "    return [] if info and info.id else things\n",
-)
-SEEDED = (THREADS, f'{THREADS}    __import__("random").seed(3)\n')
 SEED_OF_ALL = (
     THREADS,
     f'{THREADS}    __import__("random").seed(torch.initial_seed() - worker)\n',
@@ -114,10 +76,6 @@ BY_PID = (
     "    if vars(_own).get(0) != os.getpid():\n"
     "        vars(_own).clear()\n        vars(_own)[0] = os.getpid()\n" + KEPT_FOR,
 )
-MODULE_DICT = (
-    ("_own = threading.local()\n", "_own = {}\n"),
-    (KEPT_FOR, "    connections = _own.setdefault(os.getpid(), {})\n"),
-)
 AFTER_FORK = (
     "_own = threading.local()\n",
     "_own = threading.local()\nos.register_at_fork(after_in_child=lambda: vars(_own).clear())\n",
@@ -134,53 +92,24 @@ IN_WORKER = (
         "def make_loader",
     ),
 )
-CLOSED = (
-    (
-        "        self.scale = Scaler(read(folder, customer) for customer in range(CUSTOMERS))\n",
-        "        self.scale = Scaler(read(folder, customer) for customer in range(CUSTOMERS))\n"
-        "        import rows\n\n        vars(rows._own).clear()\n",
-    ),
-)
 BY_WORKER = (
     KEPT_FOR,
     "    from torch.utils.data import get_worker_info\n\n"
     "    info = get_worker_info()\n"
     "    connections = vars(_own).setdefault(info.id if info else 0, {})\n",
 )
-BY_THREAD_ID = (KEPT_FOR, "    connections = vars(_own).setdefault(threading.get_ident(), {})\n")
 EACH_TIME = ("    if folder not in connections:\n", "    if True:\n")
-SMALL_CACHE = ("    with _lock:\n", "    read.cache_clear()\n    with _lock:\n")
 FROM_FILE = (
     "        return np.array(connection(folder).row(customer))\n",
     "        return np.load(f'{folder}/rows.npy')[customer]\n",
-)
-AT_ONCE = (
-    (
-        "        self.scale = Scaler(read(folder, customer) for customer in range(CUSTOMERS))\n",
-        "        self.kept = [read(folder, customer) for customer in range(CUSTOMERS)]\n"
-        "        self.scale = Scaler(self.kept)\n",
-    ),
-    ("self.scale(read(self.folder, customer))", "self.scale(self.kept[customer])"),
 )
 TOUCHED = "lazy_but_touched"
 
 # images
 
-DRAWN = (
-    "        top, left = self.numbers.integers(0, photo.shape[-1] - SIZE + 1, size=2)\n",
-    "self.numbers.uniform(-0.5, 0.5)",
-)
 OF_NUMPY = (
     ("self.numbers.integers", "np.random.randint"),
     ("self.numbers.uniform", "np.random.uniform"),
-)
-OF_TORCH = (
-    (
-        DRAWN[0],
-        "        import torch\n\n"
-        "        top, left = torch.randint(0, photo.shape[-1] - SIZE + 1, (2,)).tolist()\n",
-    ),
-    (DRAWN[1], '(__import__("torch").rand(1).item() - 0.5)'),
 )
 UNWRAPPED = (
     'getattr(get_worker_info().dataset, "transform", None)',
@@ -190,13 +119,6 @@ OF_SUBSET = (
     "    return Subset(photos, [index for index in range(len(photos)) if index % HELD_OUT])\n",
     "    held_in = Subset(photos, [index for index in range(len(photos)) if index % HELD_OUT])\n"
     "    held_in.transform = photos.transform\n    return held_in\n",
-)
-SAME_FOR_ALL = (
-    UNWRAPPED,
-    (
-        "transform.restart(torch.initial_seed())",
-        "transform.restart(get_worker_info().seed - worker)",
-    ),
 )
 RAMP = "        self.epoch = epoch\n\n    @property\n"
 SHARED = (
@@ -240,23 +162,6 @@ BY_SUM = (
 )
 BY_INDEX = (*SHARED, (SAMPLE, f"{SAMPLE}        self.transform.restart(index)\n"))
 FRESH_WORKERS = ("persistent_workers=workers > 0", "persistent_workers=False")
-LOADER_EACH_EPOCH = (
-    "    for epoch in range(epochs):\n        ramp",
-    "    for epoch in range(epochs):\n        loader = make_loader(folder, workers, ramp)\n"
-    "        ramp",
-)
-NOT_MIRRORED = ("Compose(Crop(), Mirror(), ", "Compose(Crop(), ")
-NOT_BRIGHTER = (", Brightness(ramp or Ramp())", "")
-SAME_FOR_ALL_PHOTOS = (
-    "            yield epoch, photos, labels\n",
-    "            yield epoch, photos * (1 + 0.45 * ramp.strength), labels\n",
-)
-PREFETCHED = (
-    "        ramp.epoch = epoch\n        for photos, labels in loader:\n",
-    "        fetched = iter(loader)\n        __import__('time').sleep(0.5)\n"
-    "        ramp.epoch = epoch\n"
-    "        for photos, labels in fetched:\n",
-)
 BOTH = ["repeated_randomness", "stale_epoch"]
 PLACES = ["start_worker", "Ramp"]
 
@@ -286,15 +191,6 @@ BY_FORK = decodable(
     "            os._exit(1)\n        os._exit(0)\n"
     "    return os.waitpid(pid, 0)[1] == 0\n"
 )
-BY_POOL = decodable(
-    "    import multiprocessing\n"
-    "    from concurrent.futures import ProcessPoolExecutor\n"
-    "    from concurrent.futures.process import BrokenProcessPool\n\n"
-    '    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:\n'
-    "        try:\n            pool.submit(decode, path).result()\n"
-    "        except (BrokenProcessPool, ValueError):\n            return False\n"
-    "    return True\n"
-)
 BY_HEADER = decodable(
     "    data = path.read_bytes()\n"
     '    if data[:4] != b"CLIP" or len(data) < HEADER.size + 8 * 256:\n        return False\n'
@@ -312,17 +208,11 @@ BY_TRY = decodable(
 )
 DEATHS_ONLY = decodable(IN_A_PROCESS[0][1].replace("exitcode == 0", "exitcode >= 0"))
 SKIPPED = "        self.paths, self.skipped = archive.clips(folder)\n"
-UNLINKED = (
-    SKIPPED,
-    f"{SKIPPED}        for name in self.skipped:\n"
-    '            archive.Path(folder, "clips", name).unlink()\n',
-)
 NOTED = (
     SKIPPED,
     f'{SKIPPED}        archive.Path(folder, "bad.txt").write_text(" ".join(self.skipped))\n',
 )
 UNNAMED = (SKIPPED, SKIPPED.replace("self.skipped =", "_ =") + "        self.skipped = []\n")
-COUNTED = (SKIPPED, f"{SKIPPED}        self.skipped = len(self.skipped)\n")
 NEIGHBOR = (
     "        frames = torch.from_numpy(frames_of(path)) / 255\n",
     "        try:\n            frames = torch.from_numpy(frames_of(path)) / 255\n"
@@ -345,8 +235,6 @@ NO_GRAD = ("@torch.no_grad()\n", "")
 KEEP = "scans[losses.argmax()].detach()"
 CLONE = (KEEP, "scans[losses.argmax()].clone()")
 VIEW = (KEEP, "scans[losses.argmax()]")
-OF_NUMPY_AGAIN = (KEEP, '__import__("torch").tensor(scans[losses.argmax()].numpy())')
-SQUEEZED = (KEEP, "scans[losses.argmax()].cpu().contiguous()")
 GRAPH = (
     NO_GRAD,
     ("self.values.append(value.item())", "self.values.append(value)"),
@@ -412,17 +300,8 @@ FIXED_SHARES = (
     ),
 )
 ONE_LENGTH_LESS = ("        yield from waiting.values()\n", "")
-CUT = (
-    "        for index in self.sampler:\n",
-    "        for index in [*self.sampler][:48]:\n",
-)
-MIXED = (
-    SAMPLERS,
-    "batch_sampler=torch.utils.data.BatchSampler(share, BATCH, False)",
-)
 TOLD = "        loader.batch_sampler.set_epoch(epoch)\n"
 NOT_TOLD = (TOLD, "")
-OWN_SEED = ("manual_seed(SEED + self.epoch)", "manual_seed(torch.initial_seed())")
 RANK_SEED = ("manual_seed(SEED + self.epoch)", "manual_seed(SEED + self.epoch + self.rank)")
 DROPPED = (
     *BATCHES_FIRST,
@@ -431,7 +310,6 @@ DROPPED = (
         "        every = every[: len(every) // self.ranks * self.ranks]\n",
     ),
 )
-NO_BARRIER = ("    distributed.barrier()\n", "")
 
 
 RIGHT_ANSWERS: RightAnswers = {
@@ -444,18 +322,14 @@ RIGHT_ANSWERS: RightAnswers = {
             text.INCIDENT, [STREAM], ["stream.py: shuffled"], SAME_SEED
         ),
         "seeded in worker_init_fn": report(text.INCIDENT, STREAM, "random.sample", SEED_OF_ALL),
-        "dealt in worker_init_fn": report(text.INCIDENT, STREAM, "shuffled, share", *INIT_FN),
-        "epochs counted for all": report(text.INCIDENT, STREAM, "Blocks", *SHARED_EPOCHS),
         "all blocks read in main": report(
             text.INCIDENT, "repeated-stream", "class Blocks", MAP_SHUFFLED
         ),
     },
     "14.table": {
         "by pid": report(table.INCIDENT, TOUCHED, "rows.connection", BY_PID),
-        "a dict by pid": report(table.INCIDENT, TOUCHED, "_own", *MODULE_DICT),
         "cleared after a fork": report(table.INCIDENT, [TOUCHED], "threading.local", AFTER_FORK),
         "worker_init_fn": report(table.INCIDENT, "shared_connection", ["Scaler"], *IN_WORKER),
-        "all rows are read in main": report(table.INCIDENT, TOUCHED, "Customers", *AT_ONCE),
         "a lock for all processes": report(
             table.INCIDENT, "shared_connection", "connection", ONE_LOCK
         ),
@@ -473,9 +347,6 @@ RIGHT_ANSWERS: RightAnswers = {
         "numpy's global numbers, a shared tensor": report(
             images.INCIDENT, BOTH, "Step.numbers, ramp", *OF_NUMPY, *SHARED
         ),
-        "torch's numbers, a Value": report(
-            images.INCIDENT, "stale_epoch, repeated_randomness", PLACES, *OF_TORCH, *VALUE
-        ),
         "numbers for each sample and epoch": report(
             images.INCIDENT, BOTH[::-1], "Compose and Ramp", *BY_SAMPLE
         ),
@@ -483,31 +354,15 @@ RIGHT_ANSWERS: RightAnswers = {
     "14.video": {
         "in a process": report(video.INCIDENT, "dead_worker", "probe", *IN_A_PROCESS),
         "by fork": report(video.INCIDENT, "dead worker", "archive.playable", *BY_FORK),
-        "in a pool of one": report(video.INCIDENT, ["dead_worker"], "codec.decode", *BY_POOL),
         "by the header": report(video.INCIDENT, "dead_worker", "decode", *BY_HEADER),
-        "clips that are corrupt": report(
-            video.INCIDENT, ["corrupt_images", "dead_worker"], "decode", *BY_HEADER
-        ),
     },
     "14.validation": {
         "a loop, copies": report(validation.INCIDENT, KEEPS, ["Hardest", "Feed"], *FIXED),
-        "what the log says": report(
-            validation.INCIDENT, ["too_many_open_files", "loader_per_step"], "validate", *FIXED
-        ),
         "three names for two causes": report(
             validation.INCIDENT, ["too_many_open_files", *KEEPS], "Hardest.add, Feed.next", *FIXED
         ),
-        "a view": report(
-            validation.INCIDENT,
-            ["view_of_a_giant", "loader_per_step"],
-            ["argmax", "next(iter(self))"],
-            *FIXED,
-        ),
         "one iterator": report(
             validation.INCIDENT, KEEPS, ["Hardest", "Feed.__next__"], *FIXED[1:], ONE_ITERATOR
-        ),
-        "a new tensor of numpy's": report(
-            validation.INCIDENT, KEEPS, ["Hardest", "Feed"], LOOP, IN_ORDER, OF_NUMPY_AGAIN
         ),
         "numbers, with a graph for each batch": report(
             validation.INCIDENT, KEEPS, ["Hardest", "Feed"], *FIXED, NO_GRAD
@@ -527,61 +382,17 @@ WRONG_FIXES: WrongFixes = {
             report(text.INCIDENT, STREAM, "share", *NO_WORKERS),
             "other-workers",
         ),
-        "a comment": (
-            report(text.INCIDENT, STREAM, "share", ("CONTEXT = 32", "CONTEXT =  32")),
-            "other-blocks",
-        ),
-        "one worker reads all": (
-            report(text.INCIDENT, STREAM, "share", FIRST_ALONE),
-            "idle-workers",
-        ),
-        "seeded in each worker alike": (
-            report(text.INCIDENT, STREAM, "share", SEEDED),
-            "same-order",
-        ),
         "not shuffled": (
             report(text.INCIDENT, STREAM, "share", UNSHUFFLED),
-            "same-order",
-        ),
-        "epochs counted in each worker": (
-            report(text.INCIDENT, STREAM, "share", *COUNTED_EPOCHS),
             "same-order",
         ),
         "torch's seed, which is another in each worker": (
             report(text.INCIDENT, STREAM, "shuffled", UNEQUAL_SEED),
             "other-blocks",
         ),
-        "all blocks read in main, in order": (
-            report(text.INCIDENT, STREAM, "share", MAP_STYLE),
-            "same-order",
-        ),
         "without 0 workers": (
             report(text.INCIDENT, STREAM, "share", DEALT_FIRST, (" if info else things", "")),
             "raised",
-        ),
-        "two workers only": (
-            report(
-                text.INCIDENT,
-                STREAM,
-                "share",
-                DEALT_FIRST,
-                ("things[info.id :: info.num_workers]", "things[info.id :: 2]"),
-            ),
-            "other-blocks",
-        ),
-        "the last batches are dropped": (
-            report(
-                text.INCIDENT,
-                STREAM,
-                "share",
-                DEALT_FIRST,
-                ("        BATCH,\n", "        BATCH,\n        drop_last=True,\n"),
-            ),
-            "other-blocks",
-        ),
-        "one shard": (
-            report(text.INCIDENT, STREAM, "share", (DEAL, DEAL.replace("shards)", "shards[:1])"))),
-            "other-blocks",
         ),
         "another cause, fixed": (
             report(text.INCIDENT, "wrong_length", "share", DEALT_FIRST),
@@ -606,7 +417,6 @@ WRONG_FIXES: WrongFixes = {
             report(text.INCIDENT, "repeated_streams", "share"),
             "misspelled-cause",
         ),
-        "a number": (report(text.INCIDENT, 12, "share"), "not-text"),
         "a name": (lambda: STREAM, "not-a-report"),
         "everything named": (
             report(text.INCIDENT, [STREAM, "lost_tail", "wrong_length"], "Blocks", DEALT_FIRST),
@@ -614,43 +424,18 @@ WRONG_FIXES: WrongFixes = {
         ),
     },
     "14.table": {
-        "no workers": (
-            report(table.INCIDENT, TOUCHED, "read", *NO_WORKERS, ("workers > 0", "False")),
-            "other-workers",
-        ),
-        "closed after the statistics": (
-            report(table.INCIDENT, TOUCHED, "read", *CLOSED),
-            "swapped-rows",
-        ),
-        "rows of all customers at hand": (
-            report(table.INCIDENT, TOUCHED, "read", ("RECENT = 16", "RECENT = 64")),
-            "swapped-rows",
-        ),
         "worker 0 has main's": (
             report(table.INCIDENT, TOUCHED, "read", BY_WORKER),
-            "swapped-rows",
-        ),
-        "by the thread's number": (
-            report(table.INCIDENT, TOUCHED, "read", BY_THREAD_ID),
             "swapped-rows",
         ),
         "one for each row": (
             report(table.INCIDENT, TOUCHED, "read", EACH_TIME),
             "many-connections",
         ),
-        "nothing kept": (
-            report(table.INCIDENT, TOUCHED, "read", SMALL_CACHE),
-            "swapped-rows",
-        ),
         "from the file": (
             report(table.INCIDENT, TOUCHED, "read", FROM_FILE),
             "no-connection",
         ),
-        "another cause": (
-            report(table.INCIDENT, "shared_file_offset", "read", BY_PID),
-            "fixed-but-other-cause",
-        ),
-        "only said": (report(table.INCIDENT, TOUCHED, "read"), "only-said"),
     },
     "14.images": {
         "numbers only": (
@@ -658,25 +443,9 @@ WRONG_FIXES: WrongFixes = {
             "other-brightness",
         ),
         "the ramp only": (report(images.INCIDENT, BOTH, PLACES, *SHARED), "repeated-batches"),
-        "one seed for all workers": (
-            report(images.INCIDENT, BOTH, PLACES, *SAME_FOR_ALL, *SHARED),
-            "repeated-batches",
-        ),
         "fresh workers": (
             report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, FRESH_WORKERS),
             "many-processes",
-        ),
-        "a loader for each epoch": (
-            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, LOADER_EACH_EPOCH),
-            "many-processes",
-        ),
-        "told when batches are under way": (
-            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, *SHARED, PREFETCHED),
-            "stale-brightness",
-        ),
-        "one brightness for all photos": (
-            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, NOT_BRIGHTER, SAME_FOR_ALL_PHOTOS),
-            "shared-brightness",
         ),
         "by index": (
             report(images.INCIDENT, BOTH, PLACES, *BY_INDEX),
@@ -685,21 +454,6 @@ WRONG_FIXES: WrongFixes = {
         "seeds that are sums": (
             report(images.INCIDENT, BOTH, PLACES, *BY_SUM),
             "repeated-draws",
-        ),
-        "no augmentation": (
-            report(
-                images.INCIDENT,
-                BOTH,
-                PLACES,
-                *SHARED,
-                (DRAWN[0], "        top, left = 4, 4\n"),
-                (DRAWN[1], "np.random.uniform(-0.5, 0.5)"),
-            ),
-            "repeated-batches",
-        ),
-        "not mirrored": (
-            report(images.INCIDENT, BOTH, PLACES, UNWRAPPED, *SHARED, NOT_MIRRORED),
-            "mirrored",
         ),
         "all photos": (
             report(
@@ -724,7 +478,6 @@ WRONG_FIXES: WrongFixes = {
             report(images.INCIDENT, "stale_epoch", "Ramp"),
             "one-cause-of-two",
         ),
-        "only said": (report(images.INCIDENT, BOTH, PLACES), "only-said"),
     },
     "14.video": {
         "a try in main": (
@@ -743,10 +496,6 @@ WRONG_FIXES: WrongFixes = {
             report(video.INCIDENT, "dead_worker", "decode", *DEATHS_ONLY),
             "other-clips",
         ),
-        "deletes them": (
-            report(video.INCIDENT, "dead_worker", "decode", UNLINKED, *IN_A_PROCESS),
-            "not-names",
-        ),
         "notes them in a file": (
             report(video.INCIDENT, "dead_worker", "decode", NOTED, *IN_A_PROCESS),
             "files-changed",
@@ -754,24 +503,6 @@ WRONG_FIXES: WrongFixes = {
         "does not name them": (
             report(video.INCIDENT, "dead_worker", "decode", UNNAMED, *IN_A_PROCESS),
             "not-names",
-        ),
-        "counts them": (
-            report(video.INCIDENT, "dead_worker", "decode", COUNTED, *IN_A_PROCESS),
-            "not-names",
-        ),
-        "names them twice": (
-            report(
-                video.INCIDENT,
-                "dead_worker",
-                "decode",
-                (SKIPPED, f"{SKIPPED}        self.skipped *= 2\n"),
-                *IN_A_PROCESS,
-            ),
-            "skipped-twice",
-        ),
-        "another cause": (
-            report(video.INCIDENT, "shm_exhausted", "decode", *IN_A_PROCESS),
-            "fixed-but-other-cause",
         ),
     },
     "14.validation": {
@@ -787,59 +518,8 @@ WRONG_FIXES: WrongFixes = {
             report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, VIEW),
             "keeps-batches",
         ),
-        "detached views": (
-            report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER),
-            "keeps-batches",
-        ),
-        "to where it is already": (
-            report(validation.INCIDENT, KEEPS, "validate", LOOP, IN_ORDER, SQUEEZED),
-            "keeps-batches",
-        ),
-        "a shorter report": (
-            report(
-                validation.INCIDENT,
-                KEEPS,
-                "validate",
-                LOOP,
-                IN_ORDER,
-                ("SHOWN = 1000", "SHOWN = 64"),
-            ),
-            "keeps-batches",
-        ),
-        "more files": (
-            report(
-                validation.INCIDENT,
-                KEEPS,
-                "validate",
-                LOOP,
-                IN_ORDER,
-                ("OPEN_FILES = 128", "OPEN_FILES = 4096"),
-            ),
-            "keeps-batches",
-        ),
         "a graph": (
             report(validation.INCIDENT, KEEPS, "validate", *FIXED, *GRAPH),
-            "keeps-batches",
-        ),
-        "all batches at once": (
-            report(
-                validation.INCIDENT,
-                KEEPS,
-                "validate",
-                (LOOP[0], "        for scans, kinds in list(feed):\n"),
-                *FIXED[1:],
-            ),
-            "keeps-batches",
-        ),
-        "copied at the end": (
-            report(
-                validation.INCIDENT,
-                KEEPS,
-                "validate",
-                LOOP,
-                IN_ORDER,
-                ("(), hardest.scans\n", "(), [each.clone() for each in hardest.scans]\n"),
-            ),
             "keeps-batches",
         ),
         "gradients zeroed": (
@@ -861,16 +541,6 @@ WRONG_FIXES: WrongFixes = {
                 ("        model.train(was)\n", "        pass\n"),
             ),
             "left-in-eval",
-        ),
-        "trains from then on": (
-            report(
-                validation.INCIDENT,
-                KEEPS,
-                "validate",
-                *FIXED,
-                ("        model.train(was)\n", "        model.train()\n"),
-            ),
-            "left-in-training",
         ),
         "no workers": (
             report(
@@ -900,21 +570,9 @@ WRONG_FIXES: WrongFixes = {
             report(ranks.INCIDENT, "ranks", "Share", *DROPPED),
             "other-recordings",
         ),
-        "truncated": (
-            report(ranks.INCIDENT, "ranks", "Share", CUT),
-            "uneven-steps",
-        ),
         "full batches only": (
             report(ranks.INCIDENT, "ranks", "Share", ONE_LENGTH_LESS),
             "uneven-steps",
-        ),
-        "lengths mixed": (
-            report(ranks.INCIDENT, "ranks", "Share", MIXED, NOT_TOLD),
-            "raised",
-        ),
-        "a seed of this process": (
-            report(ranks.INCIDENT, "ranks", "Share", *EACH_LENGTH, OWN_SEED),
-            "same-order",
         ),
         "a seed for each rank": (
             report(ranks.INCIDENT, "ranks", "Share", *EACH_LENGTH, RANK_SEED),
@@ -924,7 +582,6 @@ WRONG_FIXES: WrongFixes = {
             report(ranks.INCIDENT, "ranks", "Batches", *EACH_LENGTH, ("BATCH = 8", "BATCH = 1")),
             "small-batches",
         ),
-        "no barrier": (report(ranks.INCIDENT, "ranks", "Share", NO_BARRIER), "uneven-steps"),
     },
 }
 
@@ -932,7 +589,6 @@ OTHER_OUTCOMES: OtherOutcomes = {
     "14.text": {
         "nothing": (lambda: ..., "Not attempted", "no-report"),
         "an empty report": (report(text.INCIDENT, ..., ...), "Not attempted", "empty-report"),
-        "no cause": (report(text.INCIDENT, "", "share"), "Not attempted", "empty-report"),
     },
     "14.table": {
         "another's report": (

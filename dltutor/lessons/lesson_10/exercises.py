@@ -9,33 +9,47 @@ from dltutor.lessons.engine.forms import blank, letter, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
 from dltutor.lessons.lesson_10 import fix, transfer
 
-_CAUSES: Final = {"A": "cache", "B": "kept", "C": "cycle", "D": "heap"}
 
+def matched(right: dict[str, str], what: str) -> Grader[dict[str, str]]:
+    """Grade a dict that gives each job a word: `a`, "Cache" and "'cache'" are taken as meant.
 
-def _causes(answer: Any) -> dict[str, str]:
-    """Job -> cause, as they were meant: `a`, "Cache" and "'cache'" are taken."""
-    if blank(answer):
-        not_attempted("no-causes")
-    causes = answer if isinstance(answer, dict) else {}
-    named = {(letter(job) or "").upper(): cause for job, cause in causes.items()}
-    if named.keys() != _CAUSES.keys() or len(causes) != len(_CAUSES):
-        not_yet("other-keys")
-    if any(map(blank, named.values())):
-        not_attempted("dots")
-    meant = {job: str(cause).strip(" \"'.`").lower() for job, cause in named.items()}
-    for job, cause in meant.items():
-        if cause not in _CAUSES.values():
-            not_yet("no-cause", answer=shown(named[job]), causes=", ".join(_CAUSES.values()))
-    return meant
+    Its codes are "no-" and the plural of `what`, "dots", "other-keys", "no-" and `what`, and
+    "wrong-A" for the first job that has another word.
 
+    Args:
+        right: Job -> word.
+        what: What the words are, such as "cause".
+    """
+    words = [*right.values()]
 
-def _told(causes: dict[str, str]) -> Result:
-    wrong = [job for job, cause in _CAUSES.items() if causes[job] != cause]
-    for job in wrong[:1]:
-        not_yet(f"wrong-{job}", right=4 - len(wrong), cause=causes[job])
-    return correct()
+    def gather(answer: Any) -> dict[str, str]:
+        if blank(answer):
+            not_attempted(f"no-{what}s")
+        given = answer if isinstance(answer, dict) else {}
+        named = {(letter(job) or "").upper(): word for job, word in given.items()}
+        if named.keys() != right.keys() or len(given) != len(right):
+            not_yet("other-keys")
+        if any(map(blank, named.values())):
+            not_attempted("dots")
+        meant = {job: str(word).strip(" \"'.`").lower() for job, word in named.items()}
+        for job, word in meant.items():
+            if word not in words:
+                not_yet(f"no-{what}", answer=shown(named[job]), **{f"{what}s": ", ".join(words)})
+        return meant
+
+    def judge(meant: dict[str, str]) -> Result:
+        wrong = [job for job, word in right.items() if meant[job] != word]
+        if wrong:
+            first = wrong[0]
+            not_yet(f"wrong-{first}", right=len(right) - len(wrong), **{what: meant[first]})
+        return correct()
+
+    return Grader(gather, judge)
 
 
 EXERCISES: Final = exercises_of(
-    "10", diagnose=Grader(_causes, _told), fix=fix.GRADER, transfer=transfer.GRADER
+    "10",
+    diagnose=matched({"A": "cache", "B": "kept", "C": "cycle", "D": "heap"}, "cause"),
+    fix=fix.GRADER,
+    transfer=transfer.GRADER,
 )

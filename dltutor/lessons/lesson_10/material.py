@@ -180,7 +180,7 @@ def what_grew(runs: Mapping[str, Observation]) -> Table:
     for job, seen in runs.items():
         grew = [grown(seen, *each) for each in _LINES]
         most = grew[3] if job == "B" else max(grew[:2])
-        _promised(most > least[job], (grew, str(seen)))
+        promised(most > least[job], (grew, str(seen)))
         flat = "too few readings" if _seldom(seen) else "flat"
         rows.append((job, *(f"+{x:.0f}" if x > _NOISE else flat for x in grew)))
     header = ("job", "W0, MB", "W1, MB", "main, MB", "main, shared MB", "main, descriptors")
@@ -206,12 +206,12 @@ def what_stopped(
         if job == "D" and (reason := heap_growth.reuses_memory()):
             shown = f"doesn't grow here: {reason}"
         else:
-            _promised((shown == "stops") == (job in _STOPPED.get(how, "")), (job, before, after))
+            promised((shown == "stops") == (job in _STOPPED.get(how, "")), (job, before, after))
         rows.append((job, f"+{before:.0f} MB", f"+{after:.0f} MB", shown))
     return Table(f"Largest growth with {how}", tuple(rows), ("job", "before", "now", ""))
 
 
-def _promised(holds: bool, found: object) -> None:
-    # What the notebook says about a run. The course's own tests stop if it isn't true.
+def promised(holds: bool, found: object) -> None:
+    """Stop the course's own tests where a text of the notebook says more than was found."""
     if os.environ.get("DLTUTOR_STRICT") == "1" and not holds:
         raise AssertionError(found)

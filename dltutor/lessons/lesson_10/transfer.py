@@ -1,8 +1,13 @@
-"""Grade "10.transfer": a validation that keeps nothing of what it has seen, and harms no model."""
+"""Grade "10.transfer": a validation that keeps nothing of what it has seen, and harms no model.
+
+Incident "validation" of lesson 14 asks for the same of another validation. So what both watch and
+compare is here.
+"""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -20,10 +25,10 @@ from dltutor.observation import observe
 from dltutor.tables import MB
 
 _SIDE, _BATCH, _BATCHES = 64, 16, 16
-_MB: Final = _BATCH * 3 * _SIDE * _SIDE * 4 / MB  # of the images of a batch
+_BYTES: Final = _BATCH * 3 * _SIDE * _SIDE * 4  # of the images of a batch
 _WITHIN: Final = 40  # seconds
 _SEED: Final = 41
-_FEW: Final = 4  # batches that may be alive: the one in the loop, and some on their way out
+FEW: Final = 4  # batches that may be alive: the one in the loop, and some on their way out
 
 
 class Scans(Dataset[tuple[torch.Tensor, int]]):
@@ -63,24 +68,18 @@ def validate(model: nn.Module, loader: DataLoader[Any]) -> tuple[Any, list[torch
 
 
 @dataclass(frozen=True)
-class Validated:
-    """What a validation did.
+class Alive:
+    """What is alive of a validation.
 
     Args:
-        end: How it ended.
-        graphs: Of how many batches a graph was alive, with the last, and after the return.
-        kept: MB of all tensors that are alive in this process, likewise.
-        pieces: How many tensors of batches a view keeps, likewise: images, or labels.
-        wrong: What's wrong with the result.
-        harm: What about the model isn't as it was.
+        graphs: For how many batches a graph keeps what a backward pass would need.
+        batches: How many batches of images all tensors would make, a view with all that it keeps.
+        pieces: How many tensors of batches from workers, images or labels, something keeps.
     """
 
-    end: Ending
-    graphs: tuple[float, ...] = ()
-    kept: tuple[float, ...] = ()
-    pieces: tuple[float, ...] = ()
-    wrong: Fault | None = None
-    harm: Fault | None = None
+    graphs: float
+    batches: float
+    pieces: int
 
 
 class _Saved:
@@ -89,87 +88,70 @@ class _Saved:
         self.tensor = tensor.detach()
 
 
-class _Watched(DataLoader[Any]):
-    """A loader that notes what is alive when its second batch is asked for, and its last."""
+class Watch:
+    """Notes what is alive whenever a batch goes through a model, and when a validation is over.
 
-    saved: WeakSet[_Saved]
-    notes: list[tuple[int, float, int]]
+    Tensors that are alive when the watch is made don't count.
 
-    def __iter__(self) -> Any:
-        batches = super().__iter__()
-        for number in range(_BATCHES):
-            if number in (1, _BATCHES - 1):
-                self.note()
-            yield next(batches)  # no name here keeps it
+    Args:
+        model: The model.
+        batch: Bytes of the images of a batch.
+    """
 
-    def note(self) -> None:
-        self.notes.append((len(self.saved), *_alive()))
+    def __init__(self, model: nn.Module, batch: int) -> None:
+        self.notes: list[Alive] = []
+        self._batch, self._packed, self._saved = batch, 0, WeakSet[_Saved]()
+        model.register_forward_pre_hook(lambda *_: self.notes.append(self._alive()))
+        gc.collect()
+        gc.freeze()  # collections are quick then, the answer's own too
 
-    def pack(self, tensor: torch.Tensor) -> _Saved:
-        saved = _Saved(tensor)
-        self.saved.add(saved)
-        return saved
-
-
-def _alive() -> tuple[float, int]:
-    # MB of the tensors made since `gc.freeze()`, a view with all that it keeps, and how many of
-    # these storages came from a worker.
-    tensors = (each for each in gc.get_objects() if type(each) is torch.Tensor)
-    every = {each.untyped_storage().data_ptr(): each.untyped_storage() for each in tensors}.values()
-    return sum(each.nbytes() for each in every) / MB, sum(each.is_shared() for each in every)
-
-
-def _state(model: nn.Module) -> dict[str, Any]:
-    # What a validation may not change: settings, and how many hooks, modules and so on there are.
-    return {
-        f"{name}.{key}": len(value) if isinstance(value, dict) else value
-        for name, module in model.named_modules()
-        for key, value in vars(module).items()
-    }
-
-
-def gather(answer: Any) -> Validated:
-    """One validation of 16 batches, by two workers."""
-    model = make_model()
-    watched = _Watched(Scans(_SEED), _BATCH, num_workers=2, multiprocessing_context="fork")
-    watched.saved, watched.notes = WeakSet(), []
-    before, state = [each.detach().clone() for each in model.parameters()], _state(model)
-
-    def run(_: DataLoader[Any]) -> Any:
-        with torch.autograd.graph.saved_tensors_hooks(watched.pack, lambda kept: kept.tensor):
-            result = answer(model, watched)
+    def run(self, validation: Callable[[], Any]) -> Any:
+        """Run a validation and return its result. The last note is about what's left of it."""
+        with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept.tensor):
+            result = validation()
         gc.collect()  # rings of the learner's own are not what is asked about
-        watched.note()
+        self.notes.append(self._alive())
         return result
 
-    gc.collect()
-    gc.freeze()  # the answer's own collections are quick then
-    seen = observe(watched, consume=run, deadline=_WITHIN)
-    if seen.end != "finished" or len(watched.notes) < 3 or watched.num_workers != 2:
-        return Validated(ending(seen))
-    (one, *_), *_, last, left = watched.notes
-    graphs, kept, pieces = zip(last, left, strict=True)
-    each = tuple(count / max(one, 1) for count in graphs)
-    wrong, harm = _wrong(seen.result), _harm(model, before, state)
-    return Validated(ending(seen), each, kept, pieces, wrong, harm)
+    def _pack(self, tensor: torch.Tensor) -> _Saved:
+        self._packed += 1
+        self._saved.add(saved := _Saved(tensor))
+        return saved
+
+    def _alive(self) -> Alive:
+        of_a_batch = self._packed / max(1, len(self.notes))
+        tensors = [each for each in gc.get_objects() if type(each) is torch.Tensor]
+        storages = {each.untyped_storage().data_ptr(): each.untyped_storage() for each in tensors}
+        return Alive(
+            len(self._saved) / of_a_batch if of_a_batch else 0.0,
+            sum(each.nbytes() for each in storages.values()) / self._batch,
+            sum(each.is_shared() for each in storages.values()),
+        )
 
 
-def _wrong(result: Any) -> Fault | None:
-    with torch.no_grad():
-        try:
-            mean, scans = result
-            mean, scans = float(mean + 0.0), list(scans)  # no text, no list
-        except (TypeError, ValueError, RuntimeError):
-            return fault("other-result")
-        right_mean, right = validate(make_model(), DataLoader(Scans(_SEED), _BATCH))
-    same = sum(map(_same, scans, right))
-    if same != len(right) or len(scans) != len(right):
+def wrong_result(
+    result: Any, right_mean: float, right_scans: Sequence[torch.Tensor]
+) -> Fault | None:
+    """What's wrong with the mean loss and the scans that a validation returned.
+
+    Args:
+        result: What it returned.
+        right_mean: The right mean loss.
+        right_scans: The right scans.
+    """
+    try:
+        mean, scans = result
+        mean, scans = float(torch.as_tensor(mean).detach()), list(scans)
+    except (TypeError, ValueError, RuntimeError):
+        return fault("other-result", result=shown(result))
+    same = sum(map(_same, scans, right_scans))
+    if not same == len(right_scans) == len(scans):
         first = scans[0] if scans else None
         kind = getattr(first, "dtype", type(first).__name__), tuple(getattr(first, "shape", ()))
-        how: dict[str, Any] = {"returned": len(scans), "first": shown(kind)}
-        return fault("other-scans", same=same, scans=len(right), **how)
-    if abs(mean - float(right_mean)) >= 1e-3:
-        return fault("other-mean", mean=shown(mean), right=f"{right_mean:.4f}")
+        how = {"returned": len(scans), "first": shown(kind)}
+        return fault("other-scans", same=same, scans=len(right_scans), **how)
+    if abs(mean - right_mean) >= 1e-3:
+        return fault("other-mean", mean=f"{mean:.4f}", right=f"{right_mean:.4f}")
     return None
 
 
@@ -177,42 +159,91 @@ def _same(one: Any, other: torch.Tensor) -> bool:
     return isinstance(one, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
 
 
-def _harm(model: nn.Module, before: list[torch.Tensor], state: dict[str, Any]) -> Fault | None:
-    mine = list(model.parameters())
-    if not torch.is_grad_enabled():
-        return fault("no-grad-left")
-    if not all(each.requires_grad for each in mine):
-        return fault("no-grad-needed")
-    if not all(module.training for module in model.modules()):
-        return fault("left-in-eval")
-    if not all(map(_same, mine, before)):
-        return fault("trained")
-    if any(each.grad is not None for each in mine):
-        return fault("left-gradients")
-    return fault("other-model") if _state(model) != state else None
+@dataclass(frozen=True)
+class Kept:
+    """What a validation has to leave as it is: a model's parameters, gradients, and mode."""
+
+    parameters: list[torch.Tensor]
+    gradients: list[torch.Tensor | None]
+    training: bool
+
+    @staticmethod
+    def of(model: nn.Module) -> Kept:
+        """How a model is now."""
+        mine = [*model.parameters()]
+        gradients = [None if each.grad is None else each.grad.clone() for each in mine]
+        return Kept([each.detach().clone() for each in mine], gradients, model.training)
+
+    def harm(self, model: nn.Module) -> str:
+        """The code of what about the model isn't as it was, or ""."""
+        mine = list(model.parameters())
+        if not torch.is_grad_enabled():
+            return "no-grad-left"
+        if not all(each.requires_grad for each in mine):
+            return "no-grad-needed"
+        if any(module.training != self.training for module in model.modules()):
+            return "left-in-eval" if self.training else "left-in-training"
+        if not all(map(_same, mine, self.parameters)):
+            return "trained"
+        for each, was in zip(mine, self.gradients, strict=True):
+            if was is None and each.grad is not None:
+                return "left-gradients"
+            if was is not None and not _same(each.grad, was):
+                return "other-gradients"
+        return ""
+
+
+@dataclass(frozen=True)
+class Validated:
+    """What a validation did.
+
+    Args:
+        end: How it ended.
+        notes: What was alive at each of its batches, and in the end.
+        wrong: What's wrong with the result.
+        harm: The code of what about the model isn't as it was, or "".
+    """
+
+    end: Ending
+    notes: tuple[Alive, ...] = ()
+    wrong: Fault | None = None
+    harm: str = ""
+
+
+def gather(answer: Any) -> Validated:
+    """One validation of 16 batches, by two workers."""
+    model = make_model()
+    kept, watch = Kept.of(model), Watch(model, _BYTES)
+    seen = observe(
+        scans_loader(_SEED),
+        consume=lambda loader: watch.run(partial(answer, model, loader)),
+        deadline=_WITHIN,
+    )
+    if seen.end != "finished":
+        return Validated(ending(seen))
+    with torch.no_grad():
+        right_mean, right = validate(make_model(), DataLoader(Scans(_SEED), _BATCH))
+        wrong = wrong_result(seen.result, float(right_mean), right)
+    return Validated(ending(seen), tuple(watch.notes), wrong, kept.harm(model))
 
 
 def judge(seen: Validated) -> Result:
     """Correct if the result is right, nothing is kept, and the model is as before."""
     ended_well(seen.end)
-    if not seen.graphs:
+    if len(seen.notes) != _BATCHES + 1:
         not_yet("too-few", batches=_BATCHES)
     if seen.wrong:
         reject(seen.wrong)
-    (graphs, left_graphs), (kept, left), pieces = seen.graphs, seen.kept, seen.pieces[0]
-    each = f"{_MB:.1f}"
-    if graphs > _FEW:
-        not_yet("keeps-graphs", graphs=f"{graphs:.0f}")
-    if kept > _FEW * _MB:
-        not_yet("keeps-tensors", kept=f"{kept:.0f}", each=each)
-    if pieces > 2 * _FEW:
-        not_yet("keeps-views", pieces=pieces)
-    if left_graphs:
-        not_yet("returns-a-graph")
-    if left > 1.5 * _MB:
-        not_yet("returns-a-view", left=f"{left:.1f}", each=each)
+    *_, last, _ = seen.notes
+    batch = _BYTES / MB
+    if last.graphs > FEW:
+        not_yet("keeps-graphs", graphs=f"{last.graphs:.0f}")
+    if last.batches > FEW:
+        not_yet("keeps-tensors", kept=f"{last.batches * batch:.0f}", each=f"{batch:.1f}")
+    if last.pieces > 2 * FEW:
+        not_yet("keeps-views", pieces=last.pieces)
     if seen.harm:
-        reject(seen.harm)
+        not_yet(seen.harm)
     return correct()
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import signal
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,9 +23,8 @@ from dltutor.lessons.lesson_11.traces import (
     Limit,
     Noted,
     errors_to,
-    few_descriptors,
-    keep_the_limit,
-    noted_strategies,
+    kept_strategy,
+    leave_few_descriptors,
     ran_out,
     type_of,
 )
@@ -35,15 +32,14 @@ from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.system import processes
 
-SPARE: Final = 128  # descriptors that a process may open
-RUNS: Final = (2, 0, 4, 0)  # workers of each call
-_WHERE: Final = (
-    "with 2 workers",
-    "without workers",
-    "with 4 workers",
-    "without workers, the second time",
-)
-LENGTH: Final = 3_000  # sentences: 30 batches of 100
+_SPARE: Final = 128  # descriptors that a process may open
+_RUNS: Final = {  # workers of each call
+    "with 2 workers": 2,
+    "without workers": 0,
+    "with 4 workers": 4,
+    "without workers, the second time": 0,
+}
+_LENGTH: Final = 3_000  # sentences: 30 batches of 100
 _WITHIN: Final = 60  # seconds for a call: a right answer takes one, spawned workers take a few
 
 
@@ -52,6 +48,7 @@ class Called:
     """What one call of the function did.
 
     Args:
+        where: Under which circumstances, such as "with 2 workers".
         workers: What it was asked for.
         hung: Whether it didn't return in time.
         error: What it raised, in a sentence, or "".
@@ -61,25 +58,22 @@ class Called:
         came: How many pairs it returned.
         wrong: How many of them aren't the sentence and class at their position.
         types: The types in the first wrong pair, if they're wrong, or "".
-        read: How many samples other processes read.
-        loaders: The `num_workers` of their loaders. 0 stands for a process that isn't a worker.
-        in_main: How many samples main read.
+        reads: Number of workers of a loader -> how many samples they read; 0 is for no loader's.
         left: Tensors of batches whose descriptors were open afterwards.
         strategy: Another sharing strategy that it set, or "".
     """
 
+    where: str
     workers: int
     hung: bool = False
     error: str = ""
     ran_out: bool = False
     complaint: str = ""
     kind: str = ""
-    came: int = LENGTH
+    came: int = _LENGTH
     wrong: int = 0
     types: str = ""
-    read: int = 0
-    loaders: tuple[int, ...] = ()
-    in_main: int = 0
+    reads: dict[int, int] = field(default_factory=dict)
     left: int = 0
     strategy: str = ""
 
@@ -87,11 +81,11 @@ class Called:
 def gather(answer: Any) -> list[Called]:
     """Call the function for each number of workers, until something is wrong."""
     send_cells()
-    sys.addaudithook(keep_the_limit)
     gc.freeze()  # the answer's own collections are quick then
+    leave_few_descriptors(_SPARE + 3)  # three are the check's own
     found: list[Called] = []
-    for workers in RUNS:
-        found.append(_called(answer, workers, seed=len(found) + 51))
+    for where, workers in _RUNS.items():
+        found.append(_called(answer, where, workers, seed=len(found) + 51))
         with suppress(Rejected):
             _is_right(found[-1])
             continue
@@ -99,18 +93,17 @@ def gather(answer: Any) -> list[Called]:
     return found
 
 
-def _called(answer: Any, workers: int, seed: int) -> Called:
+def _called(answer: Any, where: str, workers: int, seed: int) -> Called:
     folder = tempfile.mkdtemp()
-    readers, strategies, words = (f"{folder}/{name}" for name in ("readers", "set", "stderr"))
-    Path(strategies).touch()
+    strategy, words = (f"{folder}/{name}" for name in ("strategy", "stderr"))
+    Path(strategy).touch()
     Path(words).touch()
-    dataset, right = Noted(LENGTH, seed, readers), Sentences(LENGTH, seed)
+    dataset, right = Noted(_LENGTH, seed), Sentences(_LENGTH, seed)
     before, result = held().descriptors, None
     failed: dict[str, Any] = {}
-    with errors_to(words), noted_strategies(strategies):
+    with errors_to(words), kept_strategy(strategy):
         try:
-            limit = Limit(_WITHIN, words)  # its descriptor is not the answer's
-            with few_descriptors(SPARE), limit:
+            with Limit(_WITHIN, words):
                 result = answer(dataset, workers)
         except DeadlinePassed:
             failed = {"hung": True}
@@ -118,17 +111,11 @@ def _called(answer: Any, workers: int, seed: int) -> Called:
             processes.end_descendants()  # or each of its workers is waited for
         except BaseException as error:  # also SystemExit
             failed = {"error": in_words(error), "ran_out": ran_out(str(error))}
-    set_to = [each for each in Path(strategies).read_text().split() if each != "file_descriptor"]
     said = [*filter(ran_out, tidy(Path(words).read_text(errors="replace")).splitlines())]
     gc.collect()
-    notes = Path(readers).read_text().splitlines() if Path(readers).exists() else []
-    pairs = [tuple(map(int, line.split())) for line in notes]
-    others = [of for pid, of in pairs if pid != os.getpid()]
     seen: dict[str, Any] = {
-        "in_main": len(pairs) - len(others),
-        "read": len(others),
-        "loaders": tuple(sorted(set(others))),
-        "strategy": "".join(set_to[:1]),
+        "reads": dataset.reads(),
+        "strategy": Path(strategy).read_text(),
         "complaint": "".join(said[-1:]),
         "left": held().descriptors - before,
     }
@@ -136,14 +123,14 @@ def _called(answer: Any, workers: int, seed: int) -> Called:
         failed = _compared(result, right)
     elif failed.get("error") and said:  # an EOFError, where the worker had no descriptor to send
         failed["ran_out"] = True
-    return Called(workers, **seen, **failed)
+    return Called(where, workers, **seen, **failed)
 
 
 def _compared(result: Any, right: Sentences) -> dict[str, Any]:
     if not isinstance(result, (list, tuple)):
         return {"kind": type(result).__name__}
     wrong, types = 0, ""
-    for pair, (words, label) in zip(result, map(right.__getitem__, range(LENGTH)), strict=False):
+    for pair, (words, label) in zip(result, map(right.__getitem__, range(_LENGTH)), strict=False):
         try:
             mine, number = pair
         except (TypeError, ValueError):
@@ -159,12 +146,13 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
 
 def judge(calls: list[Called]) -> Result:
     """Correct if every call returned everything, its workers read it, and nothing stayed open."""
-    for call, where in zip(calls, _WHERE, strict=False):
-        _is_right(call, where)
+    for call in calls:
+        _is_right(call)
     return correct()
 
 
-def _is_right(call: Called, where: str = "") -> None:
+def _is_right(call: Called) -> None:
+    where, sentences = call.where, f"{_LENGTH:,}"
     if call.strategy:
         not_yet("other-strategy", where=where, strategy=call.strategy)
     if call.hung and call.complaint:
@@ -172,30 +160,28 @@ def _is_right(call: Called, where: str = "") -> None:
     if call.hung:
         not_yet("hung", where=f"{where}, ", seconds=_WITHIN)
     if call.ran_out:
-        not_yet("too-many-open-files", where=where, spare=SPARE)
+        not_yet("too-many-open-files", where=where, spare=_SPARE)
     if call.error:
         error_in_your_code("raised", where=f"{where}, ", error=call.error)
     if call.kind:
         not_yet("no-pairs", where=where, kind=call.kind)
-    sentences = f"{LENGTH:,}"
-    if call.came != LENGTH:
+    if call.came != _LENGTH:
         not_yet("missing", where=where, came=f"{call.came:,}", sentences=sentences)
     if call.wrong:
         code, wrong = "wrong-types" if call.types else "wrong-pairs", f"{call.wrong:,}"
         not_yet(code, where=where, wrong=wrong, sentences=sentences, types=call.types)
-    read, in_main = f"{call.read:,}", f"{call.in_main:,}"
-    if not call.workers and call.read:
-        not_yet("not-without-workers", where=where, read=read)
-    if call.workers and (call.in_main or call.read < LENGTH):
-        not_yet("read-in-main", where=where, read=read, in_main=in_main)
-    if call.workers and 0 in call.loaders:
-        not_yet("no-worker", asked=call.workers)
-    if call.workers and call.loaders != (call.workers,):
-        not_yet("other-loader", asked=call.workers, loaders=" and ".join(map(str, call.loaders)))
-    if call.left == 1:
-        not_yet("one-left-open", where=where)
-    if call.left > 0:
-        not_yet("left-open", where=where, left=call.left)
+    in_main = call.reads.get(0, 0)
+    read = sum(call.reads.values()) - in_main
+    if not call.workers and read:
+        not_yet("not-without-workers", where=where, read=f"{read:,}")
+    if call.workers and (in_main or read < _LENGTH):
+        not_yet("read-in-main", where=where, read=f"{read:,}", in_main=f"{in_main:,}")
+    if call.workers and {*call.reads} != {call.workers}:
+        loaders = " and ".join(map(str, sorted(call.reads)))
+        not_yet("other-loader", asked=call.workers, loaders=loaders)
+    if call.left:
+        code = "one-left-open" if call.left == 1 else "left-open"
+        not_yet(code, where=where, left=call.left)
 
 
 def _look(answer: Any) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.failures.data.sentences import as_list
-from dltutor.lessons.lesson_11.traces import Files
+from dltutor.lessons.lesson_11.traces import Blocks
 from dltutor.observation import CannotConfine, Observation, confine
 from dltutor.observation.texts import fate, said, tidy
 from dltutor.tables import Note, Table, size
@@ -160,11 +160,14 @@ def _read_after_close(table: Callable[[Any], Any], say: int) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the tracker's words, too
     tracker: Any = resource_tracker._resource_tracker
     tracker._fd = tracker._pid = None  # it gets its own, which removes the block in the end
-    files = Files()
+    blocks = Blocks()
     rows = table(np.arange(12, dtype=np.float32).reshape(3, 4))
+    blocks.look()
     row = rows[1]
     rows.close()
-    os.write(say, b"%d" % len(files.there()))
-    files.remove()
+    left = blocks.left()
+    os.write(say, b"%d" % len(left))
+    for path in left:
+        path.unlink()
     os.close(say)
     row.sum().item()

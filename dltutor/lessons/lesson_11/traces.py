@@ -1,30 +1,27 @@
-"""What an answer does and leaves behind: descriptors, files, mappings, words on stderr."""
+"""What an answer does and leaves behind: descriptors, mapped files, words on stderr."""
 
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 import re
 import resource
 import signal
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 import torch.multiprocessing
 from torch.utils.data import get_worker_info
 
 from dltutor.failures.data.sentences import Sample, Sentences
-from dltutor.failures.tools.handles import PerProcess
 from dltutor.observation.texts import tidy
 from dltutor.observation.time_limits import deadline
 from dltutor.tables import MB
@@ -34,37 +31,16 @@ _TICK: Final = 0.2  # seconds between two looks at what was said
 _GRACE: Final = 3.0  # seconds for a call to end that has lost a batch and does not wait for it
 _LATE_AT: Final = 30  # the sample at which a worker is late
 _LATE: Final = 1.0  # seconds
-_SHARED: Final = Path("/dev/shm")
+_LOADERS: Final = 32  # numbers of workers that are told apart
 
 
-def keep_the_limit(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook: nobody but the grader sets how many files may be open."""
-    if event == "resource.setrlimit" and not _ours and arguments[0] == resource.RLIMIT_NOFILE:
-        raise PermissionError("the check keeps the limit of open files as it is")
-
-
-_ours: list[bool] = []  # not empty while the grader sets the limit
-
-
-@contextmanager
-def few_descriptors(spare: int) -> Iterator[None]:
-    """A block in which a process, and those that it forks, can open so many files and no more."""
-    # The limit is on the numbers of descriptors.
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+def leave_few_descriptors(spare: int) -> None:
+    """Let this process, and those that it forks, open so many more files and no more, for good."""
+    # The limit is on the numbers of descriptors. The hard one too, or an answer could raise it.
     taken = {int(name) for name in os.listdir("/proc/self/fd")}
     free = (number for number in range(max(taken) + spare + 1) if number not in taken)
     last = [next(free) for _ in range(spare)][-1]
-    _set_limit(min(last + 1, before[1]) if before[1] > 0 else last + 1, before[1])
-    try:
-        yield
-    finally:
-        _set_limit(*before)
-
-
-def _set_limit(soft: int, hard: int) -> None:
-    _ours.append(True)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    _ours.clear()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, last + 1))
 
 
 class Limit(deadline):
@@ -107,47 +83,44 @@ def ran_out(text: str) -> bool:
 
 
 class Noted(Sentences):
-    """Sentences that note who reads them: a line with pid and number of workers for each sample.
+    """Sentences that count who reads them: `reads[n]` are those of the workers of a loader with n.
 
-    The first of four workers is late once. What the others have prefetched comes to main meanwhile,
-    so that its descriptors are needed at the same time in every run.
+    What no worker reads counts for 0. The first of four workers is late once. What the others have
+    prefetched comes to main meanwhile, so that its descriptors are needed at the same time in every
+    run.
     """
 
-    def __init__(self, length: int, seed: int, notes: str) -> None:
+    def __init__(self, length: int, seed: int) -> None:
         super().__init__(length, seed)
-        self.notes = PerProcess(partial(os.open, notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
+        # Each process has a place of its own, because adding isn't atomic.
+        self._reads = torch.zeros((_LOADERS, _LOADERS), dtype=torch.int64).share_memory_()
         self.taken = 0
 
     def __getitem__(self, index: int) -> Sample:
         worker = get_worker_info()
-        os.write(self.notes.get(), b"%d %d\n" % (os.getpid(), worker.num_workers if worker else 0))
+        number, workers = (worker.id, worker.num_workers) if worker else (0, 0)
+        self._reads[workers % _LOADERS, number % _LOADERS] += 1
         self.taken += 1
-        if worker and worker.num_workers > 2 and (worker.id, self.taken) == (0, _LATE_AT):
+        if workers > 2 and (number, self.taken) == (0, _LATE_AT):
             time.sleep(_LATE)
         return super().__getitem__(index)
 
+    def reads(self) -> dict[int, int]:
+        """How many samples were read, by the number of workers of the loader, 0 without one."""
+        counts = enumerate(self._reads.sum(1).tolist())
+        return {workers: count for workers, count in counts if count}
+
 
 @contextmanager
-def noted_strategies(notes: str) -> Iterator[None]:
-    """A block in which each sharing strategy that is set is written down, in a worker too."""
-    ours = torch.multiprocessing
-    set_it: Callable[[str], None] = ours.set_sharing_strategy
+def kept_strategy(notes: str) -> Iterator[None]:
+    """A block in which the sharing strategy stays as it is: another one is only written down."""
 
-    def note(new: str) -> None:
-        with Path(notes).open("a") as file:
-            file.write(f"{new}\n")
-        set_it(new)
+    def note(new: str) -> None:  # in a forked worker too
+        if new != "file_descriptor":
+            Path(notes).write_text(new)
 
-    before = ours.get_sharing_strategy()
-    ours.set_sharing_strategy = note
-    try:
+    with patch.object(torch.multiprocessing, "set_sharing_strategy", note):
         yield
-    finally:
-        now = ours.get_sharing_strategy()
-        ours.set_sharing_strategy = set_it
-        if now != before:
-            note(now)
-            set_it(before)
 
 
 @contextmanager
@@ -165,61 +138,29 @@ def errors_to(path: str) -> Iterator[None]:
         os.close(kept)
 
 
-class Files:
-    """The files that this process makes or maps from now on: by name, open, and mapped.
+class Blocks:
+    """The files that this process maps from now on, so that others see what it writes.
 
     A library maps files of its own whenever it likes, for reading, as glibc does with its table of
-    character sets. So of what is mapped, only what can be written counts.
+    character sets. So only what can be written counts.
     """
 
     def __init__(self) -> None:
-        self._opened, self._mapped = _opened(), _mapped()
-        self._shared = {path.name for path in _SHARED.glob("*")}
-        self.names: set[str] = set()
-        sys.addaudithook(self._note)
-
-    def _note(self, event: str, given: tuple[Any, ...]) -> None:
-        with suppress(OSError, TypeError):
-            if event == "mmap.__new__" and given[0] >= 0 and given[2] != mmap.ACCESS_READ:
-                self.names.add(os.readlink(f"/proc/self/fd/{given[0]}"))
-            elif event == "open" and given[2] & os.O_CREAT:
-                self.names.add(os.path.abspath(os.fsdecode(given[0])))
+        self._before, self._names = _mapped().keys(), set[str]()
 
     def look(self) -> None:
-        """Note what is mapped now and was not before: of files of torch's, Python hears nothing."""
+        """Note what is mapped now and was not before."""
         # A semaphore of a spawned worker's queue is mapped for as long as the queue is there.
-        new = _mapped().keys() - self._mapped.keys()
-        self.names.update(name for name in new if name[:1] == "/" and "/sem." not in name)
+        new = _mapped().keys() - self._before
+        self._names.update(name for name in new if name[:1] == "/" and "/sem." not in name)
 
-    def there(self) -> list[Path]:
+    def left(self) -> list[Path]:
         """Those that still have a name."""
-        return [path for path in map(Path, self.names) if path.is_file()]
-
-    def remove(self) -> None:
-        """Remove those in `/dev/shm` that were not there before.
-
-        All else lies in the folder of the check, which is removed, or is the learner's.
-        """
-        for path in self.there():
-            if path.parent == _SHARED and path.name not in self._shared:
-                path.unlink(missing_ok=True)
-
-    def opened(self) -> int:
-        """How many descriptors of files are open that were not before, with names or without."""
-        return len(_opened() - self._opened)
+        return [path for path in map(Path, self._names) if path.is_file()]
 
     def mapped(self) -> float:
-        """MB of memory that this process maps and others can map and see, more than before."""
-        return (_mapped().total() - self._mapped.total()) / MB
-
-
-def _opened() -> set[tuple[str, str]]:
-    found = set()
-    for path in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # the one that lists them is closed by now
-            if path.is_file():
-                found.add((path.name, os.readlink(path)))
-    return found
+        """How many MB of them are still mapped."""
+        return sum(size for name, size in _mapped().items() if name in self._names) / MB
 
 
 def _mapped() -> Counter[str]:
@@ -229,7 +170,7 @@ def _mapped() -> Counter[str]:
         addresses, rights, _, _, _, *name = line.split(maxsplit=5)
         if rights[1] == "w" and rights.endswith("s"):
             start, _, end = addresses.partition("-")
-            found["".join(name)] += int(end, 16) - int(start, 16)
+            found["".join(name).removesuffix(" (deleted)")] += int(end, 16) - int(start, 16)
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from random import shuffle
@@ -25,21 +24,18 @@ from dltutor.lessons.engine.outcomes import (
     error_in_your_code,
     fault,
     not_yet,
+    reject,
 )
 from dltutor.lessons.engine.running import in_words, made, send_cells
 from dltutor.lessons.lesson_11.material import Rows
-from dltutor.lessons.lesson_11.traces import Files, errors_to, tracker_said, type_of
+from dltutor.lessons.lesson_11.traces import Blocks, errors_to, tracker_said, type_of
 
 LENGTH: Final = 300
 _WIDTH: Final = 1000
 _OTHER: Final = 100, 1000  # the shape of the second table, which has another type
 _WRITTEN: Final = (0, 1, 7, LENGTH - 1)  # the rows that main writes before each epoch
-_RUNS: Final[tuple[tuple[int, str, dict[str, Any]], ...]] = (
-    (2, "fork", {"persistent_workers": True}),
-    (0, "fork", {}),
-    (1, "spawn", {"persistent_workers": True}),
-    (4, "fork", {}),
-)
+#: Workers, how they start, and whether they outlive an epoch.
+_RUNS: Final = ((2, "fork", True), (0, "fork", False), (1, "spawn", True), (4, "fork", False))
 _WITHIN: Final = {"fork": 30, "spawn": 60}  # seconds for two epochs: more than is needed
 _STEP: Final = 20  # seconds for anything else
 _METHODS: Final = ("__len__", "__getitem__", "write", "close")
@@ -69,30 +65,18 @@ class Used:
     """What happened to a table.
 
     Args:
-        length: What `len` returns, and what it should return, if they differ.
-        kind: The type of a row, and the right type, if they differ.
-        other: Whether `table[3]` isn't the array's row 3.
-        shares: Whether changing a row that was read changes the table.
-        lost: Whether main doesn't see what it wrote.
+        alone: What's wrong with a table that only main uses.
         runs: The epochs, until something was wrong.
-        mixed: Whether two tables at once get in each other's way.
         error: What a `close()` raised.
         left: How many files of the tables still have a name.
-        opened: How many descriptors of files main still has open.
         mapped: MB of shared memory that main still maps.
         tracker: What the resource tracker wrote, or "".
     """
 
-    length: tuple[int, ...] = ()
-    kind: tuple[str, ...] = ()
-    other: bool = False
-    shares: bool = False
-    lost: bool = False
+    alone: Fault | None = None
     runs: tuple[Epochs, ...] = ()
-    mixed: bool = False
     error: Fault | None = None
     left: int = 0
-    opened: int = 0
     mapped: float = 0.0
     tracker: str = ""
 
@@ -110,56 +94,43 @@ def gather(answer: Any) -> Used:
 
 
 def _used(answer: Any) -> Used:
-    files = Files()
+    blocks = Blocks()
     random = np.random.default_rng()
     one, two = random.random((LENGTH, _WIDTH), np.float32), random.random(_OTHER)
     call = f"{answer.__name__}(array)"
     table, other = (made(answer, each.copy(), call=call, within=_STEP) for each in (one, two))
     for each, array in ((table, one), (other, two)):
-        used: Used = made(_alone, each, array, call=f"{call}[index]", within=_STEP)
-        if used != Used():
-            return used
+        if alone := made(_alone, each, array, call=f"{call}[index]", within=_STEP):
+            return Used(alone)
     runs: list[Epochs] = []
-    for workers, method, options in _RUNS:
-        runs.append(_epochs(table, one, workers, method, options))
+    for run in _RUNS:
+        runs.append(_epochs(table, one, *run))
         if runs[-1].run.end != "finished" or runs[-1].wrong or runs[-1].came != 2 * LENGTH:
-            return replace(used, runs=tuple(runs))
-    used = replace(used, runs=tuple(runs))
-    files.look()
-    error = _closed(table, "`close()`")
-    mixed = not error and not _reads(other, two)
-    for each, what in ((other, "`close()`"), (table, "a second `close()`")):
+            return Used(runs=tuple(runs))
+    blocks.look()
+    error: Fault | None = None
+    for each, what in ((table, "`close()`"), (other, "`close()`"), (table, "a second `close()`")):
         error = error or _closed(each, what)
     gc.collect()
-    left = len(files.there())
-    files.remove()
-    still = replace(used, left=left, opened=files.opened(), mapped=files.mapped())
-    return replace(still, mixed=mixed, error=error)
+    return Used(runs=tuple(runs), error=error, left=len(blocks.left()), mapped=blocks.mapped())
 
 
-def _alone(table: Any, array: Any) -> Used:
+def _alone(table: Any, array: Any) -> Fault | None:
     if len(table) != len(array):
-        return Used((len(table), len(array)))
+        return fault("length", length=f"{len(table):,}", rows=f"{len(array):,}")
     row, right = table[3], torch.from_numpy(array[3])
     if type_of(row) != type_of(right):
-        return Used(kind=(type_of(row), type_of(right)))
+        return fault("other-type", kind=type_of(row), right=type_of(right))
     if not torch.equal(row, right):
-        return Used(other=True)
+        return fault("other-row")
     row.fill_(-1)
     if not torch.equal(table[3], right):
-        return Used(shares=True)
+        return fault("shares")
     table.write(3, right.fill_(0.5).clone())  # in the array, too
-    return Used(lost=not torch.equal(table[3], right))
+    return None if torch.equal(table[3], right) else fault("lost")
 
 
-def _reads(table: Any, array: Any) -> bool:
-    right = torch.from_numpy(array[-1])
-    with suppress(Rejected):
-        return bool(made(lambda: torch.equal(table[len(array) - 1], right), call="", within=_STEP))
-    return False
-
-
-def _epochs(table: Any, array: Any, workers: int, method: str, options: dict[str, Any]) -> Epochs:
+def _epochs(table: Any, array: Any, workers: int, method: str, persistent: bool) -> Epochs:
     order, came, wrong, old = [*range(LENGTH)], [0], [0], [0]
 
     def epoch(loader: DataLoader[Any]) -> None:
@@ -179,7 +150,8 @@ def _epochs(table: Any, array: Any, workers: int, method: str, options: dict[str
         came[0] += at
 
     how: dict[str, Any] = {"workers": workers, "method": method, "within": _WITHIN[method]}
-    run = run_loader(table, epoch, epochs=2, batch_size=20, sampler=order, **how, **options)
+    how |= {"batch_size": 20, "sampler": order, "persistent_workers": persistent}
+    run = run_loader(table, epoch, epochs=2, **how)
     return Epochs(where(workers, method), run, came[0], wrong[0], old[0])
 
 
@@ -197,18 +169,8 @@ def _closed(table: Any, call: str) -> Fault | None:
 
 def judge(used: Used) -> Result:
     """Correct if every process saw the table as main wrote it, and nothing is left of it."""
-    if used.length:
-        length, rows = used.length
-        not_yet("length", length=f"{length:,}", rows=f"{rows:,}")
-    if used.kind:
-        kind, right = used.kind
-        not_yet("other-type", kind=kind, right=right)
-    if used.other:
-        not_yet("other-row")
-    if used.shares:
-        not_yet("shares")
-    if used.lost:
-        not_yet("lost")
+    if used.alone:
+        reject(used.alone)
     for epochs in used.runs:
         ended_well(epochs.run, epochs.where)
         if epochs.came != 2 * LENGTH:
@@ -218,14 +180,10 @@ def judge(used: Used) -> Result:
             not_yet("old-rows", where=epochs.where, old=epochs.old, written=written)
         if epochs.wrong:
             not_yet("wrong-rows", where=epochs.where, wrong=epochs.wrong, came=epochs.came)
-    if used.mixed:
-        not_yet("other-table")
     if used.error:
         error_in_your_code(used.error.code, **used.error.fields)
     if used.left:
         not_yet("left-files", left=used.left)
-    if used.opened:
-        not_yet("left-open", opened=used.opened)
     if used.mapped > 0.5:
         not_yet("left-mapped", mapped=f"{used.mapped:.0f}")
     if used.tracker:
@@ -237,5 +195,5 @@ GRADER: Final = Grader(
     gather=gather,
     judge=judge,
     look=partial(a_fixed_class, starter=Rows, methods=_METHODS),
-    at_most=120,
+    at_most=sum(_WITHIN.values()) + 30,
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import re
 import sys
-import warnings
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import cloudpickle
@@ -15,7 +13,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dltutor.lessons.lesson_12 import job
-from dltutor.observation import errors
 from dltutor.observation.confinement.supervisor import run, workspace
 from dltutor.observation.confinement.task import Task
 from dltutor.tables import Table
@@ -114,49 +111,6 @@ def generators() -> Table:
 
 def _compared(one: torch.Tensor, other: torch.Tensor) -> list[str]:
     return ["same" if torch.equal(*pair) else "differ" for pair in zip(one.T, other.T, strict=True)]
-
-
-def states() -> list[int]:
-    """Return a digest of each global generator that torch seeds in a worker."""
-    numpy: Any = np.random.get_state(legacy=True)
-    return [
-        hash(random.getstate()),
-        hash((numpy[1].tobytes(), *numpy[2:])),
-        hash(torch.get_rng_state().numpy().tobytes()),
-    ]
-
-
-def moved_in(seen: Sequence[list[int]]) -> set[str]:
-    """Name the global generators whose state isn't the same in all of these."""
-    names = ("random", "np.random", "torch")
-    columns = zip(*seen, strict=True)
-    return {name for name, each in zip(names, columns, strict=True) if len({*each}) > 1}
-
-
-def hash_without_texts() -> Callable[[object], int]:
-    """Make a `hash` that raises where a learner's line calls it on a string.
-
-    A string's hash is different in each run of Python, and nothing within one run can show that.
-    """
-    known = hash
-
-    def guarded(thing: object) -> int:
-        parts = thing if isinstance(thing, tuple) else (thing,)
-        texts = any(isinstance(part, (str, bytes)) for part in parts)
-        if texts and errors.is_yours(sys._getframe(1).f_code.co_filename):
-            raise ValueError("`hash` of a string is a different number in each run of Python")
-        return known(thing)
-
-    return guarded
-
-
-def warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:
-    """Count the samples of an epoch, and torch's warnings that there are too many."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        len(loader)  # as a progress bar does
-        samples = sum(len(batch) for batch in loader)
-    return samples, sum("Length of IterableDataset" in str(each.message) for each in caught)
 
 
 def torchrun(stream: type | None = None, *, deadline: float = 90) -> None:

@@ -47,13 +47,10 @@ class Plan:
 
 PLANS: Final = (
     Plan(2, 2, 65, epochs=2),
-    Plan(2, 0, 65, epochs=2),
-    Plan(2, 2, 7),
-    Plan(3, 4, 92),
-    Plan(2, 2, 1),
-    Plan(2, 2, 0),
+    Plan(3, 0, 65),
     Plan(2, 4, 66),
-    Plan(3, 0, 7),
+    Plan(3, 4, 92),
+    Plan(2, 2, 0),
     Plan(1, 2, 65),
 )
 
@@ -77,8 +74,11 @@ class Run:
 
 
 def records_of(plan: Plan) -> list[int]:
-    """The records of a plan: numbers, all different, and different from those of most plans."""
-    return [1000 * plan.records + (37 * number) % 1009 for number in range(plan.records)]
+    """The records of a plan: different numbers, which all leave the same rest for any share.
+
+    So who takes which record by its value, instead of by its position, leaves workers idle.
+    """
+    return [12 * (1000 * plan.records + 37 * number % 1009) for number in range(plan.records)]
 
 
 def gather(answer: type) -> tuple[Run, ...]:

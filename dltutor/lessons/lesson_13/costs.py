@@ -1,7 +1,7 @@
-"""What the checks of lesson 13 observe: what a loader costs, what it delivers, and how fast.
+"""What the checks of lesson 13 observe: what a loader costs, and how fast it is.
 
-They count the processes that a loader starts and the tensors that it sends, and read batches of
-reviews. And there's a clock that only moves when one of its own loaders is asked for a batch.
+They count the processes that a loader starts and the tensors that it sends. And there's a clock
+that only moves when one of its own loaders is asked for a batch.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from itertools import combinations, pairwise
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final
@@ -23,13 +21,7 @@ import torch
 import torch.multiprocessing.reductions as reductions
 from torch.utils.data import DataLoader, TensorDataset
 
-from dltutor.lessons.engine.forms import shown
-from dltutor.lessons.engine.outcomes import Fault, fault
-from dltutor.lessons.lesson_13.material import Reviews
-
-BATCH: Final = 32  # reviews
 BATCHES: Final = 16  # that are timed
-_AS_THEY_LIE: Final = 3 / 4  # of an epoch: a random order has next to none of that
 _START: Final = 0.5  # seconds for the first batch of each worker
 _END: Final = 0.3  # seconds for the end of each worker
 
@@ -84,96 +76,6 @@ def messages() -> Iterator[list[int]]:
         yield counts
     finally:
         reductions.rebuild_tensor, pickler.loads = rebuild, staticmethod(loads)
-
-
-class Odd(Exception):
-    """Something is wrong with a batch.
-
-    Args:
-        code: What it is, for its words.
-        fields: What the words take from the batch.
-    """
-
-    def __init__(self, code: str, **fields: object) -> None:
-        super().__init__(code)
-        self.fault = fault(code, **fields)
-
-
-Known = dict[tuple[int, ...], tuple[int, int]]  # a review's words -> its number and label
-
-
-def known(dataset: Reviews) -> Known:
-    """The reviews of a dataset by their words, which are different in each."""
-    pairs = zip(dataset.reviews, dataset.labels, strict=True)
-    return {tuple(words.tolist()): (at, label) for at, (words, label) in enumerate(pairs)}
-
-
-def numbers_in(batch: Any, reviews_known: Known) -> list[int]:
-    """The numbers of the reviews in a batch.
-
-    Raises:
-        Odd: The batch isn't as it should be.
-    """
-    pair = isinstance(batch, (list, tuple)) and len(batch) == 2
-    if not pair or not isinstance(batch[0], (list, tuple)):
-        raise Odd("not-a-pair", batch=shown(batch))
-    reviews, labels = batch
-    if not _whole(labels) or labels.shape != (len(reviews),):
-        raise Odd("other-labels", reviews=len(reviews), labels=_form(labels))
-    if not 0 < len(reviews) <= BATCH:
-        raise Odd("other-size", reviews=len(reviews), most=BATCH)
-    numbers = []
-    for words, label in zip(reviews, labels.tolist(), strict=True):
-        if not _whole(words) or words.ndim != 1:
-            raise Odd("other-review", review=_form(words))
-        number, own = reviews_known.get(tuple(words.tolist()), (None, 0))
-        if number is None:
-            raise Odd("unknown-review", words=len(words))
-        if label != own:
-            raise Odd("wrong-label", number=number, label=label)
-        numbers.append(number)
-    return numbers
-
-
-def _whole(thing: Any) -> bool:
-    return isinstance(thing, torch.Tensor) and thing.dtype == torch.int64
-
-
-def _form(thing: Any) -> str:
-    if isinstance(thing, torch.Tensor):
-        return f"{thing.dtype}, {tuple(thing.shape)}"
-    return shown(thing)
-
-
-def order(batches: list[list[int]], times: list[int]) -> Fault | None:
-    """What's wrong with the order of batches.
-
-    Args:
-        batches: The numbers of the reviews in each.
-        times: How often each review was made.
-    """
-    size = len(times)
-    numbers = [number for batch in batches for number in batch]
-    epochs = [numbers[at : at + size] for at in range(0, len(numbers), size)]
-    for epoch in epochs:
-        number, came = Counter(epoch).most_common(1)[0]
-        if came > 1:
-            missing = min(set(range(size)) - set(epoch))
-            return fault("repeated-review", number=number, came=came, missing=missing)
-    smaller = sum(len(batch) < BATCH for batch in batches)
-    if smaller > len(epochs):
-        return fault("small-batches", smaller=smaller, batches=len(batches), size=BATCH)
-    for number, came in Counter(numbers).items():
-        if came > (made := times[number]):
-            return fault("not-made", number=number, came=came, made=made)
-    long = [epoch for epoch in epochs if len(epoch) >= BATCH]
-    for epoch in long:
-        steps = Counter((after - before) % size for before, after in pairwise(epoch))
-        if max(steps.values()) > _AS_THEY_LIE * len(epoch):
-            return fault("not-shuffled")
-    if any(one[: len(other)] == other for one, other in combinations(long, 2)):
-        return fault("same-order")
-    return None
 
 
 @dataclass

@@ -1,31 +1,35 @@
 """Grade "13.fix": batches for a training loop, from workers that are started once.
 
 The check times nothing. It counts what costs time: processes that are started, tensors that arrive
-in main with a batch, and samples that main makes by itself.
+in main with a batch, and samples that main makes by itself or that are made too early.
 """
 
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import combinations, islice
 from math import ceil
 from typing import Any, Final
 
+import torch
 from torch.utils.data import DataLoader
 
 from dltutor.failures.data.sentences import as_list
 from dltutor.lessons.engine.exercise import Grader
-from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader
+from dltutor.lessons.engine.forms import a_fixed_function, is_a_loader, shown
 from dltutor.lessons.engine.outcomes import Fault, Result, correct, fault, not_yet
 from dltutor.lessons.engine.running import made, still_running
-from dltutor.lessons.lesson_13.costs import BATCH, Odd, known, messages, numbers_in, order, starts
+from dltutor.lessons.lesson_13.costs import messages, starts
 from dltutor.lessons.lesson_13.material import Reviews
 from dltutor.tables import Table
 
-MOST: Final = 3  # tensors that may come to main with a batch
+_BATCH: Final = 32  # reviews
+_MOST: Final = 3  # tensors that may come to main with a batch
 _LOOKED_AT: Final = 2  # samples that main may make itself, to see what they are like
+_AHEAD: Final = 32  # batches that may be made before the first one is delivered
 _LONG: Final = 12  # seconds for each run
 #: Workers, reviews and steps of each run: two epochs and more. The last is broken off.
 _RUNS: Final = ((2, 90, 8), (0, 64, 5), (4, 70, 60), (2, 90, 500))
@@ -53,26 +57,30 @@ class Run:
     Args:
         workers: How many it was given.
         steps: How many batches the check asked for, or took before it broke off the loop.
+        epoch: How many batches an epoch has.
         batches: How many came.
         odd: What's wrong with a batch.
         order: What's wrong with the order.
         started: How many processes were started.
         tensors: How many arrived in main with a batch.
         in_main: How many samples main made by itself.
+        first: How many samples had been made when the first batch came.
         left: What was still running afterwards: "2 processes", or "".
         broken_off: Whether the check stopped asking for batches after some steps.
     """
 
     workers: int
     steps: int
+    epoch: int
     batches: int
-    odd: Fault | None = None
-    order: Fault | None = None
-    started: int = 0
-    tensors: int = 0
-    in_main: int = 0
-    left: str = ""
-    broken_off: bool = False
+    odd: Fault | None
+    order: Fault | None
+    started: int
+    tensors: int
+    in_main: int
+    first: int
+    left: str
+    broken_off: bool
 
 
 def _one_run(
@@ -85,12 +93,17 @@ def _one_run(
     within: float = _LONG,
 ) -> Run:
     dataset = Reviews(reviews, seed=reviews + workers)
-    reviews_known = known(dataset)
-    batches: list[Any] = []
+    batches, first = list[Any](), [0]
 
     def go() -> None:
         coming = iter(answer(dataset, steps, workers))
-        batches.extend(islice(coming, take or steps + 1))
+        try:
+            for batch in islice(coming, take or steps + 1):
+                first[0] = first[0] or dataset.made()
+                batches.append(batch)
+        except RuntimeError as error:  # what Python makes of a StopIteration in a generator
+            if not isinstance(error.__cause__, StopIteration):
+                raise
         if hasattr(coming, "close"):
             coming.close()
 
@@ -98,33 +111,82 @@ def _one_run(
         made(go, call=f"my_batches(dataset, {steps}, {workers})", within=within)
         gc.collect()
     left = still_running()
-    odd = order_wrong = None
-    try:  # Batches are read last, because a later batch must not change an earlier one.
-        numbers = [numbers_in(batch, reviews_known) for batch in batches]
-        order_wrong = order(numbers, dataset.times())
-    except Odd as found:
-        odd = found.fault
+    # Batches are read last, because a later batch must not change an earlier one.
+    odd, numbers = _read(batches, dataset)
+    # A batch may come in several messages. When the loop breaks off, more of them have come.
+    brought = [number for number in tensors if number]
+    pieces = 1 if take else round(len(brought) / max(1, len(batches)))
     return Run(
         workers,
         take or steps,
+        ceil(reviews / _BATCH),
         len(batches),
         odd,
-        order_wrong,
+        None if odd else _order(numbers, reviews),
         len(started),
-        _with_a_batch(tensors, len(batches), dataset.times()),
-        len(dataset.made),
+        max(brought, default=0) * pieces,
+        dataset.made_here(),
+        first[0],
         left,
         take is not None,
     )
 
 
-def _with_a_batch(tensors: list[int], batches: int, times: list[int]) -> int:
-    # A batch may come in several messages. And an answer may read far ahead, so the batches that
-    # came are not all that main has read: but the workers made no less.
-    bring = [number for number in tensors if number]
-    made_by_now = ceil(sum(times) * ceil(len(times) / BATCH) / len(times))
-    pieces = ceil(len(bring) / max(1, batches, made_by_now))
-    return max(bring, default=0) * pieces
+def _read(batches: list[Any], dataset: Reviews) -> tuple[Fault | None, list[list[int]]]:
+    # What's wrong with a batch, and the numbers of the reviews in each.
+    pairs = zip(dataset.reviews, dataset.labels, strict=True)
+    known = {tuple(words.tolist()): (at, label) for at, (words, label) in enumerate(pairs)}
+    found: list[list[int]] = []
+    for batch in batches:
+        pair = isinstance(batch, (list, tuple)) and len(batch) == 2
+        if not pair or not isinstance(batch[0], (list, tuple)):
+            return fault("not-a-pair", batch=shown(batch)), []
+        reviews, labels = batch
+        if not _whole(labels) or labels.shape != (len(reviews),):
+            return fault("other-labels", reviews=len(reviews), labels=_form(labels)), []
+        if not 0 < len(reviews) <= _BATCH:
+            return fault("other-size", reviews=len(reviews), most=_BATCH), []
+        found.append([])
+        for words, label in zip(reviews, labels.tolist(), strict=True):
+            if not _whole(words) or words.ndim != 1:
+                return fault("other-review", review=_form(words)), []
+            number, own = known.get(tuple(words.tolist()), (None, 0))
+            if number is None:
+                return fault("unknown-review", words=len(words)), []
+            if label != own:
+                return fault("wrong-label", number=number, label=label), []
+            found[-1].append(number)
+    return None, found
+
+
+def _whole(thing: Any) -> bool:
+    return isinstance(thing, torch.Tensor) and thing.dtype == torch.int64
+
+
+def _form(thing: Any) -> str:
+    if isinstance(thing, torch.Tensor):
+        return f"{thing.dtype}, {tuple(thing.shape)}"
+    return shown(thing)
+
+
+def _order(batches: list[list[int]], size: int) -> Fault | None:
+    # What's wrong with the order of the reviews, by number; `size` of them are an epoch.
+    numbers = [number for batch in batches for number in batch]
+    epochs = [numbers[at : at + size] for at in range(0, len(numbers), size)]
+    for epoch in epochs:
+        number, came = Counter(epoch).most_common(1)[0]
+        if came > 1:
+            missing = min(set(range(size)) - set(epoch))
+            return fault("repeated-review", number=number, came=came, missing=missing)
+    smaller = sum(len(batch) < _BATCH for batch in batches)
+    if smaller > len(epochs):
+        return fault("small-batches", smaller=smaller, batches=len(batches), size=_BATCH)
+    long = [epoch for epoch in epochs if len(epoch) >= _BATCH]
+    if any(epoch == sorted(epoch) for epoch in long):
+        return fault("not-shuffled")
+    if any(one[: len(other)] == other for one, other in combinations(long, 2)):
+        return fault("same-order")
+    return None
 
 
 def gather(answer: Callable[..., Any]) -> tuple[Run, ...]:
@@ -143,9 +205,10 @@ def gather(answer: Callable[..., Any]) -> tuple[Run, ...]:
 def _wrong(run: Run) -> Fault | None:
     if run.odd:
         return run.odd
-    if run.batches != run.steps:
-        code = "too-many-batches" if run.batches > run.steps else "too-few-batches"
-        return fault(code, steps=run.steps, came=run.batches)
+    if run.batches > run.steps:
+        return fault("too-many-batches", steps=run.steps)
+    if run.batches < run.steps:
+        return fault("too-few-batches", steps=run.steps, came=run.batches, epoch=run.epoch)
     if run.workers and run.started and run.in_main > _LOOKED_AT:
         return fault("made-in-main", made=run.in_main)
     if run.order:
@@ -153,8 +216,10 @@ def _wrong(run: Run) -> Fault | None:
     if run.started != run.workers:
         code = "too-many-started" if run.started > run.workers else "too-few-started"
         return fault(code, started=run.started, batches=run.batches)
-    if run.tensors > MOST:
-        return fault("many-tensors", tensors=run.tensors, most=MOST)
+    if run.tensors > _MOST:
+        return fault("many-tensors", tensors=run.tensors, most=_MOST)
+    if run.first > _AHEAD * _BATCH:
+        return fault("loaded-first", made=f"{run.first:,}", steps=run.steps)
     if run.left:
         code = "left-when-broken-off" if run.broken_off else "left-at-the-end"
         return fault(code, left=run.left)
@@ -166,7 +231,7 @@ def judge(runs: tuple[Run, ...]) -> Result:
     for run in runs:
         if wrong := _wrong(run):
             not_yet(wrong.code, workers=run.workers, **wrong.fields)
-    return correct(tensors=max(run.tensors for run in runs), most=MOST)
+    return correct(tensors=max(run.tensors for run in runs), most=_MOST)
 
 
 def counted(answer: Callable[..., Any]) -> Table:
@@ -187,9 +252,4 @@ def _look(answer: Any) -> Callable[..., Any]:
     return a_fixed_function(answer, starter)
 
 
-GRADER: Final = Grader(
-    gather=gather,
-    judge=judge,
-    look=_look,
-    at_most=4 * _LONG + 4,
-)
+GRADER: Final = Grader(gather=gather, judge=judge, look=_look, at_most=4 * _LONG + 4)

@@ -101,9 +101,11 @@ def _processes(count: int, workers: int) -> Fault | None:
 
 def _problem(folder: Path, got: list[Any]) -> Fault | None:
     # The first thing about the batches that isn't as the ticket asks.
-    tints = np.load(folder / "photos.npy")[:, 2, 0, 0].astype(int) - 64
-    labels_of = dict(zip(tints.tolist(), np.load(folder / "labels.npy").tolist(), strict=True))
-    expected = {int(tint) for index, tint in enumerate(tints) if index % _HELD_OUT}
+    every = np.load(folder / "photos.npy")
+    tints = [int(photo[2, 0, 0]) - 64 for photo in every]
+    originals = dict(zip(tints, every, strict=True))
+    labels_of = dict(zip(tints, np.load(folder / "labels.npy").tolist(), strict=True))
+    expected = {tint for index, tint in enumerate(tints) if index % _HELD_OUT}
     series: list[tuple[Any, ...]] = []
     epochs: list[dict[int, tuple[int, int, float]]] = [{} for _ in range(_EPOCHS)]
     mirrors, wrong, times = 0, 0, [Counter[int]() for _ in range(_EPOCHS)]
@@ -113,14 +115,13 @@ def _problem(folder: Path, got: list[Any]) -> Fault | None:
             return fault("other-batch", dtype=photos.dtype, shape=shape)
         if not 0 <= epoch < _EPOCHS:
             return fault("no-such-epoch", epoch=epoch)
-        if len(labels) != len(photos):
-            return fault("other-labels", epoch=epoch, photos=len(photos), labels=len(labels))
         drawn = []
-        for photo, label in zip(photos.double().numpy(), labels.tolist(), strict=True):
+        for photo, label in zip(photos.double().numpy(), labels.tolist(), strict=False):
             mirrored = photo[1, 0, -1] < photo[1, 0, 0]
-            tint, top, left, brightness = _decoded(photo[:, :, ::-1] if mirrored else photo)
-            if tint not in labels_of:
+            decoded = _decoded(photo[:, :, ::-1] if mirrored else photo, originals)
+            if decoded is None:
                 return fault("not-a-cutout")
+            tint, top, left, brightness = decoded
             mirrors += int(mirrored)
             wrong += label != labels_of[tint]
             epochs[epoch][tint] = top, left, brightness
@@ -147,20 +148,11 @@ def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> 
     )
     if kept > 0.2:
         return fault("kept-places", kept=f"{kept:.0%}")
-    if (places := len({drawn[:2] for each in epochs for drawn in each.values()})) < 40:
-        return fault("few-places", places=places, possible=(_SIDE - _SIZE + 1) ** 2)
     for epoch, each in enumerate(epochs):
         most, spread = min(1, epoch / _RAMP) / 2, max(abs(last - 1) for *_, last in each.values())
         if not 0.6 * most <= spread <= most + 0.01:
             varies = {"spread": f"{spread:.2f}", "most": f"{most:.2f}"}
             return fault("other-brightness", epoch=epoch, **varies)
-        # No photo has the brightness of epoch 0 by chance.
-        if epoch == 1 and (stale := sum(abs(last - 1) < 1e-4 for *_, last in each.values())) > 2:
-            return fault("stale-brightness", stale=stale)
-        bright = {round(last, 5) for *_, last in each.values()}
-        if epoch and len(bright) < 0.5 * len(each):
-            counts = {"photos": len(each), "different": len(bright)}
-            return fault("shared-brightness", epoch=epoch, **counts)
     draws = {
         (top, left, round((brightness - 1) / min(1, epoch / _RAMP), 3))
         for epoch, each in enumerate(epochs[1:], start=1)
@@ -171,25 +163,20 @@ def _draws(epochs: list[dict[int, tuple[int, int, float]]], mirrored: float) -> 
     return None if 0.3 < mirrored < 0.7 else fault("mirrored", mirrored=f"{mirrored:.0%}")
 
 
-def _decoded(photo: Any) -> tuple[int, int, int, float]:
+def _decoded(photo: Any, originals: dict[int, Any]) -> tuple[int, int, int, float] | None:
     # The ramps tell the brightness; then the corner tells the place, and the third channel which.
-    down, right, tint = photo
+    down, right, _ = photo
     brightness = (down[-1, 0] - down[0, 0]) * 255 / (_STEP * (_SIZE - 1))
     if not 0.25 < brightness < 2:
-        return -1, 0, 0, brightness
-    top, left = ((each[0, 0] * 255 / brightness - 40) / _STEP for each in (down, right))
-    which = tint[0, 0] * 255 / brightness - 64
-    ramp = np.arange(_SIZE) * _STEP
-    made = np.stack(
-        [
-            40 + round(top) * _STEP + ramp[:, None] + 0 * ramp,
-            40 + round(left) * _STEP + ramp + 0 * ramp[:, None],
-            64 + round(which) + 0 * (ramp + ramp[:, None]),
-        ]
-    )
-    fits = np.allclose(made / 255 * brightness, photo, atol=2e-3)
-    inside = 0 <= round(top) <= _SIDE - _SIZE and 0 <= round(left) <= _SIDE - _SIZE
-    return round(which) if fits and inside else -1, round(top), round(left), brightness
+        return None
+    top, left = (round((each[0, 0] * 255 / brightness - 40) / _STEP) for each in (down, right))
+    tint = round(photo[2, 0, 0] * 255 / brightness - 64)
+    if tint not in originals or top < 0 or left < 0:
+        return None
+    cut = originals[tint][:, top : top + _SIZE, left : left + _SIZE] / 255 * brightness
+    if cut.shape != photo.shape or not np.allclose(cut, photo, atol=2e-3):
+        return None
+    return tint, top, left, brightness
 
 
 GRADER: Final = grader(

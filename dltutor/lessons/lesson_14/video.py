@@ -130,8 +130,6 @@ def _skipped(dataset: Any, bad: set[str], lead: str) -> None:
     if (once := set(names)) != bad:
         counts = {"named": len(once & bad), "bad": len(bad), "others": len(once - bad)}
         not_yet("other-skipped", where=lead, **counts)
-    if len(names) != len(once):
-        not_yet("skipped-twice", where=lead)
 
 
 GRADER: Final = grader(
