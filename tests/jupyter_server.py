@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 import urllib.error
@@ -24,6 +25,8 @@ def server(
 ) -> Iterator[dict[str, Any]]:
     """Run a command that starts a Jupyter server, and yield the server's account of itself."""
     own = {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]}
+    # Two servers that begin at the same moment both take the first port for free.
+    own["JUPYTER_PORT"] = str(_free_port())
     state.mkdir(exist_ok=True)
     log = state / "server.log"
     with log.open("w") as file:
@@ -41,6 +44,13 @@ def server(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         process.wait(timeout=20)
+
+
+def _free_port() -> int:
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        port: int = tried.getsockname()[1]
+    return port
 
 
 def _account(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> dict[str, Any]:
