@@ -250,11 +250,14 @@ def test_a_sampler_that_fills_one_batch_again() -> None:
 class Stacks:
     """A collate function that fills one batch each time, and returns it or a copy."""
 
-    def __init__(self, copies: bool) -> None:
+    def __init__(self, copies: bool, fits: bool = False) -> None:
         self.copies = copies
+        self.fits = fits  # a new one for batches of another size
         self.staging = torch.empty(4, 8)
 
     def __call__(self, drawn: list[Any]) -> Any:
+        if self.fits and len(drawn) != len(self.staging):
+            self.staging = torch.empty(len(drawn), 8)
         batch = torch.stack(drawn, out=self.staging[: len(drawn)])
         return batch.clone() if self.copies else batch
 
@@ -265,6 +268,7 @@ def test_a_collate_function_that_fills_one_batch_again() -> None:
     assert ask(fetched, Rows(), **again).overwritten
     found = ask(copies, Rows(), **again)
     assert found.differ > 0 and found.steady and found.path == "collate_fn.staging"
+    assert ask(fetched, Rows(), **options, collate_fn=Stacks(False, fits=True)).overwritten
     once = {**options, "collate_fn": Stacks(copies=True)}
     assert not ask(fetched, Rows(), **once).overwritten
     assert ask(copies, Rows(), **once).differ == 0
@@ -289,9 +293,9 @@ def test_a_sampler_that_shuffles_alike_each_time() -> None:
 
 
 def test_samples_that_seed_a_global_generator() -> None:
-    assert ask(samples, Noisy(lambda index: 7)).seeded == ("random",)
-    assert ask(samples, Noisy(lambda index: index)).seeded == ()
-    assert ask(samples, Noisy(None)).seeded == ()
+    found = [ask(samples, Noisy(seed)) for seed in (lambda index: 7, lambda index: index, None)]
+    assert [each.seeded for each in found] == [("random",), (), ()]
+    assert [each.seeded_each for each in found] == [(), ("random",), ()]
 
 
 @pytest.mark.parametrize(

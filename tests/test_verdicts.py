@@ -15,6 +15,7 @@ from dltutor.diagnosis.examination import silent
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.diagnosis.probes.fetched import Fetched
+from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.memory import Memory
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.samples import Samples
@@ -206,6 +207,17 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         returned(0.46, 23.2, 23.5),  # it's random
         returned(0.46, 0.0, 0.0),  # it measures its workers
     ),
+    "the loop returns something else with one seed": (
+        "same",
+        replace(returned(9.0, 23.2, 5.0), seeded=replace(RUN, numbers=(23.2,))),
+        replace(returned(9.0, 23.2, 5.0), seeded=replace(RUN, numbers=(5.0,))),
+        replace(returned(9.0, 23.2, 5.0), seeded=run("ab", numbers=(23.2,))),
+    ),
+    "a stream has another sample": (
+        "same",
+        stream(run("abcax"), run("abcbc"), reseeded=run("abcbc")),
+        stream(run("abcab"), run("abcbc"), reseeded=run("abcbc")),  # longer than the data
+    ),
     # independent
     "shuffled alike": (
         "independent",
@@ -213,6 +225,7 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         ill(fetched=Fetched(stuck="randperm"), parts=TOLD),
     ),
     "seeded alike": ("independent", ill(samples=drawn(seeded=("numpy",))), ill()),
+    "seeded by the index": ("independent", ill(samples=drawn(seeded_each=("torch",))), ill()),
     "random epochs repeated": (
         "independent",
         ill(ALIKE, samples=RANDOM),
@@ -238,6 +251,11 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         mapped(80, "fork"),
     ),
     "left by samples": ("clean", ill(samples=drawn(left=(("threads", 90, 90),))), ill()),
+    "more workers left each time": (
+        "clean",
+        ill(leftover=Leftover(alive=2, again=4)),
+        ill(leftover=Leftover(alive=2, again=2)),  # the loop keeps its iterator
+    ),
     "processes left": ("clean", changed(left=2), changed(left=0)),
     "folders left": ("clean", changed(temporary=(3, 5)), changed(temporary=(3, 3))),
     # quick

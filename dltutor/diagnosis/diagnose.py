@@ -46,7 +46,8 @@ def diagnose(
             prove nothing, cloudpickle sends the function to a new interpreter.
         consume: Your training loop, a function that takes the loader and iterates it. The default,
             None, is a plain loop. Only your own loop shows what it does, such as keeping batches.
-        epochs: How many times `consume` runs.
+        epochs: How many times `consume` runs, one after another. If workers are persistent, it
+            runs at least twice, because some failures only show in a second epoch.
         deadline: Seconds for all of it. The report lists what wasn't tried by then.
 
     Returns:

@@ -26,6 +26,8 @@ class Difference:
         more: How many of the one's the other doesn't have, or not as often.
         missing: How many of the other's the one doesn't have, or not as often.
         twice: How many of the one's came more than once, and no more than once in the other.
+        replayed: Whether both have the same samples, as many in all, and the other has some of them
+            several times: an epoch is longer than the data.
         unit: What was counted: "samples", or "batches" where those can't be taken apart.
     """
 
@@ -36,6 +38,7 @@ class Difference:
     more: int
     missing: int
     twice: int
+    replayed: bool
     unit: str
 
     @property
@@ -132,5 +135,6 @@ def between(
         more=(ours - theirs).total(),
         missing=(theirs - ours).total(),
         twice=sum(count > max(theirs[each], 1) for each, count in ours.items()),
+        replayed=ours.keys() == theirs.keys() and len(one) == len(two) and max(theirs.values()) > 1,
         unit="samples" if apart else "batches",
     )

@@ -42,6 +42,18 @@ def _differs(evidence: Evidence) -> bool:
     return alone is not None and results_differ(evidence.run, alone)
 
 
+def _depends_on_seed(evidence: Evidence) -> bool:
+    # What the loop returns differs with workers and without, and from seed to seed, though no
+    # sample is random: a model that starts from random weights.
+    run, alone, reseeded = evidence.run, evidence.alone, evidence.reseeded
+    samples = evidence.samples
+    if alone is None or reseeded is None or samples is None or not evidence.parts.loop:
+        return False
+    if samples.random or samples.again or samples.joined or not results_differ(run, alone):
+        return False
+    return all(each.end == "finished" for each in (run, alone, reseeded))
+
+
 def _resumed(evidence: Evidence) -> bool:
     # An iteration was begun anew before its end, and then asked for more.
     run = evidence.run
@@ -185,6 +197,16 @@ INTERVENTIONS: Final = (
         {"num_workers": 0},
         options=(partial(_at_most, 4.0),),
         patience=4.0,
+        epochs=1,
+        seed=1,
+    ),
+    _run(
+        "seeded",
+        "What does the loop return with workers and that other seed?",
+        10.0,
+        _depends_on_seed,
+        {},
+        options=(partial(_at_most, 4.0),),
         epochs=1,
         seed=1,
     ),

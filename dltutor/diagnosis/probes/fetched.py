@@ -112,10 +112,11 @@ def ask(subject: Subject) -> Fetched:
             samples, held = _by_hand(subject, pins, keys)
             batch = copy.deepcopy(held)
             _fields(samples, batch, ragged, dropped)
+            subject.inner.collate_fn(samples[::-1])  # a buffer may be one for batches of this size
+            overwritten = overwritten or digest(held) != digest(batch)
             with suppress(Exception):  # a batch of one sample may be impossible
                 if len(keys) <= _ROWS:
                     alone = [copy.deepcopy(subject.inner.collate_fn([each])) for each in samples]
-                    overwritten = overwritten or digest(held) != digest(batch)
                     crossed |= _crossed(alone, batch)
                     together = together or _together(alone, batch)
             if digest(batch) == first:

@@ -35,12 +35,14 @@ class Leftover:
 
     Args:
         alive: How many workers were alive.
+        again: How many were alive after the loop had run once more; 0 if that isn't known.
         freed: How many of their iterators the garbage collector freed.
         held: How many of their iterators an exception still held after that.
         kind: The type of an exception that holds one, or held it; "" for none.
     """
 
     alive: int = 0
+    again: int = 0
     freed: int = 0
     held: int = 0
     kind: str = ""
@@ -62,6 +64,7 @@ def needed(evidence: Evidence) -> bool:
 def ask(subject: Subject) -> Leftover:
     """Run the loop, then see which workers are still alive."""
     assert subject.loop is not None
+    loop, results = subject.loop, list[Any]()
     subject.change(method="fork")
     iterators: list[tuple[weakref.ref[Any], set[int | None]]] = []
 
@@ -71,39 +74,46 @@ def ask(subject: Subject) -> Leftover:
         iterators.append((weakref.ref(iterator), pids))
         return iterator
 
-    limit = deadline(subject.seconds - 3)
-    try:
-        with torch_internals.intercepted(noted), limit:
-            result = subject.loop(subject.loader)
-    except BaseException:  # even the time limit's
+    def alive() -> list[Any]:
+        # The workers that are left after another call of the loop and all calls before.
+        with torch_internals.intercepted(noted):
+            results.append(loop(subject.loader))
+        kept = map(torch_internals.kept_iterator, inner_loaders(subject.loader).values())
+        wanted = {pid for each in kept for pid in _pids(each)}
+        own = {pid for _, pids in iterators for pid in pids} - wanted
+        until = time.monotonic() + _SETTLED
+        while (found := _alive(own)) and time.monotonic() < until:
+            time.sleep(0.05)
+        return found
+
+    found: list[Any] = []
+    again: list[Any] = []
+    until = time.monotonic() + subject.seconds - 3
+    with suppress(BaseException):  # even the time limit's
+        with deadline(until - time.monotonic()):
+            found = alive()
+        if found:
+            with deadline(max(until - time.monotonic(), 1.0)):
+                again = alive()
+    if not found:
         return Leftover()
-    wanted = {
-        pid
-        for each in inner_loaders(subject.loader).values()
-        for pid in _pids(torch_internals.kept_iterator(each))
-    }
-    own = {pid for _, pids in iterators for pid in pids} - wanted
-    alive = _alive(own)
-    until = time.monotonic() + _SETTLED
-    while alive and time.monotonic() < until:
-        time.sleep(0.05)
-        alive = _alive(own)
-    if not alive:
-        return Leftover()
-    left = [each for each, pids in iterators if pids & {process.pid for process in alive}]
+    counts = len(found), len(again)
+    found = again or found
+    left = [each for each, pids in iterators if pids & {process.pid for process in found}]
     # With no workers to wait for, their iterators can be collected right away.
     for each in left:
         torch_internals.forget_workers(each())
-    for process in alive:
+    for process in found:
         process.kill()
         process.join(2)
     kinds = _holding(left)
     gc.collect()
     held = sum(each() is not None for each in left)
     still = _holding(left)
-    del result
+    results.clear()
     return Leftover(
-        alive=len(alive),
+        alive=counts[0],
+        again=counts[1],
         freed=len(left) - held,
         held=len(still),
         kind=next(iter([*still.values(), *kinds.values()]), ""),

@@ -17,11 +17,14 @@ from torch.utils.data import BatchSampler, DataLoader, default_collate
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.subject import Subject, own_line
 from dltutor.diagnosis.words import count_of
-from dltutor.observation.foreign import attribute
+from dltutor.observation.foreign import attribute, attributes_of, is_a, module_of
 from dltutor.tables import MB
 
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
+
+
+_DEEP: Final = 5  # datasets that wrap each other
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,8 @@ def ask(subject: Subject) -> Parts:
     inner, dataset = subject.inner, subject.dataset
     collate: Any = inner.collate_fn
     plain = collate is default_collate or _name(collate) == "default_convert"
-    method: Any = type(dataset).__iter__ if subject.stream else type(dataset).__getitem__
+    cls: Any = type(_yours(dataset))
+    method = cls.__iter__ if subject.stream else cls.__getitem__
     return Parts(
         loader=type(subject.loader).__name__,
         dataset=type(dataset).__name__,
@@ -125,6 +129,17 @@ def ask(subject: Subject) -> Parts:
             if any(callable(attribute(each, "set_epoch")) for each in owners)
         ),
     )
+
+
+def _yours(dataset: Any) -> Any:
+    # What torch's own datasets wrap: a Subset, a ConcatDataset.
+    for _ in range(_DEEP):
+        held = attributes_of(dataset)
+        inside = [held[name] for name in ("dataset", "datasets") if name in held]
+        if not inside or not module_of(type(dataset)).startswith("torch."):
+            break
+        dataset = inside[0][0] if is_a(inside[0], (list, tuple)) and inside[0] else inside[0]
+    return dataset
 
 
 def _samplers(inner: DataLoader[Any]) -> tuple[Any, ...]:

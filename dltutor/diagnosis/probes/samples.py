@@ -70,6 +70,7 @@ class Samples:
         left: What drawing some of them again left behind: [what, how many, after how many draws];
             None if none was drawn again.
         seeded: The global generators that each sample sets to the same state: their names.
+        seeded_each: Those that each sample sets to a state that depends only on its index.
         busiest: The line of your code where more than half of their time goes; "" for none.
         drawn_by_sampler: Samples that the sampler itself drew from the dataset meanwhile.
         dealing: Seconds that the sampler took for their indices.
@@ -99,6 +100,7 @@ class Samples:
     opened: int = 0
     left: tuple[tuple[str, int, int], ...] | None = None
     seeded: tuple[str, ...] = ()
+    seeded_each: tuple[str, ...] = ()
     busiest: str = ""
     drawn_by_sampler: int = 0
     dealing: float = 0.0
@@ -162,6 +164,7 @@ def ask(subject: Subject) -> Samples:
         for what, count in things_left().items()
         if count - before[what] >= draws // 2 > _FEW
     )
+    seeded, seeded_each = _seeded(dataset, keys[:_SEEDED])
     return record.told(
         **read,
         busiest=line if share > _MOSTLY else "",
@@ -173,7 +176,8 @@ def ask(subject: Subject) -> Samples:
         again=again,
         random=unlike,
         left=left if draws else None,
-        seeded=_seeded(dataset, keys[:_SEEDED]),
+        seeded=seeded,
+        seeded_each=seeded_each,
         joined=_joined(subject, joined),
         beyond=_beyond(dataset, record) if record.typical() < _BEYOND else -1,
     )
@@ -309,22 +313,32 @@ def _again(dataset: Any, keys: list[Any]) -> tuple[int, int, int]:
     return differ, unlike, draws
 
 
-def _seeded(dataset: Any, keys: list[Any]) -> tuple[str, ...]:
-    # Global generators that are in the same state after every sample, whatever their state
-    # before.
-    states = []
+def _seeded(dataset: Any, keys: list[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    # Global generators whose state after a sample doesn't depend on their state before: those that
+    # are in one state after all samples, and those that are in another one after each.
+    before: dict[str, list[str]] = {}
+    after: dict[str, list[str]] = {}
     with suppress(Exception):
-        for seed, key in enumerate(keys, start=1):
+        for seed, key in enumerate([*keys, *keys], start=1):
             seed_all(seed)
-            before = global_states()
-            dataset[key]
-            states.append((before, global_states()))
-    return tuple(
-        name
-        for name in (states[0][0] if len(states) == _SEEDED else ())
-        if len({after[name] for _, after in states}) == 1
-        and len({before[name] for before, _ in states}) == len(states)
-    )
+            for states, now in ((before, global_states()), (after, _drawn(dataset, key))):
+                for name, state in now.items():
+                    states.setdefault(name, []).append(state)
+    count = len(keys)
+    same, by_index = [], []
+    for name, found in after.items():
+        if len(found) < 2 * _SEEDED or len({*before[name]}) < len(found):
+            continue
+        if len({*found}) == 1:
+            same.append(name)
+        elif found[:count] == found[count:]:
+            by_index.append(name)
+    return tuple(same), tuple(by_index)
+
+
+def _drawn(dataset: Any, key: Any) -> dict[str, str]:
+    dataset[key]
+    return global_states()
 
 
 def _dealt(subject: Subject) -> tuple[tuple[int, int], ...]:

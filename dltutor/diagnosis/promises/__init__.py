@@ -32,7 +32,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
     if not explained & _SAME_DATA:
         found += _each(evidence, same.fetched, same.fields, same.crossed, same.told)
         found += _each(evidence, complete.replaced, complete.reused)
-        found += _each(evidence, independent.order, independent.seeded)
+        found += _each(evidence, independent.order, independent.seeded, independent.seeded_by_index)
         found += _each(evidence, independent.repeated, independent.collides)
         # The first of these says the most, and the others may have the same cause.
         looks = (

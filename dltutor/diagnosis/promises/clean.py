@@ -24,6 +24,23 @@ def left(evidence: Evidence) -> Iterator[Finding]:
             "child process that nothing else ends goes on without it.",
             promise="clean",
         )
+    workers = evidence.leftover
+    if (
+        workers is not None
+        and workers.again > workers.alive
+        and not (workers.freed or workers.held)
+    ):
+        yield Finding(
+            "shown",
+            f"{workers.alive} workers were still running after your loop had returned, and "
+            f"{workers.again} after it had run once more.",
+            parts.where if parts.loader == "DataLoader" else parts.loader,
+            "End what holds the iterator when the loop stops early: a reader thread with an "
+            "`Event` that it looks at, a generator with `finally`.",
+            cause="Something that goes on running still holds their iterator, for example a thread "
+            "that reads ahead and waits for room in its queue.",
+            promise="clean",
+        )
     first, second = (*run.temporary, 0, 0)[:2]
     if parts.workers and not parts.persistent and second - first >= parts.workers:
         yield Finding(

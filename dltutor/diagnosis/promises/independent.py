@@ -33,6 +33,24 @@ def seeded(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def seeded_by_index(evidence: Evidence) -> Iterator[Finding]:
+    """Find samples that set a global random generator by their index."""
+    samples, parts = evidence.samples, evidence.parts
+    if samples is None or not samples.seeded_each:
+        return
+    names = " and ".join(SAID[each] for each in samples.seeded_each)
+    yield Finding(
+        "likely",
+        f"The state of {names} after a sample depends only on which sample it was.",
+        parts.where,
+        "If only a part of the sample should stay the same, draw it from a generator of its own, "
+        "such as `torch.Generator().manual_seed(index)` or `np.random.default_rng(index)`.",
+        cause="Each sample seeds it with something like its index. Whatever the sample draws after "
+        "that is the same in every epoch, and other code in the process is seeded, too.",
+        promise="independent",
+    )
+
+
 def repeated(evidence: Evidence) -> Iterator[Finding]:
     """Find epochs that repeat all random numbers."""
     run, samples, fetched, parts = evidence.run, evidence.samples, evidence.fetched, evidence.parts

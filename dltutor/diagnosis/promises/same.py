@@ -121,6 +121,8 @@ def differs(evidence: Evidence) -> Iterator[Finding]:
     difference = with_workers(evidence)
     if difference is None or not difference.any or not _steady(evidence, difference):
         return
+    if difference.replayed:
+        return  # which samples come once more depends on the workers, and every one has come
     count, unit, expected = evidence.parts.workers, difference.unit, difference.expected
     workers = f"{count} worker{'' if count == 1 else 's'}"
     promise: Promise = "same" if difference.more and difference.missing else "complete"
@@ -235,14 +237,19 @@ def results(evidence: Evidence) -> Iterator[Finding]:
         return
     if not all(each.end == "finished" for each in (run, alone, reseeded)):
         return
-    if not close(alone.numbers, reseeded.numbers, _EXACT):
-        return  # it depends on the seed, or it's a time
+    if close(alone.numbers, reseeded.numbers, _EXACT):
+        other = f" With another seed, it returns `{reseeded.returned}` without workers."
+    else:  # it depends on the seed, or it's a time
+        seeded = evidence.seeded
+        if seeded is None or seeded.end != "finished" or seeded.whole[:1] != reseeded.whole[:1]:
+            return
+        run, alone = seeded, reseeded
+        other = " Both runs had the same seed, and the same samples in the same order."
     if not results_differ(run, alone):
         return
     yield Finding(
         "shown",
-        f"Your loop returns `{run.returned}` with workers, and `{alone.returned}` without. With "
-        f"another seed, it returns `{reseeded.returned}` without workers.",
+        f"Your loop returns `{run.returned}` with workers, and `{alone.returned}` without.{other}",
         "your training loop",
         "Compare one batch with workers to the same batch without, in your loop: types, "
         "attributes, and flags. Return everything that the loop needs in the batch itself.",

@@ -161,8 +161,13 @@ class Subject:
 
     @property
     def epochs_to_run(self) -> int:
-        """How often to run: without a training loop at least twice, so that repeats can show."""
-        return max(self.epochs, 2) if self.loop is None else self.epochs
+        """How often to run: at least twice if a second epoch may repeat or miss something.
+
+        That's so without a training loop, and with one that may be called once per epoch while
+        the workers stay.
+        """
+        again = self.loop is None or self.inner.persistent_workers
+        return max(self.epochs, 2) if again else self.epochs
 
     def tell_dataset(self, epoch: int) -> None:
         """Set the epoch of the dataset, as a training loop does."""
