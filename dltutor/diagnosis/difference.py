@@ -72,6 +72,7 @@ def with_workers(evidence: Evidence) -> Difference | None:
     return next((each for each in found if each.any), found[0] if found else None)
 
 
+EXACT: Final = 1e-4  # of a number; times differ by more
 _RESULT: Final = 0.05  # of a number; sums of the same samples in another order differ by far less
 
 

@@ -48,6 +48,7 @@ class Evidence:
     run: Measures
     alone: Measures | None = None
     reseeded: Measures | None = None
+    repeated: Measures | None = None
     seeded: Measures | None = None
     not_kept: Measures | None = None
     one_thread: Measures | None = None

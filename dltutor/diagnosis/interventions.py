@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from dltutor.diagnosis.difference import results_differ, with_workers
+from dltutor.diagnosis.difference import EXACT, close, results_differ, with_workers
 from dltutor.diagnosis.experiment import Experiment, Needed
 from dltutor.diagnosis.measures import Measures
 from dltutor.diagnosis.probes.memory.worker_memory import fill_holes
@@ -52,6 +52,14 @@ def _depends_on_seed(evidence: Evidence) -> bool:
     if samples.random or samples.again or samples.joined or not results_differ(run, alone):
         return False
     return all(each.end == "finished" for each in (run, alone, reseeded))
+
+
+def _decided_by_seed(evidence: Evidence) -> bool:
+    # The same seed brings the same result again, so it's no time and no amount of memory.
+    reseeded, repeated = evidence.reseeded, evidence.repeated
+    if reseeded is None or repeated is None or repeated.end != "finished":
+        return False
+    return close(reseeded.numbers, repeated.numbers, EXACT)
 
 
 def _resumed(evidence: Evidence) -> bool:
@@ -201,10 +209,21 @@ INTERVENTIONS: Final = (
         seed=1,
     ),
     _run(
-        "seeded",
-        "What does the loop return with workers and that other seed?",
+        "repeated",
+        "Does the loop return the same without workers and with that seed again?",
         10.0,
         _depends_on_seed,
+        {"num_workers": 0},
+        options=(partial(_at_most, 4.0),),
+        patience=4.0,
+        epochs=1,
+        seed=1,
+    ),
+    _run(
+        "seeded",
+        "What does the loop return with workers and that seed?",
+        10.0,
+        _decided_by_seed,
         {},
         options=(partial(_at_most, 4.0),),
         epochs=1,

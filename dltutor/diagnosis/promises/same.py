@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
 
 from dltutor.diagnosis.difference import (
+    EXACT,
     Difference,
     between,
     close,
@@ -17,8 +17,6 @@ from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
 from dltutor.diagnosis.measures import Measures
 from dltutor.failures import Promise
-
-_EXACT: Final = 1e-4  # of a number; times differ by more
 
 
 def fetched(evidence: Evidence) -> Iterator[Finding]:
@@ -237,7 +235,7 @@ def results(evidence: Evidence) -> Iterator[Finding]:
         return
     if not all(each.end == "finished" for each in (run, alone, reseeded)):
         return
-    if close(alone.numbers, reseeded.numbers, _EXACT):
+    if close(alone.numbers, reseeded.numbers, EXACT):
         other = f" With another seed, it returns `{reseeded.returned}` without workers."
     else:  # it depends on the seed, or it's a time
         seeded = evidence.seeded
