@@ -51,6 +51,8 @@ def _depends_on_seed(evidence: Evidence) -> bool:
         return False
     if samples.random or samples.again or samples.joined or not results_differ(run, alone):
         return False
+    if not results_differ(alone, reseeded):
+        return False  # an amount of memory, for example, that's hardly the same twice
     return all(each.end == "finished" for each in (run, alone, reseeded))
 
 
