@@ -66,7 +66,7 @@ class Watch:
         # Seconds that each worker computed in the two parts of the first whole iteration.
         self.busy: tuple[tuple[float, float], ...] = ()
         self._computed_then: list[tuple[int, dict[int, float]]] = []
-        self.cores: set[int] = set()  # that some worker may use
+        self._cores: dict[int, set[int]] = {}  # that each worker may use, by its pid
         self.files: list[int] = []
         # Files and folders at the end of the first two whole iterations.
         self.temporary: list[int] = []
@@ -75,6 +75,11 @@ class Watch:
         self._looked = 0.0
         self._open: list[tuple[weakref.ref[Any], int]] = []  # iterators, each with its pass
         self._displaced: set[int] = set()  # passes whose iterator was begun anew
+
+    @property
+    def cores(self) -> set[int]:
+        """The cores that some worker may use, as of the last look: it starts with main's."""
+        return set().union(*self._cores.values())
 
     def begin(self, iterator: Any) -> Iterator[Any]:
         """Take note of an iteration of the loader."""
@@ -189,7 +194,7 @@ class Watch:
                 own, times = worker.memory_full_info().uss, worker.cpu_times()
                 self.computed[process.pid or 0] = times.user + times.system
                 self.memory.setdefault(process.pid or 0, []).append(own / MB)
-                self.cores |= cores_of(process.pid or 0)
+                self._cores[process.pid or 0] = cores_of(process.pid or 0)
 
 
 def cores_of(pid: int) -> set[int]:
