@@ -113,9 +113,11 @@ def _one_run(
     left = still_running()
     # Batches are read last, because a later batch must not change an earlier one.
     odd, numbers = _read(batches, dataset)
-    # A batch may come in several messages. When the loop breaks off, more of them have come.
+    # A batch may come in several messages. And main may have read more batches than the loop took,
+    # but the workers made no fewer.
     brought = [number for number in tensors if number]
-    pieces = 1 if take else round(len(brought) / max(1, len(batches)))
+    made_by_now = ceil(dataset.made() * ceil(reviews / _BATCH) / reviews)
+    pieces = ceil(len(brought) / max(1, len(batches), made_by_now))
     return Run(
         workers,
         take or steps,
