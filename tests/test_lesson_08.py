@@ -17,7 +17,7 @@ from dltutor.failures.tools.gauge import no_proc
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.lessons.lesson_08 import exercises, fix, material, transfer
+from dltutor.lessons.lesson_08 import diagnose, fix, material, transfer
 from dltutor.lessons.lesson_08.fix import SECOND, Epochs, Sample, weigh
 from dltutor.lessons.lesson_08.material import Nothing, full
 from dltutor.lessons.lesson_08.transfer import Asked, Counted
@@ -89,4 +89,4 @@ def test_the_starter_is_not_attempted(exercise: str, cell: str, name: str) -> No
 
 def test_the_notebook_lists_every_answer_to_the_question() -> None:
     text = source("diagnose", NOTEBOOK)
-    assert all(f'`"{word}"`' in text for word in exercises._TAKES.values())
+    assert all(f'`"{word}"`' in text for word in diagnose._TAKES.values())

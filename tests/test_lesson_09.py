@@ -22,7 +22,7 @@ from dltutor.failures.tools.gauge import sent_to_spawned
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending, where
 from dltutor.lessons.engine.outcomes import Outcome, Result
-from dltutor.lessons.lesson_09 import exercises, fix
+from dltutor.lessons.lesson_09 import diagnose, fix
 from dltutor.lessons.lesson_09.fix import Rewritten, Run
 from dltutor.lessons.lesson_09.material import Memory, Reading, draw, memory_of
 from notebooks import NOTEBOOKS, read
@@ -74,7 +74,7 @@ def test_a_machine_that_shows_no_copying_cannot_check() -> None:
     "answer", [{"A", "B"}, "A,B", "a and b", "'A' b", " (A) b.", ["'A'", '"b" ']]
 )
 def test_letters_are_taken_in_any_form(answer: Any) -> None:
-    assert exercises.letters(answer) == {"A", "B"}
+    assert diagnose.letters(answer) == {"A", "B"}
 
 
 def test_two_texts_that_begin_alike_are_cut_to_where_they_differ() -> None:

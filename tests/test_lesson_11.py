@@ -22,7 +22,7 @@ from dltutor.lessons import lesson_11
 from dltutor.lessons.engine.checking import check, verdict
 from dltutor.lessons.engine.endings import Ending
 from dltutor.lessons.engine.outcomes import Outcome
-from dltutor.lessons.lesson_11 import confined, exercises, held, last_words, transfer
+from dltutor.lessons.lesson_11 import confined, diagnose, held, last_words, transfer
 from dltutor.lessons.lesson_11.material import Rows, read_after_close
 from dltutor.lessons.lesson_11.transfer import Epochs, Used
 from dltutor.observation import Observation, confine
@@ -78,8 +78,8 @@ def test_each_way_to_keep_labels_keeps_what_the_check_says() -> None:
             keep.add(letter)
         del kept
     assert len(pairs) == 7
-    assert keep == exercises._KEEPS
-    assert pairs.keys() - keep == exercises._FREES
+    assert keep == diagnose._KEEPS
+    assert pairs.keys() - keep == diagnose._FREES
 
 
 def test_a_batch_costs_a_descriptor_for_each_tensor() -> None:

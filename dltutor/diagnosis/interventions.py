@@ -178,6 +178,9 @@ def _cut_short(stopped: str, code: int | None, mark: int) -> Measures:
     return Measures("main died", f"main ended with exit code {code}")
 
 
+#: Another seed than the one that the loader runs with anyway, the same each time.
+_ONE_SEED: Final[dict[str, Any]] = {"options": (partial(_at_most, 4.0),), "epochs": 1, "seed": 1}
+
 INTERVENTIONS: Final = (
     _run(
         "run",
@@ -205,10 +208,8 @@ INTERVENTIONS: Final = (
         10.0,
         _differs,
         {"num_workers": 0},
-        options=(partial(_at_most, 4.0),),
         patience=4.0,
-        epochs=1,
-        seed=1,
+        **_ONE_SEED,
     ),
     _run(
         "repeated",
@@ -216,10 +217,8 @@ INTERVENTIONS: Final = (
         10.0,
         _depends_on_seed,
         {"num_workers": 0},
-        options=(partial(_at_most, 4.0),),
         patience=4.0,
-        epochs=1,
-        seed=1,
+        **_ONE_SEED,
     ),
     _run(
         "seeded",
@@ -227,9 +226,7 @@ INTERVENTIONS: Final = (
         10.0,
         _decided_by_seed,
         {},
-        options=(partial(_at_most, 4.0),),
-        epochs=1,
-        seed=1,
+        **_ONE_SEED,
     ),
     _run(
         "not_kept",

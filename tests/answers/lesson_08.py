@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from answers import OtherOutcomes, RightAnswers, WrongFixes
-from dltutor.lessons.lesson_08.exercises import _TAKES
+from dltutor.lessons.lesson_08.diagnose import _TAKES
 from dltutor.lessons.lesson_08.fix import SECOND, Excerpts
 from dltutor.lessons.lesson_08.transfer import ahead
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dltutor.diagnosis.experiment import probe
-from dltutor.diagnosis.probes.waits import Waits, witnessed
+from dltutor.diagnosis.probes import waits
 from dltutor.diagnosis.running.subject import Subject
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ def needed(evidence: Evidence) -> bool:
     return evidence.run.well
 
 
-def ask(subject: Subject) -> Waits:
+def ask(subject: Subject) -> waits.Waits:
     """Run a plain loop, so that main itself doesn't need the lock."""
-    return witnessed(subject, own_loop=True)
+    return waits.ask(subject, own_loop=True)
 
 
 EXPERIMENT: Final = probe("while_held", 9.0, needed, ask, held=True)

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,12 +60,7 @@ def exercises_in(lesson: str) -> dict[str, Exercise]:
     Args:
         lesson: Its number, such as "10".
     """
-    package = f"lesson_{lesson}"
-    if (_LESSONS / package / "exercises.py").is_file():
-        found = import_module(f"dltutor.lessons.{package}.exercises").EXERCISES
-    else:
-        found = exercises_of(lesson)
-    return {each.name: each for each in found}
+    return {each.name: each for each in exercises_of(lesson)}
 
 
 def check(exercise: str, answer: Any) -> Result:

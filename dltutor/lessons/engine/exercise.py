@@ -159,17 +159,17 @@ def number(right: int, options: Iterable[str]) -> Grader[int]:
     return Grader(gather, judge)
 
 
-def exercises_of(lesson: str, **graders: Grader[Any]) -> tuple[Exercise, ...]:
+def exercises_of(lesson: str) -> tuple[Exercise, ...]:
     """The exercises of a lesson, in the order of its `exercises.toml`.
+
+    One with `options` is graded by them, any other by the GRADER of the lesson's module with its
+    name.
 
     Args:
         lesson: Its number, such as "10".
-        graders: How an exercise is graded, by its name. One without a grader here is graded by its
-            `options`, or by the GRADER of the lesson's module with its name.
 
     Raises:
         ImportError: An exercise has no grader.
-        ValueError: A grader has no words.
     """
     found = []
     for name, table in words.lesson(lesson).items():
@@ -179,11 +179,7 @@ def exercises_of(lesson: str, **graders: Grader[Any]) -> tuple[Exercise, ...]:
         if "options" in table:
             question = number if isinstance(table["answer"], int) else choice
             grader = question(table["answer"], table["options"])
-        elif name in graders:
-            grader = graders.pop(name)
         else:
             grader = import_module(f"dltutor.lessons.lesson_{lesson}.{name}").GRADER
         found.append(Exercise(f"{lesson}.{name}", grader))
-    if graders:
-        raise ValueError(f"lesson {lesson} has no words for {', '.join(graders)}")
     return tuple(found)

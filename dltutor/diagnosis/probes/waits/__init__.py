@@ -61,13 +61,8 @@ def needed(evidence: Evidence) -> bool:
     return bool(evidence.run.end == "hung" or timed_out)
 
 
-def ask(subject: Subject) -> Waits:
-    """Run it with a witness in each worker."""
-    return witnessed(subject)
-
-
-def witnessed(subject: Subject, *, own_loop: bool = False) -> Waits:
-    """Run it once with witnesses.
+def ask(subject: Subject, *, own_loop: bool = False) -> Waits:
+    """Run it once, with a witness in each worker.
 
     Args:
         subject: The loader.

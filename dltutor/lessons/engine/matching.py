@@ -1,13 +1,12 @@
-"""Lesson 10's exercises: four ways to leak, told apart by their curves."""
+"""An exercise whose answer gives each of several things a word."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from dltutor.lessons.engine.exercise import Grader, exercises_of
+from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import blank, letter, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
-from dltutor.lessons.lesson_10 import fix, transfer
 
 
 def matched(right: dict[str, str], what: str) -> Grader[dict[str, str]]:
@@ -45,11 +44,3 @@ def matched(right: dict[str, str], what: str) -> Grader[dict[str, str]]:
         return correct()
 
     return Grader(gather, judge)
-
-
-EXERCISES: Final = exercises_of(
-    "10",
-    diagnose=matched({"A": "cache", "B": "kept", "C": "cycle", "D": "heap"}, "cause"),
-    fix=fix.GRADER,
-    transfer=transfer.GRADER,
-)

@@ -1,14 +1,13 @@
-"""Lesson 11's exercises: what gives bytes and descriptors back, and when."""
+"""11.diagnose: which ways to keep the labels of a batch keep its descriptor."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import Grader, exercises_of
+from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import blank, letter, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
-from dltutor.lessons.lesson_11 import fix, transfer
 
 #: Ways to keep the labels of a batch, in "11.diagnose": with and without the batch's descriptor.
 _KEEPS: Final = frozenset("aceg")
@@ -43,6 +42,4 @@ def _told(letters: set[str]) -> Result:
     return correct()
 
 
-EXERCISES: Final = exercises_of(
-    "11", diagnose=Grader(_letters, _told), fix=fix.GRADER, transfer=transfer.GRADER
-)
+GRADER: Final = Grader(_letters, _told)

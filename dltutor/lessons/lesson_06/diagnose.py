@@ -1,14 +1,13 @@
-"""Lesson 06's exercises: handles that can't be pickled, and start methods."""
+"""06.diagnose: which part of the tiles can't be pickled."""
 
 from __future__ import annotations
 
 import pickle
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import Grader, exercises_of
+from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import blank, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
-from dltutor.lessons.lesson_06 import fix, transfer
 from dltutor.lessons.lesson_06.material import Tiles
 from dltutor.lessons.lesson_06.travel import problem_with
 
@@ -41,9 +40,4 @@ def _diagnose(way: str) -> Result:
     return correct(path=way, problem=problem)
 
 
-EXERCISES: Final = exercises_of(
-    "06",
-    diagnose=Grader(_way, _diagnose),
-    fix=fix.GRADER,
-    transfer=transfer.GRADER,
-)
+GRADER: Final = Grader(_way, _diagnose)

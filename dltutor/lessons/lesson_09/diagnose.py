@@ -1,4 +1,4 @@
-"""Lesson 09's exercises: reading a Python object copies its page into the worker."""
+"""09.diagnose: which of five datasets grow in the workers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from dltutor.lessons.engine.exercise import Grader, exercises_of
+from dltutor.lessons.engine.exercise import Grader
 from dltutor.lessons.engine.forms import blank, letter, shown
 from dltutor.lessons.engine.outcomes import Result, correct, not_attempted, not_yet
-from dltutor.lessons.lesson_09 import fix, transfer
 
 _DATASETS: Final = frozenset("ABCDE")
 _GROWING: Final = frozenset("ABE")
@@ -38,6 +37,4 @@ def judge(chosen: frozenset[str]) -> Result:
     return correct()
 
 
-EXERCISES: Final = exercises_of(
-    "09", diagnose=Grader(letters, judge), fix=fix.GRADER, transfer=transfer.GRADER
-)
+GRADER: Final = Grader(letters, judge)
