@@ -27,7 +27,8 @@ from dltutor.diagnosis.agenda import experiments
 from dltutor.diagnosis.probes import copies, fetched, reordered, samples
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.running.forks import in_fork
-from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.running.pace import left_at_once
+from dltutor.diagnosis.running.subject import Subject, Unanswered
 
 pytestmark = [pytest.mark.usefixtures("nothing_left_behind"), pytest.mark.timeout(120)]
 
@@ -310,6 +311,22 @@ def test_what_samples_leave_behind(
     [(left, count, draws)] = ask(samples, Leaves(make)).left
     assert left == what and count == draws > 20
     assert ask(samples, Leaves(lambda: None)).left == ()
+
+
+class Fails(Rows):
+    def __getitem__(self, index: int) -> Any:
+        if index == 9:
+            raise IndexError("row 9")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_that_raises_while_it_is_timed_is_no_mistake_of_the_doctors(workers: int) -> None:
+    for error in (Unanswered, ValueError):
+        with pytest.raises(error), left_at_once(DataLoader(Fails(), num_workers=workers)) as rows:
+            if error is ValueError:
+                raise ValueError  # ours stays what it is
+            list(rows)
 
 
 # What is said while it runs, and of what was asked

@@ -7,17 +7,19 @@ what every turn shows.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, dataloader
 
 from dltutor.diagnosis.measures import Measures
-from dltutor.diagnosis.running.subject import Subject
+from dltutor.diagnosis.running.subject import Subject, Unanswered
 from dltutor.diagnosis.words import duration
 from dltutor.observation import torch_internals
+from dltutor.observation.foreign import said
 from dltutor.observation.time_limits import DeadlinePassed
 from dltutor.observation.time_limits import deadline as time_limit
 
@@ -124,10 +126,20 @@ def of_a_batch(
 
 @contextmanager
 def left_at_once(loader: DataLoader[Any]) -> Iterator[Any]:
-    """Make an iterator of a loader, and end its workers after the block."""
+    """Make an iterator of a loader, and end its workers after the block.
+
+    Raises:
+        Unanswered: The loader raised in the block. One that sometimes fails may run well at first.
+    """
     iterator = iter(loader)
     try:
         yield iterator
+    except Exception as error:
+        frames = traceback.walk_tb(error.__traceback__)
+        if any(frame.f_code.co_filename == dataloader.__file__ for frame, _ in frames):
+            first = said(error).partition("\n")[0][:160]
+            raise Unanswered(f"this time the loader raised {first}") from None
+        raise
     finally:
         if torch_internals.workers_of(iterator):
             torch_internals.abandon(iterator)
