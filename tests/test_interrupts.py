@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -249,6 +250,46 @@ def test_what_came_while_held_is_raised_where_it_is_let_through_or_at_the_end() 
         stop()
         reached.append("the end")
     assert reached
+
+
+def test_in_a_block_within_a_block_an_interrupt_is_held_until_either_lets_it_through() -> None:
+    reached = []
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        with interrupts_held() as inner:
+            stop()
+            with pytest.raises(KeyboardInterrupt), inner.let_through():
+                pytest.fail("not interrupted")
+            stop()
+        reached.append("after the inner block")
+    assert reached
+
+
+def test_a_block_within_one_that_lets_interrupts_through_delivers_at_its_own_end() -> None:
+    with interrupts_held() as outer, outer.let_through():
+        reached = []
+        with pytest.raises(KeyboardInterrupt), interrupts_held():
+            stop()
+            reached.append("the end of the inner block")
+        assert reached
+        with pytest.raises(KeyboardInterrupt):
+            stop()
+
+
+def test_a_block_in_another_thread_holds_nothing_back() -> None:
+    def elsewhere() -> None:
+        with interrupts_held():
+            begun.set()
+            over.wait(10)
+
+    begun, over = threading.Event(), threading.Event()
+    thread = threading.Thread(target=elsewhere)
+    with interrupts_held() as outer, outer.let_through():
+        thread.start()
+        assert begun.wait(10)
+        with pytest.raises(KeyboardInterrupt):
+            stop()
+        over.set()
+        thread.join()
 
 
 heard: list[int] = []

@@ -17,6 +17,7 @@ from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.diagnosis.promises.verdicts import verdicts
 from dltutor.diagnosis.report import Diagnosis
 from dltutor.diagnosis.running.subject import Loop
+from dltutor.observation.interrupts import interrupts_held
 from dltutor.observation.loaders import check_loader, inner_loaders
 from dltutor.observation.observing import check_run
 from dltutor.observation.time_limits import check_main_thread
@@ -87,22 +88,23 @@ def examine(
         "writes to a file, shared memory, a database, or a server, it writes each time. If it "
         "takes something from a pipe or a queue, that's gone."
     )
-    with progress.shown() as examination.asked:
+    # Between the runs, Stop could come where Python prints an exception and forgets it.
+    with interrupts_held(), progress.shown() as examination.asked:
         evidence = examination.examine()
-    found = findings(evidence)
-    return Diagnosis(
-        findings=found,
-        tried=tuple(examination.tried),
-        untried=tuple(examination.untried),
-        elsewhere=elsewhere(evidence),
-        parts=evidence.parts,
-        promises=verdicts(
-            evidence,
-            [each.promise for each in found],
-            [each.why for each in examination.untried],
-        ),
-        ran=not silent(evidence),
-    )
+        found = findings(evidence)
+        return Diagnosis(
+            findings=found,
+            tried=tuple(examination.tried),
+            untried=tuple(examination.untried),
+            elsewhere=elsewhere(evidence),
+            parts=evidence.parts,
+            promises=verdicts(
+                evidence,
+                [each.promise for each in found],
+                [each.why for each in examination.untried],
+            ),
+            ran=not silent(evidence),
+        )
 
 
 def prepare(loader: Any, *, consume: Loop | None, epochs: int, deadline: float) -> Examination:

@@ -40,7 +40,7 @@ class Interrupts:
 
     def __init__(self, handler: Any) -> None:
         self._handler = handler
-        self._holding = True
+        self._holding = False
         self._pending = False
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
@@ -54,16 +54,26 @@ class Interrupts:
     @contextmanager
     def let_through(self) -> Iterator[None]:
         """Hand interrupts on at once in the block."""
-        self._holding = False
+        holding, self._holding = self._holding, False
         try:
             self.deliver()
             yield
         finally:
-            self._holding = True
+            self._holding = holding
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold interrupts back in the block, and then, unless they were held before, deliver."""
+        holding, self._holding = self._holding, True
+        try:
+            yield
+        finally:
+            self._holding = holding
+        self.deliver()
 
     def deliver(self) -> None:
-        """Raise KeyboardInterrupt if an interrupt was held back."""
-        if self._pending:
+        """Raise KeyboardInterrupt if an interrupt was held back and isn't to be held any longer."""
+        if self._pending and not self._holding:
             self._pending = False
             raise KeyboardInterrupt
 
@@ -95,19 +105,25 @@ def in_plumbing(frame: FrameType | None) -> bool:
 def interrupts_held() -> Iterator[Interrupts]:
     """Hold interrupts back in the block, and raise one that came in between at its end.
 
-    In another thread than the main one it does nothing: only the main thread is ever interrupted.
+    In a block within a block, they are held until the end of the outer one, except where either
+    lets them through. In another thread than the main one it does nothing: only the main thread is
+    ever interrupted.
     """
     previous = signal.getsignal(signal.SIGINT)
+    outer = getattr(previous, "__self__", None)
     interrupts = Interrupts(previous)
-    held = callable(previous) and threading.current_thread() is threading.main_thread()
-    if held:
-        signal.signal(signal.SIGINT, interrupts.handle)
-    try:
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield interrupts
-    finally:
-        if held:
-            signal.signal(signal.SIGINT, previous)
-    interrupts.deliver()
+    elif isinstance(outer, Interrupts):
+        with outer.hold():
+            yield outer
+    else:
+        with interrupts.hold():
+            signal.signal(signal.SIGINT, interrupts.handle)
+            try:
+                yield interrupts
+            finally:
+                signal.signal(signal.SIGINT, previous)
 
 
 class _Considerate:
