@@ -253,3 +253,22 @@ def collate_badly(samples: list[Any]) -> Any:
 
 def as_list(samples: list[Any]) -> list[Any]:
     return samples
+
+
+class SlowToLoad:
+    """Takes a minute to unpickle."""
+
+    def __getstate__(self) -> str:
+        return "asleep"
+
+    def __setstate__(self, state: str) -> None:
+        time.sleep(60)
+
+
+class NeverStarted(Numbers):
+    """Main is still writing to the worker, which doesn't read on, when the deadline passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = SlowToLoad()
+        self.rest = bytes(4_000_000)  # more than a pipe holds

@@ -71,6 +71,17 @@ def test_what_a_worker_has_started_is_gone(trouble: Callable[[Path], None], tmp_
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["the loader", "a loader of the loop"])
+def test_a_worker_that_was_being_started_is_gone(own: bool) -> None:
+    never = load(datasets.NeverStarted(), "spawn", num_workers=1)
+    seen = (
+        observe(load(Numbers()), consume=lambda _: list(never), deadline=3)
+        if own
+        else (observe(never, deadline=3))
+    )
+    assert (seen.end, seen.batches) == ("hung", 0)
+
+
 def test_a_fork_server_that_was_there_before_stays() -> None:
     forkserver.ensure_running()
     before = forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid

@@ -62,9 +62,17 @@ class Started:
     def own(self, iterator: Any) -> None:
         """Take the workers of an iterator for ours."""
         for worker in torch_internals.workers_of(iterator):
-            if worker.pid is not None:
-                marks.put(self.mark, worker.pid)
-                self.processes.add(known(worker.pid))
+            self._own(worker.pid)
+
+    def own_started(self, error: BaseException) -> None:
+        """Take for ours what was started when an exception came in the making of an iterator."""
+        self.own(torch_internals.iterator_in(error))
+        self._own(torch_internals.half_started(error))
+
+    def _own(self, pid: int | None) -> None:
+        if pid is not None:
+            marks.put(self.mark, pid)
+            self.processes.add(known(pid))
 
 
 @contextmanager

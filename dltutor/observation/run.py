@@ -195,7 +195,12 @@ class Run:
         in_main = threading.current_thread() is threading.main_thread()
         name = reached.get(id(loader)) if reached or not in_main else ""
         if name is None:
-            iterator = make()
+            try:
+                iterator = make()
+            except BaseException as error:
+                if in_main:
+                    self._ours.own_started(error)
+                raise
             if in_main and loader.num_workers:  # the loop's own, and not another thread's
                 self._ours.iterators.append(weakref.ref(iterator))
                 self._ours.own(iterator)
@@ -213,6 +218,7 @@ class Run:
             unfinished = torch_internals.iterator_in(error)
             if unfinished is not None:
                 self._know(name, unfinished)
+            self._ours.own_started(error)
             raise
         finally:
             loader.worker_init_fn = init_fn

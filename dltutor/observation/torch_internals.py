@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
+from multiprocessing import popen_fork
 from multiprocessing.process import BaseProcess
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -179,6 +180,18 @@ def iterator_in(error: BaseException) -> Any:
         iterator = frame.f_locals.get("self")
         if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
             return iterator
+    return None
+
+
+def half_started(error: BaseException) -> int | None:
+    """The pid of a process that multiprocessing was starting when an exception came, or None.
+
+    It runs, but its Process object doesn't know it yet: a spawned one while main still writes to it.
+    """
+    for frame, _ in traceback.walk_tb(traceback_of(error)):
+        starting = frame.f_locals.get("self")
+        if is_a(starting, popen_fork.Popen):
+            return getattr(starting, "pid", None)
     return None
 
 
