@@ -8,8 +8,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import queues, reduction
