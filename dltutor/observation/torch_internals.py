@@ -186,7 +186,7 @@ def iterator_in(error: BaseException) -> Any:
 def half_started(error: BaseException) -> int | None:
     """The pid of a process that multiprocessing was starting when an exception came, or None.
 
-    It runs, but its Process object doesn't know it yet, as while main still writes to a spawned one.
+    Its Process object doesn't know it yet, as while main still writes to a spawned one.
     """
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         starting = frame.f_locals.get("self")
