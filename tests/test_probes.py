@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import queue
 import random
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -19,13 +22,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from dltutor import diagnose
 from dltutor.diagnosis import progress
 from dltutor.diagnosis.agenda import experiments
-from dltutor.diagnosis.probes import copies, fetched, reordered, samples
+from dltutor.diagnosis.probes import copies, fetched, leftovers, recomputed, reordered, samples
+from dltutor.diagnosis.probes.leftovers import Leftover
+from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
+from dltutor.diagnosis.running import runner
 from dltutor.diagnosis.running.forks import in_fork
 from dltutor.diagnosis.running.pace import left_at_once
 from dltutor.diagnosis.running.subject import Subject, Unanswered
@@ -196,6 +202,98 @@ def test_samples_that_cost_more_in_another_order(monkeypatch: pytest.MonkeyPatch
     scattered = [at + 8 * block for at in range(8) for block in range(4)]
     assert ask(reordered, Blocks(), sampler=scattered).times > 5
     assert ask(reordered, Blocks()).times == 0
+
+
+class Unpacks(Rows):
+    """Rows of a table that is unpacked once, or for each row."""
+
+    def __init__(self, once: bool) -> None:
+        self.packed = zlib.compress(np.arange(500_000.0).tobytes())
+        self.once = once
+        self.table: Any = None
+
+    def unpacked(self) -> Any:
+        return np.frombuffer(zlib.decompress(self.packed)).reshape(-1, 500)
+
+    def __getitem__(self, index: int) -> Any:
+        if self.once:
+            self.table = self.unpacked() if self.table is None else self.table
+        table = self.table if self.once else self.unpacked()
+        return table[index].copy()
+
+
+def test_work_that_each_sample_repeats() -> None:
+    found = ask(recomputed, Unpacks(once=False))
+    assert found.share > 0.5 and found.bytes == 4_000_000 and "test_probes.py" in found.line
+    assert found.samples == 6
+    assert ask(recomputed, Unpacks(once=True)) == Recomputed(6)
+
+
+class ReadsAhead(IterableDataset[int]):
+    """A thread of each iteration reads ahead. It ends with the iteration, or waits for room."""
+
+    def __init__(self, ends: bool) -> None:
+        self.ends = ends
+
+    def __iter__(self) -> Iterator[int]:
+        ahead: queue.Queue[int] = queue.Queue(maxsize=2)
+        over = threading.Event()
+        thread = threading.Thread(target=self.read, args=(ahead, over), daemon=True)
+        thread.start()
+        try:
+            while True:
+                yield ahead.get()
+        finally:
+            if self.ends:
+                over.set()
+                thread.join()
+
+    def read(self, ahead: queue.Queue[int], over: threading.Event) -> None:
+        for number in range(1000):
+            while not over.is_set():
+                with suppress(queue.Full):
+                    ahead.put(number, timeout=0.02)
+                    break
+
+
+def test_threads_that_pile_up_in_workers_that_stay() -> None:
+    def leave_early(loader: Any) -> None:
+        next(iter(loader))
+
+    def asked(ends: bool) -> Leftover:
+        stay: dict[str, Any] = {"num_workers": 2, "persistent_workers": True}
+        loader = DataLoader(ReadsAhead(ends), multiprocessing_context="fork", **stay)
+        return leftovers.ask(Subject(loader, leave_early, 1, PATIENCE))
+
+    _, *counts = in_fork(lambda: asked(ends=False), PATIENCE).threads
+    assert len(counts) == 3 and counts == sorted(set(counts))
+    _, *counts = in_fork(lambda: asked(ends=True), PATIENCE).threads
+    assert len(counts) == 3 and len(set(counts)) == 1
+
+
+class Costly(Rows):
+    """A batch takes a tenth of a second if its first row is odd."""
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.1 * (index % 2))
+        return super().__getitem__(index)
+
+
+def test_workers_that_have_nothing_left_to_do() -> None:
+    def apart(order: list[int]) -> list[float]:
+        """By how much the workers' idle time differs in each half of the epoch."""
+
+        def asked() -> Any:
+            loader = DataLoader(
+                Costly(), batch_size=1, sampler=order, num_workers=2, multiprocessing_context="fork"
+            )
+            return runner.run(Subject(loader, None, 1, PATIENCE)).idle
+
+        first, second = in_fork(asked, PATIENCE)
+        return [one - other for one, other in zip(first, second, strict=True)]
+
+    assert min(apart([*range(24)])) > 0.6
+    assert max(map(abs, apart([0, 2, 1, 3] * 6))) < 0.6
 
 
 class Weighs(Sampler[int]):

@@ -17,6 +17,7 @@ from dltutor.diagnosis.other_machines import elsewhere
 from dltutor.diagnosis.probes.fetched import Fetched
 from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.memory import Memory
+from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.samples import Samples
 from dltutor.diagnosis.probes.shares import Shares
@@ -61,6 +62,25 @@ def returned(*numbers: float) -> Evidence:
     return ill(told[0], alone=told[1], reseeded=told[2])
 
 
+def in_another_order(found: Evidence, *orders: str) -> Evidence:
+    """The same with the samples in these orders: as it is, without workers, with another seed."""
+    runs = {"run": found.run, "alone": found.alone, "reseeded": found.reseeded}
+    unfinished = {"finished": (False,), "passes": ((),)}
+    changed = {
+        name: replace(each, drawn=(tuple(order),), **unfinished)
+        for (name, each), order in zip(runs.items(), orders, strict=True)
+        if each is not None
+    }
+    return replace(found, **changed)
+
+
+def left_early(with_workers: str, without: str) -> Evidence:
+    """A loop that leaves an iteration after two samples, goes on, and gets these in all."""
+    ours, theirs = (run(each[:2], each[2:]) for each in (with_workers, without))
+    again = {"reseeded": theirs, "seeded": ours}
+    return ill(ours, alone=theirs, samples=drawn(random=9), **again)
+
+
 def served(as_it_is: float = 0.016, blocked: float = 0.8) -> Evidence:
     """Workers that wait for the same thing, and are no faster than none."""
     paces = Paces((as_it_is,) * 2, (0.016,) * 2, blocked=blocked, line="a.py, line 7")
@@ -102,6 +122,7 @@ COLLIDE = tuple(
 )
 ALIKE = replace(RUN, passes=2 * RUN.passes, finished=(True, True), drawn=2 * (tuple("abcd"),))
 RANDOM = drawn(random=24)
+SLOW_ONE = drawn(slowest=1.0)
 GROWS = Memory(late_as_it_is=90.0, late_collected=88.0, late_returned=91.0, samples=40)
 
 # The promise, what breaks it, and what is near and breaks none.
@@ -155,6 +176,13 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         stream(run("abcde", "fghi"), run("ijkl", "mnop")),
         stream(run("abcde", "fghi"), run("ijkl", "mnopq")),
     ),
+    "a loop that leaves early and goes on": (
+        "complete",
+        left_early("abc", "abcd"),
+        left_early("abcd", "abcd"),
+        replace(left_early("abc", "abcd"), seeded=run("ab", "cd")),  # it isn't the workers
+        replace(left_early("abc", "abcd"), seeded=run("abc")),
+    ),
     "one batch again": ("complete", ill(fetched=Fetched(reused=True)), ill(fetched=Fetched())),
     # same
     "another sample": (
@@ -206,12 +234,22 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         returned(23.3, 23.2, 23.2),
         returned(0.46, 23.2, 23.5),  # it's random
         returned(0.46, 0.0, 0.0),  # it measures its workers
+        in_another_order(returned(0.46, 23.2, 23.2), "321", "123", "123"),
+        in_another_order(returned(0.46, 23.2, 23.2), "124", "123", "321"),
+    ),
+    "the loop returns something else, and not because of the order": (
+        "same",
+        in_another_order(returned(0.46, 23.2, 23.2), "321", "123", "213"),
+        in_another_order(returned(23.3, 23.2, 23.2), "321", "123", "213"),
     ),
     "the loop returns something else with one seed": (
         "same",
         replace(returned(9.0, 23.2, 5.0), seeded=replace(RUN, numbers=(23.2,))),
         replace(returned(9.0, 23.2, 5.0), seeded=replace(RUN, numbers=(5.0,))),
         replace(returned(9.0, 23.2, 5.0), seeded=run("ab", numbers=(23.2,))),
+        in_another_order(  # nothing is known of what the loop got
+            replace(returned(9.0, 23.2, 5.0), seeded=run("", numbers=(23.2,))), "", "", ""
+        ),
     ),
     "a stream has another sample": (
         "same",
@@ -236,6 +274,12 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "independent",
         ill(replace(ALIKE, drawn=COLLIDE), parts=BY_TWO),
         ill(replace(ALIKE, drawn=(COLLIDE[0],) * 2), parts=BY_TWO),
+        ill(replace(ALIKE, drawn=(COLLIDE[0], tuple(range(32)))), parts=BY_TWO),
+    ),
+    "one worker an epoch later, with another number of batches": (
+        "independent",
+        ill(replace(ALIKE, drawn=tuple(each[:26] for each in COLLIDE)), parts=BY_TWO),
+        ill(replace(ALIKE, drawn=(COLLIDE[0][:26],) * 2), parts=BY_TWO),
     ),
     # bounded, clean
     "main keeps descriptors": (
@@ -255,6 +299,11 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
         "clean",
         ill(leftover=Leftover(alive=2, again=4)),
         ill(leftover=Leftover(alive=2, again=2)),  # the loop keeps its iterator
+    ),
+    "more threads each time, in workers that stay": (
+        "clean",
+        ill(leftover=Leftover(threads=(8, 10, 12, 14))),
+        ill(leftover=Leftover(threads=(8, 10, 10, 10))),  # a pool
     ),
     "processes left": ("clean", changed(left=2), changed(left=0)),
     "folders left": ("clean", changed(temporary=(3, 5)), changed(temporary=(3, 3))),
@@ -308,9 +357,17 @@ BREAKS: dict[str, tuple[str, Evidence, *tuple[Evidence, ...]]] = {
     ),
     "one worker does it all, and not in a single batch": (
         "quick",
-        changed(busy=((0.4, 0.5), (0.1, 0.1))),
-        changed(busy=((0.3, 0.3), (0.2, 0.2))),
-        changed(busy=((0.1, 0.8), (0.1, 0.1))),
+        changed(waited_for=2.0, idle=((0.9, 0.8), (0.0, 0.1))),
+        changed(waited_for=2.0, idle=((0.4, 0.3), (0.1, 0.1))),
+        changed(waited_for=2.0, idle=((0.9, 0.1), (0.0, 0.1))),
+        changed(waited_for=2.0, idle=((0.9, 0.8), (0.9, 0.8))),  # main keeps both waiting
+        changed(waited_for=0.1, idle=((0.9, 0.8), (0.0, 0.1))),
+        ill(replace(RUN, waited_for=2.0, idle=((0.9, 0.8), (0.0, 0.1))), samples=SLOW_ONE),
+    ),
+    "the same work for each sample": (
+        "quick",
+        ill(recomputed=Recomputed(6, "a.py, line 3", 0.8, MB)),
+        ill(recomputed=Recomputed(6)),
     ),
     "two workers on one core": (
         "quick",

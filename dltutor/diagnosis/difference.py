@@ -89,6 +89,24 @@ def results_differ(run: Measures, alone: Measures) -> bool:
     return both and not close(run.numbers, alone.numbers, _RESULT)
 
 
+def same_input(run: Measures, alone: Measures, reordered: Measures | None = None) -> bool:
+    """Whether the loop got the same samples in both runs, so that what it returns can be compared.
+
+    Args:
+        run: With workers.
+        alone: Without.
+        reordered: Another run without, after which the loop returned the same. If its order
+            differs, the order makes no difference.
+    """
+    ours, theirs = run.contents[:1], alone.contents[:1]
+    if not any(ours) or len(run.contents) != len(alone.contents):
+        return False
+    if ours == theirs:
+        return True
+    shuffled = reordered is not None and reordered.contents[:1] != theirs
+    return shuffled and Counter(ours[0]) == Counter(theirs[0])
+
+
 def close(ours: Sequence[float], theirs: Sequence[float], apart: float) -> bool:
     """Whether two runs returned the same numbers.
 

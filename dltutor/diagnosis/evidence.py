@@ -19,6 +19,7 @@ from dltutor.diagnosis.probes.leftovers import Leftover
 from dltutor.diagnosis.probes.memory import Memory
 from dltutor.diagnosis.probes.order import Order
 from dltutor.diagnosis.probes.parts import Parts
+from dltutor.diagnosis.probes.recomputed import Recomputed
 from dltutor.diagnosis.probes.reordered import Reordered
 from dltutor.diagnosis.probes.repeats import Repeats
 from dltutor.diagnosis.probes.samples import Samples
@@ -68,6 +69,7 @@ class Evidence:
     samples: Samples | None = None
     fetched: Fetched | None = None
     reordered: Reordered | None = None
+    recomputed: Recomputed | None = None
     culprit: Culprit | None = None
     in_workers: InWorkers | None = None
     leftover: Leftover | None = None

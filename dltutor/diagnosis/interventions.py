@@ -39,7 +39,15 @@ def _differs(evidence: Evidence) -> bool:
     found, alone = with_workers(evidence), evidence.alone
     if found is not None and found.any and found.whole:
         return True
-    return alone is not None and results_differ(evidence.run, alone)
+    return alone is not None and (results_differ(evidence.run, alone) or _skips(evidence))
+
+
+def _skips(evidence: Evidence) -> bool:
+    # The loop returned after several iterations, and got another number of samples with workers.
+    run, alone = evidence.run, evidence.alone
+    if alone is None or not evidence.parts.loop or run.end != "finished" or alone.end != "finished":
+        return False
+    return len(run.passes) > 1 and run.total != alone.total
 
 
 def _depends_on_seed(evidence: Evidence) -> bool:
@@ -57,6 +65,8 @@ def _depends_on_seed(evidence: Evidence) -> bool:
 
 
 def _decided_by_seed(evidence: Evidence) -> bool:
+    if _skips(evidence):
+        return True
     # The same seed brings the same result again, so it's no time and no amount of memory.
     reseeded, repeated = evidence.reseeded, evidence.repeated
     if reseeded is None or repeated is None or repeated.end != "finished":
@@ -79,6 +89,8 @@ def _only_in_new_workers(evidence: Evidence) -> bool:
         return False
     if run.end == "raised":
         return run.raised is not None
+    if evidence.parts.stream and run.lacks(alone):
+        return True
     return run.well and not samples.random and not samples.again and alone.lacks(run) > 0
 
 

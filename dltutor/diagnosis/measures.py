@@ -52,8 +52,10 @@ class Measures:
             iterations.
         ending: Seconds that the loop waited after the last batch until the iteration ended: the
             most of any iteration.
-        busy: Seconds that each worker computed in the first whole iteration: [in the first part of
-            it, in the rest].
+        waited_for: Seconds that the loop waited for batches in the first iteration, without the
+            first batch.
+        idle: Which part of that time each worker had nothing left to do: [in the first half of the
+            batches, in the other half].
         cores: How many cores all workers together may use, and how many main may use.
     """
 
@@ -91,7 +93,8 @@ class Measures:
     computed: float = 0.0
     temporary: tuple[int, ...] = ()
     ending: float = 0.0
-    busy: tuple[tuple[float, float], ...] = ()
+    waited_for: float = 0.0
+    idle: tuple[tuple[float, float], ...] = ()
     cores: tuple[int, int] = (0, 0)
 
     @property
@@ -127,6 +130,11 @@ class Measures:
         """The workers that died, and their exit codes, without those that were asked to end."""
         codes = enumerate(self.codes)
         return tuple((number, code) for number, code in codes if code and code != -signal.SIGTERM)
+
+    @property
+    def total(self) -> int:
+        """How many samples the loop received in all iterations together."""
+        return sum(self.counted)
 
     def lacks(self, other: Measures) -> int:
         """Count the samples of another run's first pass that this run's whole first pass lacks."""

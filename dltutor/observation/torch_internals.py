@@ -227,6 +227,15 @@ def forget_workers(iterator: Any) -> None:
         iterator._worker_pids_set = False
 
 
+def idle_workers(iterator: Any) -> set[int]:
+    """Return the numbers of the workers that have made all batches they were asked for.
+
+    What hasn't arrived from a worker is a task of the iterator with the worker's number only.
+    """
+    tasks = getattr(iterator, "_task_info", {}).values()
+    return {*range(len(workers_of(iterator)))} - {task[0] for task in tasks if len(task) == 1}
+
+
 def shut_down(iterator: Any) -> None:
     """End an iterator's workers and queues; waits up to 5 s for each worker that is busy."""
     if hasattr(iterator, "_shutdown_workers"):

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from multiprocessing import active_children
 from typing import TYPE_CHECKING, Any, Final
 
+import psutil
+
 from dltutor.diagnosis.experiment import probe
 from dltutor.diagnosis.running.subject import Subject
 from dltutor.diagnosis.words import count_of
@@ -26,6 +28,7 @@ from dltutor.observation.time_limits import deadline
 if TYPE_CHECKING:
     from dltutor.diagnosis.evidence import Evidence
 
+_CALLS: Final = 4  # of the loop, to see whether threads pile up in workers that stay
 _SETTLED: Final = 1.0  # seconds that workers get to exit once told
 
 
@@ -39,6 +42,7 @@ class Leftover:
         freed: How many of their iterators the garbage collector freed.
         held: How many of their iterators an exception still held after that.
         kind: The type of an exception that holds one, or held it; "" for none.
+        threads: How many threads the workers that stay had together, after each of a few calls.
     """
 
     alive: int = 0
@@ -46,9 +50,14 @@ class Leftover:
     freed: int = 0
     held: int = 0
     kind: str = ""
+    threads: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{count_of(self.alive, 'worker')}."
+        said = f"{count_of(self.alive, 'worker')}."
+        if self.threads:
+            counts = ", ".join(map(str, self.threads))
+            said += f" The workers that stay have {counts} threads after successive calls."
+        return said
 
 
 def needed(evidence: Evidence) -> bool:
@@ -80,6 +89,7 @@ def ask(subject: Subject) -> Leftover:
             results.append(loop(subject.loader))
         kept = map(torch_internals.kept_iterator, inner_loaders(subject.loader).values())
         wanted = {pid for each in kept for pid in _pids(each)}
+        threads.append(sum(psutil.Process(pid).num_threads() for pid in wanted))
         own = {pid for _, pids in iterators for pid in pids} - wanted
         until = time.monotonic() + _SETTLED
         while (found := _alive(own)) and time.monotonic() < until:
@@ -88,6 +98,7 @@ def ask(subject: Subject) -> Leftover:
 
     found: list[Any] = []
     again: list[Any] = []
+    threads: list[int] = []
     until = time.monotonic() + subject.seconds - 3
     with suppress(BaseException):  # even the time limit's
         with deadline(until - time.monotonic()):
@@ -95,8 +106,11 @@ def ask(subject: Subject) -> Leftover:
         if found:
             with deadline(max(until - time.monotonic(), 1.0)):
                 again = alive()
+        while threads[-1] and len(threads) < _CALLS and not found:
+            with deadline(max(until - time.monotonic(), 1.0)):
+                alive()
     if not found:
-        return Leftover()
+        return Leftover(threads=tuple(threads) if len(threads) == _CALLS else ())
     counts = len(found), len(again)
     found = again or found
     left = [each for each, pids in iterators if pids & {process.pid for process in found}]

@@ -37,6 +37,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         # The first of these says the most, and the others may have the same cause.
         looks = (
             independent.stuck,
+            complete.skipped,
             same.reordered,
             same.differs,
             complete.counts,
@@ -52,7 +53,7 @@ def broken(evidence: Evidence, explained: Collection[Promise]) -> tuple[Finding,
         found += _each(evidence, clean.left)
     found += _each(evidence, quick.reread, quick.pickled, quick.dealing, quick.idle, quick.confined)
     if "quick" not in {each.promise for each in found}:
-        found += _each(evidence, quick.scattered, quick.redone, quick.uneven)
+        found += _each(evidence, quick.scattered, quick.recomputed, quick.redone, quick.uneven)
     for look in (quick.starts, quick.slower):
         if "quick" not in (*explained, *(each.promise for each in found)):
             found += look(evidence)

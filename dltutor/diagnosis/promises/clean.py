@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from dltutor.diagnosis.evidence import Evidence
 from dltutor.diagnosis.finding import Finding
@@ -41,6 +42,21 @@ def left(evidence: Evidence) -> Iterator[Finding]:
             "that reads ahead and waits for room in its queue.",
             promise="clean",
         )
+    if workers is not None and len(workers.threads) > 2:
+        _, *counts = workers.threads  # a first call may start a pool
+        if all(after > before for before, after in pairwise(counts)):
+            yield Finding(
+                "shown",
+                f"Each time your loop ran, the workers that stay had more threads: "
+                f"{', '.join(map(str, workers.threads))}, all workers together.",
+                parts.where,
+                "End the thread when the iteration ends early: use `try: ... finally:` around the "
+                "`yield`, set an `Event` there, and have the thread look at it.",
+                cause="A worker starts a thread for each iteration. If the loop leaves early, that "
+                "thread goes on waiting, for example for room in a queue, and keeps what it has "
+                "read.",
+                promise="clean",
+            )
     first, second = (*run.temporary, 0, 0)[:2]
     if parts.workers and not parts.persistent and second - first >= parts.workers:
         yield Finding(

@@ -42,6 +42,34 @@ def counts(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def skipped(evidence: Evidence) -> Iterator[Finding]:
+    """Find a loop that leaves an epoch early and goes on later, but misses samples with workers.
+
+    It's compared by counting, with two seeds, so neither random samples nor luck decides.
+    """
+    run, alone, parts = evidence.run, evidence.alone, evidence.parts
+    ours, theirs = evidence.seeded, evidence.reseeded
+    if alone is None or ours is None or theirs is None or not parts.loop:
+        return
+    if any(each.end != "finished" for each in (run, alone, ours, theirs)):
+        return
+    fewer, again = alone.total - run.total, theirs.total - ours.total
+    if len(ours.passes) < 2 or fewer * again <= 0:
+        return
+    yield Finding(
+        "shown",
+        f"In one call, your loop began {len(ours.passes)} iterations and received {ours.total} "
+        f"samples. Without workers, it receives {theirs.total}.",
+        f"{parts.sampler}.__iter__" if not parts.stream else parts.where,
+        "Save how many samples the loop has received, not how many the sampler has dealt out. "
+        "torchdata's `StatefulDataLoader` does that.",
+        cause="The sampler is ahead of the loop by up to `num_workers * prefetch_factor` batches. "
+        "If the loop leaves an iteration and the next one goes on where the sampler stopped, the "
+        "batches in between are lost.",
+        promise="complete",
+    )
+
+
 def announced(evidence: Evidence) -> Iterator[Finding]:
     """Find a stream whose `__len__` isn't the number of samples that it delivers."""
     run, alone, parts = evidence.run, evidence.alone, evidence.parts

@@ -97,7 +97,9 @@ def collides(evidence: Evidence) -> Iterator[Finding]:
     before, after = (_by_worker(each, size, count) for each in (first, second))
     for worker, drawn in enumerate(after):
         for other, earlier in enumerate(before):
-            if drawn == earlier and other != worker and len({*drawn}) >= _ENOUGH:
+            both = min(len(drawn), len(earlier))
+            alike = drawn[:both] == earlier[:both] and len({*drawn[:both]}) >= _ENOUGH
+            if alike and other != worker:
                 yield Finding(
                     "shown",
                     f"In epoch 1, W{worker} delivers the samples that W{other} delivered in epoch "

@@ -22,9 +22,11 @@ _FIRST: Final = 4  # batches, at least, for a run to say anything
 _TIMES: Final = 2  # times as long as without workers, before it counts as late
 _SHARE: Final = 0.4  # of the time between two batches
 _REPEATED: Final = 1.6  # times the computing that it takes without workers
-_WORKED: Final = 0.4  # seconds of computing in an epoch, for one worker
-_ONE: Final = 0.3  # of what the busiest worker computed, for a single sample
-_UNEVEN: Final = 1.5  # times a worker's equal share
+_WAITED: Final = 0.4  # seconds in an epoch
+_ONE: Final = 0.3  # of that, for a single sample
+# How much more the average worker idles than the busiest one. It's a third if, of two workers, one
+# has three times as much to do.
+_UNEVEN: Final = 0.3
 _SCATTERED: Final = 2.0  # times as long as in ascending order
 _DRAWING: Final = 0.1  # seconds for a sampler that draws samples itself
 # Seconds until the first batch. On a busy machine, forking two workers took 1.1 s.
@@ -50,6 +52,24 @@ def reread(evidence: Evidence) -> Iterator[Finding]:
         "the order of the file, or read the file into an array once.",
         cause="The files are laid out for a different reading order. To get one sample, the "
         "dataset reads a whole file or chunk, decodes it, and throws it away.",
+        promise="quick",
+    )
+
+
+def recomputed(evidence: Evidence) -> Iterator[Finding]:
+    """Find work that every sample repeats, with the same result."""
+    found, samples = evidence.recomputed, evidence.samples
+    if found is None or not found.line or samples is None:
+        return
+    yield Finding(
+        "shown",
+        f"A sample takes {duration(samples.typical)}, and one call is {100 * found.share:.0f} "
+        f"percent of that. It returned the same {size(found.bytes)} for each of {found.samples} "
+        "different samples.",
+        found.line,
+        "Call it once, in `__init__` or when a worker draws its first sample, and keep the result.",
+        cause="Each sample does the same work again, such as decompressing a whole archive, and "
+        "throws the result away.",
         promise="quick",
     )
 
@@ -172,18 +192,13 @@ def confined(evidence: Evidence) -> Iterator[Finding]:
 
 def uneven(evidence: Evidence) -> Iterator[Finding]:
     """Find a worker that does the work of the others."""
-    run, parts = evidence.run, evidence.parts
-    if not run.well or parts.workers < 2 or len(run.busy) != parts.workers:
+    run, parts, samples = evidence.run, evidence.parts, evidence.samples
+    if not run.well or parts.workers < 2 or len(run.idle) != parts.workers or samples is None:
         return
-    most, all_of_them = max(map(sum, run.busy)), sum(map(sum, run.busy))
-    if evidence.samples is None or evidence.samples.slowest > _ONE * most:
-        return  # a single sample took most of it
-    busiest = next(each for each in run.busy if sum(each) == most)
-    parted = zip(busiest, *run.busy, strict=True)
-    # In each part, or it may have been a single batch.
-    if most < _WORKED or any(
-        ours < _UNEVEN * sum(everybodys) / parts.workers for ours, *everybodys in parted
-    ):
+    if run.waited_for < max(_WAITED, samples.slowest / _ONE):
+        return  # a single sample may have taken most of it
+    # In each half, or it may have been a single batch.
+    if any(sum(part) / len(part) - min(part) < _UNEVEN for part in zip(*run.idle, strict=True)):
         return
     cause = "Some workers get more data than others, or data that takes longer."
     fix = "Divide the data by what it costs, in smaller pieces: every `num_workers`-th sample."
@@ -194,11 +209,11 @@ def uneven(evidence: Evidence) -> Iterator[Finding]:
             "the expensive ones."
         )
         fix = "Mix the order in which the sampler deals out cheap and expensive batches."
+    shares = [f"W{number} {100 * sum(each) / 2:.0f}" for number, each in enumerate(run.idle)]
     yield Finding(
         "shown",
-        f"One worker computed for {duration(most)} of the {duration(all_of_them)} that all "
-        f"{parts.workers} workers computed in an epoch. With equal shares, it would be "
-        f"{duration(all_of_them / parts.workers)}.",
+        f"In an epoch the loop waited {duration(run.waited_for)} for batches. Of that time, the "
+        f"workers had nothing left to do for: {', '.join(shares)} percent.",
         parts.where if parts.stream else f"{parts.sampler}.__iter__",
         fix,
         cause=cause,

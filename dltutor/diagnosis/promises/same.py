@@ -11,6 +11,7 @@ from dltutor.diagnosis.difference import (
     between,
     close,
     results_differ,
+    same_input,
     with_workers,
 )
 from dltutor.diagnosis.evidence import Evidence
@@ -163,6 +164,15 @@ def _narrowed(evidence: Evidence, difference: Difference) -> tuple[str, str, str
             "calls `iter()` on it twice when there are workers.",
             "Make `__iter__` a generator that changes nothing before its first `next()`.",
         )
+    forked, alone = evidence.forked, evidence.alone
+    if parts.stream and forked is not None and alone is not None and not forked.lacks(alone):
+        return (
+            parts.where,
+            "Forked workers deliver every sample. What divides the stream depends on something "
+            "that differs between new interpreters, such as `hash()` of a string, `id()`, or the "
+            "order of a set.",
+            "Divide by what all processes agree on: a position, or `zlib.crc32` of a name.",
+        )
     if parts.stream:
         return (
             parts.where,
@@ -236,10 +246,12 @@ def results(evidence: Evidence) -> Iterator[Finding]:
     if not all(each.end == "finished" for each in (run, alone, reseeded)):
         return
     if close(alone.numbers, reseeded.numbers, EXACT):
+        if not same_input(run, alone, reseeded):
+            return
         other = f" With another seed, it returns `{reseeded.returned}` without workers."
     else:  # it depends on the seed, or it's a time
         seeded = evidence.seeded
-        if seeded is None or seeded.end != "finished" or seeded.whole[:1] != reseeded.whole[:1]:
+        if seeded is None or seeded.end != "finished" or not same_input(seeded, reseeded):
             return
         run, alone = seeded, reseeded
         other = " Both runs had the same seed, and the same samples in the same order."

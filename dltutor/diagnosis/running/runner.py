@@ -194,7 +194,8 @@ def _written(seen: Observation, watch: Watch, state: dict[str, Any]) -> Measures
         computed=sum(watch.computed.values()) or state["computed"],
         temporary=tuple(watch.temporary),
         ending=watch.ending,
-        busy=watch.busy,
+        waited_for=sum(seconds for seconds, _ in watch.waits),
+        idle=watch.idle(),
         cores=(len(watch.cores), len(cores_of(0))),
     )
 

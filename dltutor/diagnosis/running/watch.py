@@ -21,6 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from dltutor.diagnosis.objects.digests import digest, leaves, split
 from dltutor.diagnosis.running.side_effects import temporary_files
 from dltutor.diagnosis.running.subject import Subject
+from dltutor.observation import torch_internals
 from dltutor.observation.collated import length_by_shape
 from dltutor.observation.counting import Counted
 from dltutor.observation.foreign import is_a
@@ -63,9 +64,9 @@ class Watch:
         self.kept_then: list[tuple[int, int]] = []
         self.memory: dict[int, list[float]] = {}  # MB of each worker's own, by its pid
         self.computed: dict[int, float] = {}  # seconds of each worker, by its pid
-        # Seconds that each worker computed in the two parts of the first whole iteration.
-        self.busy: tuple[tuple[float, float], ...] = ()
-        self._computed_then: list[tuple[int, dict[int, float]]] = []
+        # For each batch of the first iteration but the first batch: how long the loop waited for
+        # it, and the workers that had nothing left to do then.
+        self.waits: list[tuple[float, set[int]]] = []
         self._cores: dict[int, set[int]] = {}  # that each worker may use, by its pid
         self.files: list[int] = []
         # Files and folders at the end of the first two whole iterations.
@@ -109,6 +110,8 @@ class Watch:
         now = time.monotonic()
         if self.counted[number]:
             self.pauses.append(now - self._last[number])
+            if number == 0:
+                self.waits.append((now - self._asked[number], self._idle_workers()))
         if not self.batches:
             self.until = max(self.until, now + self.least)
         self.batches += 1
@@ -123,7 +126,6 @@ class Watch:
         else:  # each time that their number has doubled
             self._look(0)
             self.kept_then.append((self.batches, self.kept))
-            self._computed_then.append((self.batches, dict(self.computed)))
         self._last[number] = time.monotonic()
         if time.monotonic() > self.until:
             raise Enough
@@ -142,17 +144,24 @@ class Watch:
         if len(self.temporary) < 2:  # the second epoch is compared with the first
             self.temporary.append(temporary_files())
         self._look(0)
-        self.busy = self.busy or self._in_two_parts()
 
-    def _in_two_parts(self) -> tuple[tuple[float, float], ...]:
-        first: dict[int, float] = {}
-        for batches, computed in self._computed_then:
-            if batches <= 0.75 * self.batches:
-                first = computed
-        return tuple(
-            (first.get(pid, 0.0), seconds - first.get(pid, 0.0))
-            for pid, seconds in self.computed.items()
+    def idle(self) -> tuple[tuple[float, float], ...]:
+        """Return which part of the waiting each worker idled: [in one half, in the other]."""
+        half = len(self.waits) // 2
+        parts = self.waits[:half], self.waits[half:]
+        totals = [sum(seconds for seconds, _ in part) or 1.0 for part in parts]
+        first, second = (
+            [
+                sum(seconds for seconds, idle in part if worker in idle) / total
+                for worker in range(self.subject.inner.num_workers)
+            ]
+            for part, total in zip(parts, totals, strict=True)
         )
+        return tuple(zip(first, second, strict=True))
+
+    def _idle_workers(self) -> set[int]:
+        iterator = next((each() for each, number in self._open if number == 0), None)
+        return torch_internals.idle_workers(iterator)
 
     def _weigh(self, batch: Any) -> None:
         tensors = [leaf for _, leaf in leaves(batch) if is_a(leaf, torch.Tensor)]

@@ -1,0 +1,129 @@
+"""Does each sample repeat work that always has the same result?
+
+Draw a few samples in main with a profiler. For each place where your code calls a function, note
+how long the call takes and what it returns.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from dltutor import tables
+from dltutor.diagnosis.experiment import probe
+from dltutor.diagnosis.objects.digests import digest, size
+from dltutor.diagnosis.running.subject import Subject
+from dltutor.observation.errors import frame as shown
+from dltutor.observation.errors import is_yours
+
+if TYPE_CHECKING:
+    from dltutor.diagnosis.evidence import Evidence
+
+_COSTLY: Final = 0.001  # seconds per sample; cheaper ones aren't worth a change
+_SAMPLES: Final = 6
+_LEAST: Final = 4  # samples that must agree
+_MOSTLY: Final = 0.5  # of a sample's time
+_LARGE: Final = 16 * 1024  # bytes of a result; a smaller one may be the same by chance
+_SECONDS: Final = 3.0  # for all samples
+
+_Site = tuple[str, int, str]  # the file, line, and function that calls
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """A call that takes most of a sample's time and returns the same for every sample.
+
+    Args:
+        samples: How many samples were compared.
+        line: Your line that makes the call; "" if there is no such call.
+        share: Which part of the samples' time it takes.
+        bytes: How large its result is.
+    """
+
+    samples: int = 0
+    line: str = ""
+    share: float = 0.0
+    bytes: int = 0
+
+    def __str__(self) -> str:
+        if not self.line:
+            return f"None was seen in {self.samples} samples."
+        return (
+            f"The call at {self.line} takes {100 * self.share:.0f} percent of a sample's time and "
+            f"returned the same {tables.size(self.bytes)} for all {self.samples} samples."
+        )
+
+
+def needed(evidence: Evidence) -> bool:
+    """Ask if samples can be drawn by index and take long enough to matter."""
+    samples = evidence.samples
+    if evidence.parts.stream or samples is None or samples.failed or samples.ended:
+        return False
+    return samples.looked >= _LEAST and samples.typical > _COSTLY
+
+
+def ask(subject: Subject) -> Recomputed:
+    """Draw samples with a profiler, and compare what the calls return."""
+    calls: dict[_Site, list[tuple[float, str, int]]] = defaultdict(list)  # for each sample
+    contents, total, until = set(), 0.0, time.monotonic() + _SECONDS
+    keys = list(dict.fromkeys(map(_hashable, subject.indices())))[:_SAMPLES]
+    drawn = 0
+    for key in keys:
+        if time.monotonic() > until:
+            break
+        results: dict[_Site, list[tuple[float, Any]]] = defaultdict(list)
+        began = time.perf_counter()
+        sys.setprofile(partial(_note, {}, results))
+        try:
+            with suppress(Exception):
+                sample = subject.dataset[key]
+        finally:
+            sys.setprofile(None)
+        total += time.perf_counter() - began
+        drawn += 1
+        contents.add(digest(sample))
+        for site, found in results.items():
+            returned = [each for _, each in found]
+            calls[site].append((sum(took for took, _ in found), digest(returned), size(returned)))
+    if drawn < _LEAST or len(contents) < drawn:
+        return Recomputed(drawn)  # if samples are the same, so is the work
+    repeated = [
+        (sum(took for took, _, _ in found) / total, site, found[0][2])
+        for site, found in calls.items()
+        if len(found) == drawn and len({content for _, content, _ in found}) == 1
+    ]
+    large = [each for each in repeated if each[0] > _MOSTLY and each[2] > _LARGE]
+    if not large:
+        return Recomputed(drawn)
+    share, (file, line, name), size_of_it = min(large)  # the innermost of nested calls
+    return Recomputed(drawn, str(shown(file, line, name, "")), share, size_of_it)
+
+
+def _note(
+    began: dict[FrameType, tuple[float, _Site]],
+    results: dict[_Site, list[tuple[float, Any]]],
+    frame: FrameType,
+    event: str,
+    result: Any,
+) -> None:
+    caller = frame.f_back
+    if event == "call" and caller is not None and is_yours(caller.f_code.co_filename):
+        code = caller.f_code
+        site = (code.co_filename, caller.f_lineno, code.co_name)
+        began[frame] = (time.perf_counter(), site)
+    elif event == "return" and frame in began:
+        then, site = began.pop(frame)
+        results[site].append((time.perf_counter() - then, result))
+
+
+def _hashable(key: Any) -> Any:
+    return tuple(key) if isinstance(key, list) else key
+
+
+EXPERIMENT: Final = probe("recomputed", 7.0, needed, ask)
