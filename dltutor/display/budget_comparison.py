@@ -1,4 +1,4 @@
-"""A prediction beside what a trial measured: in words, and as bars in HTML that read as text."""
+"""Compare a prediction with a trial, in words and as HTML bars that a screen reader can read."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dltutor.observation.budget.prediction import Prediction
 from dltutor.observation.budget.trial import Trial
 from dltutor.tables import size
 
-_EXACT: Final = 0.03  # readings of PSS differ as much by themselves
+_EXACT: Final = 0.03  # repeated readings of PSS differ by as much
 _FIRST_SCALE: Final = 64 << 20
-_NEXT_SCALE: Final = 4  # times as long
+_NEXT_SCALE: Final = 4  # each scale is this many times the one before
 
-# JupyterLab's and VS Code's own colors where they are, what the page has elsewhere.
+# The colors of JupyterLab or VS Code, or else those of the page.
 _TEXT: Final = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
 _PAGE: Final = "var(--jp-layout-color0, var(--vscode-editor-background, transparent))"
 
 
-#: The parts that a bar may have, by name.
+#: The parts that a bar may have: name -> color.
 COLORS: Final = {"main": MAIN, "workers": WORKERS[0], "batches": WORKERS[1]}
 
 
 def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
-    """HTML: batches in `/dev/shm`, predicted and, if there was a trial, measured."""
+    """Return bars of the batches in `/dev/shm`: predicted and, if there was a trial, measured."""
     one = predicted.settings
     if predicted.machine.shm is None:
         why = "There is no /dev/shm here. Batches are in memory all the same, but not measured."
@@ -41,7 +41,7 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
-    """HTML: memory of main, workers and batches, predicted and, if there was a trial, measured."""
+    """Return bars of the memory of main, workers, and batches, as `draw_shared` does."""
     one, each = predicted.settings, predicted.footprint
     how = f"each worker {size(each.worker)} and the samples of its next batch"
     if each.once:
@@ -64,7 +64,7 @@ def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def verdict(predicted: Prediction, tried: Trial | None) -> str:
-    """What the trial says about the prediction, in words; nothing without a trial."""
+    """Say in words how the trial compares with the prediction; empty without a trial."""
     if tried is None:
         return ""
     peak, steady = tried.peak, tried.steady
@@ -89,11 +89,11 @@ def _of_it(shared: int | None) -> str:
 
 
 def scale_for(highest: float, limit: float) -> float:
-    """Where a scale ends: 64 MB, 256 MB, 1 GB, ... or the limit, if that comes first.
+    """Return where a scale ends: 64 MB, 256 MB, 1 GB, ... or the limit, if that comes first.
 
     Args:
-        highest: The longest bar, which must find room also beyond the limit.
-        limit: The limit.
+        highest: The length of the longest bar in bytes. It must fit even beyond the limit.
+        limit: The limit in bytes.
     """
     end = float(_FIRST_SCALE)
     while end < highest:
@@ -102,14 +102,14 @@ def scale_for(highest: float, limit: float) -> float:
 
 
 def draw_bars(title: str, how: str, bars: Mapping[str, Mapping[str, float]], limit: float) -> str:
-    """HTML: the bars on one scale, the limit, and the sizes of all parts in words.
+    """Return HTML with the bars on one scale, the limit, and the sizes of all parts in words.
 
     Args:
-        title: What is measured.
-        how: How it comes about.
-        bars: What to call each, such as "predicted" -> its parts from the left, the same in each
-            bar: names in COLORS -> bytes.
-        limit: What there is, in bytes.
+        title: What the bars measure.
+        how: What the size is made of.
+        bars: The name of each bar, such as "predicted" -> its parts from the left: names in COLORS
+            -> bytes. All bars have the same parts.
+        limit: How much the machine has, in bytes.
     """
     totals = [sum(parts.values()) for parts in bars.values()]
     end = scale_for(max(totals), limit)
@@ -152,7 +152,8 @@ def _mark(end: float, limit: float) -> str:
 
 def _axis(end: float, limit: float) -> str:
     place = 100 * limit / end
-    # The limit's name stands right of its mark, or left of it, and no other word with it there.
+    # Label the limit right of its mark. Near the right end, label it left of its mark and drop the
+    # label of the end.
     texts = {"left:0": "0", "right:0": size(end)}
     if limit == end:
         texts["right:0"] = f"limit {size(limit)}"
