@@ -164,7 +164,7 @@ def test_a_function_that_hangs_is_left_at_the_deadline_and_it_is_said_where_it_w
 def test_samples_that_ask_somebody_raise_and_nobody_waits(nothing_left_behind: Left) -> None:
     diagnosis = diagnose(rows(ask=True))
     assert [each.name for each in diagnosis.findings] == ["raises"]
-    assert "EOFError: input() has nobody to answer" in diagnosis.findings[0].evidence
+    assert "EOFError: input()" in diagnosis.findings[0].evidence
 
 
 @pytest.mark.parametrize(

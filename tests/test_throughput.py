@@ -270,7 +270,7 @@ def test_the_command_says_what_to_take(
         ("own_job.py:number", 2, "number must be a DataLoader or a function"),
         ("raises.py:loader", 2, "importing raises.py raised KeyError: 'path'"),
         ("leaves.py:loader", 2, "importing leaves.py raised SystemExit: no"),
-        ("own_job.py:make_number", 1, "must return a DataLoader, and returned 3"),
+        ("own_job.py:make_number", 1, "must return a DataLoader, but it returned 3"),
         ("own_job.py:needs", 1, "missing 1 required positional argument"),
         ("own_job.py:broken", 1, "raised KeyError: 'label'"),
         ("own_job.py:loader --counts 5000", 2, "each from 0 to 1024, got [5000]"),

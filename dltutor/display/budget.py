@@ -32,7 +32,7 @@ _MOST_AHEAD: Final = 16
 _BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _IMAGE: Final = Settings.sample_bytes
 _SAMPLE_SIZES: Final = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, _IMAGE, 1 << 20, 4 << 20)
-_SAVED: Final = "Budget of a loader: settings to move, and what they take up. It needs a kernel."
+_SAVED: Final = "Budget of a loader: a page of settings and the memory that they take up."
 _NAMED: Final = {"style": {"description_width": "9.5em"}, "layout": {"width": "min(100%, 540px)"}}
 
 
@@ -163,7 +163,7 @@ class Budget:
             RuntimeError: The run didn't finish.
             KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
         """
-        with self._busy("Running it, in a process of its own. This takes a few seconds."):
+        with self._busy("Running it in a separate process. This takes a few seconds."):
             self.trial = trial(self.prediction)
         return self.trial
 
@@ -187,7 +187,9 @@ class Budget:
 
     def _measure(self) -> None:
         method = self._method.value
-        with self._busy(f"Measuring what a worker takes up under {method}. A few seconds."):
+        with self._busy(
+            f"Measuring how much memory a worker uses under {method}. This takes a few seconds."
+        ):
             self._footprint = self._measured(method)
 
     def _measured(self, start_method: str) -> Footprint:

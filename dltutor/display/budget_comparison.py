@@ -28,11 +28,11 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
     """Return bars of the batches in `/dev/shm`: predicted and, if there was a trial, measured."""
     one = predicted.settings
     if predicted.machine.shm is None:
-        why = "There is no /dev/shm here. Batches are in memory all the same, but not measured."
+        why = "There is no /dev/shm here. Batches still take up memory, but it isn't measured."
         return f'<div style="margin:10px 0 0">{why}</div>'
     how = (
         f"{one.num_workers} x {one.prefetch_factor} batches ahead and 1 in the loop, "
-        f"{size(one.batch_bytes)} each; for a moment one more: {size(one.peak_shared)}"
+        f"{size(one.batch_bytes)} each. With one more for a moment: {size(one.peak_shared)}"
     )
     bars = {"predicted": {"batches": one.shared}}
     if tried:
@@ -43,9 +43,9 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
 def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
     """Return bars of the memory of main, workers, and batches, as `draw_shared` does."""
     one, each = predicted.settings, predicted.footprint
-    how = f"each worker {size(each.worker)} and the samples of its next batch"
+    how = f"{size(each.worker)} for each worker, plus the samples of its next batch"
     if each.once:
-        how += f"; once {size(each.once)} for what starts them"
+        how += f", plus {size(each.once)} once for the process that starts them"
     bars = {
         "predicted": {
             "main": each.main,
@@ -71,15 +71,15 @@ def verdict(predicted: Prediction, tried: Trial | None) -> str:
     off = round(100 * (peak.total / predicted.total - 1))
     than = f"{abs(off)} % {'more' if off > 0 else 'less'} than" if off else "as"
     text = (
-        f"Measured: at most {size(peak.total)} in all, {than} predicted"
+        f"Measured: at most {size(peak.total)} in total, {than} predicted"
         f"{_of_it(tried.peak_shared)}. "
         f"At the end, with full queues: {size(steady.total)}{_of_it(steady.shared)}."
     )
     kept = peak.processes - tried.before.processes
     if kept > predicted.processes - predicted.footprint.main + _EXACT * predicted.total:
         text += (
-            " The workers have more than predicted: the C library may keep the memory of freed "
-            "samples for the next ones, and how much it keeps is not predicted."
+            " The workers use more than predicted, because the C library may keep the memory of "
+            "freed samples for the next ones. The prediction doesn't include that."
         )
     return text
 
@@ -188,7 +188,7 @@ def _legend(bars: Mapping[str, Mapping[str, float]]) -> str:
     return (
         '<table style="border-collapse:collapse;margin:2px 0;font-size:1em;color:inherit">'
         f'<tr style="background:transparent"><th></th>{names}'
-        f'<th style="{cell}">in all</th></tr>{body}</table>'
+        f'<th style="{cell}">in total</th></tr>{body}</table>'
     )
 
 

@@ -118,7 +118,7 @@ class Watch:
             RuntimeError: The block hasn't ended yet.
         """
         if self._timeline is None:
-            raise RuntimeError("the timeline is complete when the `with watch()` block has ended")
+            raise RuntimeError("the timeline isn't complete before the `with watch()` block ends")
         return self._timeline
 
 

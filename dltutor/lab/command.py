@@ -36,7 +36,7 @@ def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--no-browser", action="store_true", help="print the address instead of opening a browser"
     )
     parser.add_argument(
-        "--port", type=_port, metavar="N", help="JupyterLab's port (default: 8888 or the next free one)"
+        "--port", type=_port, metavar="N", help="JupyterLab's port (default: 8888 or the next free)"
     )
     parser.set_defaults(run=run)
 
