@@ -69,7 +69,7 @@ def verdict(predicted: Prediction, tried: Trial | None) -> str:
         return ""
     peak, steady = tried.peak, tried.steady
     off = round(100 * (peak.total / predicted.total - 1))
-    than = f"{abs(off)} % {'more' if off > 0 else 'less'} than" if off else "as"
+    than = f"{abs(off)} percent {'more' if off > 0 else 'less'} than" if off else "as"
     text = (
         f"Measured: at most {size(peak.total)} in total, {than} predicted"
         f"{_of_it(tried.peak_shared)}. "

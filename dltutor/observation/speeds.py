@@ -75,25 +75,25 @@ class Throughput:
         if self.take or self.step or len(self.speeds) == 1:
             return self._choice
         return (
-            f"{self._choice} That is for a loop that does nothing with the batches. While a "
-            "training step runs, workers can make the next ones: measure with step."
+            f"{self._choice} This is for a loop that does nothing with the batches. While a "
+            "training step runs, workers can make the next batches. To measure that, pass step."
         )
 
     @property
     def _choice(self) -> str:
         best = self.best.workers
         if len(self.speeds) == 1:
-            return f"Only {best} was measured: there is nothing to compare it with."
+            return f"Only {best} was measured, so there's nothing to compare it with."
         if self.unfinished:
             return f"Take {self.take} of those that were measured."
         if self.take == best == self.speeds[-1].workers > 0:
-            return f"Take {best}, the most that was tried. If its samples wait, try more."
+            return f"Take {best}, the most that was tried. If samples wait for I/O, try more."
         if self.take == best:
             why = "no smaller number comes near it" if best else "no number of workers is faster"
             return f"Take {best}: {why}."
         return (
-            f"Take {self.take}: {best} is the fastest here, by less than {_WORTH:.0%} or less than "
-            "its runs differ."
+            f"Take {self.take}: {best} is the fastest here, but by less than {_WORTH:.0%} or by "
+            "less than its runs differ."
         )
 
     def story(self) -> Table:
@@ -106,9 +106,7 @@ class Throughput:
             rows.append((f"{speed.workers}", _rounded(speed.rate), spread, start, mark))
         runs = min(len(speed.rates) for speed in self.speeds)
         header = ("workers", f"{self.unit}/s", "middle half of runs", "start-up", "")
-        how = (
-            f"the median of {runs} runs in turns" if runs > 1 else "one run, so no spread is known"
-        )
+        how = f"the median of {runs} alternating runs" if runs > 1 else "one run, so no spread"
         loop = (
             f"a step of {self.step}" if self.step else "a loop that does nothing with the batches"
         )
@@ -117,7 +115,7 @@ class Throughput:
     def _missing(self) -> list[str]:
         reasons = (
             (self.too_short, "An epoch has too few batches for them."),
-            (self.unfinished, "The deadline came first: give it more time, or fewer counts."),
+            (self.unfinished, "The deadline passed first. Use a longer deadline or fewer counts."),
         )
         return [
             f"Not measured: {', '.join(map(str, numbers))}. {reason}"
