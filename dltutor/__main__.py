@@ -65,15 +65,17 @@ def _help(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
 
 def _add_list(commands: Commands) -> None:
     parser = commands.add_parser("list", help="list all failure modes and their lessons")
-    parser.add_argument("--lesson", metavar="NN", help="only those of one lesson, such as 07")
+    parser.add_argument("--lesson", metavar="NN", help="list only those of one lesson, such as 07")
     parser.add_argument("--json", action="store_true", help="print every fact about each, as JSON")
     parser.set_defaults(run=_list)
 
 
 def _add_show(commands: Commands) -> None:
-    parser = commands.add_parser("show", help="run one, broken and fixed, and say what happened")
-    parser.add_argument("name", metavar="NAME", help="as `dltutor list` prints it")
-    parser.add_argument("--start-method", choices=START_METHODS, help="default: one that shows it")
+    parser = commands.add_parser("show", help="run one, broken and fixed, and report what happened")
+    parser.add_argument("name", metavar="NAME", help="a name from `dltutor list`")
+    parser.add_argument(
+        "--start-method", choices=START_METHODS, help="default: one that shows the failure"
+    )
     parser.set_defaults(run=_show)
 
 
@@ -85,7 +87,7 @@ def _add_explain(commands: Commands) -> None:
         "text",
         nargs="*",
         metavar="TEXT|FILE|-",
-        help="the message, or a file that holds it; - or nothing reads standard input",
+        help="the message, or its file; - or no argument reads standard input",
     )
     parser.set_defaults(run=_explain)
 
@@ -193,11 +195,7 @@ def _refuse(sentence: str) -> int:
 
 
 def command() -> int:
-    """Run `dltutor` or `python -m dltutor`, and end quietly if a pipe closes or Ctrl-C is pressed.
-
-    Returns:
-        The exit code.
-    """
+    """Run `main` as a program: if a pipe closes or Ctrl-C is pressed, end without a traceback."""
     try:
         code = main()
         sys.stdout.flush()

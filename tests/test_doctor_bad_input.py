@@ -138,7 +138,7 @@ def needs(folder: str) -> Any:
         (dies, "making the loader ended its process by SIGKILL$"),
         (exits, "making the loader ended its process with exit code 3$"),
         (quits, "making the loader raised SystemExit: usage: train.py FOLDER$"),
-        (asks, "making the loader raised EOFError: .* nobody to answer"),
+        (asks, "making the loader raised EOFError: input"),
         (needs, "making the loader raised TypeError: needs.* missing 1 required"),
         (takes_all, "making the loader was stopped, because it used more memory than"),
     ],

@@ -123,7 +123,7 @@ def test_an_epoch_that_is_too_short_for_a_number_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("dataset", "deadline", "told"),
-    [(Raises(), 60, "with 0 workers .* KeyError"), (Hangs(), 1, "with 0 workers .* 1 s")],
+    [(Raises(), 60, "with 0 workers.* KeyError"), (Hangs(), 1, "with 0 workers.* 1 s")],
 )
 def test_a_loader_that_fails_is_told_in_a_sentence(
     dataset: Any, deadline: float, told: str

@@ -1,6 +1,6 @@
 """Show what a loader will hold in shared memory and in total: `budget()`.
 
-It's a page of settings that you can change, the memory that they predict, and a run that tests it.
+On its page, you change settings, see the predicted memory, and run a test of the prediction.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Screen:
 
     Args:
         title: The name of the run.
-        options: More of Chart's arguments.
+        options: Other arguments of Chart.
     """
 
     def __init__(self, title: str, **options: Any) -> None:

@@ -35,11 +35,7 @@ STYLE: Final[Any] = {  # matplotlib's types know each key by name
 
 
 def color_of(role: str) -> str:
-    """Return the color of a process.
-
-    Args:
-        role: main, W0, W1, ... or other. From the sixth worker on, the colors repeat.
-    """
+    """Return the color of main, W0, W1, ..., or other. From the sixth worker on, colors repeat."""
     if role == "main":
         return MAIN
     worker = re.match(r"W(\d+)\b", role)  # "W0 of images" if there are several loaders

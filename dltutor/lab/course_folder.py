@@ -140,7 +140,7 @@ def _pages() -> Iterator[tuple[str, bytes]]:
 
 
 def _repository() -> str:
-    from importlib import metadata  # takes as long as all of `dltutor list`
+    from importlib import metadata  # importing it takes as long as all of `dltutor list`
 
     urls = metadata.metadata("dltutor").get_all("Project-URL") or []
     named: dict[str, str] = dict(url.split(", ", 1) for url in urls)
@@ -178,6 +178,6 @@ def _files(number: int) -> str:
 
 
 def _sha256(content: bytes) -> str:
-    from hashlib import sha256  # loads OpenSSL, which `dltutor list` does not need
+    from hashlib import sha256  # loads OpenSSL, which `dltutor list` doesn't need
 
     return sha256(content).hexdigest()

@@ -79,14 +79,11 @@ class Interrupts:
 
 
 def in_plumbing(frame: FrameType | None) -> bool:
-    """Return whether a signal handler interrupted the code that passes batches between processes.
+    """Return whether a signal handler's `frame` is in code that passes batches between processes.
 
     The handler shouldn't raise there, because a descriptor or the exception itself would be lost:
     in `__del__` and in functions that run at a fork, Python prints an exception and carries on.
     This includes the code in which torch opens temporary files to find out why no batch arrives.
-
-    Args:
-        frame: The frame that Python passed to the handler.
     """
     if frame is None or frame.f_code.co_filename == selectors.__file__:  # main waits for a batch
         return False

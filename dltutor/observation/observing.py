@@ -36,7 +36,7 @@ def observe(
     """Iterate a loader, as `dltutor.observe` does, without drawing anything.
 
     Args:
-        loader: This and the next three are arguments of `dltutor.observe`.
+        loader: The loader. This and the next three are as in `dltutor.observe`.
         deadline: In seconds.
         consume: The training loop.
         epochs: How many times the loop runs.

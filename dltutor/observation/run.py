@@ -28,7 +28,7 @@ from dltutor.observation.worker_setup import (
     temporary_folder_shown,
 )
 
-_GRACE: Final = 1.0  # seconds for a worker to end by itself, or to be found dead
+_GRACE: Final = 1.0  # seconds for a worker to exit by itself, or for a dead one to be reaped
 _LAST_STEPS: Final = 5.0  # seconds for a worker to die after it has closed its socket
 
 
@@ -130,11 +130,7 @@ class Run:
         return any(_exit_code(process) is not None for process in expected)
 
     def fates(self, *, where: bool) -> tuple[Worker, ...]:
-        """Return the state of each worker of the last epoch.
-
-        Args:
-            where: Whether to ask each running worker for its stack.
-        """
+        """Return the workers of the last epoch. With `where`, ask running ones for their stacks."""
         found = []
         for loader, number, process in self._last_workers():
             code, pid = _exit_code(process), process.pid
@@ -153,11 +149,7 @@ class Run:
             torch_internals.forget_workers(iterator)
 
     def end(self, *, gracefully: bool) -> None:
-        """End all workers and drop all iterators.
-
-        Args:
-            gracefully: Whether to let idle workers exit by themselves first.
-        """
+        """End all workers and drop all iterators. If `gracefully`, let idle workers exit first."""
         for _, iterator in self._iterators.values():
             if gracefully:
                 with suppress(DeadlinePassed), deadline(_GRACE):

@@ -31,13 +31,13 @@ from typing import Any, Final, NoReturn
 from dltutor.observation import own_files, stacks
 from dltutor.observation.cut_connections import CutConnections
 from dltutor.observation.interrupts import interrupts_held
-from dltutor.observation.sandboxed import Folders, sandboxed_process, tell
+from dltutor.observation.sandboxed import Folders, sandboxed_process, send
 from dltutor.observation.time_limits import deadline
 from dltutor.system import marks, processes
 from dltutor.system.process_memory import pss, reader
 from dltutor.tables import MB
 
-LOOKING: Final = 20.0  # seconds before `work` announces itself: recognizing an unchanged starter
+LOOKING: Final = 20.0  # seconds for untimed work, such as recognizing an unchanged starter
 MEMORY: Final = 1.2 * 1024 * MB  # the most memory of all processes of a run, in bytes (PSS)
 PROCESSES: Final = 256  # the most processes of a run
 _TICK: Final = 0.05  # seconds between two checks of the limits
@@ -139,14 +139,14 @@ def _fork() -> int:
         return os.fork()
 
 
-def _wait(pid: int, kernel: int) -> int | None:
+def _wait(pid: int, notebook: int) -> int | None:
     # Return the exit status of the code's process, or None if the notebook's process is gone.
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    while os.getppid() == kernel:
+    while os.getppid() == notebook:
         ended, status = os.waitpid(-1, os.WNOHANG)
         if ended == pid:
             return status
@@ -178,7 +178,7 @@ class _Run:
 
     def start(self, before_fork: Callable[[], object], connections: CutConnections) -> None:
         """Fork the guard, which forks the rest."""
-        kernel = os.getpid()
+        notebook = os.getpid()
         self.ends, far = zip(*(os.pipe() for _ in range(3)), strict=True)
         self.positions = own_files.positions()
         before_fork()
@@ -190,33 +190,33 @@ class _Run:
                 if not _at_fork.passed:
                     marks.put(self.mark)
                     connections.cut()
-                    self._guard(kernel, *far)
+                    self._guard(notebook, *far)
             finally:
                 os._exit(1)
         for end in far:
             os.close(end)
         self.guard = processes.known(guard)
 
-    def _guard(self, kernel: int, say: int, fate: int, words: int) -> NoReturn:
+    def _guard(self, notebook: int, messages: int, status_to: int, output: int) -> NoReturn:
         os.setsid()
         processes.adopt_orphans(True)
-        tell(say, {"shared": own_files.open_again()})
+        send(messages, {"shared": own_files.open_again()})
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
             try:
-                os.close(fate)
-                sandboxed_process(self.work, me, self.folders, say, words)
+                os.close(status_to)
+                sandboxed_process(self.work, me, self.folders, messages, output)
             finally:
                 os._exit(1)
-        os.close(say)
-        os.close(words)
-        os.write(fate, b"%d " % pid)
-        status = _wait(pid, kernel)
+        os.close(messages)
+        os.close(output)
+        os.write(status_to, b"%d " % pid)
+        status = _wait(pid, notebook)
         if status is not None:
-            os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
+            os.write(status_to, b"%d" % os.waitstatus_to_exitcode(status))
         processes.end_descendants(self.mark)
-        if os.getppid() != kernel:
+        if os.getppid() != notebook:
             for each in (self.folders.own, self.folders.temporary):
                 shutil.rmtree(each, ignore_errors=True)
         os._exit(0)
@@ -226,8 +226,8 @@ class _Run:
         if _at_fork.passed:
             self.ended.stopped = "handlers"
             return
-        hear, fate, words = self.ends
-        heard = fates = b""
+        messages, status, output = self.ends
+        unread = numbers = b""
         self.until = time.monotonic() + LOOKING
         with selectors.DefaultSelector() as ready:
             for end in self.ends:
@@ -235,54 +235,54 @@ class _Run:
             while not self.has_result and time.monotonic() < self.until:
                 for key, _ in ready.select(_TICK):
                     got = os.read(key.fd, 1 << 16)
-                    if key.fd == words:
+                    if key.fd == output:
                         self._print(got)
-                    elif key.fd == hear:
-                        *lines, heard = (heard + got).split(b"\n")
+                    elif key.fd == messages:
+                        *lines, unread = (unread + got).split(b"\n")
                         for line in lines:
                             self._take_message(line)
                     else:
-                        fates += got
+                        numbers += got
                     if not got:
                         ready.unregister(key.fd)
-                    if key.fd == fate and not got:
-                        self._take_status(fates)
+                    if key.fd == status and not got:
+                        self._take_status(numbers)
                         return
                 self.ended.stopped = self._limit_reached()
                 if self.ended.stopped:
                     return
         if not self.has_result:
             self.ended.stopped = "limit"
-            frames = stacks.ask(self.folders.own, int(fates.split()[0])) if fates else None
+            frames = stacks.ask(self.folders.own, int(numbers.split()[0])) if numbers else None
             self.ended.stood = f" It was at {frames[0]}." if frames else ""
 
     def close(self) -> None:
         """End everything that was started, and read the rest of its output."""
         processes.end(self.guard, mark=self.mark)
         own_files.put_back({each: self.positions[each] for each in self.shared})
-        words = self.ends[2]
-        os.set_blocking(words, False)
+        output = self.ends[2]
+        os.set_blocking(output, False)
         with suppress(OSError):
-            while got := os.read(words, 1 << 16):
+            while got := os.read(output, 1 << 16):
                 self._print(got)
         for end in self.ends:
             os.close(end)
 
     def _take_message(self, line: bytes) -> None:
         with suppress(ValueError, KeyError, TypeError):  # the code itself may write to this pipe
-            said = json.loads(line)
-            if said == "running":
+            message = json.loads(line)
+            if message == "running":
                 self.until = time.monotonic() + self.at_most
                 self.announce()
-            elif "shared" in said:
-                self.shared = [each for each in said["shared"] if each in self.positions]
+            elif "shared" in message:
+                self.shared = [each for each in message["shared"] if each in self.positions]
             else:
-                self.ended.result = said["result"]
+                self.ended.result = message["result"]
                 self.has_result = True
 
-    def _take_status(self, fates: bytes) -> None:
-        numbers = fates.split()
-        self.ended.status = int(numbers[1]) if len(numbers) > 1 else None
+    def _take_status(self, numbers: bytes) -> None:
+        words = numbers.split()  # the pid and, if its process has ended, the exit code
+        self.ended.status = int(words[1]) if len(words) > 1 else None
         with suppress(ChildProcessError):
             code = os.waitstatus_to_exitcode(os.waitpid(self.guard.pid, 0)[1])
             self.ended.guard = code or None

@@ -43,8 +43,8 @@ def sandboxed_process(
     work: Callable[[Callable[[], None]], Any],
     guard: int,
     folders: Folders,
-    say: int,
-    words: int,
+    messages: int,
+    output: int,
 ) -> NoReturn:
     """Do some work as a main process, report what it returned, and exit.
 
@@ -52,12 +52,12 @@ def sandboxed_process(
         work: The function that `sandbox.run` was given.
         guard: The pid of the parent.
         folders: The folders of this process.
-        say: The descriptor for messages, each a line of JSON.
-        words: The descriptor for stdout and stderr.
+        messages: The descriptor for messages, each a line of JSON.
+        output: The descriptor for stdout and stderr.
     """
     processes.die_with_parent(guard)
     processes.adopt_orphans(True)
-    _streams(words)
+    _streams(output)
     _limits()
     _own_multiprocessing()
     _own_folders(folders)
@@ -65,24 +65,24 @@ def sandboxed_process(
     # A grader asks for as many workers as it needs, whatever this machine has.
     warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
     answer_when_asked(folders.own)
-    tell(say, {"result": work(lambda: tell(say, "running"))})
+    send(messages, {"result": work(lambda: send(messages, "running"))})
     os._exit(0)
 
 
-def tell(say: int, thing: object) -> None:
+def send(messages: int, message: object) -> None:
     """Send a message to the notebook's process, as a line of JSON."""
-    line = json.dumps(thing).encode() + b"\n"
+    line = json.dumps(message).encode() + b"\n"
     while line:
-        line = line[os.write(say, line) :]
+        line = line[os.write(messages, line) :]
 
 
-def _streams(words: int) -> None:
+def _streams(output: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    os.dup2(words, 1)
-    os.dup2(words, 2)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
     os.close(nothing)
-    os.close(words)
+    os.close(output)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open until the process ends
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
@@ -96,7 +96,7 @@ def _no_input(prompt: object = "") -> str:
 def _limits() -> None:
     signal.set_wakeup_fd(-1)  # the notebook's event loop listens to it
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    faulthandler.disable()  # Jupyter and pytest turn it on, but we expect this process to crash
+    faulthandler.disable()  # Jupyter and pytest turn it on, but a crash here is expected
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(ValueError, OSError):  # there is a lower limit already
         resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE, _FILE))

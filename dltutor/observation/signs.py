@@ -26,11 +26,7 @@ _LONG: Final = 4.0  # seconds that a loop may wait, because in a short run waiti
 
 
 def signs(seen: Observation) -> Iterator[tuple[str, str]]:
-    """Yield the promises that a run shows to be broken, each with its evidence.
-
-    Args:
-        seen: A run that reached its end.
-    """
+    """Yield the promises that a finished run shows to be broken, each with its evidence."""
     if seen.expected is not None and seen.samples not in (None, seen.expected):
         yield "complete", f"{seen.samples} samples arrived, but the dataset has {seen.expected}"
     grew = [

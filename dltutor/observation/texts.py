@@ -25,11 +25,7 @@ def signal_name(exitcode: int | None) -> str | None:
 
 
 def fate(exitcode: int | None) -> str:
-    """Describe how a process ended.
-
-    Args:
-        exitcode: Its exit code, or None while it's running.
-    """
+    """Describe how a process ended by its exit code, which is None while the process runs."""
     if exitcode is None:
         return "still running"
     if name := signal_name(exitcode):

@@ -70,8 +70,8 @@ def how_many_workers(
         counts: The numbers to try, such as (0, 2, 4), measured from the smallest on. Default: 0, 1,
             2, 4, and so on, up to twice the cores.
         runs: How many times to measure each number.
-        batches: How many batches of a run to time, but at least 4 from each worker. In a slow
-            loader it's fewer.
+        batches: How many batches of a run to time, but at least 4 from each worker. With a slow
+            loader, it's fewer.
         deadline: Seconds for all runs together. Runs that don't fit are left out. `unfinished`
             lists numbers without a run, and the other measurements are kept.
         step: Your training step, as a function that takes a batch, or as the seconds that it takes,
@@ -133,7 +133,7 @@ def how_many_workers(
             "Use a longer one, or see with observe(loader) where it hangs"
         )
     if not speeds:
-        raise CannotMeasure("an epoch has fewer than two batches: there is nothing to measure")
+        raise CannotMeasure("an epoch has fewer than two batches, so there's nothing to measure")
     too_short = tuple(number for number in numbers if not found[number])
     return Throughput(
         tuple(speeds),
@@ -196,12 +196,7 @@ def default_counts() -> list[int]:
 
 
 def with_workers(loader: Loader, workers: int) -> Loader:
-    """Return a copy of a loader with another number of workers.
-
-    Args:
-        loader: The loader. The copy is a plain DataLoader, even if this is of a subclass.
-        workers: The number of workers.
-    """
+    """Copy a loader, with another number of workers. The copy is always a plain DataLoader."""
     names = ("collate_fn", "pin_memory", "worker_init_fn", "generator", "in_order")
     options: dict[str, Any] = {name: getattr(loader, name) for name in names}
     if workers:

@@ -82,13 +82,10 @@ def remove_temporary_folders(folder: str) -> None:
 
 @contextmanager
 def temporary_folder_shown(folder: str) -> Iterator[None]:
-    """Make a link to the temporary folder that multiprocessing may make in the block.
+    """Make a link, in `folder`, to the temporary folder that multiprocessing may make in the block.
 
     multiprocessing makes a folder for the socket of a fork server, and removes it when this process
     ends. If this process is killed, the link shows the memory sampler what to remove.
-
-    Args:
-        folder: The folder for the link.
     """
     before = _temporary_folder()
     try:

@@ -100,7 +100,7 @@ def number(path: str) -> int | None:
 
 
 def counts(path: str) -> dict[str, int]:
-    """Return the lines such as "oom_kill 1" in a file; empty if it can't be read."""
+    """Return the counters in a file of lines such as "oom_kill 1"; empty if it can't be read."""
     words = [line.split() for line in _lines(path)]
     return {each[0]: int(each[1]) for each in words if len(each) == 2 and each[1].isdigit()}
 

@@ -88,7 +88,7 @@ def make(limit: int, *, proc: str = "/proc") -> Group:
         OSError: The system doesn't permit it.
     """
     why = OSError(
-        "no cgroup around this process hands its memory controller down"
+        "no cgroup around this process delegates its memory controller"
         if cgroup_files.groups("memory", proc=proc)
         else "no memory cgroup is mounted"
     )
@@ -127,7 +127,9 @@ def _limit(group: Group, limit: int) -> None:
     # Turn off swap. The OOM killer kills one process, not the whole group, and doesn't pause any.
     for file in filter(Path.exists, map(group.folder.joinpath, others)):
         file.write_text("0")
-    accounted = group.folder / "memory.memsw.limit_in_bytes"  # version 1, where swap is accounted
+    accounted = (
+        group.folder / "memory.memsw.limit_in_bytes"
+    )  # version 1, if the kernel accounts swap
     if accounted.exists():
         accounted.write_text(f"{limit}")
 

@@ -25,11 +25,10 @@ _SET_SUBREAPER: Final = 36
 _GET_SUBREAPER: Final = 37
 
 _PATIENCE: Final = 10.0  # seconds in which at least one more of the killed processes must be gone
-_STANDING: Final = 1.0  # seconds for all threads of a process to stop after SIGSTOP
-_TIDY: Final = 4.0  # seconds for the cleanup processes below, which need them on a busy machine
-# They end by themselves when the processes that they serve are gone, and unlink what those left in
-# /dev/shm.
-_TIDIERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
+_STOPPING: Final = 1.0  # seconds for all threads of a process to stop after SIGSTOP
+_CLEANING: Final = 4.0  # seconds for the cleaners, which need them on a busy machine
+# When the processes that they serve are gone, these unlink what is left in /dev/shm, and end.
+_CLEANERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _SHM: Final = Path("/dev/shm")
 _NO_FILE: Final = (0, 0)
 _NEVER: Final = -1.0  # the start of a process that is gone
@@ -153,13 +152,13 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
         ready = {
             each
             for each in living & stopped.keys()
-            if _figures().has_stopped(each.pid) or now > stopped[each] + _STANDING
+            if _figures().has_stopped(each.pid) or now > stopped[each] + _STOPPING
         }
         running = living - stopped.keys()
-        ready |= {each for each in running if not _may_tidy(_figures().command(each.pid))}
+        ready |= {each for each in running if not _may_clean(_figures().command(each.pid))}
         if ready or running != living:
             served = now
-        elif now > served + _TIDY:
+        elif now > served + _CLEANING:
             ready = living
         for each in ready:
             if each in stopped:
@@ -207,9 +206,9 @@ def _send(process: Process, number: int) -> None:
             os.close(descriptor)
 
 
-def _may_tidy(command: bytes) -> bool:
+def _may_clean(command: bytes) -> bool:
     # A process that was just started has no command line yet, and may be a resource tracker.
-    return not command or any(name in command for name in _TIDIERS)
+    return not command or any(name in command for name in _CLEANERS)
 
 
 def _reap(processes: set[Process]) -> set[Process]:
@@ -238,9 +237,6 @@ def segments_of(pid: int) -> dict[str, tuple[int, int]]:
     A worker that dies between making a segment and unlinking it leaves `torch_PID_...` behind. With
     the sharing strategy `file_system`, each batch has a name for as long as it lives.
 
-    Args:
-        pid: The process.
-
     Returns:
         Their device and inode, by name; empty if the process is gone or can't be looked at.
     """
@@ -267,10 +263,7 @@ def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
 
 
 def files_of(pid: int) -> set[tuple[int, int]]:
-    """Return the files that a process has open, and those in `/dev/shm` that it has mapped.
-
-    Args:
-        pid: The process. It may have its own `/dev/shm`.
+    """Return the files that a process has open, and those in its `/dev/shm` that it has mapped.
 
     Returns:
         Their device and inode; empty if the process is gone or can't be looked at.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Psutil:
-    """A reader like `Proc`, from psutil. It has no PSS, and page faults only on some systems."""
+    """A reader with the methods of `Proc`. It has no PSS, and page faults only on some systems."""
 
     source = "psutil"
 
@@ -21,7 +21,6 @@ class Psutil:
         self._errors = (psutil.Error, OSError, RuntimeError)
 
     def descendants(self, pids: list[int]) -> set[int]:
-        """Return the children of these processes, their children, and so on."""
         found: set[int] = set()
         for pid in pids:
             if pid not in found:
@@ -33,7 +32,6 @@ class Psutil:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """Return when a process started, and its figures, as `Proc.process` does."""
         try:
             process = self._psutil.Process(pid)
             with process.oneshot():
@@ -52,7 +50,6 @@ class Psutil:
             return None
 
     def birth(self, pid: int) -> tuple[float, int] | None:
-        """Return when a process (even a zombie) started, and its parent's pid; None if gone."""
         try:
             process = self._psutil.Process(pid)
             return process.create_time(), process.ppid()
@@ -60,7 +57,6 @@ class Psutil:
             return None
 
     def is_alive(self, pid: int) -> bool:
-        """Return whether the process exists and isn't a zombie."""
         return self.process(pid) is not None
 
     def has_stopped(self, pid: int) -> bool:
@@ -68,14 +64,12 @@ class Psutil:
         return True
 
     def command(self, pid: int) -> bytes:
-        """Return the command line of a process, with any separator; empty if it's gone."""
         try:
             return " ".join(self._psutil.Process(pid).cmdline()).encode(errors="replace")
         except self._errors:
             return b""
 
     def memory(self, pid: int) -> Figures | None:
-        """Return what `Proc.memory` returns, with USS alone."""
         try:
             return {**DENIED, "uss": self._psutil.Process(pid).memory_full_info().uss}
         except self._psutil.AccessDenied:
@@ -84,11 +78,9 @@ class Psutil:
             return None
 
     def available(self) -> int | None:
-        """Return how much memory the machine can still give without swapping."""
         return self._machine("available")
 
     def total(self) -> int | None:
-        """Return the size of the machine's memory."""
         return self._machine("total")
 
     def cgroup(self, pid: int) -> tuple[str, int | None]:

@@ -131,11 +131,7 @@ class Prediction:
         return self.processes + self.settings.shared
 
     def refusal(self, room: Room) -> str:
-        """Say why this loader shouldn't run, or return "".
-
-        Args:
-            room: How much is free now.
-        """
+        """Say why this loader shouldn't run with this much room, or return ""."""
         if (
             self.machine.shm is not None
             and room.shm is not None

@@ -99,9 +99,6 @@ def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
         prediction: The prediction to test.
         deadline: Seconds for the run, without the start of the child.
 
-    Returns:
-        The Trial.
-
     Raises:
         ValueError: The run would use more than is safe now, or the deadline isn't positive.
         RuntimeError: The run didn't finish.

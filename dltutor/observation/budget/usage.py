@@ -79,11 +79,7 @@ class Lookout:
         self._others = self._reader.descendants([os.getpid()])
 
     def look(self, workers: set[int]) -> Usage:
-        """Measure what is held now.
-
-        Args:
-            workers: The workers' pids. Before the loader starts it's empty, and only main counts.
-        """
+        """Measure what is held now. Before the loader has workers, only main counts."""
         main = os.getpid()
         started = self._reader.descendants([main]) - self._others if workers else set()
         # Read the descriptors twice. While a process passes a batch on, the batch's file may move

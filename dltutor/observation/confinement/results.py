@@ -48,7 +48,7 @@ class Confinement:
         watchdog: The processes that the watchdog killed, such as "W0".
         from_outside: Whether the main process was observed only from outside, because it was a
             script, died, or was killed. Then no batches are counted.
-        exitcode: The main process's exit code if so, negative for a signal; None if it was killed
+        exitcode: If so, the main process's exit code, negative for a signal; None if it was killed
             at its deadline.
     """
 
@@ -233,7 +233,7 @@ def _timeline(task: Task, report: Report, recorded: Timeline | None) -> Timeline
         if report.cgroup is not None:
             limits = replace(limits, cgroup=task.memory)
         moments = list(_moments(Path(task.folder)))
-        return timeline_of(moments, "main's last moments were not sampled", limits=limits)
+        return timeline_of(moments, "main's last moments weren't sampled", limits=limits)
     if task.shm is None:
         return recorded
     return replace(

@@ -53,7 +53,7 @@ def argv_of(module: str, folder: Path) -> list[str]:
 def workspace() -> Iterator[tuple[Path, Interrupts]]:
     """Make a folder for everything that a child writes, and remove it at the end of the block.
 
-    The block holds Stop back.
+    Interrupts are held back in the block.
     """
     with (
         interrupts_held() as interrupts,

@@ -1,4 +1,4 @@
-"""Be the supervisor, a small process that starts a child under limits, waits, and cleans up.
+"""The supervisor: a small process that starts a child under limits, waits for it, and cleans up.
 
 It runs between `confine` and the child, so it can clean up no matter how either of them ends. It
 removes the processes, what they left in `/dev/shm`, the cgroup, and, if the process that called
@@ -32,11 +32,7 @@ _ANSWER: Final = 2.0  # seconds for the child to write its stack
 
 
 def main(options: dict[str, Any]) -> None:
-    """Do a Task. Write the child's pid on one line, and the Report on another.
-
-    Args:
-        options: The Task's fields.
-    """
+    """Do the Task with these fields. Write the child's pid on one line, the Report on another."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     adopt_orphans()

@@ -74,11 +74,7 @@ class Report:
 
 
 def worker_numbers(folder: str) -> dict[int, int]:
-    """Return the number of each worker that has started, by its pid.
-
-    Args:
-        folder: The Task's folder.
-    """
+    """Return the number of each worker that has started, by its pid, from a Task's folder."""
     try:
         lines = (Path(folder) / "workers").read_text().splitlines()
     except OSError:

@@ -20,8 +20,6 @@ _LONG = 5  # mention a time between two readings if it's this many times the req
 
 
 class _Process:
-    """What was read from one process so far."""
-
     def __init__(self, first: int) -> None:
         self.first = first
         self.role: str | None = None  # set when the process is gone, because its pid may be reused
@@ -35,7 +33,7 @@ class _Process:
 
 
 class Collector:
-    """The lines from the helper process so far, as a Timeline.
+    """A collector of the helper's lines. It makes a Moment of each, and a Timeline of all.
 
     Args:
         main: The pid of the observed process.
@@ -68,12 +66,7 @@ class Collector:
         self._kind = ""
 
     def add(self, line: dict[str, Any], batches: int) -> Moment:
-        """Add one line, and return it as a Moment.
-
-        Args:
-            line: The line that the helper wrote.
-            batches: How many batches were delivered by now.
-        """
+        """Add one line, and the number of batches delivered by now. Return them as a Moment."""
         row = len(self._columns["seconds"])
         machine = {name: line[name] for name in _MACHINE}
         known = {"seconds": line["seconds"], "batches": batches, **machine}
@@ -134,11 +127,7 @@ class Collector:
         return self._columns["seconds"][row], by_role
 
     def timeline(self, notes: Sequence[str] = ()) -> Timeline:
-        """Return all samples so far.
-
-        Args:
-            notes: More notes about what is missing in the chart.
-        """
+        """Return all samples so far, with `notes` and ours about what is missing in the chart."""
         columns = {name: np.array(values) for name, values in self._columns.items()}
         shown = [(pid, process) for pid, process in self._lives if pid not in self.hidden]
         return Timeline(

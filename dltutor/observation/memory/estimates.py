@@ -135,10 +135,6 @@ class Estimates:
         When a process ends, the others inherit its share, because the pages are still there and
         fewer processes share them. So the sum changes only when memory does.
 
-        Args:
-            seconds: When the sample was taken.
-            processes: What is known about each process.
-
         Returns:
             How many earlier samples it corrected.
         """

@@ -149,7 +149,7 @@ class Recorder:
             os.set_blocking(self._to_helper, False)
             _running.add(self)
             options = {**self._options, "parent": self._owner, "origin": self._started}
-            # In its own session, Stop doesn't reach it, which interrupts the whole process group.
+            # Start it in its own session, because Stop interrupts the whole process group.
             self._helper = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_SAMPLER), marshal.dumps(options).hex()],
                 stdin=theirs_in,

@@ -1,4 +1,4 @@
-"""Be the helper process, which samples a process tree and writes a line for each sample.
+"""The helper process: it samples a process tree and writes a line for each sample.
 
 It runs as `python -I -S sampler.py OPTIONS`, with only the standard library, so that it stays small
 and shares no lock with the processes that it observes. On its standard input it gets "now" (sample
@@ -192,11 +192,7 @@ class Parent:
 
 
 def main(options: dict[str, Any]) -> None:
-    """Sample until the parent tells us to end, or ends.
-
-    Args:
-        options: The options from the Recorder.
-    """
+    """Sample, with options from the Recorder, until the parent tells us to end or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = Parent(options["parent"])
     try:

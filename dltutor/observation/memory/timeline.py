@@ -127,7 +127,7 @@ class Timeline:
         return self._sum(self._of(role), self._private)
 
     def since_first_batch(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return how a curve grew from the moment when each worker had delivered to the last batch.
+        """Return how a curve grew, from when each worker had delivered a batch to the last batch.
 
         If no batches were counted, it's the whole run.
 
@@ -135,8 +135,8 @@ class Timeline:
             values: One entry for each sample, such as `series("W0", "uss")` or `shm`.
 
         Returns:
-            For each sample with a value: the seconds since that moment, and the growth since the
-            first such sample.
+            For each sample with a value: the seconds since the start of that part, and the growth
+            since the first such sample.
         """
         last = int(self.batches.max(initial=0))
         first = min(max(len(self.workers), 1), last)

@@ -10,7 +10,7 @@ _COMMAND: Final = "pt_data_worker"  # torch's worker loop gives itself this name
 
 
 class WorkerNames:
-    """A function that names the workers of any loader W0, W1, ... in the order they appear.
+    """A callable that names the workers of any loader W0, W1, ... in the order they appear.
 
     When a worker is gone, its number is free again, so the next epoch begins with W0.
 
