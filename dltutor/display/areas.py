@@ -16,7 +16,7 @@ from dltutor.tables import MB, size
 
 _MOST_LAYERS: Final = 8  # workers with a layer of their own; if there are more, they share one
 _NEAR: Final = 0.5  # draw the limit once this part of it is in use
-_ABOVE_LIMIT: Final = 15  # points from the limit up to the label of a death, clear of its own label
+_ABOVE_LIMIT: Final = 15  # points between the limit and the label of a death
 _LINE: Final = 0.075  # the height of a label, as a part of the axes' height
 
 

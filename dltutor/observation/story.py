@@ -65,7 +65,7 @@ def _title(seen: Observation) -> str:
         return f"Raised: {seen.raised_in_worker or seen.chain[0][0]} in {place}"
     if seen.end == "worker died":
         died = [worker for worker in seen.workers if worker.exitcode is not None]
-        return f"Worker died: {', '.join(map(str, died)) or 'which one is not known'}"
+        return f"Worker died: {', '.join(map(str, died)) or 'which one is unknown'}"
     if seen.end == "hung":
         return f"Hung: stopped at its deadline of {seen.deadline:g} s"
     if seen.signs:

@@ -1,4 +1,4 @@
-"""Read the figures of processes from psutil. It's imported only where there is no `/proc`."""
+"""Read the figures of processes from psutil. Imported only if there is no `/proc`."""
 
 from __future__ import annotations
 

@@ -118,8 +118,8 @@ def _read(process: subprocess.Popen[bytes], errors: Path, interrupts: Interrupts
     if line:
         answer: dict[str, Any] = json.loads(line)
         return answer
-    said = errors.read_text().strip().splitlines()[-1:]
-    why = ": ".join([fate(process.wait(_PATIENCE)), *said])
+    last_line = errors.read_text().strip().splitlines()[-1:]
+    why = ": ".join([fate(process.wait(_PATIENCE)), *last_line])
     raise RuntimeError(f"the process that supervises the child was lost: {why}")
 
 

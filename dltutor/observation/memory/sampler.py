@@ -221,24 +221,24 @@ def _sample(parent: Parent, options: dict[str, Any]) -> None:
     limits = {"machine": reader.total(), "cgroup": limit, "shm": process_memory.shared_memory()[1]}
     parent.tell({"source": reader.source, "limits": limits})
     due = last = time.monotonic()
-    said = ""
-    while said not in ("end", "gone"):
-        said = parent.wait(due - time.monotonic())
-        if said == "now":
+    message = ""
+    while message not in ("end", "gone"):
+        message = parent.wait(due - time.monotonic())
+        if message == "now":
             due = min(due, last + _SOON)
-        if said == "end" or (said != "gone" and time.monotonic() >= due):
+        if message == "end" or (message != "gone" and time.monotonic() >= due):
             due = max(due + period, time.monotonic())
-            if said != "end" and parent.has_unsent():
+            if message != "end" and parent.has_unsent():
                 continue  # the parent is busy, so skip this sample
-            line = sampler.look(full=said == "end")
+            line = sampler.look(full=message == "end")
             last = time.monotonic()
             line["seconds"] = last - options["origin"]
-            line["last"] = said == "end"
+            line["last"] = message == "end"
             line["shm"] = process_memory.shared_memory()[0]
             line["available"] = reader.available()
             line["cgroup"] = cgroup_files.number(charged)
             parent.tell(line)
-    if said == "end":
+    if message == "end":
         parent.flush()
 
 
