@@ -31,10 +31,10 @@ __version__ = "0.1.0"
 
 
 class DltutorError(Exception):
-    """The root of all exceptions of dltutor's own; an `except` of it catches each of them."""
+    """The base class of all exceptions that dltutor defines."""
 
 
-# Where each public name lives. Looked up on first use, so that `import dltutor` stays quick:
+# The module of each public name. It's imported on first use, so that `import dltutor` stays quick:
 # torch alone takes a second.
 _HOMES = {
     "CATALOGUE": "dltutor.failures",

@@ -1,4 +1,4 @@
-"""Name what broke a DataLoader, see it happen, look it up, and learn why."""
+"""Find out what broke a DataLoader, reproduce it, look it up, and learn why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dltutor.diagnosis.workers_command import add_workers
 from dltutor.failures import FACTS, NAMES, START_METHODS, Facts
 from dltutor.lab.command import add_lab
 
-# torch takes two seconds to import, and only `show` needs it.
+# Importing torch takes two seconds, and only `show` needs it.
 if TYPE_CHECKING:
     from dltutor.failures import Failure
     from dltutor.observation import Observation
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _WIDTH = 96
 _EXIT_CODES = (
     "Exit codes: 0; 1 if nothing was found or nothing was shown; 2 for an unknown command or name, "
-    "or a log that cannot be read. Of `diagnose`: 1 if something was found, 2 if it could not run."
+    "or a log that can't be read. `diagnose` exits with 1 if it found something, 2 if it couldn't "
+    "run."
 )
 Commands = Any  # argparse has no public name for it
 
@@ -36,10 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: The words after `dltutor`; default: those of this process.
+        arguments: The words after `dltutor`; by default, those of this process.
 
     Returns:
-        The exit code, as `dltutor --help` has it.
+        The exit code that `dltutor --help` explains.
     """
     chosen = _parser().parse_args(arguments)
     code: int = chosen.run(chosen)
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dltutor {__version__}")
     parser.set_defaults(run=partial(_help, parser))
     commands = parser.add_subparsers(metavar="COMMAND")
-    # Each adds a command, and sets the function of the chosen words that runs it as `run`.
+    # Each function adds a command and sets its `run`, which takes the parsed arguments.
     for add in (add_diagnose, _add_list, _add_show, _add_explain, add_workers, add_lab):
         add(commands)
     return parser
@@ -63,16 +64,18 @@ def _help(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
 
 
 def _add_list(commands: Commands) -> None:
-    parser = commands.add_parser("list", help="all failure modes, with the lesson of each")
-    parser.add_argument("--lesson", metavar="NN", help="only those of one lesson, such as 07")
-    parser.add_argument("--json", action="store_true", help="all that is known of them, as JSON")
+    parser = commands.add_parser("list", help="list all failure modes and their lessons")
+    parser.add_argument("--lesson", metavar="NN", help="list only those of one lesson, such as 07")
+    parser.add_argument("--json", action="store_true", help="print every fact about each, as JSON")
     parser.set_defaults(run=_list)
 
 
 def _add_show(commands: Commands) -> None:
-    parser = commands.add_parser("show", help="run one, broken and fixed, and say what happened")
-    parser.add_argument("name", metavar="NAME", help="as `dltutor list` prints it")
-    parser.add_argument("--start-method", choices=START_METHODS, help="default: one that shows it")
+    parser = commands.add_parser("show", help="run one, broken and fixed, and report what happened")
+    parser.add_argument("name", metavar="NAME", help="a name from `dltutor list`")
+    parser.add_argument(
+        "--start-method", choices=START_METHODS, help="default: one that shows the failure"
+    )
     parser.set_defaults(run=_show)
 
 
@@ -84,7 +87,7 @@ def _add_explain(commands: Commands) -> None:
         "text",
         nargs="*",
         metavar="TEXT|FILE|-",
-        help="the message, or a file that holds it; - or nothing reads standard input",
+        help="the message, or its file; - or no argument reads standard input",
     )
     parser.set_defaults(run=_explain)
 
@@ -121,9 +124,9 @@ def _show(chosen: argparse.Namespace) -> int:
     print(f"{name}: {' / '.join(failure.symptoms)}\nstart method {method}, two workers")
     if method not in failure.start_methods:
         shown = ", ".join(failure.start_methods)
-        print(f"It happens under {shown}; expect something else here.")
+        print(f"It happens under {shown}. Under {method}, expect something else.")
     if reason := failure.absent():
-        print(f"It does not happen on this machine: {reason}")
+        print(f"It doesn't happen on this machine: {reason}")
     try:
         broken = _run("Broken", failure, method, fixed=False)
         _tell("Why", failure.cause)
@@ -167,20 +170,20 @@ def _explain(chosen: argparse.Namespace) -> int:
         print(
             "No failure mode matches this text. It may still be one that raises no error, or an\n"
             "ordinary exception in your own code: read the last lines of the message, and call\n"
-            "dataset[i] without a loader. `dltutor list` has all failure modes."
+            "dataset[i] without a loader. `dltutor list` shows all failure modes."
         )
         return 1
-    told = set()  # what several causes share is told with the first
+    printed = set()  # print a text that several failure modes share only once
     for match in matches[:3]:
         facts: Facts = match.failure
         print(f"{facts.name} (lesson {facts.lesson})")
         parts = [("found", match.words[0][:_WIDTH]), ("from", match.source), ("why", facts.cause)]
         parts += [("do", facts.remedy), ("tell", match.tell)]
         for label, text in parts:
-            if text and text not in told:
+            if text and text not in printed:
                 print(fill(text, _WIDTH, initial_indent=f"  {label:8}", subsequent_indent=" " * 10))
         print(f"  see it  dltutor show {facts.name}\n")
-        told |= {text for _, text in parts}
+        printed |= {text for _, text in parts}
     if rest := [match.failure.name for match in matches[3:]]:
         print(f"Less likely: {', '.join(rest)}")
     return 0
@@ -192,15 +195,15 @@ def _refuse(sentence: str) -> int:
 
 
 def command() -> int:
-    """What the command `dltutor` and `python -m dltutor` run; it may be the start of a pipe."""
+    """Run `main` as a program: if a pipe closes or Ctrl-C is pressed, end without a traceback."""
     try:
         code = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough; Python would complain once more at its end
+    except BrokenPipeError:  # such as `| head`; without this, Python prints an error when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return 130  # as the shell has it
+        return 130  # the shell's code for Ctrl-C
     return code
 
 

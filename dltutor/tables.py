@@ -1,4 +1,4 @@
-"""Tables that read the same as plain text and as HTML, in a light or a dark theme."""
+"""Tables and notes that read the same as plain text and as HTML, in light and dark themes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _EDGES: Final[dict[Tone, str]] = {
 
 @dataclass(frozen=True)
 class Table:
-    """A titled table of text, shown alike in a terminal and in a notebook.
+    """A titled table of text for terminals and notebooks.
 
     Args:
-        title: One line above the rows; it must make sense without its color.
+        title: One line above the rows. It must make sense without its color.
         rows: The cells, row by row. A cell may hold several lines.
-        header: Column names, or nothing for a list of labels and values.
+        header: Column names; empty for a list of labels and values.
         tone: The color of the edge in HTML.
     """
 
@@ -64,11 +64,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Note:
-    """A label and a sentence or two. Text in `backticks` is shown as code in a notebook.
+    """A label and a sentence or two. A notebook shows text in `backticks` as code.
 
     Args:
-        label: What kind of note it is, in bold; with its own punctuation, such as "Not yet.".
-        text: The rest.
+        label: The kind of note, in bold, with its punctuation, such as "Not yet.".
+        text: The sentences.
         tone: The color of the edge in HTML.
     """
 
@@ -86,12 +86,12 @@ class Note:
 
 
 def with_code(text: str) -> str:
-    """Text as HTML, with what stands in `backticks` as code."""
+    """Return text as HTML, with the parts in `backticks` as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def size(count: float) -> str:
-    """Bytes as people write them: "64 MB", "1.5 GB" (powers of 1024)."""
+    """Format a number of bytes for people: "64 MB", "1.5 GB" (powers of 1024)."""
     if not math.isfinite(count):
         return "unlimited"
     for unit in ("B", "kB", "MB", "GB"):
@@ -102,19 +102,18 @@ def size(count: float) -> str:
 
 
 def framed(inner: str, tone: Tone, *, wrap: bool = True) -> str:
-    """HTML with an edge in the color of its tone.
+    """Return HTML with a colored edge on its left.
 
     Args:
         inner: HTML.
-        tone: The color.
-        wrap: Whether line breaks in the text are shown as such.
+        tone: Chooses the color of the edge.
+        wrap: Whether to keep line breaks in the text.
     """
     style = f"border-left:4px solid {_EDGES[tone]};padding:2px 0 2px 12px;margin:4px 0"
     return f'<div style="{style}{";white-space:pre-wrap" if wrap else ""}">{inner}</div>'
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    # The last column is never padded, so its width does not matter.
     columns = max((len(row) for row in rows), default=0)
     return [
         max(max(map(len, row[i].split("\n"))) for row in rows if i < len(row))
@@ -133,7 +132,7 @@ def _text_row(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _html_row(cells: Sequence[str], style: str, *, labeled: bool) -> str:
-    # Colors are inherited: the theme's own text color is right in light and in dark.
+    # Set no text color: the theme's own is right in light and in dark.
     shown = []
     for position, text in enumerate(cells):
         weight = ";opacity:0.75" if labeled and position == 0 else ""

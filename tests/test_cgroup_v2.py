@@ -157,7 +157,7 @@ def test_in_a_container_that_hands_nothing_down_a_watchdog_stands_in_and_says_wh
     then = 'exec "$0" "$@"'
     facts = run_in(tree / "inside", confining(greedy), prefix=NAMESPACE.format(then=then))
     assert facts[0] == "main died"
-    assert "no cgroup around this process hands its memory controller down" in facts[1][0]
+    assert "no cgroup around this process delegates its memory controller" in facts[1][0]
     assert facts[2] is None
 
 

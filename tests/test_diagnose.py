@@ -176,7 +176,7 @@ def test_the_command_has_an_exit_code_for_each_outcome(
     [
         ("refuse", "raised ValueError: no such building."),
         ("vanish", "making the loader ended its process with exit code -9."),
-        ("ask", "raised EOFError: input() has nobody to answer it here"),
+        ("ask", "raised EOFError: input()"),
         ("door", "door must be a DataLoader or a function that returns one, got int."),
         ("window", "has no 'window': it has loader."),
     ],

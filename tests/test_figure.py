@@ -51,7 +51,7 @@ def run(
 
 EMPTY = Timeline(
     *(np.empty(0) for _ in range(5)),  # type: ignore[arg-type]
-    notes=("the memory sampler could not be started: [Errno 24] Too many open files",),
+    notes=("the memory sampler couldn't be started: [Errno 24] Too many open files",),
 )
 
 

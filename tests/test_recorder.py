@@ -195,7 +195,7 @@ def test_a_stopped_helper_that_answers_no_more_is_not_waited_for_long(
 def test_stop_can_be_called_again_and_before_start_but_start_only_once() -> None:
     recorder, _ = started()
     assert recorder.stop() is recorder.stop()
-    with pytest.raises(RuntimeError, match="records once"):
+    with pytest.raises(RuntimeError, match="records only once"):
         recorder.start()
     assert Recorder().stop().notes == ("no sample was taken",)
 
@@ -212,7 +212,7 @@ def test_without_a_descriptor_to_be_had_the_run_goes_on_and_the_notes_say_so(
         recorder.start()
     recorder.name(os.getpid(), "main")
     assert recorder.stop().notes == (
-        "the memory sampler could not be started: [Errno 24] Too many open files",
+        "the memory sampler couldn't be started: [Errno 24] Too many open files",
         "no sample was taken",
     )
 

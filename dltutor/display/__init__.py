@@ -1,1 +1,1 @@
-"""How it looks: the figures of memory, and the live chart."""
+"""Render what was observed: the memory figures, the live chart, and the budget page."""

@@ -1,4 +1,4 @@
-"""Memory by process, drawn as areas that add up."""
+"""Draw memory by process as stacked areas."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dltutor.observation.memory.process_curves import Floats
 from dltutor.observation.memory.timeline import Timeline
 from dltutor.tables import MB, size
 
-_MOST_LAYERS: Final = 8  # workers drawn one by one; more are drawn as one
-_NEAR: Final = 0.5  # the limit is drawn once this part of it is in use
-_ABOVE_LIMIT: Final = 15  # points over the limit where a death is named, clear of its name
-_LINE: Final = 0.075  # the height of a label, of the axes' height
+_MOST_LAYERS: Final = 8  # workers with a layer of their own; if there are more, they share one
+_NEAR: Final = 0.5  # draw the limit once this part of it is in use
+_ABOVE_LIMIT: Final = 15  # points between the limit and the label of a death
+_LINE: Final = 0.075  # the height of a label, as a part of the axes' height
 
 
 @dataclass(frozen=True)
 class Areas:
-    """The memory of each process in MB, from the bottom up, in the samples where it is known.
+    """The memory of each process in MB, from the bottom up, for the samples where it's known.
 
     Args:
-        kind: PSS; or USS where there is no PSS.
+        kind: "PSS", or "USS" if there is no PSS.
         seconds: When the samples were taken.
-        layers: By role; 0 where no such process lived.
+        layers: Role -> memory; 0 while the process didn't run.
     """
 
     kind: str
@@ -36,17 +36,17 @@ class Areas:
 
     @property
     def total(self) -> Floats:
-        """All layers together."""
+        """The sum of all layers, in MB."""
         return sum(self.layers.values(), start=np.zeros(len(self.seconds)))
 
     @property
     def peak(self) -> float:
-        """The highest total; 0 where nothing is known."""
+        """The highest total in MB; 0 if nothing is known."""
         return float(self.total.max(initial=0))
 
 
 def areas(timeline: Timeline) -> Areas:
-    """The layers to draw; many workers are one layer."""
+    """Return the layers to draw. More than 8 workers share one layer."""
     curves = {role: timeline.memory_curve(role) / MB for role in timeline.roles}
     known = np.zeros(len(timeline.seconds), bool)
     for values in curves.values():
@@ -61,13 +61,13 @@ def areas(timeline: Timeline) -> Areas:
 
 
 def draw_areas(axes: Axes, drawn: Areas, timeline: Timeline, top: float) -> None:
-    """Draw the areas, their total, the limit if it is near, and who died.
+    """Draw the areas, their total, the limit if it's near, and the processes that died.
 
     Args:
-        axes: Where.
-        drawn: `areas(timeline)`.
-        timeline: Where the limit and the deaths come from.
-        top: The highest total to leave room for, in MB.
+        axes: The axes to draw on.
+        drawn: What `areas(timeline)` returned.
+        timeline: The source of the limit and the deaths.
+        top: The highest total that must fit, in MB.
     """
     axes.set_ylabel(f"{drawn.kind} in MB")
     limit = (timeline.limits.memory or 0) / MB
@@ -91,7 +91,7 @@ def draw_areas(axes: Axes, drawn: Areas, timeline: Timeline, top: float) -> None
 
 
 def label_areas(axes: Axes, drawn: Areas) -> None:
-    """Name each layer at the right, at its height and with its size at the moment of the peak."""
+    """Label each layer on the right, at its height and with its size at the moment of the peak."""
     if not drawn.layers:
         return
     moment = int(drawn.total.argmax())
@@ -128,5 +128,5 @@ def _mark_deaths(axes: Axes, drawn: Areas, timeline: Timeline, limit: float | No
 
 
 def color_of_layer(label: str) -> str:
-    """The color of a layer: that of its role, or of a worker for all workers as one."""
+    """Return the color of a layer: its role's, or W0's for the layer of all workers."""
     return color_of("W0" if label.endswith(" workers") else label)

@@ -1,6 +1,6 @@
-"""budget(): what a loader will hold in shared memory and in all.
+"""Show what a loader will hold in shared memory and in total: `budget()`.
 
-A page of settings to move, what a loader holds then, and a run that tries it.
+On its page, you change settings, see the predicted memory, and run a test of the prediction.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dltutor.observation.budget.usage import room
 from dltutor.system.this_machine import machine
 from dltutor.tables import size
 
-_MOST_WORKERS: Final = 8  # or as many as there are cores
+_MOST_WORKERS: Final = 8  # or the number of cores, if that's higher
 _MOST_AHEAD: Final = 16
 _BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _IMAGE: Final = Settings.sample_bytes
 _SAMPLE_SIZES: Final = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, _IMAGE, 1 << 20, 4 << 20)
-_SAVED: Final = "Budget of a loader: settings to move, and what they take up. It needs a kernel."
+_SAVED: Final = "Budget of a loader: a page of settings and the memory that they take up."
 _NAMED: Final = {"style": {"description_width": "9.5em"}, "layout": {"width": "min(100%, 540px)"}}
 
 
@@ -46,31 +46,31 @@ def budget(
     start_method: str | None = None,
     deadline: float = 60,
 ) -> Budget:
-    """Show what a loader holds in shared memory and in all, beside what this machine has.
+    """Show what a loader holds in shared memory and in total, next to what this machine has.
 
-    Of a loader of yours, a batch is measured: one worker makes it, in at most `deadline` seconds.
-    In a notebook the settings can be moved, and a button runs them for real, on synthetic samples
-    in a process of its own. What a worker takes up is measured on this machine, too: once for
-    each start method, which takes a few seconds.
+    If you pass a loader, one of its workers makes a batch to measure, in at most `deadline`
+    seconds. In a notebook you can change the settings, and a button runs them for real, on
+    synthetic samples in a separate process. How much memory a worker uses is also measured on this
+    machine, once for each start method. That takes a few seconds.
+
+    Each setting that is None comes from the loader. The defaults below apply without a loader.
 
     Args:
-        loader: A DataLoader whose settings and batches count; None for settings alone.
-        num_workers: 1 or more. This and the others that follow: if None, the loader's own;
-            without a loader 2.
-        prefetch_factor: Batches that each worker makes ahead; without a loader 2.
-        batch_size: Samples in a batch; without a loader 8.
-        sample_bytes: The size of a sample in bytes; without a loader that of an image,
-            3 x 224 x 224 float32.
-        start_method: fork, spawn or forkserver; without a loader fork.
-        deadline: Seconds for the batch of the loader.
+        loader: A DataLoader whose settings and batches to use; None for settings alone.
+        num_workers: 1 or more; default 2.
+        prefetch_factor: Batches that each worker makes ahead; default 2.
+        batch_size: Samples in a batch; default 8.
+        sample_bytes: The size of a sample in bytes; by default, an image of 3 x 224 x 224 float32.
+        start_method: "fork", "spawn", or "forkserver"; default "fork".
+        deadline: Seconds that the loader's worker has for a batch.
 
     Returns:
-        The Budget: in a notebook a page as the last line of a cell, elsewhere a table of text, for
-        `print`. `run()` does what the button does.
+        The Budget. As the last line of a notebook cell it's a page; `print` shows it as a text
+        table. Its `run()` does what the button does.
 
     Raises:
-        TypeError: `loader` is no DataLoader.
-        ValueError: A setting is out of its range, or the loader gave no batch.
+        TypeError: `loader` isn't a DataLoader.
+        ValueError: A setting is out of range, or the loader returned no batch.
         RuntimeError: No worker could be measured.
     """
     given: dict[str, Any] = {
@@ -84,17 +84,17 @@ def budget(
         return Budget(
             Settings(**{name: value for name, value in given.items() if value is not None})
         )
-    settings_of(loader, Batch(1, 1, 0), **given)  # what is wrong with them is told at once
+    settings_of(loader, Batch(1, 1, 0), **given)  # raise for wrong settings before measuring
     batch = measure_batch(loader, deadline)
     return Budget(settings_of(loader, batch, **given), batch)
 
 
 class Budget:
-    """A page of settings, their prediction, and a trial of it. Made by `budget`.
+    """A page of settings, their prediction, and a trial of it. `budget` makes it.
 
     Attributes:
-        prediction: For the settings as they stand.
-        trial: The last run for real, or None.
+        prediction: The Prediction for the current settings.
+        trial: The last real run, or None.
     """
 
     def __init__(self, settings: Settings, own: Batch | None = None) -> None:
@@ -123,7 +123,7 @@ class Budget:
             style={"button_width": "7em"},
             layout={"width": "auto"},
         )
-        # Its own description would stand above it.
+        # The buttons' own description would be above them.
         name = widgets.Label(
             "start method", layout={"width": "9.5em", "justify_content": "flex-end"}
         )
@@ -159,11 +159,11 @@ class Budget:
             The Trial: what was predicted, and what was measured.
 
         Raises:
-            ValueError: It would take more than is safe here now.
-            RuntimeError: The run did not finish.
+            ValueError: The run would use more memory than is safe on this machine now.
+            RuntimeError: The run didn't finish.
             KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
         """
-        with self._busy("Running it, in a process of its own. This takes a few seconds."):
+        with self._busy("Running it in a separate process. This takes a few seconds."):
             self.trial = trial(self.prediction)
         return self.trial
 
@@ -174,7 +174,7 @@ class Budget:
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         shown: dict[str, Any] = self._page._repr_mimebundle_(**options) or {}
-        # What a saved notebook shows: always the same words, so that notebooks can be compared.
+        # A saved notebook always shows the same words, so that notebooks can be compared.
         return {**shown, "text/plain": _SAVED}
 
     def _changed(self, _: object) -> None:
@@ -187,7 +187,9 @@ class Budget:
 
     def _measure(self) -> None:
         method = self._method.value
-        with self._busy(f"Measuring what a worker takes up under {method}. A few seconds."):
+        with self._busy(
+            f"Measuring how much memory a worker uses under {method}. This takes a few seconds."
+        ):
             self._footprint = self._measured(method)
 
     def _measured(self, start_method: str) -> Footprint:
@@ -199,7 +201,7 @@ class Budget:
             self._show(problem)
 
     def _problem(self, action: Callable[[], object]) -> str:
-        # A callback has no cell for its traceback.
+        # A widget's callback has no cell to show a traceback in.
         try:
             action()
         except (ValueError, RuntimeError) as error:

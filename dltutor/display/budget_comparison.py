@@ -1,4 +1,4 @@
-"""A prediction beside what a trial measured: in words, and as bars in HTML that read as text."""
+"""Compare a prediction with a trial, in words and as HTML bars that a screen reader can read."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from dltutor.observation.budget.prediction import Prediction
 from dltutor.observation.budget.trial import Trial
 from dltutor.tables import size
 
-_EXACT: Final = 0.03  # readings of PSS differ as much by themselves
+_EXACT: Final = 0.03  # repeated readings of PSS differ by as much
 _FIRST_SCALE: Final = 64 << 20
-_NEXT_SCALE: Final = 4  # times as long
+_NEXT_SCALE: Final = 4  # each scale is this many times the one before
 
-# JupyterLab's and VS Code's own colors where they are, what the page has elsewhere.
+# The colors of JupyterLab or VS Code, or else those of the page.
 _TEXT: Final = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
 _PAGE: Final = "var(--jp-layout-color0, var(--vscode-editor-background, transparent))"
 
 
-#: The parts that a bar may have, by name.
+#: The parts that a bar may have: name -> color.
 COLORS: Final = {"main": MAIN, "workers": WORKERS[0], "batches": WORKERS[1]}
 
 
 def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
-    """HTML: batches in `/dev/shm`, predicted and, if there was a trial, measured."""
+    """Return bars of the batches in `/dev/shm`: predicted and, if there was a trial, measured."""
     one = predicted.settings
     if predicted.machine.shm is None:
-        why = "There is no /dev/shm here. Batches are in memory all the same, but not measured."
+        why = "There is no /dev/shm here. Batches still take up memory, but it isn't measured."
         return f'<div style="margin:10px 0 0">{why}</div>'
     how = (
         f"{one.num_workers} x {one.prefetch_factor} batches ahead and 1 in the loop, "
-        f"{size(one.batch_bytes)} each; for a moment one more: {size(one.peak_shared)}"
+        f"{size(one.batch_bytes)} each. With one more for a moment: {size(one.peak_shared)}"
     )
     bars = {"predicted": {"batches": one.shared}}
     if tried:
@@ -41,11 +41,11 @@ def draw_shared(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
-    """HTML: memory of main, workers and batches, predicted and, if there was a trial, measured."""
+    """Return bars of the memory of main, workers, and batches, as `draw_shared` does."""
     one, each = predicted.settings, predicted.footprint
-    how = f"each worker {size(each.worker)} and the samples of its next batch"
+    how = f"{size(each.worker)} for each worker, plus the samples of its next batch"
     if each.once:
-        how += f"; once {size(each.once)} for what starts them"
+        how += f", plus {size(each.once)} once for the process that starts them"
     bars = {
         "predicted": {
             "main": each.main,
@@ -64,22 +64,22 @@ def draw_memory(predicted: Prediction, tried: Trial | None) -> str:
 
 
 def verdict(predicted: Prediction, tried: Trial | None) -> str:
-    """What the trial says about the prediction, in words; nothing without a trial."""
+    """Say in words how the trial compares with the prediction; empty without a trial."""
     if tried is None:
         return ""
     peak, steady = tried.peak, tried.steady
     off = round(100 * (peak.total / predicted.total - 1))
-    than = f"{abs(off)} % {'more' if off > 0 else 'less'} than" if off else "as"
+    than = f"{abs(off)} percent {'more' if off > 0 else 'less'} than" if off else "as"
     text = (
-        f"Measured: at most {size(peak.total)} in all, {than} predicted"
+        f"Measured: at most {size(peak.total)} in total, {than} predicted"
         f"{_of_it(tried.peak_shared)}. "
         f"At the end, with full queues: {size(steady.total)}{_of_it(steady.shared)}."
     )
     kept = peak.processes - tried.before.processes
     if kept > predicted.processes - predicted.footprint.main + _EXACT * predicted.total:
         text += (
-            " The workers have more than predicted: the C library may keep the memory of freed "
-            "samples for the next ones, and how much it keeps is not predicted."
+            " The workers use more than predicted, because the C library may keep the memory of "
+            "freed samples for the next ones. The prediction doesn't include that."
         )
     return text
 
@@ -89,11 +89,11 @@ def _of_it(shared: int | None) -> str:
 
 
 def scale_for(highest: float, limit: float) -> float:
-    """Where a scale ends: 64 MB, 256 MB, 1 GB, ... or the limit, if that comes first.
+    """Return where a scale ends: 64 MB, 256 MB, 1 GB, ... or the limit, if that comes first.
 
     Args:
-        highest: The longest bar, which must find room also beyond the limit.
-        limit: The limit.
+        highest: The length of the longest bar in bytes. It must fit even beyond the limit.
+        limit: The limit in bytes.
     """
     end = float(_FIRST_SCALE)
     while end < highest:
@@ -102,14 +102,14 @@ def scale_for(highest: float, limit: float) -> float:
 
 
 def draw_bars(title: str, how: str, bars: Mapping[str, Mapping[str, float]], limit: float) -> str:
-    """HTML: the bars on one scale, the limit, and the sizes of all parts in words.
+    """Return HTML with the bars on one scale, the limit, and the sizes of all parts in words.
 
     Args:
-        title: What is measured.
-        how: How it comes about.
-        bars: What to call each, such as "predicted" -> its parts from the left, the same in each
-            bar: names in COLORS -> bytes.
-        limit: What there is, in bytes.
+        title: What the bars measure.
+        how: What the size is made of.
+        bars: The name of each bar, such as "predicted" -> its parts from the left: names in COLORS
+            -> bytes. All bars have the same parts.
+        limit: How much the machine has, in bytes.
     """
     totals = [sum(parts.values()) for parts in bars.values()]
     end = scale_for(max(totals), limit)
@@ -152,7 +152,8 @@ def _mark(end: float, limit: float) -> str:
 
 def _axis(end: float, limit: float) -> str:
     place = 100 * limit / end
-    # The limit's name stands right of its mark, or left of it, and no other word with it there.
+    # Label the limit right of its mark. Near the right end, label it left of its mark and drop the
+    # label of the end.
     texts = {"left:0": "0", "right:0": size(end)}
     if limit == end:
         texts["right:0"] = f"limit {size(limit)}"
@@ -187,7 +188,7 @@ def _legend(bars: Mapping[str, Mapping[str, float]]) -> str:
     return (
         '<table style="border-collapse:collapse;margin:2px 0;font-size:1em;color:inherit">'
         f'<tr style="background:transparent"><th></th>{names}'
-        f'<th style="{cell}">in all</th></tr>{body}</table>'
+        f'<th style="{cell}">in total</th></tr>{body}</table>'
     )
 
 

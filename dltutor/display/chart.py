@@ -1,7 +1,7 @@
-"""The live chart: a widget that draws memory by process while the cell is still busy.
+"""The live chart: a widget that draws memory by process while the cell is still running.
 
-The browser keeps the drawing; Python sends one small row for each moment, and
-what is settled of the estimates in the rows before it.
+The browser does the drawing. For each moment, Python sends one small row, and corrections of the
+estimates in earlier rows.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from dltutor.observation.memory.timeline import Timeline
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
 _MOST_ROWS: Final = 400  # kept for a view that opens late
-_RESENT: Final = (4, 16)  # rows: the first ones may have come before the browser was ready
+_RESENT: Final = (4, 16)  # rows after which to send all, in case the browser wasn't ready at first
 
 Row = dict[str, Any]
 
 
 class Chart(anywidget.AnyWidget):
-    """A chart of what a Recorder samples; `add` is its listener.
+    """A chart of what a Recorder samples. Its `add` is the Recorder's listener.
 
     Args:
-        title: What runs.
-        limits: Bytes of "memory" and "shm", and the number of "files" for each process: those
-            of them that are known.
-        counted: Whether batches are counted, even before the first one.
-        window: Show the last so many seconds; 0 shows all.
-        alone: Where it is displayed anew it leaves its old place.
+        title: The name of the run.
+        limits: The known limits: bytes of "memory" and "shm", "files" for each process.
+        counted: Show the number of batches even before the first one.
+        window: Show only this many seconds, the last ones; 0 shows all.
+        alone: Whether the chart disappears from its old cell when another cell displays it.
     """
 
     _esm = _STATIC / "chart.js"
@@ -46,8 +45,8 @@ class Chart(anywidget.AnyWidget):
     palette = traitlets.Dict().tag(sync=True)
     row = traitlets.Dict().tag(sync=True)
     end = traitlets.Dict().tag(sync=True)
-    # Appended to and never assigned, so not sent with a row; a view that opens late, or a page
-    # that is loaded again, gets it with the whole state.
+    # We append to it and never assign it, so it isn't sent with each row. A view that opens late,
+    # or a page that is reloaded, gets it with the whole state.
     history: traitlets.List[Row] = traitlets.List().tag(sync=True)
 
     def __init__(
@@ -76,14 +75,14 @@ class Chart(anywidget.AnyWidget):
         self._gone: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        # What a saved notebook shows: always the same words, so that notebooks can be compared.
+        # A saved notebook always shows the same words, so that notebooks can be compared.
         return "Live chart of memory by process. It moves while the notebook runs."
 
     def add(self, moment: Moment) -> None:
-        """Draw one more moment. Called in the Recorder's thread: it only sends the row.
+        """Send one more moment to the browser. The Recorder calls this in its thread.
 
-        A moment in which a process without a name turns up is not drawn: it is most often a worker,
-        and has its name in the next one.
+        It skips a moment in which a process without a name appears. Most often that is a worker,
+        and it has its name in the next moment.
         """
         self._settle(moment)
         self._gone += moment.gone
@@ -99,12 +98,12 @@ class Chart(anywidget.AnyWidget):
         self.row = row
 
     def finish(self, how: str, timeline: Timeline | None) -> None:
-        """Say that no sample follows.
+        """Show that the run has ended.
 
         Args:
-            how: The end in a few words.
-            timeline: What was recorded, if it is shown as a figure from now on: the chart then
-                folds to one line. It knows better than the samples who died.
+            how: How it ended, in a few words.
+            timeline: The record, if a figure shows it from now on. The chart then folds to one
+                line. The record knows better than the samples which processes died.
         """
         processes = timeline.processes if timeline else ()
         died = [[each.role, each.ended, each.died] for each in processes if each.died]
@@ -146,11 +145,11 @@ def _seconds(seconds: float) -> float:
 
 
 def thinned(rows: list[Row], window: float) -> list[Row]:
-    """Fewer rows, the last one among them.
+    """Return fewer rows, including the last one.
 
     Args:
-        rows: All of them.
-        window: Keep those of the last so many seconds; 0 makes one of every two instead.
+        rows: All rows.
+        window: Keep only this many seconds, the last ones; 0 merges every two rows instead.
     """
     if window:
         return [row for row in rows if row["t"] >= rows[-1]["t"] - window]
@@ -161,6 +160,6 @@ def thinned(rows: list[Row], window: float) -> list[Row]:
 
 
 def _joined(one: Row, next_: Row) -> Row:
-    # Who ended in the row that is left out.
+    # Keep the processes that ended in the row that we drop.
     gone = one.get("gone", []) + next_.get("gone", [])
     return {**next_, **({"gone": gone} if gone else {})}

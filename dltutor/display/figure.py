@@ -1,7 +1,7 @@
-"""The final figure of a timeline, two of them side by side, and what grows in several.
+"""Draw a timeline, two timelines side by side, and the growth in several.
 
-Made without pyplot: no global state, no window. Draw in the main thread only: matplotlib holds
-locks, and a worker forked meanwhile would wait for them forever.
+It doesn't use pyplot, so there is no global state and no window. Draw in the main thread only,
+because matplotlib holds locks, and a worker that is forked at that moment waits for them forever.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dltutor.tables import MB, size
 
 _WIDTH: Final = 7.2  # inches, of 100 pixels
 _GROWTH: Final[tuple[tuple[Field, float, float, str], ...]] = (
-    # what is drawn, its unit, the least top of the scale: noise is not to look like growth
+    # field, unit, lowest top of the scale (so that noise doesn't look like growth), label
     ("uss", MB, 20, "private MB"),
     ("pss_shm", MB, 10, "MB in shared\nmemory"),
     ("fds", 1, 20, "open\ndescriptors"),
@@ -32,7 +32,7 @@ _GROWTH: Final[tuple[tuple[Field, float, float, str], ...]] = (
 
 
 class MemoryFigure(Figure):
-    """A matplotlib Figure that a notebook shows as an image, whether or not pyplot is in use."""
+    """A matplotlib Figure that a notebook shows as an image, even without pyplot."""
 
     def __repr__(self) -> str:
         return "<Figure: memory by process>"
@@ -44,15 +44,15 @@ class MemoryFigure(Figure):
 
 
 def draw(timeline: Timeline, *, title: str | None = None) -> MemoryFigure:
-    """Draw memory by process, `/dev/shm` and open descriptors over time.
+    """Draw memory by process, `/dev/shm`, and open descriptors over time.
 
     Args:
-        timeline: What was recorded; it may be empty.
-        title: Above the figure; "Memory by process" if None.
+        timeline: The record, which may be empty.
+        title: The title; "Memory by process" if None.
 
     Returns:
-        The figure. Its areas add up to the memory that the run takes up (PSS) or, where PSS is
-        not known, to its private memory (USS). 1 MB is 1024 x 1024 bytes.
+        The figure. Its areas add up to the memory that the run uses (PSS) or, if PSS isn't known,
+        to its private memory (USS). 1 MB is 1024 x 1024 bytes.
     """
     with rc_context(STYLE):
         figure = MemoryFigure(figsize=(_WIDTH, 4.2))
@@ -74,13 +74,13 @@ def compare(
     """Draw two runs side by side on one scale.
 
     Args:
-        before: The one run.
-        after: The other.
-        labels: What to call them.
+        before: The record of the run on the left.
+        after: The record of the run on the right.
+        labels: The names of the two runs.
 
     Returns:
-        The figure, as of `draw`. Above each run its peak, and the most that its workers held in
-        private memory.
+        A figure like that of `draw`. The title of each run shows its peak, and the most private
+        memory that its workers held together.
     """
     timelines = (before, after)
     both = (areas(before), areas(after))
@@ -102,14 +102,14 @@ def compare(
 
 
 def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
-    """Draw what grows in each of some runs from its first batch to its last, on one scale.
+    """Draw what grows in several runs from the first batch to the last, on one scale.
 
-    From top to bottom, of each process: its private memory (USS) and its share of shared memory,
-    where they were read and nowhere else; its open file descriptors. Shared memory that a process
-    alone has mapped is in its private memory, too.
+    From top to bottom, for each process: private memory (USS) and the share of shared memory, both
+    only at the moments when they were read, and open file descriptors. Shared memory that only one
+    process has mapped counts as its private memory, too.
 
     Args:
-        timelines: What to call each run -> what was recorded of it.
+        timelines: The name of each run -> its record.
     """
     with rc_context(STYLE):
         figure = MemoryFigure(figsize=(_WIDTH, 5.0))
@@ -120,7 +120,7 @@ def draw_growth(timelines: Mapping[str, Timeline]) -> MemoryFigure:
             column[0].set_title(label, fontweight="bold")
             column[-1].set_xlabel("seconds")
             for role in timeline.roles:
-                dashes = "--" if role[-1] in "13579" else "-"  # W0 is seen below W1
+                dashes = "--" if role[-1] in "13579" else "-"  # so that W0 shows through W1
                 for axes, (field, unit, *_) in zip(column, _GROWTH, strict=True):
                     seconds, more = timeline.since_first_batch(timeline.series(role, field))
                     look = {"color": color_of(role), "label": role, "linewidth": 2}

@@ -1,4 +1,4 @@
-"""The instruments at the package's root: observation, with a chart where one can be shown."""
+"""The instruments that `dltutor` exports: `observe`, `watch`, and `monitor`, with a live chart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dltutor.observation.observing import observe as observe_unseen
 from dltutor.observation.report import Observation
 
 _MONITORED: Final = 180.0  # seconds that a monitor shows
-_MONITOR_PERIOD: Final = 0.5  # it may stand there all day
+_MONITOR_PERIOD: Final = 0.5  # seconds between samples; a monitor may run all day
 
 
 def observe(
@@ -28,41 +28,42 @@ def observe(
     epochs: int = 1,
     live: bool = False,
 ) -> Observation:
-    """Iterate a loader here and now, survive whatever it does, and say what happened.
+    """Iterate a loader in this process, survive whatever it does, and report what happened.
 
-    The exception that ends the run is kept as text, not raised. Afterwards the workers are gone,
-    persistent ones too, with all that they have started and left in `/dev/shm`. Signal handlers,
-    sharing strategy, start method, and the global random states are as they were. This also holds
-    within ten seconds if this process is killed meanwhile (Linux).
+    It doesn't raise the exception that ends the run, but keeps it as text. Afterwards the workers
+    are gone, even persistent ones, with everything that they started and left in `/dev/shm`. Signal
+    handlers, sharing strategy, start method, and the global random states are as they were. If this
+    process is killed during the run, the workers and their files are gone within 10 s (Linux).
 
     Nothing else is ended: no subprocess of yours, no loader in another thread, and nothing that
-    your loop itself has started, apart from workers. With the sharing strategy `file_system`
-    torch's `torch_shm_manager` stays, as after any loader, because torch needs it. The resource
-    tracker and the fork server of multiprocessing stay if somebody else uses them.
+    your loop itself started, except workers. With the sharing strategy `file_system`, torch's
+    `torch_shm_manager` stays, as after any loader, because torch needs it. The resource tracker and
+    the fork server of multiprocessing stay if another process uses them.
 
     Args:
         loader: A DataLoader with any number of workers and any start method, or an object of
             another library that wraps some and can be iterated again: webdataset's WebLoader,
             Lightning's CombinedLoader, torchdata's StatefulDataLoader, accelerate's loaders.
-        deadline: Seconds after which the run is stopped; its end is then "hung". It interrupts
-            Python code and every wait for a worker, but not C code stuck in this process.
+        deadline: Seconds after which the run is stopped and counts as "hung". The deadline
+            interrupts Python code and every wait for a worker, but not C code stuck in this
+            process.
         consume: The training loop, as a function that takes the loader and iterates it. Its
-            exceptions end the run too. What it returns is kept, of the last epoch. Default:
+            exceptions end the run too. What it returns in the last epoch is kept. Default:
             `for batch in loader: pass`.
         epochs: How many times the loop runs.
-        live: Draw memory by process while the loader runs, and a figure that stays when it has
-            ended; for these PSS and USS are read twice a second at first. Outside a notebook there
-            is no chart, and the run is the same. Without it they are read when workers have been
-            started, about every 10 seconds, and at the end: a reading takes time from the workers.
+        live: Draw memory by process while the loader runs, and a figure that stays afterwards. PSS
+            and USS are then read twice a second at first. Without `live`, they are read when
+            workers have started, about every 10 s, and at the end, because a reading takes time
+            from the workers. Outside a notebook there is no chart, but the run is the same.
 
     Returns:
-        The Observation. Its `signs` are the promises that this one run shows to be broken, even
-        though it finished; `diagnose` finds out why.
+        The Observation. Its `signs` are the promises that this run shows to be broken, even though
+        it finished. `diagnose` finds out why.
 
     Raises:
-        TypeError: `loader` is not a loader, or `consume` cannot be called.
-        ValueError: `deadline` or `epochs` is not positive.
-        RuntimeError: Called outside the main thread, where no deadline can interrupt.
+        TypeError: `loader` isn't a loader, or `consume` can't be called.
+        ValueError: `deadline` or `epochs` isn't positive.
+        RuntimeError: Called outside the main thread, where a deadline can't interrupt.
         KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
     """
     if not live:
@@ -90,11 +91,11 @@ def observe(
 
 
 class Watch:
-    """What `watch` gives to its block.
+    """The object that `with watch() as w` gives you.
 
     Attributes:
-        batches: How many your loop has had so far. Count them, `w.batches += 1`, and the chart
-            shows them; growth per batch can be told only then.
+        batches: How many batches your loop has had so far. Count them yourself, `w.batches += 1`,
+            and the chart shows them. Growth per batch is known only then.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -111,28 +112,28 @@ class Watch:
 
     @property
     def timeline(self) -> Timeline:
-        """What was recorded.
+        """The record of the block.
 
         Raises:
-            RuntimeError: The block has not ended yet.
+            RuntimeError: The block hasn't ended yet.
         """
         if self._timeline is None:
-            raise RuntimeError("the timeline is complete when the `with watch()` block has ended")
+            raise RuntimeError("the timeline isn't complete before the `with watch()` block ends")
         return self._timeline
 
 
 @contextmanager
 def watch(title: str = "") -> Iterator[Watch]:
-    """Record the memory of this process, and of all that it starts, while a block of code runs.
+    """Record the memory of this process and everything that it starts while a block runs.
 
-    In a notebook a live chart shows it, and a figure stays when the block has ended. Exceptions
-    pass through. The workers of any loader are W0, W1, ... in the order in which they appear.
+    A notebook shows a live chart, and a figure that stays after the block. Exceptions pass through.
+    The workers of any loader are W0, W1, ... in the order in which they appear.
 
     Args:
-        title: What to call it.
+        title: The title of the chart; "watch" if empty.
 
     Yields:
-        A Watch: its `timeline` holds the record when the block has ended.
+        A Watch. Its `timeline` holds the record after the block.
     """
     title = title or "watch"
     screen = Screen(title)
@@ -153,7 +154,7 @@ def watch(title: str = "") -> Iterator[Watch]:
 
 
 class Monitor:
-    """A standing chart of this process and all that it starts. Made by `monitor`."""
+    """A chart of this process and everything that it starts, which `monitor` makes."""
 
     def __init__(self) -> None:
         self._screen = Screen("This kernel", window=_MONITORED, alone=True)
@@ -164,14 +165,14 @@ class Monitor:
         self.running = True
 
     def show(self) -> None:
-        """Move the chart into the output of the running cell."""
+        """Move the chart to the output of the running cell."""
         self._screen.show()
 
     def stop(self) -> Timeline:
         """Stop sampling, and leave a figure of the whole record in the running cell.
 
         Returns:
-            The record. Stopping again returns it again.
+            The record, even if the monitor was stopped before.
         """
         timeline = self._recorder.stop()
         if self.running:
@@ -180,7 +181,7 @@ class Monitor:
         return timeline
 
     def _ipython_display_(self) -> None:
-        # As the last expression of its cell: it is on the page already.
+        # As the last expression of a cell, show nothing: the chart is on the page already.
         pass
 
 
@@ -188,13 +189,13 @@ _standing: Monitor | None = None
 
 
 def monitor() -> Monitor:
-    """Put a chart on the page that stays between cells and shows the last three minutes.
+    """Show a chart of the last three minutes that keeps running between cells.
 
-    It samples on until it is stopped or the kernel ends. Calling it again moves it to the cell
-    that calls.
+    It samples until you stop it or the notebook's process ends. Call `monitor` again to move the
+    chart to the current cell.
 
     Returns:
-        The Monitor; `stop()` ends it and returns the timeline.
+        The Monitor. Its `stop()` ends it and returns the timeline.
     """
     global _standing
     if _standing is None or not _standing.running:

@@ -1,4 +1,4 @@
-"""A screen for one run: the live chart while it lasts, the figure for good; or none of it."""
+"""Show one run in a notebook: the live chart while it runs, then a figure that stays."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """Shows one run on the page that the calling cell belongs to.
+    """The chart and the figure of one run in the calling cell's notebook.
 
-    Without a page (in a script, in a terminal) it does nothing, and loads nothing.
+    Outside a notebook, it does nothing and imports nothing.
 
     Args:
-        title: What runs.
-        options: More of Chart's arguments.
+        title: The name of the run.
+        options: Other arguments of Chart.
     """
 
     def __init__(self, title: str, **options: Any) -> None:
@@ -34,21 +34,21 @@ class Screen:
 
     @property
     def listeners(self) -> Sequence[Callable[[Moment], None]]:
-        """For a Recorder."""
+        """The listeners to pass to a Recorder."""
         return [self._chart.add] if self._chart else []
 
     def show(self) -> None:
-        """Put the chart into the output of the running cell."""
+        """Show the chart in the output of the running cell."""
         if self._chart:
             _display(self._chart)
 
     def finish(self, how: str, timeline: Timeline | None) -> None:
-        """Show how it ended.
+        """Show how the run ended.
 
         Args:
-            how: In a few words.
-            timeline: What was recorded. Its figure follows in the output of the running cell, and
-                stays in the saved notebook. None where nothing is left of the record.
+            how: How it ended, in a few words.
+            timeline: The record. Its figure appears in the output of the running cell and stays in
+                the saved notebook. None if there is no record.
         """
         if not self._chart:
             return
@@ -60,8 +60,8 @@ class Screen:
 
 
 def on_a_page() -> bool:
-    """Whether this process is a notebook's kernel."""
-    ipython = sys.modules.get("IPython")  # where nobody has loaded it there is no kernel
+    """Return whether this process runs a notebook."""
+    ipython = sys.modules.get("IPython")  # a notebook's process has imported it
     shell = ipython.get_ipython() if ipython else None
     return getattr(shell, "kernel", None) is not None
 

@@ -1,7 +1,7 @@
-"""How figures look, on a light page and on a dark one.
+"""Define how figures look on light and dark pages.
 
-The colors can be told apart with any color vision. They are those of Okabe and Ito
-(https://jfly.uni-koeln.de/color/), without black and yellow, which vanish on one of the two.
+People with any color vision can tell these colors apart. They are those of Okabe and Ito
+(https://jfly.uni-koeln.de/color/), without black and yellow, which vanish on one of the two pages.
 """
 
 from __future__ import annotations
@@ -35,12 +35,8 @@ STYLE: Final[Any] = {  # matplotlib's types know each key by name
 
 
 def color_of(role: str) -> str:
-    """The color of a process.
-
-    Args:
-        role: main, W0, W1, ... or other. Workers beyond the fifth begin anew.
-    """
+    """Return the color of main, W0, W1, ..., or other. From the sixth worker on, colors repeat."""
     if role == "main":
         return MAIN
-    worker = re.match(r"W(\d+)\b", role)  # of several loaders, W0 of images
+    worker = re.match(r"W(\d+)\b", role)  # "W0 of images" if there are several loaders
     return WORKERS[int(worker[1]) % len(WORKERS)] if worker else OTHER

@@ -1,1 +1,1 @@
-"""`dltutor lab`: the notebooks in a folder of the learner's, open in JupyterLab."""
+"""Copy the notebooks to a folder of the learner's and open them in JupyterLab (`dltutor lab`)."""

@@ -1,4 +1,4 @@
-"""`dltutor lab`: the notebooks in a folder of the learner's, and JupyterLab open at the first."""
+"""Run `dltutor lab`: copy the notebooks to a folder and open JupyterLab at the first one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FIRST: Final = "00-start-here.ipynb"
 
 
 def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `lab` to the commands of a parser; what was chosen has its `run`."""
+    """Add the command `lab` to a parser. The parsed arguments hold the function to `run`."""
     parser = commands.add_parser(
         "lab",
         help="copy the notebooks to a folder, and open them in JupyterLab",
         description="Copy the notebooks to a folder, and open JupyterLab there at lesson 00. "
-        "Files that you have changed stay as they are: if this version of dltutor has a newer "
-        "one, it is put next to yours, with the version in its name.",
+        "Files that you have changed stay as they are. If this version of dltutor has a newer "
+        "one, it's put next to yours, with the version in its name.",
     )
     parser.add_argument(
         "folder",
@@ -30,27 +30,27 @@ def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         default=FOLDER,
         type=Path,
         metavar="FOLDER",
-        help=f"created if it does not exist (default: {FOLDER}, in the current folder)",
+        help=f"created if it doesn't exist (default: {FOLDER} in the current folder)",
     )
     parser.add_argument(
-        "--no-browser", action="store_true", help="print the address and open no browser"
+        "--no-browser", action="store_true", help="print the address instead of opening a browser"
     )
     parser.add_argument(
-        "--port", type=_port, metavar="N", help="for JupyterLab (default: 8888, or the next free)"
+        "--port", type=_port, metavar="N", help="JupyterLab's port (default: 8888 or the next free)"
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Lay out the notebooks, then become JupyterLab.
+    """Copy the notebooks, then replace this process with JupyterLab.
 
     Returns:
-        Only where something is amiss: 2 for a folder that cannot be meant, 1 for what this machine
-        lacks or refuses, 130 for Ctrl-C.
+        An exit code, if something went wrong: 2 for a wrong folder, 1 if JupyterLab is missing or
+        the notebooks can't be copied, 130 for Ctrl-C.
     """
     folder = Path(arguments.folder).absolute()
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        return _refuse(2, f"FOLDER must be a folder, and {folder} is a file: choose another")
+        return _refuse(2, f"FOLDER must be a folder, but {folder} is a file: choose another")
     if not os.path.isdir(folder.parent):
         return _refuse(2, f"FOLDER must be in a folder that exists, got {folder}: make its parent")
     if find_spec("jupyterlab") is None:
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         done = lay_out(folder)
         os.chdir(folder)
     except OSError as error:
-        return _refuse(1, f"cannot copy the notebooks to {folder}: {error.strerror or error}")
+        return _refuse(1, f"can't copy the notebooks to {folder}: {error.strerror or error}")
     except KeyboardInterrupt:
         return _refuse(130, "interrupted. Run the same command again to finish")
     print(f"The course is in {folder}.\n{done}", flush=True)

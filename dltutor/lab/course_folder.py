@@ -1,7 +1,7 @@
-"""The course's notebooks as files: laid out in a learner's folder, and brought up to date there.
+"""Copy the course's notebooks into a learner's folder, and update them there.
 
-A small record in the folder, `.dltutor.json`, holds the digest of what was last handed out under
-each name. So a file is the learner's own as soon as it differs from that.
+A record in the folder, `.dltutor.json`, holds the digest of the last file that we put there under
+each name. If a file differs from its digest, the learner has changed it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ RECORD: Final = ".dltutor.json"
 
 @dataclass(frozen=True)
 class LaidOut:
-    """What laying out the notebooks did. Paths are relative to the folder, in their order.
+    """What `lay_out` did. Paths are relative to the folder, in the order of the course.
 
     Args:
         new: Files that were missing.
-        updated: Files that were still as an earlier version had laid them out.
-        beside: Files that the learner has changed, each with the name under which the newer one
-            lies beside it.
-        kept: Files that the learner has changed, of which there is nothing newer.
+        updated: Files that the learner hadn't changed and that this version of dltutor replaced.
+        beside: Files that the learner has changed, each with the name of the newer one next to it.
+        kept: Files that the learner has changed and that have no newer version.
     """
 
     new: tuple[str, ...]
@@ -46,26 +45,27 @@ class LaidOut:
         if self.updated:
             lines.append(f"{_files(len(self.updated))} brought up to date.")
         if self.kept:
-            lines.append(f"{_files(len(self.kept))} changed by you, and left as you have them.")
+            lines.append(f"{_files(len(self.kept))} changed by you and left as they are.")
         lines += [
-            f"You have changed {name}: it stays, and the newer one is {newer}."
+            f"You have changed {name}, so it stays. The newer one is {newer}."
             for name, newer in self.beside
         ]
         return "\n".join(lines or ["All files are there and up to date."])
 
 
 def lay_out(folder: Path) -> LaidOut:
-    """Copy the notebooks and what belongs to them into a folder, and bring older copies up to date.
+    """Copy the notebooks and their files into a folder, or update older copies there.
 
-    A file that differs from what was handed out is never touched: if there is a newer one, it is
-    put next to it, with the version of dltutor in its name. Everything is written aside first and
-    moved into place last, so that a full disk or Ctrl-C leaves each file as it was or whole.
+    It never touches a file that the learner has changed. If there is a newer one, it puts that next
+    to the learner's file, with the version of dltutor in its name. It writes everything to a
+    temporary folder first and moves it into place last, so a full disk or Ctrl-C leaves each file
+    either as it was or complete.
 
     Args:
-        folder: Where to. It is made if it does not exist; the folder that it is in has to exist.
+        folder: The folder, which is made if it doesn't exist. Its parent must exist.
 
     Raises:
-        OSError: The folder cannot be made, read or written.
+        OSError: The folder can't be made, read, or written.
     """
     wanted = dict(_pages())
     is_new = not folder.exists()
@@ -102,14 +102,15 @@ def _lay_out(folder: Path, wanted: dict[str, bytes], aside: Path) -> LaidOut:
             beside.append((name, newer))
             moves[newer] = page
             record[newer] = record[name]
-    # The record goes last. Until then, a file that has been moved is known by being the newest.
+    # Move the record last. If we're interrupted before, the next run sees that a moved file is
+    # already the newest.
     if record != before:
         moves[RECORD] = json.dumps(record, indent=1, sort_keys=True).encode()
     for number, page in enumerate(moves.values()):
         (aside / str(number)).write_bytes(page)
     for parent in {(folder / name).parent for name in moves}:
         if os.path.lexists(parent) and not parent.is_dir():
-            raise NotADirectoryError(ENOTDIR, f"{parent} is a file, and a folder is needed there")
+            raise NotADirectoryError(ENOTDIR, f"{parent} is a file, but a folder is needed there")
         parent.mkdir(exist_ok=True)
     for number, name in enumerate(moves):
         os.replace(aside / str(number), folder / name)
@@ -117,13 +118,13 @@ def _lay_out(folder: Path, wanted: dict[str, bytes], aside: Path) -> LaidOut:
 
 
 def _pages() -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file of the course, in order.
+    """Yield the name and the content of each file of the course, in order.
 
     Raises:
-        FileNotFoundError: This copy of dltutor came without them.
+        FileNotFoundError: This copy of dltutor has no notebooks.
     """
     package = Path(dltutor.__file__).parent
-    # In the wheel they lie in the package, in a clone beside it.
+    # In the wheel, they are in the package; in a clone, next to it.
     places = [package / "notebooks", package.parent / "notebooks"]
     source = next((place for place in places if place.is_dir()), None)
     if source is None:
@@ -133,13 +134,13 @@ def _pages() -> Iterator[tuple[str, bytes]]:
         relative = path.relative_to(source)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
             page = path.read_bytes()
-            if path.suffix in (".ipynb", ".md"):  # their links to code lead out of the folder
+            if path.suffix in (".ipynb", ".md"):  # replace links to code outside of the folder
                 page = page.replace(b"](" + b"../" * len(relative.parts), outside)
             yield relative.as_posix(), page
 
 
 def _repository() -> str:
-    from importlib import metadata  # takes as long as all of `dltutor list`
+    from importlib import metadata  # importing it takes as long as all of `dltutor list`
 
     urls = metadata.metadata("dltutor").get_all("Project-URL") or []
     named: dict[str, str] = dict(url.split(", ", 1) for url in urls)
@@ -147,7 +148,7 @@ def _repository() -> str:
 
 
 def _recorded(folder: Path) -> dict[str, str]:
-    """File -> digest of what was last handed out under its name. An unreadable record is empty."""
+    """Return the record, file -> digest; empty if it's missing or can't be parsed."""
     try:
         found = json.loads((folder / RECORD).read_bytes())
     except (FileNotFoundError, ValueError):
@@ -156,7 +157,7 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str | None:
-    """Of a file's content, None where there is nothing; "" for what is not a file."""
+    """Return the digest of a file; None if nothing is there, "" for anything but a file."""
     if not path.is_file():
         return "" if os.path.lexists(path) else None
     return _sha256(path.read_bytes())
@@ -177,6 +178,6 @@ def _files(number: int) -> str:
 
 
 def _sha256(content: bytes) -> str:
-    from hashlib import sha256  # loads OpenSSL, which `dltutor list` does not need
+    from hashlib import sha256  # loads OpenSSL, which `dltutor list` doesn't need
 
     return sha256(content).hexdigest()

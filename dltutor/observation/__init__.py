@@ -1,4 +1,4 @@
-"""What happened: run a loader, watch its processes, write it down."""
+"""Run a loader, watch its processes, and record what happened."""
 
 from dltutor.observation.confinement.confining import CannotConfine, confine
 from dltutor.observation.memory.timeline import Timeline

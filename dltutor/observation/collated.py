@@ -1,4 +1,4 @@
-"""How many samples are in a batch, by its shape."""
+"""Tell from a batch's shape how many samples it has."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any, Final
 
 from dltutor.observation.foreign import attribute, elements, is_a, length
 
-_DEEP: Final = 32  # levels of a batch
+_DEEP: Final = 32  # how many levels of nested containers to follow
 
 
 def length_by_shape(batch: Any) -> int | None:
-    """The number of samples in a batch that torch's `default_collate` made.
+    """Return the number of samples in a batch that torch's `default_collate` made.
 
-    It puts the samples' first parts into one tensor, or into one list where they are strings. Of
-    any other batch the length of its first part is a guess.
+    It puts the samples' first parts into one tensor, or into one list if they are strings. For any
+    other batch, the length of its first part is a guess.
 
     Returns:
-        The length, or None where nothing in the batch has one.
+        The length, or None if nothing in the batch has one.
     """
     for _ in range(_DEEP):
         if not is_a(batch, (Mapping, list, tuple)):

@@ -1,4 +1,4 @@
-"""Counting what a loader delivers, where the loop gets it."""
+"""Count the batches that a loop gets from its loader."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Counted:
     """A loader's iterator that reports each batch and otherwise behaves like the loader's own.
 
     Args:
-        iterator: The loader's own.
-        deliver: Called with each batch.
+        iterator: The loader's own iterator.
+        deliver: A function to call with each batch.
 
     Attributes:
         waited: How many seconds the loop has waited for batches.
-        finished: Whether it reached its end.
+        finished: Whether the iterator reached its end.
     """
 
     def __init__(self, iterator: Any, deliver: Callable[[Any], None]) -> None:
@@ -49,12 +49,12 @@ class Counted:
 
     @property
     def samples(self) -> int | None:
-        """How many samples its last batch was made of; None where that is not known."""
+        """How many samples the last batch was made of; None if unknown."""
         inner = self._iterator
         return inner.samples if isinstance(inner, Counted) else torch_internals.samples(inner)
 
-    def let_go(self) -> None:
-        """Become an iterator without anything left in it."""
+    def release(self) -> None:
+        """Drop the loader's iterator, and become an empty one."""
         self._iterator = iter(())
 
     def __getattr__(self, name: str) -> Any:
@@ -66,9 +66,9 @@ def counting(loader: Any, counted: Callable[[Any], Any]) -> Iterator[None]:
     """Have `iter(loader)` return `counted(iterator)` in the block.
 
     Args:
-        loader: Any object that can be iterated. Python looks `__iter__` up in its class, so it is
-            replaced there; other objects of the class iterate as ever.
-        counted: Given what the loader's own `__iter__` returns.
+        loader: Any object that can be iterated. Python looks up `__iter__` in the class, so this
+            replaces it there. Other objects of the class aren't affected.
+        counted: A function that takes what the loader's own `__iter__` returns.
     """
     cls, main = type(loader), os.getpid()
     own, inherited = cls.__iter__, "__iter__" not in vars(cls)

@@ -1,7 +1,7 @@
 """Cut the connections that a fork inherits, so that it can't send or receive over them.
 
 A fork has its parent's connections. What it writes reaches the parent's server, and what it reads
-is missing from the parent's answer. Many clients even send a goodbye when they are only closed.
+is missing from the parent's answer. Many clients even send a goodbye message when they're closed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _UNREAD: Final = b"?"
 
 
 class CutConnections:
-    """Loose ends for the connections that are open in the block.
+    """Replacements for the connections that are open at the start of the block.
 
-    In a fork, `cut` replaces each connection with one. A loose end takes what is written, has one
-    byte to read, and is then at its end, so no reader waits for more.
+    In a fork, `cut` replaces each connection with a socket that leads nowhere. It accepts writes,
+    has one byte to read, and is then at its end, so no reader waits for more.
 
     Args:
-        wanted: Whether there is anything to do; otherwise forks have the connections themselves.
+        wanted: If False, do nothing, so forks keep the connections.
     """
 
     def __init__(self, wanted: bool = True) -> None:
@@ -49,13 +49,13 @@ class CutConnections:
             far.close()
 
     def cut(self) -> None:
-        """Cut the connections of this process, a fork of the one that made this."""
+        """Cut the connections of this process, which is a fork of the one that made this object."""
         for descriptor, (near, _) in self._ends.items():
             os.dup2(near.fileno(), descriptor, inheritable=os.get_inheritable(descriptor))
         self.__exit__()
 
     def used(self) -> tuple[int, ...]:
-        """The descriptors of those that forks have written to or read from."""
+        """Return the descriptors of the connections that forks have written to or read from."""
         return tuple(
             descriptor
             for descriptor, (near, far) in self._ends.items()
@@ -64,7 +64,7 @@ class CutConnections:
 
 
 def _is_connection(descriptor: int) -> bool:
-    with suppress(OSError):  # it is the one that listdir had open, or is not connected
+    with suppress(OSError):  # it's the one that listdir had open, or isn't connected
         if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             with socket.socket(fileno=os.dup(descriptor)) as copy:
                 known = copy.family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)

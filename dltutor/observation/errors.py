@@ -1,4 +1,4 @@
-"""Reading an exception: its chain, the learner's own lines, the worker that raised it."""
+"""Read an exception: its chain, the learner's lines in it, and the worker that raised it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dltutor.observation.foreign import attribute, elements, is_a, message_of, s
 from dltutor.observation.report import Frame
 from dltutor.observation.texts import notes_in, shorten_paths, without_colors
 
-# Libraries are not the learner's code, nor are the instruments; the broken datasets are.
+# The broken datasets count as the learner's code. Libraries and the instruments don't.
 _PACKAGE: Final = f"{Path(__file__).parents[1]}/"
 _NOT_YOURS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
-# A frame of theirs in a printed traceback, which a terminal would not have shown. In an exception
-# group each line begins with bars.
+# An instrument's frame in a printed traceback, which wouldn't be there without the instrument. In
+# an exception group, each line begins with bars.
 _INSTRUMENT: Final = re.compile(
     rf'^(?P<bars>[ |]*)  File "{re.escape(_PACKAGE)}(?!failures/|lessons/lesson_)[^"]*", line .*\n'
     r"(?:(?P=bars)    .*\n)*",
@@ -36,19 +36,19 @@ _FRAME: Final = re.compile(
 
 @dataclass(frozen=True)
 class Failed:
-    """An exception in plain text, so that nothing of it has to be kept alive."""
+    """An exception in plain text, so that the exception itself can be freed."""
 
     chain: tuple[tuple[str, str], ...]
     traceback: tuple[Frame, ...]
     raised_in_worker: str | None
     failed_worker: int | None
     raw: str
-    lost_contact: bool  # multiprocessing could not fetch a batch: its worker may be gone
+    lost_contact: bool  # multiprocessing couldn't fetch a batch, so its worker may be gone
     notes: tuple[str, ...] = ()
 
     @property
     def by_torch(self) -> str:
-        """What torch itself noticed: 'worker died', 'timed out', or nothing."""
+        """What torch itself noticed: 'worker died', 'timed out', or ''."""
         texts = [message for kind, message in self.chain if kind == "RuntimeError"]
         if any(text.startswith("DataLoader worker (pid") for text in texts):
             return "worker died"
@@ -57,12 +57,12 @@ class Failed:
         return ""
 
 
-#: Nothing failed.
+#: The result if nothing failed.
 NOTHING: Final = Failed((), (), None, None, "", False)
 
 
 def read(error: BaseException) -> Failed:
-    """Take from an exception what can be told of it."""
+    """Return what an exception says, as plain text."""
     args = _own(error, "args")
     text = args[0] if args and is_a(args[0], str) else ""
     wrapped = _WRAPPED.match(text)
@@ -81,8 +81,8 @@ def read(error: BaseException) -> Failed:
 def forget(error: BaseException) -> None:
     """Free what an exception's frames hold: the iterator and, with it, its workers.
 
-    torch re-raises a worker's exception from a frame that keeps it, a cycle that only the
-    cyclic garbage collector ends (measured on torch 2.13).
+    torch re-raises a worker's exception from a frame that refers to the exception. Only the garbage
+    collector frees this cycle (measured on torch 2.13).
     """
     for each in chain(error):
         traceback.clear_frames(traceback_of(each))
@@ -90,7 +90,7 @@ def forget(error: BaseException) -> None:
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """An exception and what caused it, outermost first."""
+    """Yield an exception and its causes, outermost first."""
     seen: set[int] = set()
     following: BaseException | None = error
     while following is not None and id(following) not in seen:
@@ -102,20 +102,20 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
-    """The traceback of an exception, whatever its class says."""
+    """Return the traceback of an exception, even if its class overrides the attribute."""
     found: TracebackType | None = _own(error, "__traceback__")
     return found
 
 
 def is_yours(file: str) -> bool:
-    """Whether a file can be the learner's: not torch's, not the standard library's, not ours."""
+    """Return whether a file can be the learner's: not torch's, the standard library's, or ours."""
     if file.startswith(_PACKAGE):
         return file.startswith(f"{_PACKAGE}failures/")
     return not _NOT_YOURS.search(file)
 
 
 def frame(file: str, line: int, function: str, code: str = "") -> Frame:
-    """A Frame with its path shortened."""
+    """Make a Frame with a shortened path."""
     return Frame(shorten_paths(f'"{file}"').strip('"').removeprefix(".../"), line, function, code)
 
 
@@ -131,21 +131,21 @@ def _as_in_a_terminal(error: BaseException) -> str:
 def _formatted(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception:  # it raised when it was asked for its notes, or whether it is true
+    except Exception:  # its notes or its truth value raised
         return "".join([*traceback.format_tb(traceback_of(error)), said(error)])
 
 
 def _notes_of(error: BaseException) -> tuple[str, ...]:
-    # A traceback shows them below the error's own text. pickle's, from Python 3.14 on, say where
-    # in the object it was. `__notes__` may be anything.
+    # A traceback shows notes below the error's message. From Python 3.14 on, pickle adds notes that
+    # say which part of the object it failed on. `__notes__` may be any object.
     notes = elements(attribute(error, "__notes__"))
     own = [note for _, note in notes if is_a(note, str)]
     return (*notes_in(message_of(error)), *own)
 
 
 def _lost_contact(error: BaseException) -> bool:
-    # ConnectionResetError, FileNotFoundError of a socket, EOFError: pytorch#28950. RuntimeError of
-    # a segment that is gone, with the sharing strategy file_system.
+    # ConnectionResetError, FileNotFoundError for a socket, EOFError: pytorch#28950. RuntimeError
+    # for a segment that is gone, with the sharing strategy file_system.
     if not is_a(error, (OSError, EOFError, pickle.UnpicklingError, RuntimeError)):
         return False
     entries = traceback.extract_tb(traceback_of(error))
@@ -162,7 +162,7 @@ def _frames_of(error: BaseException) -> list[Frame]:
 
 
 def _frames_in_text(text: str) -> list[Frame]:
-    # A chained exception prints several tracebacks; the last is the one that arrived.
+    # A chained exception prints several tracebacks. The last one is the exception that arrived.
     last = text.rpartition("Traceback (most recent call last)")[2]
     return [
         frame(m["file"], int(m["line"]), m["function"], m["code"] or "")

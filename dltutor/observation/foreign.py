@@ -1,9 +1,9 @@
-"""Questions for objects that aren't ours, which may raise, recurse, or change when they're asked.
+"""Inspect objects that aren't ours, without raising and without running their code if possible.
 
-`isinstance` asks an object for its `__class__`, and a dead `weakref.proxy` raises then; `vars`,
-`getattr`, and `len` call what its class defines. The functions here read what the interpreter knows
-by itself. Where only the object knows, an exception counts as "it doesn't tell". None of them
-raises.
+`isinstance` reads an object's `__class__`, which raises for a dead `weakref.proxy`. `vars`,
+`getattr`, and `len` call methods that its class defines, and these may raise, recurse, or change
+the object. The functions here read what the interpreter itself stores. If only the object has the
+answer and it raises, they return "unknown".
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ _NOTHING: Final = object()
 
 
 def is_a(thing: object, kinds: type | tuple[type, ...]) -> bool:
-    """Whether the class of a thing is one of these, or comes from one.
+    """Return whether the class of an object is one of these classes, or inherits from one.
 
-    A stand-in, such as a `weakref.proxy`, is not what it stands for.
+    A proxy, such as `weakref.proxy`, doesn't count as the object behind it.
 
     Args:
         thing: Any object.
-        kinds: A class or several, also abstract ones such as `Mapping`.
+        kinds: One class or several, including abstract ones such as `Mapping`.
     """
     return issubclass(type(thing), kinds)
 
 
 def kind_of(thing: object) -> str:
-    """The name of its class, whatever its metaclass says."""
+    """Return the name of an object's class, even if its metaclass overrides the name."""
     name: str = _OF_CLASSES["__name__"].__get__(type(thing))
     return name
 
 
 def lineage(cls: type) -> tuple[type, ...]:
-    """A class and all that it comes from, in order, whatever its metaclass says."""
+    """Return the classes in a class's MRO, even if its metaclass overrides it."""
     found: tuple[type, ...] = _OF_CLASSES["__mro__"].__get__(cls)
     return found
 
 
 def attribute(thing: object, name: str, otherwise: Any = None) -> Any:
-    """What `getattr` returns, or something else where that raises.
+    """Return an attribute, as `getattr` does, but never raise.
 
     Args:
         thing: Any object.
-        name: The attribute.
-        otherwise: What to return where there is none, or the object raises.
+        name: The attribute's name.
+        otherwise: What to return if there is no such attribute, or the object raises.
     """
     try:
         return getattr(thing, name, otherwise)
@@ -59,17 +59,17 @@ def attribute(thing: object, name: str, otherwise: Any = None) -> Any:
 
 
 def has(thing: object, name: str) -> bool:
-    """What `hasattr` returns; False where that raises."""
+    """Return whether an object has an attribute; False if the object raises."""
     return attribute(thing, name, _NOTHING) is not _NOTHING
 
 
 def attributes_of(thing: object) -> dict[str, Any]:
-    """The attributes that an object, a class or a module holds itself, by name."""
+    """Return the attributes in the `__dict__` of an object, a class, or a module."""
     return {name: each for name, each in list(_dict_of(thing).items()) if type(name) is str}
 
 
 def module_of(thing: object) -> str:
-    """The module where a class or a function was defined; "" where it doesn't say."""
+    """Return the module where a class or a function was defined; "" if unknown."""
     asked = _OF_CLASSES["__module__"].__get__ if is_a(thing, type) else _defined_in
     try:
         name = asked(thing)
@@ -79,16 +79,17 @@ def module_of(thing: object) -> str:
 
 
 def file_of(module: object) -> str:
-    """The file that a module came from; "" without one. A lazy module stays unloaded."""
+    """Return the file of a module, or "". A lazy module stays unloaded."""
     file = _dict_of(module).get("__file__")
     return file if type(file) is str else ""
 
 
 def elements(thing: object) -> Iterator[tuple[Any, Any]]:
-    """The elements of a container, each with its key or its position.
+    """Yield the elements of a container, each with its key or its position.
 
-    Of Python's own kinds, and of any other Mapping as far as it tells; nothing for anything else.
-    What a class that comes from `dict` or `list` has put over `items` or `__iter__` isn't called.
+    It handles Python's built-in containers and any other Mapping, until that raises. Anything else
+    has no elements. If a subclass of a built-in container overrides `items` or `__iter__`, its
+    method isn't called.
     """
     kind = _container(thing)
     if kind is None:
@@ -100,20 +101,20 @@ def elements(thing: object) -> Iterator[tuple[Any, Any]]:
 
 
 def length(thing: object) -> int | None:
-    """How many elements one of Python's own containers has; None for anything else."""
+    """Return the length of one of Python's built-in containers; None for anything else."""
     kind = _container(thing)
     return None if kind is None else int(kind.__len__(thing))
 
 
 def number(thing: object) -> int | float | None:
-    """The plain number that an `int` or a `float` is, whatever its class makes of it, or None."""
+    """Return an `int` or a `float`, even of a subclass, as a plain number, or None."""
     if is_a(thing, int):
         return int.__index__(thing)  # type: ignore[arg-type]  # it is one
     return float.__float__(thing) if is_a(thing, float) else None  # type: ignore[arg-type]
 
 
 def text(thing: object) -> str:
-    """What `repr` returns, or the name of its class where that raises."""
+    """Return an object's `repr`, or the name of its class if `repr` raises."""
     try:
         return repr(thing)
     except Exception:
@@ -121,7 +122,7 @@ def text(thing: object) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The text of an exception; "" where it raises when it's asked for it."""
+    """Return an exception's message; "" if its `__str__` raises."""
     try:
         return str(error)
     except Exception:
@@ -129,7 +130,7 @@ def message_of(error: BaseException) -> str:
 
 
 def said(error: BaseException) -> str:
-    """An exception in words, as `texts.said` has them."""
+    """Return an exception's type and message, as `texts.said` formats them."""
     return texts.said(kind_of(error), message_of(error))
 
 
@@ -143,7 +144,7 @@ def _items(mapping: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _dict_of(thing: object) -> Any:
-    # Past `__getattribute__`: only a property of that name is still called.
+    # Bypass the class's `__getattribute__`. Only a property named `__dict__` is still called.
     try:
         own = object.__getattribute__(thing, "__dict__")
     except Exception:

@@ -1,7 +1,7 @@
 """Hold back signals that would do harm right now, and deliver them a moment later.
 
-When you press Stop, the loader is interrupted at once, but our clean-up isn't. Torch's notice of a
-worker's death waits for the end of a transfer.
+When you press Stop, the loader is interrupted at once, but our clean-up isn't. If a worker dies
+during a transfer, torch's signal handler runs only after it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch.utils.data import dataloader
 
 from dltutor.observation.errors import is_yours
 
-#: Seconds for which a handler may be put off, since a transfer in which a worker died never ends.
+#: The most seconds to put off a handler, because a transfer in which a worker died never ends.
 PUT_OFF_AT_MOST: Final = 1.0
 
 _SOON: Final = 0.005  # seconds
@@ -53,7 +53,7 @@ class Interrupts:
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
-        """Hand interrupts on at once in the block."""
+        """Deliver interrupts immediately in the block."""
         holding, self._holding = self._holding, False
         try:
             self.deliver()
@@ -63,7 +63,7 @@ class Interrupts:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold interrupts back in the block, and then, unless they were held before, deliver."""
+        """Hold interrupts back in the block, and deliver after it unless they were held before."""
         holding, self._holding = self._holding, True
         try:
             yield
@@ -72,23 +72,20 @@ class Interrupts:
         self.deliver()
 
     def deliver(self) -> None:
-        """Raise KeyboardInterrupt if an interrupt was held back and isn't to be held any longer."""
+        """Raise KeyboardInterrupt if an interrupt was held back and no block holds it anymore."""
         if self._pending and not self._holding:
             self._pending = False
             raise KeyboardInterrupt
 
 
 def in_plumbing(frame: FrameType | None) -> bool:
-    """Whether a signal handler has interrupted the code that passes batches between processes.
+    """Return whether a signal handler's `frame` is in code that passes batches between processes.
 
-    It shouldn't raise there, because a descriptor would be lost, or the exception itself: in
-    `__del__` and in what runs at a fork, Python prints an exception and carries on. The code in
-    which torch opens temporary files, to find out why no batch arrives, counts too.
-
-    Args:
-        frame: What the handler was given.
+    The handler shouldn't raise there, because a descriptor or the exception itself would be lost:
+    in `__del__` and in functions that run at a fork, Python prints an exception and carries on.
+    This includes the code in which torch opens temporary files to find out why no batch arrives.
     """
-    if frame is None or frame.f_code.co_filename == selectors.__file__:  # it waits for a batch
+    if frame is None or frame.f_code.co_filename == selectors.__file__:  # main waits for a batch
         return False
     files = [each.f_code.co_filename for each, _ in traceback.walk_stack(frame)]
     if popen_fork.__file__ in files:
@@ -103,11 +100,11 @@ def in_plumbing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def interrupts_held() -> Iterator[Interrupts]:
-    """Hold interrupts back in the block, and raise one that came in between at its end.
+    """Hold interrupts back in the block, and raise one that arrived in between at its end.
 
-    In a block within a block, they are held until the end of the outer one, except where either
-    lets them through. In another thread than the main one it does nothing: only the main thread is
-    ever interrupted.
+    If blocks are nested, interrupts are held until the end of the outer block, except where either
+    block lets them through. Outside the main thread this does nothing, because Python interrupts
+    only the main thread.
     """
     previous = signal.getsignal(signal.SIGINT)
     outer = getattr(previous, "__self__", None)
@@ -126,8 +123,8 @@ def interrupts_held() -> Iterator[Interrupts]:
                 signal.signal(signal.SIGINT, previous)
 
 
-class _Considerate:
-    """Put off a signal handler while main passes batches, for at most a second."""
+class _Postponing:
+    """A signal handler that waits, for at most a second, while main passes batches."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
         self._handler = handler
@@ -137,14 +134,14 @@ class _Considerate:
         now = time.monotonic()
         self._since = self._since or now
         if in_plumbing(frame) and now < self._since + PUT_OFF_AT_MOST:
-            # Not a threading.Timer, because what was interrupted may hold the lock that it needs.
-            _thread.start_new_thread(_again, (signum,))
+            # A threading.Timer needs a lock that the interrupted code may hold.
+            _thread.start_new_thread(_send_again, (signum,))
         else:
             self._since = None
             self._handler(signum, frame)
 
 
-def _again(signum: int) -> None:
+def _send_again(signum: int) -> None:
     time.sleep(_SOON)
     os.kill(os.getpid(), signum)
 
@@ -152,10 +149,10 @@ def _again(signum: int) -> None:
 def delay_in_plumbing() -> None:
     """Make torch's SIGCHLD handler wait for the end of a transfer, if torch has installed it.
 
-    It raises wherever main happens to be when a worker dies. In the middle of a transfer, that
-    loses a descriptor, leaves a lock held forever, or makes torch print "Exception ignored in
+    When a worker dies, the handler raises wherever main happens to be. In the middle of a transfer,
+    that loses a descriptor, leaves a lock held forever, or makes torch print "Exception ignored in
     StorageWeakRef.__del__".
     """
     handler = signal.getsignal(signal.SIGCHLD)
-    if callable(handler) and not isinstance(handler, _Considerate):
-        signal.signal(signal.SIGCHLD, _Considerate(handler))
+    if callable(handler) and not isinstance(handler, _Postponing):
+        signal.signal(signal.SIGCHLD, _Postponing(handler))

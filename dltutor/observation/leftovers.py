@@ -1,4 +1,4 @@
-"""Leaving everything as it was: processes, shared memory, signal handlers, random states."""
+"""Leave everything as it was: processes, shared memory, signal handlers, random states."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from dltutor.observation import torch_internals
 from dltutor.system import marks
 from dltutor.system.processes import Process, descendants, end, has_name, is_running, known
 
-# With the sharing strategy file_system, torch talks to its managers as long as this process lives.
-# Without them, every later loader raises "Broken pipe". They end by themselves.
+# With the sharing strategy file_system, torch talks to these managers as long as this process
+# lives. Without them, every later loader raises "Broken pipe". They end by themselves.
 _STAYS: Final = b"torch_shm_manager"
 _HELPERS: Final = (b"resource_tracker", b"forkserver")
-_LEAVING: Final = 1.0  # seconds
-_NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # what a resource tracker tidies up
+_LEAVING: Final = 1.0  # seconds for processes that outlive their worker to end
+_NAMED: Final = re.compile("/dev/shm/(sem[.]|psm_)")  # names that a resource tracker unlinks
 
 
 @dataclass
@@ -37,9 +37,9 @@ class Started:
     """What was started in a block.
 
     Args:
-        processes: The workers of loaders, to be ended with all that descends from them.
+        processes: The workers of loaders. They will be ended with all their descendants.
         iterators: Weak references to iterators of the loop's own loaders.
-        mark: What the workers carry, and all that they start.
+        mark: The mark that the workers and everything they start carry.
     """
 
     processes: set[Process] = field(default_factory=set)
@@ -47,9 +47,9 @@ class Started:
     mark: int = field(default_factory=marks.new)
 
     def still_running(self) -> int:
-        """Count the processes that outlived the workers that started them.
+        """Count the processes that are still running a second after the workers that started them.
 
-        They get a second to end, too. Multiprocessing's own helpers don't count.
+        Multiprocessing's own helpers don't count.
         """
         until = time.monotonic() + _LEAVING
         while True:
@@ -60,14 +60,14 @@ class Started:
             time.sleep(0.02)
 
     def own(self, iterator: Any) -> None:
-        """Take the workers of an iterator for ours."""
+        """Register the workers of an iterator."""
         for worker in torch_internals.workers_of(iterator):
             self._own(worker.pid)
 
     def own_started(self, error: BaseException) -> None:
-        """Take for ours what was started when an exception came in the making of an iterator."""
+        """Register the workers that an iterator had started before its start raised."""
         self.own(torch_internals.iterator_in(error))
-        self._own(torch_internals.half_started(error))
+        self._own(torch_internals.starting_pid(error))
 
     def _own(self, pid: int | None) -> None:
         if pid is not None:
@@ -77,22 +77,22 @@ class Started:
 
 @contextmanager
 def nothing_left() -> Iterator[Started]:
-    """Undo what the block did to this process, and end the workers that were started in it.
+    """Undo what the block did to this process, and end the workers that it started.
 
-    Whatever else this process, another thread of it, or another process has started lives on.
+    Everything else that this process, one of its threads, or another process started lives on.
 
-    torch draws the seeds of workers, and a sampler without a generator its order, from the global
-    random state. Making the first queue fixes how this process starts others, for good. So the
-    random states and the choice of a start method are put back, too.
+    It also restores the random states and the start method. torch draws the workers' seeds from the
+    global random state, and a sampler without a generator draws its order from it. Making the first
+    queue fixes the start method for as long as the process lives.
 
     Yields:
-        What was started in the block, to be filled in.
+        A Started, in which the block registers what it starts.
     """
     python, torchs, numpys = random.getstate(), torch.get_rng_state(), np.random.get_state()
     chosen = multiprocessing.get_start_method(allow_none=True)
     sigchld = torch_internals.sigchld()
     strategy = torch.multiprocessing.get_sharing_strategy()
-    # There is no public way to stop them.
+    # There is no public way to stop the fork server and the resource tracker.
     server: Any = forkserver._forkserver
     tracker: Any = resource_tracker._resource_tracker
     had_server, had_tracker = server._forkserver_pid is not None, tracker._pid is not None
@@ -100,8 +100,9 @@ def nothing_left() -> Iterator[Started]:
     try:
         yield started
     finally:
-        # Queues and semaphores end with the iterators that held them. A collection takes a quarter
-        # of a second in a process with many objects, so it's done only if one is still alive.
+        # Queues and semaphores are freed with the iterators that hold them. A garbage collection
+        # takes a quarter of a second in a process with many objects, so run it only if an iterator
+        # is still alive.
         if any(iterator() is not None for iterator in started.iterators):
             gc.collect()
         end(*started.processes, mark=started.mark, spare=(_STAYS,))
@@ -115,15 +116,15 @@ def nothing_left() -> Iterator[Started]:
         random.setstate(python)
         torch.set_rng_state(torchs)
         np.random.set_state(numpys)
-        # A method that your loop has chosen stays: it is not the default one.
+        # Keep a start method that your loop has chosen, which isn't the default.
         default = multiprocessing.get_all_start_methods()[0]
         if chosen is None and multiprocessing.get_start_method(allow_none=True) == default:
             multiprocessing.set_start_method(None, force=True)
 
 
 def _serves(tracker: Any) -> bool:
-    # The resource tracker is still needed if a process holds the other end of its pipe, or if we
-    # have a name in /dev/shm mapped that it would unlink when it ends.
+    # The resource tracker is still needed if another process holds its pipe, or if we have mapped a
+    # name in /dev/shm that the tracker would unlink when it ends.
     pipe = _link(Path(f"/proc/self/fd/{tracker._fd}"))
     for pid in descendants(os.getpid()) - {tracker._pid}:
         with suppress(OSError):  # gone
@@ -132,7 +133,7 @@ def _serves(tracker: Any) -> bool:
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
         return any(_NAMED.search(line) and not line.endswith("(deleted)") for line in maps)
-    return threading.active_count() > 1  # without /proc, we can't know who uses it
+    return threading.active_count() > 1  # without /proc, we can't know which process uses it
 
 
 def _link(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What `observe` takes: a DataLoader, or whatever of another library wraps some."""
+"""Check and describe what `observe` takes: a DataLoader, or another library's wrapper."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from dltutor.observation.foreign import (
     text,
 )
 
-# Where an inner loader is looked for: so deep in attributes and containers, and among so many.
+# The search for inner loaders: levels of attributes and containers, and elements on each level.
 _DEPTH: Final = 4
 _MOST: Final = 100
 
 
 def check_loader(thing: Any) -> None:
-    """Raise TypeError if `observe` cannot take this for a loader."""
+    """Raise TypeError if `observe` can't use this object as a loader."""
     if not _can_be_iterated_again(thing):
         raise TypeError(f"observe() takes a torch DataLoader, got {_what_instead(thing)}")
 
 
 def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
-    """The DataLoaders whose workers serve a loader.
+    """Return the DataLoaders whose workers serve a loader.
 
     Args:
-        thing: A DataLoader, or a wrapper that has some in its attributes, lists or dicts.
+        thing: A DataLoader, or a wrapper that has some in its attributes, lists, or dicts.
 
     Returns:
-        Them, by name: "" for the only one; else the key that it has in a dict, or "loader 2".
+        The DataLoaders by name: "" for a single one, else its key in a dict, or "loader 2".
     """
     found: dict[int, tuple[str, DataLoader[Any]]] = {}
     for key, loader in _search("", thing, _DEPTH, set()):
@@ -51,14 +51,11 @@ def inner_loaders(thing: Any) -> dict[str, DataLoader[Any]]:
 
 
 def length(loader: DataLoader[Any]) -> int | None:
-    """How many samples an epoch must have: `len(dataset)`.
-
-    Args:
-        loader: Of a stream, or of any other dataset.
+    """Return how many samples an epoch must have: `len(dataset)`.
 
     Returns:
-        The number; None where the dataset has no length or the sampler another one, and with
-        `drop_last`, which leaves some out.
+        The number. None if the dataset has no length, if the sampler has a different length, or
+        with `drop_last`, which leaves samples out.
     """
     if loader.drop_last or type(loader.batch_sampler) not in (BatchSampler, type(None)):
         return None
@@ -66,12 +63,12 @@ def length(loader: DataLoader[Any]) -> int | None:
         whole = len(loader.dataset)  # type: ignore[arg-type]  # some have none
         stream = is_a(loader.dataset, IterableDataset)
         return whole if stream or len(loader.sampler) == whole else None  # type: ignore[arg-type]
-    except Exception:  # what is anybody's may raise anything
+    except Exception:  # the learner's dataset and sampler may raise anything
         return None
 
 
 def title_of(loader: Any) -> str:
-    """A loader in a few words: its dataset, or the class of the wrapper, and its workers."""
+    """Return a title for a loader: the class of its dataset or of the wrapper, and its workers."""
     inner = inner_loaders(loader).values()
     count = sum(each.num_workers for each in inner)
     plain = is_a(loader, DataLoader)
@@ -88,7 +85,7 @@ def _search(
     parts: Iterable[tuple[str, Any]] = ()
     attributes = [("", value) for value in attributes_of(thing).values()]
     if is_a(thing, DataLoader):
-        # accelerate's pass for a DataLoader, and have the one that makes the iterators inside.
+        # accelerate's loaders are DataLoaders too. The one inside makes the iterators.
         inside = [each for _, each in attributes if is_a(each, DataLoader)]
         if not inside:
             yield key, thing
@@ -106,7 +103,7 @@ def _can_be_iterated_again(thing: Any) -> bool:
     if is_a(thing, type) or not _defines(thing, "__iter__"):
         return False
     if is_a(thing, (Dataset, Iterator)) and not is_a(thing, DataLoader):
-        # webdataset's and Lightning's are both, and can be iterated again.
+        # Loaders of webdataset and Lightning are such objects, but can be iterated again.
         return bool(inner_loaders(thing))
     return not is_a(thing, Collection)
 

@@ -1,4 +1,4 @@
-"""observe(): run a loader at arm's length and write down what happened."""
+"""Run a loader, survive whatever it does, and record what happened: `observe()`."""
 
 from __future__ import annotations
 
@@ -33,18 +33,16 @@ def observe(
     memory: Literal["often", "seldom"] = "seldom",
     listeners: Sequence[Callable[[Moment], None]] = (),
 ) -> Observation:
-    """Iterate a loader, as `dltutor.observe` does, and draw nothing.
-
-    Afterwards the global random states are as before.
+    """Iterate a loader, as `dltutor.observe` does, without drawing anything.
 
     Args:
-        loader: As there; so are all that follow but the last two.
+        loader: The loader. This and the next three are as in `dltutor.observe`.
         deadline: In seconds.
         consume: The training loop.
-        epochs: How many times it runs.
-        memory: How often USS and PSS are read, which takes time from the workers: "often" is twice
-            a second, for those who look at them; see `Recorder`.
-        listeners: Each is called, in a thread, with every moment of memory as it is sampled.
+        epochs: How many times the loop runs.
+        memory: How often to read USS and PSS, which takes time from the workers. "often" is twice a
+            second; see `Recorder`.
+        listeners: Functions to call, in a thread, with every Moment as it's sampled.
     """
     check_arguments(loader, deadline, consume, epochs)
     with interrupts_held() as interrupts, ExitStack() as clean_up:
@@ -65,7 +63,7 @@ def observe(
             waited = run.waited / seconds if consume is not None else None
             seen = replace(seen, result=result, expected=run.expected, waited=waited)
         finally:
-            run.end(kindly=error is None)
+            run.end(gracefully=error is None)
             if error is not None:
                 errors.forget(error)
         return replace(seen, left=started.still_running()) if seen.ok else seen
@@ -92,10 +90,10 @@ def _drive(
                         result = loop(run.loader)
                 finally:
                     run.ignore_deaths()
-        except BaseException as error:  # also SystemExit: nothing may end the kernel
+        except BaseException as error:  # even SystemExit, which must not end the notebook
             return None, error
         finally:
-            run.ignore_deaths()  # all of them, even if the alarm rang above
+            run.ignore_deaths()  # again, in case the alarm interrupted the first call
     return result, None
 
 
@@ -108,13 +106,13 @@ def _write_down(
 ) -> Observation:
     hung = is_a(error, DeadlinePassed)
     failed = errors.read(error) if error is not None else errors.NOTHING
-    if hung:  # the alarm is ours; where it rang is worth telling
+    if hung:  # the alarm is ours, so keep only where it interrupted the loop
         failed = replace(errors.NOTHING, traceback=failed.traceback)
     end: End = "hung" if hung else "raised" if error is not None else "finished"
     if (
         failed.by_torch == "worker died"
-        or (failed.lost_contact and run.wait_for_a_death())
-        or (hung and run.waits_for_the_dead())
+        or (failed.lost_contact and run.wait_for_dead_worker())
+        or (hung and run.waits_for_dead_worker())
     ):
         end = "worker died"
     return Observation(
@@ -139,14 +137,14 @@ def _write_down(
 
 
 def check_arguments(loader: object, deadline: object, consume: object, epochs: object) -> None:
-    """Raise what `observe` raises for wrong arguments."""
+    """Raise the errors that `observe` raises for wrong arguments."""
     check_loader(loader)
     check_run(deadline, consume, epochs)
     check_main_thread("observe()", "its deadline interrupt a loader that hangs")
 
 
 def check_run(deadline: object, consume: object, epochs: Any) -> None:
-    """Raise what is raised for a wrong deadline, training loop or number of epochs."""
+    """Raise an error for a wrong deadline, training loop, or number of epochs."""
     check_deadline(deadline)
     if type(epochs) is bool or not is_a(epochs, int) or epochs < 1:
         raise ValueError(f"epochs must be a whole number of 1 or more, got {text(epochs)}")

@@ -1,7 +1,7 @@
-"""Give a fork open files of its own, so that reading moves no position of its parent's files.
+"""Give a fork its own open files, so that its reads don't move the positions in its parent's.
 
-A fork shares its parent's open files, so both have one read position for each. Here, every regular
-file is opened again, at the same position and in the same mode.
+A fork and its parent share one read position for each open file. This module opens every regular
+file again, at the same position and in the same mode.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Final
 
-_FDINFO: Final = "/proc/self/fdinfo"  # where it is missing, to open /dev/fd/N is only to dup it
+_FDINFO: Final = "/proc/self/fdinfo"  # on systems without it, opening /dev/fd/N only duplicates N
 _BY_NAME: Final = os.O_NOFOLLOW | getattr(os, "O_TMPFILE", 0)
 _PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -23,13 +23,13 @@ _PROBES: Final = (signal.SIGUSR1, signal.SIGUSR2)
 def positions() -> dict[int, int]:
     """Return the position of each regular file that is open for reading, by its descriptor.
 
-    Logs are left out, and so are the files that stdout and stderr go to: both processes write them,
-    and main's next line belongs after the sandbox's.
+    It leaves out files that are open only for writing, and those that stdout and stderr go to: both
+    processes write to them, and main's next line belongs after the sandbox's.
     """
     found = {}
     printed = [os.fstat(each) for each in (1, 2) if _is_open(each)]
     for descriptor in map(int, os.listdir("/dev/fd")):
-        with suppress(OSError):  # it is the one that listdir had open, or has no position
+        with suppress(OSError):  # it's the one that listdir had open, or has no position
             status = os.fstat(descriptor)
             written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
             log = written or any(os.path.samestat(status, each) for each in printed)
@@ -46,7 +46,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def put_back(before: Mapping[int, int]) -> None:
-    """Move files of this process back to where they stood, as `positions` returned it."""
+    """Restore the positions that `positions` returned."""
     for descriptor, position in before.items():
         with suppress(OSError):
             os.lseek(descriptor, position, os.SEEK_SET)
@@ -58,12 +58,12 @@ def open_again() -> list[int]:
     Descriptors that shared a position still do.
 
     Returns:
-        The descriptors that could not be opened again, whose positions are the parent's too.
+        The descriptors that couldn't be opened again, so the parent still shares their positions.
     """
     shared = []
     with ExitStack() as opened:
         for twins in _by_file(positions()):
-            done: dict[int, int] = {}  # what was opened again, by what it was before
+            done: dict[int, int] = {}  # copy of the old descriptor -> the file opened again
             for descriptor in twins:
                 try:
                     again = next((done[old] for old in done if _is_same(old, descriptor)), None)
@@ -89,11 +89,11 @@ def _by_file(descriptors: Iterable[int]) -> list[list[int]]:
 
 
 def _opened_again(descriptor: int) -> int:
-    # A lock belongs to the open file, so that opening it again would lose it.
+    # A lock belongs to the open file, so opening the file again would lose it.
     with open(f"{_FDINFO}/{descriptor}") as info:
         if "\nlock:" in info.read():
             raise OSError
-    # A file remembers how it was opened by its name, and the name is now a link of /proc's.
+    # Drop the flags about the file's name, because the name is now a link in /proc.
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~_BY_NAME
     again = os.open(f"/proc/self/fd/{descriptor}", flags)
     os.lseek(again, os.lseek(descriptor, 0, os.SEEK_CUR), os.SEEK_SET)
@@ -101,8 +101,8 @@ def _opened_again(descriptor: int) -> int:
 
 
 def _is_same(one: int, other: int) -> bool:
-    # Whether two descriptors are one open file: then a setting of one is a setting of the other.
-    # The signal for asynchronous input is such a setting, and no regular file sends it.
+    # If two descriptors are one open file, they share its settings. So change one, the signal for
+    # asynchronous input, and read it from the other. No regular file sends that signal.
     before = fcntl.fcntl(one, fcntl.F_GETSIG)
     probe = next(each for each in _PROBES if each != before)
     if fcntl.fcntl(other, fcntl.F_GETSIG) != before:

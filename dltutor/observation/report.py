@@ -1,4 +1,4 @@
-"""What was seen of a loader: the Observation and its parts."""
+"""Define the record of an observed run: the Observation and its parts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Frame:
     """One line of a traceback or of a stack.
 
     Args:
-        file: The file, shortened to what is the same on every machine; "your cell" for code
-            typed into a notebook.
+        file: The file, shortened to the part that is the same on every machine; "your cell" for
+            code in a notebook.
         line: The line number.
         function: The function.
-        code: The source line, where it could be read.
+        code: The source line, or "" if it couldn't be read.
     """
 
     file: str
@@ -41,15 +41,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class Worker:
-    """One worker process as it stood when the run ended.
+    """One worker process at the end of the run.
 
     Args:
-        number: 0 for W0, and so on; the worker's id in torch.
+        number: The worker's id in torch, such as 0 for W0.
         exitcode: Its exit code; negative for a signal; None if it was still running.
-        stack: Where it stood, innermost call first, if it was asked; None if it was not, or
-            could not answer.
-        loader: The name of its loader among several in one wrapper: its key in a dict, or "loader
-            2"; else empty.
+        stack: Its stack, innermost call first; None if it wasn't asked or didn't answer.
+        loader: The name of its loader if a wrapper has several: its key in a dict, or "loader 2".
+            Otherwise empty.
     """
 
     number: int
@@ -59,17 +58,17 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """W0, W1, ...; of several loaders, W0 of images."""
+        """The worker's name, such as "W0", or "W0 of images" if there are several loaders."""
         return f"W{self.number} of {self.loader}" if self.loader else f"W{self.number}"
 
     @property
     def signal(self) -> str | None:
-        """The name of the signal that ended it, such as SIGKILL, or None."""
+        """The name of the signal that killed the worker, such as SIGKILL, or None."""
         return texts.signal_name(self.exitcode)
 
     @property
     def fate(self) -> str:
-        """What became of it, in words."""
+        """How the worker ended, in words."""
         return texts.fate(self.exitcode)
 
     def __str__(self) -> str:
@@ -78,42 +77,41 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What happened when a loader was run at arm's length.
+    """What happened in an observed run of a loader.
 
     Args:
-        end: How the run ended. "hung" means that it was stopped at its deadline; "main died" is
-            seen in `confine` only.
-        deadline: The seconds it was given.
-        batches: Batches that reached the loop.
-        samples: How many samples the sampler gave for those batches. None where that is not known:
-            for a stream whose batches do not show it, and for a wrapper with other batches than
-            its loader's.
+        end: How the run ended. "hung" means that it was stopped at its deadline. Only `confine`
+            reports "main died".
+        deadline: The deadline, in seconds.
+        batches: How many batches reached the loop.
+        samples: How many samples the sampler dealt out for those batches. None if unknown: for a
+            stream whose batches don't show it, and for a wrapper that makes other batches than its
+            loader.
         seconds: How long the run took, without the clean-up.
         first_batch_seconds: Seconds to the first batch, or None without a batch.
         last_batch_seconds: Seconds to the last batch, or None without a batch.
-        chain: Type and message of each exception that arrived, outermost first, then its
-            causes.
-        traceback: Your own lines in the traceback, outermost first; torch's lines left out.
-        raised_in_worker: The type that the worker raised, or None.
+        chain: Type and message of the exception that arrived and of its causes, outermost first.
+        traceback: Your own lines in the traceback, outermost first, without torch's.
+        raised_in_worker: The type of the exception that the worker raised, or None.
         failed_worker: The number of the worker that raised, or None.
         workers: The workers of the last epoch.
-        stderr: What the workers wrote to file descriptor 2. Of a script in `confine`, and of a
-            main process that died there: all that it wrote, standard output too.
-        raw: The error as a terminal shows it without `observe`, with the paths shortened.
-        timeline: Memory, descriptors and shared memory over time.
-        result: What the training loop returned; None if it did not get to its end.
-        confinement: The limits it was under in `confine`, or None.
-        failed_loader: The name of the loader of that worker, as in Worker; empty if there is one
-            loader.
-        expected: How many samples `len(dataset)` promises for the whole epochs. None
-            where that isn't known: for an epoch that was left early, for `drop_last`, for a sampler
-            that deals others.
-        waited: The part of its time that a loop of yours waited for batches; None for the plain
-            loop, which does nothing else.
-        left: How many processes that workers had started were still running when the workers had
-            left; `observe` has ended them. 0 for a run that didn't finish.
-        notes: What was added to these exceptions with `add_note`. From Python 3.14 on pickle adds
-            where it was: the attribute, the class, the process, innermost first.
+        stderr: What the workers wrote to file descriptor 2. For a script in `confine`, and for a
+            main process that died there: everything it wrote, including standard output.
+        raw: The error as a terminal shows it without `observe`, with shortened paths.
+        timeline: Memory, descriptors, and shared memory over time.
+        result: What the training loop returned; None if it didn't finish.
+        confinement: The limits that `confine` set, or None.
+        failed_loader: The name of the loader whose worker raised, as in Worker; empty if there is
+            only one loader.
+        expected: How many samples `len(dataset)` promises for all epochs. None if unknown: after an
+            epoch that was left early, with `drop_last`, or if the sampler doesn't deal out each
+            sample.
+        waited: The part of its time that your loop waited for batches. None for the plain loop,
+            which does nothing else.
+        left: How many processes that workers had started were still running after the workers
+            left. `observe` has ended them. 0 for a run that didn't finish.
+        notes: Notes on these exceptions, from `add_note`. From Python 3.14 on, pickle adds notes
+            that say where it failed: the attribute, the class, the process, innermost first.
     """
 
     end: End
@@ -141,26 +139,27 @@ class Observation:
 
     @cached_property
     def signs(self) -> tuple[tuple[str, str], ...]:
-        """The promises that the run shows to be broken, although it finished, and what was seen."""
+        """The promises that the run broke even though it finished, each with its evidence."""
         return tuple(signs(self)) if self.end == "finished" else ()
 
     @property
     def ok(self) -> bool:
-        """Whether the run finished and nothing is amiss: no error, no worker that died."""
+        """Whether the run finished without an error and without a worker that died."""
         return self.end == "finished" and not any(worker.exitcode for worker in self.workers)
 
     def to_dict(self) -> dict[str, Any]:
-        """What was observed in lists, texts and numbers that JSON can hold.
+        """Return the observation as lists, strings, and numbers that JSON can hold.
 
-        The times (`seconds`, `first_batch_seconds`, `last_batch_seconds`), `raw` and `timeline`
-        differ from run to run; all else does not, as long as the run ends in the same way.
+        The times (`seconds`, `first_batch_seconds`, `last_batch_seconds`), `raw`, and `timeline`
+        differ from run to run. Everything else is the same if the run ends in the same way.
 
         Returns:
-            The fields of Observation by name, and `ok` and `title`. `chain` is a list of `type` and
-            `message`, and `notes` a list of texts, both without pids and addresses; `traceback` and
-            the `stack` of a worker are lists of `file`, `line`, `function` and `code`; a worker has
-            `name` (W0), `exitcode`, `signal` and `fate` besides. `timeline` is `Timeline.to_dict`.
-            `result` is left out: it is of any type. `confinement` has its rows, or is None.
+            The fields of Observation by name, plus `ok`, `title`, and `signs`. `chain` is a list of
+            `type` and `message`, and `notes` a list of strings, both without pids and addresses.
+            `traceback` and a worker's `stack` are lists of `file`, `line`, `function`, and `code`.
+            A worker also has `name` (such as W0), `signal`, and `fate`. `timeline` is
+            `Timeline.to_dict`. `confinement` is a dict of its rows, or None. `result` is left out,
+            because it can have any type.
         """
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         del plain["result"]
@@ -184,7 +183,7 @@ class Observation:
         }
 
     def story(self) -> Table:
-        """The observation in a few rows that are the same on every run: no pids, no times."""
+        """Return a short table without pids and times, which is the same on every run."""
         return story.story(self)
 
     def __str__(self) -> str:

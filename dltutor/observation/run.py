@@ -1,4 +1,4 @@
-"""One run of a loader under observation: what it delivers, and the workers that it starts."""
+"""Track one observed run: the batches that the loader delivers and the workers that it starts."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from dltutor.observation.worker_setup import (
     temporary_folder_shown,
 )
 
-_GRACE: Final = 1.0  # seconds for a worker to end by itself, or to be found dead
-_LAST_STEPS: Final = 5.0  # seconds for a worker that has closed its socket to be dead
+_GRACE: Final = 1.0  # seconds for a worker to exit by itself, or for a dead one to be reaped
+_LAST_STEPS: Final = 5.0  # seconds for a worker to die after it has closed its socket
 
 
 class Run:
-    """Counts what a loader delivers, and knows the workers of each of its iterators.
+    """One observed run, which counts batches and knows the workers of each iterator.
 
     Args:
-        loader: The loader, or what wraps some.
-        folder: For the workers' stderr and stacks.
-        recorder: Told the name of each worker, of its death, and the number of batches.
-        started: Told of the workers, and of the iterators of the loop's other loaders.
-        interrupts: Delivered once workers have started, and with each batch.
+        loader: The loader, or a wrapper around some.
+        folder: A folder for the workers' stderr and stacks.
+        recorder: Gets each worker's name and death, and the number of batches.
+        started: Gets the workers, and the iterators of the loop's other loaders.
+        interrupts: Interrupts to deliver after workers have started, and with each batch.
 
     Attributes:
-        batches: How many have arrived.
-        samples: How many they were made of; None where that isn't known.
-        started: When it began, on the clock `time.perf_counter`.
-        first_batch: Seconds until the first batch came; None before.
-        last_batch: The same of the last one so far.
+        batches: How many batches have arrived.
+        samples: How many samples those batches were made of; None if unknown.
+        started: When the run began, on the clock `time.perf_counter`.
+        first_batch: Seconds until the first batch arrived, or None.
+        last_batch: Seconds until the last batch so far arrived, or None.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class Run:
         self._folder = folder
         self._inner = loaders.inner_loaders(loader)
         self._counted: list[Counted] = []
-        self._iterators: dict[int, tuple[str, Any]] = {}  # by id, with the name of the loader
-        self._arrived = 0  # batches of theirs
-        self._samples: int | None = 0  # in those
+        self._iterators: dict[int, tuple[str, Any]] = {}  # id -> loader's name, iterator
+        self._arrived = 0  # batches from these iterators
+        self._samples: int | None = 0  # samples in those batches
 
     @contextmanager
     def instrumented(self) -> Iterator[None]:
-        """Count the batches of the loader, and know the workers that it starts, in the block."""
+        """Count the loader's batches and register the workers that it starts, in the block."""
         for name, loader in self._inner.items():
             if kept := torch_internals.kept_iterator(loader):
-                self._know(name, kept)
+                self._register(name, kept)
         try:
             with (
                 torch_internals.intercepted(self._make),
@@ -94,14 +94,15 @@ class Run:
 
     @property
     def waited(self) -> float:
-        """Seconds that the loop waited for batches."""
+        """How many seconds the loop waited for batches."""
         return sum(each.waited for each in self._counted)
 
     @property
     def expected(self) -> int | None:
-        """How many samples its whole epochs have by `len(dataset)`; None where that isn't known.
+        """How many samples all epochs have according to `len(dataset)`; None if unknown.
 
-        It's known if the dataset has a length and the sampler deals out each of its samples.
+        It's known if there is one loader, every epoch finished, the dataset has a length, and the
+        sampler deals out as many samples.
         """
         if len(self._inner) != 1 or not all(each.finished for each in self._counted):
             return None
@@ -110,30 +111,26 @@ class Run:
         return None if length is None else length * len(self._counted)
 
     def loader_of(self, error: BaseException) -> str:
-        """The name of the loader whose iterator raised, if there are several."""
+        """Return the name of the loader whose iterator raised; "" if there is only one."""
         raised = torch_internals.iterator_in(error)
         return self._iterators.get(id(raised), ("", None))[0]
 
-    def wait_for_a_death(self) -> bool:
-        """Whether a worker has died, giving a dying one the time to be dead."""
+    def wait_for_dead_worker(self) -> bool:
+        """Return whether a worker dies within 5 s or has died already."""
         processes = [process for _, _, process in self._last_workers()]
         if not processes:
             return False
         wait([process.sentinel for process in processes], timeout=_LAST_STEPS)
         return any(_exit_code(process) is not None for process in processes)
 
-    def waits_for_the_dead(self) -> bool:
-        """Whether a worker is dead that torch still expects a batch from: it looks every 5 s."""
+    def waits_for_dead_worker(self) -> bool:
+        """Return whether torch still expects a batch from a dead worker (it checks every 5 s)."""
         last = self._last().values()
-        awaited = [process for each in last for process in torch_internals.awaited_workers(each)]
-        return any(_exit_code(process) is not None for process in awaited)
+        expected = [each for one in last for each in torch_internals.unfinished_workers(one)]
+        return any(_exit_code(process) is not None for process in expected)
 
     def fates(self, *, where: bool) -> tuple[Worker, ...]:
-        """The workers of the last epoch as they stand now.
-
-        Args:
-            where: Ask each that still runs for its stack, one after the other.
-        """
+        """Return the workers of the last epoch. With `where`, ask running ones for their stacks."""
         found = []
         for loader, number, process in self._last_workers():
             code, pid = _exit_code(process), process.pid
@@ -151,35 +148,32 @@ class Run:
         for _, iterator in self._iterators.values():
             torch_internals.forget_workers(iterator)
 
-    def end(self, *, kindly: bool) -> None:
-        """End all workers, and keep nothing of any iterator.
-
-        Args:
-            kindly: Let those that are idle leave by themselves first.
-        """
+    def end(self, *, gracefully: bool) -> None:
+        """End all workers and drop all iterators. If `gracefully`, let idle workers exit first."""
         for _, iterator in self._iterators.values():
-            if kindly:
+            if gracefully:
                 with suppress(DeadlinePassed), deadline(_GRACE):
                     torch_internals.shut_down(iterator)
             torch_internals.abandon(iterator)
         self._iterators.clear()
         remove_temporary_folders(self._folder)
         for counted in self._counted:
-            counted.let_go()
+            counted.release()
 
     def _count(self, iterator: Any) -> Counted:
         self._counted.append(Counted(iterator, self._deliver))
         return self._counted[-1]
 
     def _deliver(self, batch: Any) -> None:
-        self._interrupts.deliver()  # what was held back while it was fetched
+        self._interrupts.deliver()  # interrupts that were held back while torch fetched the batch
         now = time.perf_counter() - self.started
         if self.first_batch is None:
             self.first_batch = now
         self.last_batch = now
         self.batches += 1
         self._recorder.batches = self.batches
-        # A wrapper may fetch ahead or make other batches. Then we don't know what is in them.
+        # A wrapper may fetch ahead or make other batches. Then we don't know how many samples are
+        # in a batch.
         self.samples = self._samples if self._arrived == self.batches else None
 
     def _arrive(self, iterator: Any) -> None:
@@ -190,7 +184,7 @@ class Run:
                 self._samples = None if samples is None else self._samples + samples
 
     def _make(self, loader: DataLoader[Any], make: torch_internals.MakeIterator) -> Any:
-        # A wrapper without a loader in it makes its loaders as it goes, so any loader is its own.
+        # If a wrapper holds no loader yet, it makes loaders as it runs, so any loader is its own.
         reached = {id(each): name for name, each in self._inner.items()}
         in_main = threading.current_thread() is threading.main_thread()
         name = reached.get(id(loader)) if reached or not in_main else ""
@@ -201,13 +195,13 @@ class Run:
                 if in_main:
                     self._ours.own_started(error)
                 raise
-            if in_main and loader.num_workers:  # the loop's own, and not another thread's
+            if in_main and loader.num_workers:  # the loop's own loader, not another thread's
                 self._ours.iterators.append(weakref.ref(iterator))
                 self._ours.own(iterator)
             return iterator
         if loader.num_workers == 0:
             iterator = make()
-            self._know(name, iterator)
+            self._register(name, iterator)
             return iterator
         init_fn = loader.worker_init_fn
         loader.worker_init_fn = WorkerSetup(self._folder, init_fn, self._ours.mark)
@@ -217,18 +211,18 @@ class Run:
         except BaseException as error:
             unfinished = torch_internals.iterator_in(error)
             if unfinished is not None:
-                self._know(name, unfinished)
+                self._register(name, unfinished)
             self._ours.own_started(error)
             raise
         finally:
             loader.worker_init_fn = init_fn
-        self._know(name, iterator)
+        self._register(name, iterator)
         if in_main:
             delay_in_plumbing()
-            self._interrupts.deliver()  # what was held back while they were started
+            self._interrupts.deliver()  # interrupts that were held back while the workers started
         return iterator
 
-    def _know(self, name: str, iterator: Any) -> None:
+    def _register(self, name: str, iterator: Any) -> None:
         self._iterators[id(iterator)] = name, iterator
         self._ours.own(iterator)
         for number, process in enumerate(torch_internals.workers_of(iterator)):
@@ -236,7 +230,7 @@ class Run:
                 self._recorder.name(process.pid, Worker(number, None, loader=name).name)
 
     def _last(self) -> dict[str, Any]:
-        # The last iterator of each loader, by the loader's name.
+        # Loader's name -> its last iterator.
         pairs = self._iterators.values()
         return {name: each for name, each in pairs if torch_internals.workers_of(each)}
 
@@ -247,8 +241,8 @@ class Run:
 
 
 def _exit_code(process: BaseProcess) -> int | None:
-    # A process that ends closes its descriptors, and with them its sentinel, before it can be
-    # reaped: join() waits for that moment, `exitcode` alone does not.
+    # A process that ends closes its descriptors, including its sentinel, before it can be reaped.
+    # join() waits until it can be, but `exitcode` alone doesn't.
     if wait([process.sentinel], timeout=0):
         process.join(_GRACE)
     return process.exitcode

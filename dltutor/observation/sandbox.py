@@ -1,12 +1,12 @@
-"""The sandbox: code runs in a process that may die, hang or do harm, and this one lives on.
+"""Run code in a process that may die, hang, or do harm, while the notebook's process lives on.
 
-    kernel  ->  guard  ->  the code's process  ->  workers, and whatever else it starts
+    notebook  ->  guard  ->  the code's process  ->  workers, and whatever else the code starts
 
-The guard is the parent of the code's process, so a signal to the parent doesn't reach the kernel.
-Both are forks, so the code finds the kernel's modules, classes, and data, but only one thread. The
-kernel waits and reads what they say. At the limit, it kills them and everything they started, in
-any session, because all of it inherits the guard's mark. If the kernel itself is killed, the guard
-ends the rest and removes their files.
+The guard is the parent of the code's process, so a signal to the parent doesn't reach the notebook.
+Both are forks, so the code finds the notebook's modules, classes, and data, but only one thread.
+The notebook waits and reads their messages. At a limit, it kills them and everything they started,
+in any session, because all of it inherits the guard's mark. If the notebook itself is killed, the
+guard ends the rest and removes their files.
 
 A check of the course runs an answer here, and the doctor runs each of its experiments here.
 """
@@ -31,23 +31,23 @@ from typing import Any, Final, NoReturn
 from dltutor.observation import own_files, stacks
 from dltutor.observation.cut_connections import CutConnections
 from dltutor.observation.interrupts import interrupts_held
-from dltutor.observation.sandboxed import Folders, sandboxed_process, tell
+from dltutor.observation.sandboxed import Folders, sandboxed_process, send
 from dltutor.observation.time_limits import deadline
 from dltutor.system import marks, processes
 from dltutor.system.process_memory import pss, reader
 from dltutor.tables import MB
 
-LOOKING: Final = 20.0  # seconds for what is not announced: telling an untouched starter
-MEMORY: Final = 1.2 * 1024 * MB  # bytes (PSS) of all the processes of a run together
-PROCESSES: Final = 256  # of a run together
-_TICK: Final = 0.05  # seconds between two looks
-_LONELY: Final = 0.5  # seconds between two looks whether the kernel still lives
-_STEP: Final = 50 * MB  # bytes (RSS) of growth before PSS, which is expensive, is read again
-_KEPT: Final = 20_000  # characters of what is printed, the last ones
-_HANDLERS: Final = 2.0  # seconds for what was registered to be called at a fork
+LOOKING: Final = 20.0  # seconds for untimed work, such as recognizing an unchanged starter
+MEMORY: Final = 1.2 * 1024 * MB  # the most memory of all processes of a run, in bytes (PSS)
+PROCESSES: Final = 256  # the most processes of a run
+_TICK: Final = 0.05  # seconds between two checks of the limits
+_NOTEBOOK_CHECK: Final = 0.5  # seconds between two checks that the notebook's process still lives
+_STEP: Final = 50 * MB  # bytes (RSS) of growth before re-reading PSS, which is expensive
+_KEPT: Final = 20_000  # how many characters of the output to keep, the last ones
+_HANDLERS: Final = 2.0  # seconds for functions that are registered to run at a fork
 
 _at_fork = deadline(_HANDLERS)
-# Called last of all: they are called in reverse, and a learner's cells register later.
+# This runs last, because handlers run in reverse order and a learner's cells register later.
 os.register_at_fork(before=lambda: _at_fork.stop())
 
 
@@ -56,14 +56,14 @@ class Ended:
     """How the processes of a run ended.
 
     Args:
-        result: What the code returned; None where it never came so far.
-        status: The exit code of its process, negative for a signal; None if it was ended here.
-        guard: The same of its parent, if that died first.
-        stopped: Why it was ended here: "limit", "memory", "processes", "handlers" (of a fork, which
-            did not return) or nothing.
-        stood: Where it was at the limit, in words.
-        printed: The end of what it and its workers wrote to stdout and stderr.
-        used: The descriptors of the connections that it used, although they were cut.
+        result: What the code returned; None if it didn't return.
+        status: The exit code of its process, negative for a signal; None if the sandbox ended it.
+        guard: The exit code of the guard, if that died first.
+        stopped: Why the sandbox ended it: "limit" (of time), "memory", "processes", "handlers" (a
+            function that was registered to run at a fork didn't return), or "".
+        stood: Where the code was at the time limit, as a sentence.
+        printed: The end of what the code and its workers wrote to stdout and stderr.
+        used: The descriptors of the connections that the code used even though they were cut.
     """
 
     result: Any = None
@@ -89,20 +89,20 @@ def run(
     before_fork: Callable[[], object] = lambda: None,
     cut: bool = False,
 ) -> Ended:
-    """Call a function in a process of its own.
+    """Call a function in a separate process.
 
     Args:
-        work: Takes a function that it calls when what takes its time begins; returns what JSON can
-            hold.
-        at_most: Seconds from then on.
-        announce: Called here when it begins.
-        memory: Bytes (PSS) that all its processes may have together; default: MEMORY.
-        own_folder: Whether it finds itself in an empty folder, where what it writes by a bare name
-            does no harm; otherwise in the folder of this process.
-        temporary: A folder for its temporary files, which the caller removes; "" for one that goes
-            with it.
-        before_fork: Called here right before this process is forked.
-        cut: Whether the function finds the connections of this process cut.
+        work: The function. Its argument is a function that it must call when its timed part begins.
+            It returns something that JSON can hold.
+        at_most: The time limit in seconds, from the moment when the timed part begins.
+        announce: A function to call in this process at that moment.
+        memory: The most memory of all its processes, in bytes (PSS); MEMORY by default.
+        own_folder: Whether to run in an empty folder, where files with relative paths do no harm.
+            Otherwise it runs in the folder of this process.
+        temporary: A folder for temporary files, which the caller removes; "" for one that is
+            removed afterwards.
+        before_fork: A function to call right before this process is forked.
+        cut: Whether to cut the connections of this process in the fork.
 
     Raises:
         KeyboardInterrupt: You pressed Stop; all processes are gone.
@@ -110,7 +110,7 @@ def run(
     sys.stdout.flush()
     sys.stderr.flush()
     with interrupts_held() as interrupts, CutConnections(cut) as connections:
-        folder = tempfile.mkdtemp(prefix="dlt-")  # short: paths of sockets may have 100 characters
+        folder = tempfile.mkdtemp(prefix="dlt-")  # short: socket paths have at most 100 characters
         folders = Folders(folder, temporary or folder, own_folder)
         run = _Run(work, folders, at_most, announce, MEMORY if memory is None else memory)
         try:
@@ -127,31 +127,31 @@ def run(
 
 
 def _fork() -> int:
-    # Anybody's code may be registered to run at a fork, and it may wait forever. After the deadline
-    # has interrupted it, Python carries on with the fork.
+    # Any library may have registered a function to run at a fork, and it may wait forever. After
+    # the deadline has interrupted it, Python carries on with the fork.
     global _at_fork
     _at_fork = deadline(_HANDLERS)
     with warnings.catch_warnings(), _at_fork:
-        # Python 3.12 and later warn about threads, and so does JAX. The fork has none of them, and
-        # takes none of their locks.
+        # Python 3.12 and later and JAX warn about threads. The fork has none of these threads, and
+        # it doesn't take their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         return os.fork()
 
 
-def _wait(pid: int, kernel: int) -> int | None:
-    # Returns the exit status of the code's process, or None if the kernel is gone.
+def _wait(pid: int, notebook: int) -> int | None:
+    # Return the exit status of the code's process, or None if the notebook's process is gone.
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    while os.getppid() == kernel:
+    while os.getppid() == notebook:
         ended, status = os.waitpid(-1, os.WNOHANG)
         if ended == pid:
             return status
-        if not ended:  # others are orphans of the code's
-            select.select([woken], [], [], _LONELY)
+        if not ended:  # any other process that ended was an orphan of the code's
+            select.select([woken], [], [], _NOTEBOOK_CHECK)
             with suppress(BlockingIOError):
                 os.read(woken, 4096)
     return None
@@ -159,7 +159,7 @@ def _wait(pid: int, kernel: int) -> int | None:
 
 @dataclass
 class _Run:
-    """The processes of one run, as this process sees them."""
+    """The processes of one run, as the notebook's process sees them."""
 
     work: Work
     folders: Folders
@@ -169,16 +169,16 @@ class _Run:
     mark: int = field(default_factory=marks.new)
     ended: Ended = field(default_factory=Ended)
     guard: processes.Process = field(init=False)
-    ends: tuple[int, ...] = ()  # of the pipes on which they say things, tell their fate, and print
-    positions: dict[int, int] = field(init=False)  # of files, before the fork
-    shared: list[int] = field(default_factory=list)  # files whose positions are also the sandbox's
+    ends: tuple[int, ...] = ()  # our ends of three pipes: messages, exit status, output
+    positions: dict[int, int] = field(init=False)  # of open files, before the fork
+    shared: list[int] = field(default_factory=list)  # files whose positions the sandbox shares
     until: float = 0.0
-    weighed: float = 0.0
-    told: bool = False  # whether there is a result
+    rss_at_last_pss: float = 0.0
+    has_result: bool = False
 
     def start(self, before_fork: Callable[[], object], connections: CutConnections) -> None:
         """Fork the guard, which forks the rest."""
-        kernel = os.getpid()
+        notebook = os.getpid()
         self.ends, far = zip(*(os.pipe() for _ in range(3)), strict=True)
         self.positions = own_files.positions()
         before_fork()
@@ -190,99 +190,99 @@ class _Run:
                 if not _at_fork.passed:
                     marks.put(self.mark)
                     connections.cut()
-                    self._guard(kernel, *far)
+                    self._guard(notebook, *far)
             finally:
                 os._exit(1)
         for end in far:
             os.close(end)
         self.guard = processes.known(guard)
 
-    def _guard(self, kernel: int, say: int, fate: int, words: int) -> NoReturn:
+    def _guard(self, notebook: int, messages: int, status_to: int, output: int) -> NoReturn:
         os.setsid()
         processes.adopt_orphans(True)
-        tell(say, {"shared": own_files.open_again()})
+        send(messages, {"shared": own_files.open_again()})
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
             try:
-                os.close(fate)
-                sandboxed_process(self.work, me, self.folders, say, words)
+                os.close(status_to)
+                sandboxed_process(self.work, me, self.folders, messages, output)
             finally:
                 os._exit(1)
-        os.close(say)
-        os.close(words)
-        os.write(fate, b"%d " % pid)
-        status = _wait(pid, kernel)
+        os.close(messages)
+        os.close(output)
+        os.write(status_to, b"%d " % pid)
+        status = _wait(pid, notebook)
         if status is not None:
-            os.write(fate, b"%d" % os.waitstatus_to_exitcode(status))
+            os.write(status_to, b"%d" % os.waitstatus_to_exitcode(status))
         processes.end_descendants(self.mark)
-        if os.getppid() != kernel:
+        if os.getppid() != notebook:
             for each in (self.folders.own, self.folders.temporary):
                 shutil.rmtree(each, ignore_errors=True)
         os._exit(0)
 
     def wait(self) -> None:
-        """Read what they say until there is a result, an end, or no time left."""
+        """Read their messages until there is a result, the guard ends, or a limit is reached."""
         if _at_fork.passed:
             self.ended.stopped = "handlers"
             return
-        hear, fate, words = self.ends
-        heard = fates = b""
+        messages, status, output = self.ends
+        unread = numbers = b""
         self.until = time.monotonic() + LOOKING
         with selectors.DefaultSelector() as ready:
             for end in self.ends:
                 ready.register(end, selectors.EVENT_READ)
-            while not self.told and time.monotonic() < self.until:
+            while not self.has_result and time.monotonic() < self.until:
                 for key, _ in ready.select(_TICK):
                     got = os.read(key.fd, 1 << 16)
-                    if key.fd == words:
+                    if key.fd == output:
                         self._print(got)
-                    elif key.fd == hear:
-                        *lines, heard = (heard + got).split(b"\n")
+                    elif key.fd == messages:
+                        *lines, unread = (unread + got).split(b"\n")
                         for line in lines:
-                            self._hear(line)
+                            self._take_message(line)
                     else:
-                        fates += got
+                        numbers += got
                     if not got:
                         ready.unregister(key.fd)
-                    if key.fd == fate and not got:
-                        self._over(fates)
+                    if key.fd == status and not got:
+                        self._take_status(numbers)
                         return
-                self.ended.stopped = self._too_much()
+                self.ended.stopped = self._limit_reached()
                 if self.ended.stopped:
                     return
-        if not self.told:
+        if not self.has_result:
             self.ended.stopped = "limit"
-            frames = stacks.ask(self.folders.own, int(fates.split()[0])) if fates else None
+            frames = stacks.ask(self.folders.own, int(numbers.split()[0])) if numbers else None
             self.ended.stood = f" It was at {frames[0]}." if frames else ""
 
     def close(self) -> None:
-        """End all that was started, and read the last of what it wrote."""
+        """End everything that was started, and read the rest of its output."""
         processes.end(self.guard, mark=self.mark)
         own_files.put_back({each: self.positions[each] for each in self.shared})
-        words = self.ends[2]
-        os.set_blocking(words, False)
+        output = self.ends[2]
+        os.set_blocking(output, False)
         with suppress(OSError):
-            while got := os.read(words, 1 << 16):
+            while got := os.read(output, 1 << 16):
                 self._print(got)
         for end in self.ends:
             os.close(end)
 
-    def _hear(self, line: bytes) -> None:
-        with suppress(ValueError, KeyError, TypeError):  # what the code itself writes says nothing
-            said = json.loads(line)
-            if said == "running":
+    def _take_message(self, line: bytes) -> None:
+        with suppress(ValueError, KeyError, TypeError):  # the code itself may write to this pipe
+            message = json.loads(line)
+            if message == "running":
                 self.until = time.monotonic() + self.at_most
                 self.announce()
-            elif "shared" in said:
-                self.shared = [each for each in said["shared"] if each in self.positions]
+            elif "shared" in message:
+                self.shared = [each for each in message["shared"] if each in self.positions]
             else:
-                self.ended.result = said["result"]
-                self.told = True
+                self.ended.result = message["result"]
+                self.has_result = True
 
-    def _over(self, fates: bytes) -> None:
-        told = fates.split()
-        self.ended.status = int(told[1]) if len(told) > 1 else None
+    def _take_status(self, numbers: bytes) -> None:
+        words = numbers.split()  # the pid and, if its process has ended, the exit code
+        self.ended.status = int(words[1]) if len(words) > 1 else None
         with suppress(ChildProcessError):
             code = os.waitstatus_to_exitcode(os.waitpid(self.guard.pid, 0)[1])
             self.ended.guard = code or None
@@ -291,15 +291,15 @@ class _Run:
         text = self.ended.printed + got.decode(errors="replace")
         self.ended.printed = text[-_KEPT:]
 
-    def _too_much(self) -> str:
+    def _limit_reached(self) -> str:
         figures = reader()
         pids = processes.descendants(self.guard.pid)
         if len(pids) > PROCESSES:
             return "processes"
-        # RSS counts what they share once for each of them: it is an upper bound.
+        # RSS counts shared pages once for each process, so the sum is an upper bound for PSS.
         found = [figures.process(pid) for pid in pids]
         rss = sum(process[1]["rss"] or 0 for process in found if process)
-        if rss < max(self.memory, self.weighed + _STEP):
+        if rss < max(self.memory, self.rss_at_last_pss + _STEP):
             return ""
-        self.weighed = rss
+        self.rss_at_last_pss = rss
         return "memory" if sum(map(pss, pids)) > self.memory else ""

@@ -1,6 +1,6 @@
 """Find signs of a broken promise in a run that ended without an error.
 
-One run can't show why the promise is broken, so you still need `diagnose`.
+One run can't show why the promise is broken, so you still need `diagnose` for the cause.
 """
 
 from __future__ import annotations
@@ -16,21 +16,17 @@ if TYPE_CHECKING:
     from dltutor.observation.memory.process_curves import Floats
     from dltutor.observation.report import Observation
 
-#: MB that an ordinary worker doesn't take anymore once it has made a third of its batches.
+#: A healthy worker grows by less than this many MB after a third of its batches.
 LATE: Final = 24.0
-_STILL: Final = 0.15  # of all growth; more than this in the last third means it hasn't leveled off
-_ENOUGH: Final = 4  # samples of a curve
-_FILES: Final = 64  # more descriptors than at first; batches on their way account for fewer
-_MOST: Final = 0.5  # of the loop's time
-_LONG: Final = 4.0  # seconds of waiting: in a short run, chance decides
+_STILL: Final = 0.15  # if more than this part of the growth is in the last third, it still grows
+_ENOUGH: Final = 4  # the fewest samples of a curve to judge
+_FILES: Final = 64  # new descriptors; batches in transit account for fewer
+_MOST: Final = 0.5  # the part of its time that a loop may wait
+_LONG: Final = 4.0  # seconds that a loop may wait, because in a short run waiting is luck
 
 
 def signs(seen: Observation) -> Iterator[tuple[str, str]]:
-    """Yield the promises that a run shows to be broken, each with what was seen.
-
-    Args:
-        seen: A run that reached its end.
-    """
+    """Yield the promises that a finished run shows to be broken, each with its evidence."""
     if seen.expected is not None and seen.samples not in (None, seen.expected):
         yield "complete", f"{seen.samples} samples arrived, but the dataset has {seen.expected}"
     grew = [
@@ -55,7 +51,7 @@ def signs(seen: Observation) -> Iterator[tuple[str, str]]:
 
 
 def _waits(seen: Observation) -> bool:
-    # Not for the first batch: that takes as long as workers need to start.
+    # Leave out the wait for the first batch, which includes the start of the workers.
     if seen.waited is None or seen.first_batch_seconds is None:
         return False
     waited = seen.waited * seen.seconds - seen.first_batch_seconds

@@ -1,4 +1,4 @@
-"""What a loader delivers by number of workers, and which number to take."""
+"""Hold a loader's throughput by number of workers, and choose a number."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 
 from dltutor.tables import Table
 
-_WORTH: Final = 0.10  # a smaller number may be slower by that part of the best, and is taken
+_WORTH: Final = 0.10  # take a smaller number if it's at most this much slower than the best
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What was measured with one number of workers.
+    """The measurements with one number of workers.
 
     Args:
-        workers: The number.
-        rates: Samples per second of each run, once every worker has delivered; batches per second
-            where Throughput says so.
-        starts: Seconds that the loop waited until each has delivered a batch, of each run.
+        workers: The number of workers.
+        rates: For each run, samples per second after every worker has delivered a batch, or batches
+            per second if Throughput's `unit` says so.
+        starts: For each run, how many seconds the loop waited until every worker had delivered.
     """
 
     workers: int
@@ -28,12 +28,12 @@ class Speed:
 
     @property
     def rate(self) -> float:
-        """The median of its runs."""
+        """The median rate of its runs."""
         return median(self.rates)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Between what the middle half of its runs lies; of one run, that one twice."""
+        """The range of the middle half of its runs; the rate twice if there is one run."""
         if len(self.rates) == 1:
             return self.rates[0], self.rates[0]
         low, _, high = quantiles(self.rates, n=4, method="inclusive")
@@ -42,14 +42,14 @@ class Speed:
 
 @dataclass(frozen=True)
 class Throughput:
-    """What a loader delivers, by number of workers.
+    """A loader's throughput, by number of workers.
 
     Args:
-        speeds: One for each number that was measured, the smallest first.
+        speeds: A Speed for each number that was measured, the smallest first.
         too_short: Numbers for which the epoch has too few batches.
-        unfinished: Numbers that had no run when the deadline came.
-        unit: What the rates count: "samples", or "batches" if their samples aren't known.
-        step: The training step that ran with each batch: its seconds or its name; empty without.
+        unfinished: Numbers that had no finished run at the deadline.
+        unit: What the rates count: "samples", or "batches" if the number of samples is unknown.
+        step: The seconds or the name of the training step that ran with each batch; empty if none.
     """
 
     speeds: tuple[Speed, ...]
@@ -60,44 +60,44 @@ class Throughput:
 
     @property
     def best(self) -> Speed:
-        """The one with the highest median."""
+        """The Speed with the highest median."""
         return max(self.speeds, key=lambda speed: speed.rate)
 
     @property
     def take(self) -> int:
-        """The smallest number of workers that the best does not clearly beat."""
+        """The smallest number of workers that the best number doesn't clearly beat."""
         enough = min(self.best.spread[0], (1 - _WORTH) * self.best.rate)
         return next(speed.workers for speed in self.speeds if speed.rate >= enough)
 
     @property
     def why(self) -> str:
-        """The choice and its reason, and for which loop it holds."""
+        """The choice, its reason, and the kind of loop that it's for."""
         if self.take or self.step or len(self.speeds) == 1:
             return self._choice
         return (
-            f"{self._choice} That is for a loop that does nothing with the batches. While a "
-            "training step runs, workers can make the next ones: measure with step."
+            f"{self._choice} This is for a loop that does nothing with the batches. While a "
+            "training step runs, workers can make the next batches. To measure that, pass step."
         )
 
     @property
     def _choice(self) -> str:
         best = self.best.workers
         if len(self.speeds) == 1:
-            return f"Only {best} was measured: there is nothing to compare it with."
+            return f"Only {best} was measured, so there's nothing to compare it with."
         if self.unfinished:
             return f"Take {self.take} of those that were measured."
         if self.take == best == self.speeds[-1].workers > 0:
-            return f"Take {best}, the most that was tried. If its samples wait, try more."
+            return f"Take {best}, the most that was tried. If samples wait for I/O, try more."
         if self.take == best:
             why = "no smaller number comes near it" if best else "no number of workers is faster"
             return f"Take {best}: {why}."
         return (
-            f"Take {self.take}: {best} is the fastest here, by less than {_WORTH:.0%} or less than "
-            "its runs differ."
+            f"Take {self.take}: {best} is the fastest here, but by less than {_WORTH:.0%} or by "
+            "less than its runs differ."
         )
 
     def story(self) -> Table:
-        """The numbers, row by row."""
+        """Return the measurements as a table."""
         rows = []
         for speed in self.speeds:
             spread = " to ".join(map(_rounded, speed.spread))
@@ -106,9 +106,7 @@ class Throughput:
             rows.append((f"{speed.workers}", _rounded(speed.rate), spread, start, mark))
         runs = min(len(speed.rates) for speed in self.speeds)
         header = ("workers", f"{self.unit}/s", "middle half of runs", "start-up", "")
-        how = (
-            f"the median of {runs} runs in turns" if runs > 1 else "one run, so no spread is known"
-        )
+        how = f"the median of {runs} alternating runs" if runs > 1 else "one run, so no spread"
         loop = (
             f"a step of {self.step}" if self.step else "a loop that does nothing with the batches"
         )
@@ -117,7 +115,7 @@ class Throughput:
     def _missing(self) -> list[str]:
         reasons = (
             (self.too_short, "An epoch has too few batches for them."),
-            (self.unfinished, "The deadline came first: give it more time, or fewer counts."),
+            (self.unfinished, "The deadline passed first. Use a longer deadline or fewer counts."),
         )
         return [
             f"Not measured: {', '.join(map(str, numbers))}. {reason}"

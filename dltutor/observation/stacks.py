@@ -1,7 +1,7 @@
-"""Ask a stuck worker for its stack, by a signal that faulthandler answers.
+"""Ask a stuck worker for its stack, with a signal that faulthandler answers.
 
-The handler is C code, so it answers even if Python is stuck in a lock or in a library. It needs no
-privilege, unlike a debugger that attaches from outside.
+The handler is C code, so it answers even if Python is stuck in a lock or a library. Unlike a
+debugger that attaches from outside, it needs no privilege.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dltutor.observation.errors import frame, is_yours
 from dltutor.observation.report import Frame
 
 _ASK: Final = signal.SIGUSR2
-_ANSWER: Final = 1.0  # seconds for a worker to answer
+_ANSWER: Final = 1.0  # seconds that a worker has to answer
 _LINE: Final = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
 def answer_when_asked(folder: str) -> None:
-    """Have this process write its stacks into `folder` whenever it is asked."""
+    """Have this process write its stacks into `folder` whenever `ask` asks for them."""
     # faulthandler keeps the file open.
     faulthandler.register(_ASK, file=_answers(folder, os.getpid()).open("w"), all_threads=True)
 
 
 def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
-    """Ask a worker where it stands.
+    """Ask a worker for its stack.
 
     Args:
         folder: The folder given to `answer_when_asked`.
@@ -42,7 +42,7 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
     """
     path = _answers(folder, pid)
     if not path.exists():
-        return None  # nobody listens: the signal would kill it
+        return None  # the worker has no handler yet, so the signal would kill it
     try:
         os.kill(pid, _ASK)
     except ProcessLookupError:
@@ -51,14 +51,14 @@ def ask(folder: str, pid: int) -> tuple[Frame, ...] | None:
 
 
 def main_thread(dump: str) -> tuple[Frame, ...]:
-    """The short stack of the main thread in what faulthandler wrote, innermost call first."""
-    # Threads are listed newest first: the main thread is the last. From Python 3.14 on the C
-    # functions of a crash follow.
+    """Return the main thread's short stack from faulthandler's output, innermost call first."""
+    # faulthandler lists the newest thread first and the main thread last. From Python 3.14 on, the
+    # C functions of a crash follow.
     last = dump.partition("\nCurrent thread's C stack")[0].rpartition("(most recent call first):")[
         2
     ]
     calls = [(file, int(line), function) for file, line, function in _LINE.findall(last)]
-    # A forked worker's stack goes on below its loop, with what main was doing when it forked.
+    # In a forked worker, the stack continues below its loop with main's stack at the fork.
     loop = next((i for i, call in enumerate(calls) if call[2] == "_worker_loop"), len(calls))
     yours = [call for call in calls[:loop] if is_yours(call[0])] or calls[loop : loop + 1]
     return tuple(

@@ -1,4 +1,4 @@
-"""The story of an Observation in words: its title, and rows that are the same on every run."""
+"""Describe an Observation in words: its title, and rows that are the same on every run."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _TONES: Final[dict[End, Tone]] = {
 
 
 def story(seen: Observation) -> Table:
-    """The observation in a few rows that are the same on every run: no pids, no times."""
+    """Return a short table without pids and times, which is the same on every run."""
     tone = "warn" if seen.signs else _TONES[seen.end]
     return Table(_title(seen), tuple(_rows(seen)), tone=tone)
 
 
 def _rows(seen: Observation) -> Iterator[tuple[str, str]]:
     from_outside = seen.confinement is not None and seen.confinement.from_outside
-    # The death of a worker is noticed wherever main happens to be: what came before is chance,
-    # and so is the wording. `chain` and `raw` have it.
+    # Main notices a worker's death wherever it happens to be, so how many batches arrived before
+    # and how torch words the error are luck. `chain` and `raw` have the error.
     by_chance = seen.end == "worker died"
     if not by_chance and not from_outside:
         yield "got", _count(seen)
@@ -65,7 +65,7 @@ def _title(seen: Observation) -> str:
         return f"Raised: {seen.raised_in_worker or seen.chain[0][0]} in {place}"
     if seen.end == "worker died":
         died = [worker for worker in seen.workers if worker.exitcode is not None]
-        return f"Worker died: {', '.join(map(str, died)) or 'which one is not known'}"
+        return f"Worker died: {', '.join(map(str, died)) or 'which one is unknown'}"
     if seen.end == "hung":
         return f"Hung: stopped at its deadline of {seen.deadline:g} s"
     if seen.signs:

@@ -1,4 +1,4 @@
-"""Words for exit codes and exceptions, and text without what differs from run to run."""
+"""Put exit codes and exceptions into words, and remove from text what differs between runs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import signal
 from pathlib import Path
 from typing import Final
 
-_KEPT: Final = 64_000  # bytes of a file, the last ones
+_KEPT: Final = 64_000  # how many bytes of a file to read, the last ones
 
-# What pickle adds to its errors from Python 3.14 on. In a text it stands below the error itself.
+# A note that pickle adds to its errors from Python 3.14 on. In a message, it follows the error.
 _NOTE: Final = re.compile(r"\nwhen serializing [^\n]+")
 
 
 def signal_name(exitcode: int | None) -> str | None:
-    """The name of the signal that an exit code tells of, such as SIGKILL, or None."""
+    """Return the name of the signal behind an exit code, such as SIGKILL, or None."""
     if exitcode is None or exitcode >= 0:
         return None
     try:
@@ -25,11 +25,7 @@ def signal_name(exitcode: int | None) -> str | None:
 
 
 def fate(exitcode: int | None) -> str:
-    """What became of a process, in words.
-
-    Args:
-        exitcode: Its exit code, or None while it runs.
-    """
+    """Describe how a process ended by its exit code, which is None while the process runs."""
     if exitcode is None:
         return "still running"
     if name := signal_name(exitcode):
@@ -38,8 +34,10 @@ def fate(exitcode: int | None) -> str:
 
 
 def said(kind: str, message: str) -> str:
-    """An exception as the end of a traceback has it: its type and text, the worker's own if it
-    was raised there. pickle's notes are left out: `notes_in` has them.
+    """Return an exception's type and message, as at the end of a traceback.
+
+    If a worker raised the exception, they are those of the worker's exception. pickle's notes are
+    left out; `notes_in` returns them.
     """
     text = _raised_in_worker(message)
     if text is None:
@@ -48,7 +46,7 @@ def said(kind: str, message: str) -> str:
 
 
 def notes_in(message: str) -> tuple[str, ...]:
-    """Notes of pickle's in what torch made of an error in a worker: where in the object it was."""
+    """Return pickle's notes in a worker's error message, which say where in the object it was."""
     return tuple(note.strip() for note in _NOTE.findall(_raised_in_worker(message) or ""))
 
 
@@ -56,22 +54,23 @@ def _raised_in_worker(message: str) -> str | None:
     _, wrapped, original = message.partition("\nOriginal Traceback")
     if not wrapped:
         return None
-    # The text follows the indented lines of the last traceback, and may be indented itself.
+    # The message follows the indented lines of the last traceback, and may be indented itself.
     lines = original.rpartition("(most recent call last):\n")[2].rstrip().splitlines()
     start = next((i for i, line in enumerate(lines) if not line.startswith(" ")), -1)
     return "\n".join(lines[start:]).strip()
 
 
 def without_colors(text: str) -> str:
-    """Text without the escape sequences that color it, as Python 3.13 and later color tracebacks.
+    """Return text without the escape sequences that color it.
 
-    They do so at a terminal, and under FORCE_COLOR, which a Jupyter kernel sets for what it starts.
+    Python 3.13 and later color tracebacks on a terminal, and under FORCE_COLOR, which a notebook
+    sets for the processes that it starts.
     """
     return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", text)
 
 
 def end_of_file(path: Path) -> str:
-    """The end of what processes wrote to a file, without colors; "" where there is none."""
+    """Return the end of a file, at most 64,000 bytes, without colors; "" if it can't be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _KEPT))
@@ -81,7 +80,7 @@ def end_of_file(path: Path) -> str:
 
 
 def tidy(text: str) -> str:
-    """Text without what differs from run to run: pids, addresses, the way to a file."""
+    """Return text without pids, addresses, and folders, which differ from run to run."""
     text = re.sub(r"\s*\(pid(\(s\))?[ \d,]+\)", "", text)
     text = re.sub(r"\b(pid(?:\(s\))?) [\d, ]*\d", r"\1 ...", text)
     text = re.sub(r"/torch_\d+_\d+_\d+", "/torch_...", text)
@@ -90,8 +89,8 @@ def tidy(text: str) -> str:
 
 
 def shorten_paths(text: str) -> str:
-    """Text with each absolute path cut to what does not depend on the machine."""
-    # From the start of a word only: a text of a megabyte without a blank takes no longer for it.
+    """Return text with each absolute path cut to the part that doesn't depend on the machine."""
+    # Match only at the start of a word, so that a megabyte of text without blanks isn't slow.
     text = re.sub(r"(?<![^\s\"'(])[^\s\"'(]*/ipykernel_\d+/\d+\.py", "your cell", text)
     text = re.sub(r"/[^\s\"'(]*/(?:site|dist)-packages/", "", text)
     text = re.sub(r"/[^\s\"'(]*/lib/python3\.\d+/", "", text)

@@ -1,7 +1,7 @@
-"""how_many_workers(): a loader's throughput by number of workers, on this machine.
+"""Measure a loader's throughput by number of workers, on this machine: `how_many_workers()`.
 
-Each number of workers is measured several times, alternating with the others, because other
-programs run at the same time and would slow down only one of them. The median of its runs counts.
+It measures each number of workers several times, alternating with the others, because another
+program could slow down only one of them. The median of the runs counts.
 
 A worker makes batches while the training step runs, so the right number depends on the step, too.
 """
@@ -30,9 +30,9 @@ from dltutor.system.this_machine import machine
 
 RUNS: Final = 5
 _BATCHES: Final = 32
-_ROUNDS: Final = 4  # of a run: batches from each worker, at least
-_FIRST_ROUND: Final = 0.4  # of the time, for the batches of the first round
-_MOST: Final = 1024  # workers that it tries: a typo such as 10000 must not stop the machine
+_ROUNDS: Final = 4  # the fewest batches from each worker in a run
+_FIRST_ROUND: Final = 0.4  # the part of the deadline for the timed batches of the first round
+_MOST: Final = 1024  # the most workers to try, because a typo such as 10000 could stop the machine
 
 _END: Final = object()
 
@@ -58,36 +58,35 @@ def how_many_workers(
     Each run gets a new loader with the same settings, except for the number of workers and
     persistent workers. The clock starts when each worker has delivered a batch, so start-up is
     reported separately. A file that one run has read comes from the operating system's cache in the
-    next. Shuffle a large dataset to see less of that.
+    next run. Shuffle a large dataset to reduce that effect.
 
-    Without `step`, nothing is done with a batch. The rate is then the most that the loader can
-    deliver, and the advice holds for a loop that does nothing. A training step changes it: while
-    the step runs, workers make the next batches, and if the step is slower than they are, more of
-    them don't help.
+    Without `step`, the loop does nothing with a batch. The rate is then the most that the loader
+    can deliver, and the advice is for a loop that does nothing. While a training step runs, the
+    workers make the next batches. If the step is slower than they are, more workers don't help.
 
     Args:
-        loader: A DataLoader, or a function that makes one; it is called before each run, so that
-            no run finds what another has cached.
-        counts: The numbers to try, such as (0, 2, 4); default 0, 1, 2, 4 and so on, up to twice
-            the cores. They are measured from the smallest on.
-        runs: How often each is measured.
-        batches: How many batches of a run are timed, or 4 of each worker where that is more; in a
-            slow loader fewer.
-        deadline: Seconds for all of it. Runs that do not fit are left out. Numbers that have no
-            run by then are named; what was measured of the others is kept.
-        step: Your training step, as a function that is called with each batch; or the seconds that
-            it takes, in which main then waits, as it does for a GPU. Give a step that
-            keeps the cores busy as a function: it takes them from the workers.
+        loader: A DataLoader, or a function that makes one. The function is called before each run,
+            so that no run finds what another has cached.
+        counts: The numbers to try, such as (0, 2, 4), measured from the smallest on. Default: 0, 1,
+            2, 4, and so on, up to twice the cores.
+        runs: How many times to measure each number.
+        batches: How many batches of a run to time, but at least 4 from each worker. With a slow
+            loader, it's fewer.
+        deadline: Seconds for all runs together. Runs that don't fit are left out. `unfinished`
+            lists numbers without a run, and the other measurements are kept.
+        step: Your training step, as a function that takes a batch, or as the seconds that it takes,
+            in which main waits, as it does for a GPU. If your step keeps the cores busy, pass the
+            function, because it takes them from the workers.
 
     Returns:
-        The Throughput. Its `take` is the smallest number that the best does not clearly beat. It
-        counts samples as the sampler deals them, and batches where their number isn't known.
+        The Throughput. Its `take` is the smallest number that the best number doesn't clearly beat.
+        It counts the samples that the sampler deals out, or batches if that is unknown.
 
     Raises:
-        TypeError: `loader` or `step` is something else, or `counts` are no whole numbers.
+        TypeError: `loader` or `step` has another type, or `counts` aren't whole numbers.
         ValueError: A number is out of range.
         CannotMeasure: The loader or the step failed, the loader has too few batches, or no number
-            had a run in time.
+            had a finished run at the deadline.
     """
     check_deadline(deadline)
     if not is_a(loader, DataLoader) and (is_a(loader, type) or not callable(loader)):
@@ -107,7 +106,7 @@ def how_many_workers(
         began = time.monotonic()
         if turn and until - began < 1.2 * took:
             break
-        # In alternating order, so that a machine that slows down doesn't bias any number.
+        # Reverse the order every other time, so a machine that slows down doesn't favor a number.
         for number in numbers if turn % 2 == 0 else numbers[::-1]:
             try:
                 measured = _run(loader, number, batches, slice_, until - time.monotonic(), work)
@@ -130,11 +129,11 @@ def how_many_workers(
     ]
     if not speeds and unfinished:
         raise CannotMeasure(
-            f"with {unfinished[0]} workers it did not get through in time, {deadline:.3g} s for "
-            "all: give it more, or see with observe(loader) where it hangs"
+            f"with {unfinished[0]} workers, no run finished by the deadline of {deadline:.3g} s. "
+            "Use a longer one, or see with observe(loader) where it hangs"
         )
     if not speeds:
-        raise CannotMeasure("an epoch has fewer than two batches: there is nothing to measure")
+        raise CannotMeasure("an epoch has fewer than two batches, so there's nothing to measure")
     too_short = tuple(number for number in numbers if not found[number])
     return Throughput(
         tuple(speeds),
@@ -149,8 +148,8 @@ def how_many_workers(
 class _Measured:
     batches: int
     samples: int | None
-    seconds: float  # for these
-    start: float  # seconds until each worker had delivered
+    seconds: float  # for these batches
+    start: float  # seconds until each worker had delivered a batch
 
 
 def _work(step: Step | float | None) -> Step:
@@ -175,7 +174,6 @@ def _named(step: Step | float | None) -> str:
 
 
 def _whole(counts: Sequence[int]) -> list[int]:
-    # Without repetitions, the smallest first.
     try:
         numbers = sorted({index(number) for number in counts})
     except TypeError:
@@ -191,19 +189,14 @@ def _whole(counts: Sequence[int]) -> list[int]:
 
 
 def default_counts() -> list[int]:
-    """0, 1, 2, 4 and so on, up to twice the cores that this process may use."""
+    """Return 0, 1, 2, 4, and so on, up to twice the cores that this process may use."""
     here = machine()
     cores = max(1, round(min(here.cores, here.cpu_quota or here.cores)))
     return [0, *(1 << power for power in range((2 * cores).bit_length()))]
 
 
 def with_workers(loader: Loader, workers: int) -> Loader:
-    """The same loader with another number of workers.
-
-    Args:
-        loader: The loader. A class of its own is not kept.
-        workers: The number.
-    """
+    """Copy a loader, with another number of workers. The copy is always a plain DataLoader."""
     names = ("collate_fn", "pin_memory", "worker_init_fn", "generator", "in_order")
     options: dict[str, Any] = {name: getattr(loader, name) for name in names}
     if workers:
@@ -219,7 +212,7 @@ def with_workers(loader: Loader, workers: int) -> Loader:
 
 
 class _StepFailed(Exception):
-    """The step raised the exception that is this one's cause."""
+    """The step raised; its exception is the cause of this one."""
 
 
 def _run(
@@ -230,7 +223,7 @@ def _run(
     left: float,
     step: Step,
 ) -> _Measured | None:
-    # None where the epoch was too short.
+    # Return None if the epoch was too short.
     if left <= 0:
         raise DeadlinePassed
     until = time.monotonic() + left
@@ -247,8 +240,8 @@ def _run(
     def timed(loader: Loader) -> _Measured | None:
         began = time.perf_counter()
         iterator: Any = iter(loader)
-        # Two batches from each worker, because some have worked ahead while the others started, and
-        # would seem faster than they are.
+        # Skip two batches from each worker, because some have worked ahead while the others
+        # started, and would seem faster than they are.
         start = worked = 0.0
         for taken in range(2 * each if number else 1):
             if (batch := next(iterator, _END)) is _END:
@@ -278,22 +271,22 @@ def _run(
         raise CannotMeasure(f"the function raised {tidy(foreign.said(error))}") from error
     if not is_a(loader, DataLoader):
         raise CannotMeasure(
-            f"the function must return a DataLoader, and returned {text(loader):.60}"
+            f"the function must return a DataLoader, but it returned {text(loader):.60}"
         )
     rest = until - time.monotonic()
     if rest <= 0:
         raise DeadlinePassed
-    with warnings.catch_warnings():  # more workers than cores is what is being tried
+    with warnings.catch_warnings():  # we try more workers than cores on purpose
         warnings.filterwarnings("ignore", "This DataLoader will create")
         seen = observe(with_workers(loader, number), consume=timed, deadline=rest)
     if seen.end == "hung":
         raise DeadlinePassed
     if seen.chain[:1] == ((_StepFailed.__name__, ""),):
-        raise CannotMeasure(f"with {number} workers step raised {tidy(said(*seen.chain[1]))}")
+        raise CannotMeasure(f"with {number} workers, step raised {tidy(said(*seen.chain[1]))}")
     if seen.end != "finished":
         words = f" ({tidy(said(*seen.chain[-1]))})" if seen.chain else ""
         raise CannotMeasure(
-            f"with {number} workers it ended like this: {seen.story().title}{words}. "
+            f"with {number} workers, the run ended like this: {seen.story().title}{words}. "
             "observe(loader) shows more"
         )
     measured: Any = seen.result

@@ -1,4 +1,4 @@
-"""A bound on how long the main thread may take."""
+"""Limit how long the main thread may take."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _REPEAT = 0.05
 class DeadlinePassed(BaseException):
     """Raised in the main thread at the deadline.
 
-    Not an Exception: torch and most training loops catch those.
+    It isn't an Exception, because torch and most training loops catch those.
     """
 
 
 def check_deadline(seconds: object) -> None:
-    """Raise ValueError unless it is a number of seconds that a wait can be given."""
+    """Raise ValueError unless this is a positive number of seconds that a wait accepts."""
     number = type(seconds) is not bool and is_a(seconds, (int, float))
     if not (number and 0 < seconds <= threading.TIMEOUT_MAX):  # type: ignore[operator]
         raise ValueError(f"deadline must be a positive number of seconds, got {text(seconds)}")
@@ -34,21 +34,22 @@ def check_main_thread(call: str, why: str) -> None:
 
     Args:
         call: What was called, such as "observe()".
-        why: What only the main thread can do, as the end of a sentence.
+        why: What works only in the main thread, as the end of a sentence.
     """
     here = threading.current_thread()
     if here is not threading.main_thread():
         raise RuntimeError(
-            f"{call} must be called in the main thread: only there can {why}. This is {here.name}"
+            f"{call} must be called in the main thread, because only there can {why}. "
+            f"This is {here.name}"
         )
 
 
-class deadline:  # a block, in the manner of contextlib.suppress
+class deadline:  # lowercase because it's a context manager, like contextlib.suppress
     """Raise DeadlinePassed in the block after `seconds`.
 
-    An outer user of SIGALRM, such as another deadline, gets back its handler and the rest of its
-    time. It interrupts Python code, locks, sleeps, and waits, but not a call stuck inside C.
-    `passed` is True once it has raised.
+    It interrupts Python code, locks, sleeps, and waits, but not a call stuck inside C. An outer
+    user of SIGALRM, such as another deadline, gets back its handler and the rest of its time.
+    `passed` is True after it has raised.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -57,11 +58,11 @@ class deadline:  # a block, in the manner of contextlib.suppress
         self.passed = False
 
     def stop(self) -> None:
-        """Raise no more, though the block goes on."""
+        """Don't raise anymore, even though the block continues."""
         self._on = False
 
     def __enter__(self) -> None:
-        # The timer comes first, so that no alarm of somebody else reaches our handler.
+        # Stop the timer first, so that an outer user's alarm doesn't reach our handler.
         self._left, self._interval = signal.setitimer(signal.ITIMER_REAL, 0)
         self._handler = signal.signal(signal.SIGALRM, self._ring)
         self._started = time.monotonic()
@@ -77,7 +78,7 @@ class deadline:  # a block, in the manner of contextlib.suppress
             signal.setitimer(signal.ITIMER_REAL, due, self._interval)
 
     def _ring(self, signum: int, frame: FrameType | None) -> None:
-        # Never in `__enter__` or `__exit__`, because the timer would not be put back.
+        # Never raise in `__enter__` or `__exit__`, because the timer wouldn't be restored.
         ours = frame is not None and frame.f_code.co_filename == __file__
         late = time.monotonic() > self._started + self._seconds + PUT_OFF_AT_MOST
         if self._on and not ours and (late or not in_plumbing(frame)):

@@ -1,8 +1,9 @@
-"""Private attributes of torch's objects (checked on torch 2.13).
+"""Use the private attributes of torch's objects (checked on torch 2.13).
 
-Torch has no public way to ask an iterator for its workers or to end them at once. Only `diagnosis`
-and lesson 08 use other private names. Three modules know texts of torch's: its messages (`errors`),
-the name of a worker's function (`stacks`), and a worker's command line (`memory.worker_names`).
+torch has no public way to ask an iterator for its workers or to end them at once. Only `diagnosis`
+and lesson 08 use other private names. Three modules depend on torch's strings: its messages
+(`errors`), the name of a worker's function (`stacks`), and the name of a worker's process
+(`memory.worker_names`).
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ MakeIterator = Callable[[], Any]
 
 @contextmanager
 def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterator[None]:
-    """Have every loader of this process make its iterators by way of `make`, in the block.
+    """Have every loader of this process make its iterators through `make`, in the block.
 
     Args:
-        make: Given the loader and its own way of making an iterator. Not called in processes that
-            are forked meanwhile.
+        make: A function that takes the loader and a function that makes its iterator. It isn't
+            called in processes that are forked in the block.
     """
     main = os.getpid()
     making: list[DataLoader[Any]] = []  # a class may ask its base class to make the iterator
@@ -60,11 +61,11 @@ def intercepted(make: Callable[[DataLoader[Any], MakeIterator], Any]) -> Iterato
 
 
 class _Dealt:
-    """What the sampler dealt out for an iterator's batches.
+    """How many samples the sampler dealt out for each of an iterator's batches.
 
     Attributes:
-        ahead: Samples of each batch that was asked for and has not arrived, by torch's number
-            for it; None for a batch of unknown size.
+        ahead: torch's number for a batch that was requested and hasn't arrived -> its samples; None
+            for a batch of unknown size.
         last: Samples of the batch that arrived last.
     """
 
@@ -72,8 +73,8 @@ class _Dealt:
         self.ahead: dict[int, int | None] = {}
         self.last: int | None = None
 
-    def taken(self, iterator: Any) -> list[int | None]:
-        """Take what the iterator does not wait for anymore, which is one batch at most."""
+    def pop_arrived(self, iterator: Any) -> list[int | None]:
+        """Remove and return what the iterator doesn't wait for anymore, at most one batch."""
         waiting = getattr(iterator, "_task_info", ())
         return [self.ahead.pop(task) for task in list(self.ahead) if task not in waiting]
 
@@ -83,14 +84,15 @@ _dealt: WeakKeyDictionary[_BaseDataLoaderIter, _Dealt] = WeakKeyDictionary()
 
 @contextmanager
 def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
-    """Know of each batch in the block how many samples it was made of.
+    """Track how many samples each batch in the block was made of.
 
-    The sampler is ahead of the batches that arrive, and these may overtake each other, so its
-    indices are counted as torch deals them out, and looked up when their batch arrives.
+    The sampler is ahead of the batches that arrive, and batches may overtake each other. So this
+    counts the indices when torch deals them out, and looks them up when their batch arrives.
 
     Args:
-        arrived: Called with the iterator of any loader of this process when it has a batch; then
-            `samples` tells of it. Not called in processes that are forked meanwhile.
+        arrived: A function to call with the iterator of any loader of this process when it gets a
+            batch. `samples` then has its size. It isn't called in processes that are forked in the
+            block.
     """
     main = os.getpid()
 
@@ -107,33 +109,33 @@ def arrivals(arrived: Callable[[Any], None]) -> Iterator[None]:
 
         return _next_index
 
-    def telling(own: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def reporting(own: Callable[[Any], Any]) -> Callable[[Any], Any]:
         @wraps(own)
         def __next__(self: Any) -> Any:
             dealt = _dealt.setdefault(self, _Dealt())
             try:
                 batch = own(self)
             except BaseException:
-                dealt.taken(self)  # its error arrived instead of it
+                dealt.pop_arrived(self)  # an error arrived instead of the batch
                 raise
-            sizes = dealt.taken(self)
-            if sizes and os.getpid() == main:  # else a base class was asked, and has told
+            sizes = dealt.pop_arrived(self)
+            if sizes and os.getpid() == main:  # else the base class's method has reported it
                 dealt.last = _samples_in(self, batch, sizes[0])
                 arrived(self)
             return batch
 
         return __next__
 
-    with _replaced(_BaseDataLoaderIter, _next_index=counting_indices, __next__=telling):
+    with _replaced(_BaseDataLoaderIter, _next_index=counting_indices, __next__=reporting):
         yield
 
 
 def samples(iterator: Any) -> int | None:
-    """How many samples the last batch of a loader's iterator was made of.
+    """Return how many samples the last batch of a loader's iterator was made of.
 
     Returns:
-        As many as the sampler dealt out for it. None for a batch that came before `arrivals`, for
-        an iterator that isn't torch's, and for a stream, unless its batch shows the number.
+        How many the sampler dealt out for it. None for a batch that arrived before `arrivals`, for
+        an iterator that isn't torch's, and for a stream whose batch doesn't show the number.
     """
     known = isinstance(iterator, _BaseDataLoaderIter)
     return _dealt[iterator].last if known and iterator in _dealt else None
@@ -151,7 +153,7 @@ def _samples_of(iterator: Any, index: Any) -> int | None:
 def _samples_in(iterator: Any, batch: Any, asked: int | None) -> int | None:
     if iterator._dataset_kind == _DatasetKind.Map:
         return asked
-    # A stream may end in the middle of a batch, and an item of it may be a batch already.
+    # A stream may end in the middle of a batch, and its items may be batches already.
     if iterator._auto_collation and (asked == 1 or iterator._drop_last):
         return asked
     made_by_torch = iterator._auto_collation and iterator._collate_fn is default_collate
@@ -160,13 +162,13 @@ def _samples_in(iterator: Any, batch: Any, asked: int | None) -> int | None:
 
 @contextmanager
 def _replaced(base: type[Any], **methods: Callable[[Any], Any]) -> Iterator[None]:
-    # In the class and in those below it: torchdata has loaders and iterators of its own kind.
+    # Replace them in subclasses too, because torchdata subclasses torch's loaders and iterators.
     with ExitStack() as undo:
         for cls in _family(base):
-            for name, made_of in methods.items():
+            for name, wrap in methods.items():
                 if own := vars(cls).get(name):
                     undo.callback(setattr, cls, name, own)
-                    setattr(cls, name, made_of(own))
+                    setattr(cls, name, wrap(own))
         yield
 
 
@@ -175,7 +177,7 @@ def _family(cls: type[Any]) -> list[type[Any]]:
 
 
 def iterator_in(error: BaseException) -> Any:
-    """The iterator with workers that an exception came from, in its making too, or None."""
+    """Return the iterator with workers that raised an exception, even while starting, or None."""
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         iterator = frame.f_locals.get("self")
         if is_a(iterator, _BaseDataLoaderIter) and hasattr(iterator, "_shutdown_workers"):
@@ -183,10 +185,10 @@ def iterator_in(error: BaseException) -> Any:
     return None
 
 
-def half_started(error: BaseException) -> int | None:
-    """The pid of a process that multiprocessing was starting when an exception came, or None.
+def starting_pid(error: BaseException) -> int | None:
+    """Return the pid of a process whose start an exception interrupted, or None.
 
-    Its Process object doesn't know it yet, as while main still writes to a spawned one.
+    Its Process object doesn't have the pid yet, for example while main writes to a spawned process.
     """
     for frame, _ in traceback.walk_tb(traceback_of(error)):
         starting = frame.f_locals.get("self")
@@ -196,7 +198,7 @@ def half_started(error: BaseException) -> int | None:
 
 
 def kept_iterator(loader: DataLoader[Any]) -> Any:
-    """The iterator that a loader with persistent workers keeps for its next epoch, or None."""
+    """Return the iterator that a loader keeps for its next epoch (persistent workers), or None."""
     iterator = loader._iterator
     alive = any(worker.is_alive() for worker in workers_of(iterator))
     return iterator if loader.persistent_workers or alive else None
@@ -205,23 +207,23 @@ def kept_iterator(loader: DataLoader[Any]) -> Any:
 def drop_kept_iterator(loader: DataLoader[Any]) -> None:
     """Have a loader make a new iterator for its next epoch."""
     loader._iterator = None
-    if hasattr(loader, "_initial_iter_for_state_dict"):  # torchdata's: the one it has is the next
+    if hasattr(loader, "_initial_iter_for_state_dict"):  # torchdata would reuse its iterator
         loader._initial_iter_for_state_dict = False
 
 
 def workers_of(iterator: Any) -> list[BaseProcess]:
-    """The worker processes of an iterator, by number; empty with `num_workers=0`."""
+    """Return the worker processes of an iterator, by number; empty with `num_workers=0`."""
     return list(getattr(iterator, "_workers", ()))
 
 
-def awaited_workers(iterator: Any) -> list[BaseProcess]:
-    """Those of its workers that an iterator expects more from."""
+def unfinished_workers(iterator: Any) -> list[BaseProcess]:
+    """Return the workers from which an iterator expects more batches."""
     expected = getattr(iterator, "_workers_status", ())
     return [worker for worker, more in zip(workers_of(iterator), expected, strict=False) if more]
 
 
 def forget_workers(iterator: Any) -> None:
-    """Stop torch's SIGCHLD handler from raising when these workers end, because we end them."""
+    """Stop torch's SIGCHLD handler from raising when we end these workers."""
     if getattr(iterator, "_worker_pids_set", False):
         _remove_worker_pids(id(iterator))
         iterator._worker_pids_set = False
@@ -237,21 +239,21 @@ def idle_workers(iterator: Any) -> set[int]:
 
 
 def shut_down(iterator: Any) -> None:
-    """End an iterator's workers and queues; waits up to 5 s for each worker that is busy."""
+    """End an iterator's workers and queues, and wait up to 5 s for each busy worker."""
     if hasattr(iterator, "_shutdown_workers"):
         iterator._shutdown_workers()
 
 
 def abandon(iterator: Any) -> None:
-    """End an iterator's workers and free its queues, without asking the workers.
+    """Kill an iterator's workers and free its queues.
 
-    A worker that was killed may have held a lock of a queue; `shut_down` would wait for it.
-    Nothing happens to an iterator without workers.
+    A worker that was killed may hold a queue's lock, and `shut_down` would wait for it. An iterator
+    without workers stays as it is.
     """
     if not hasattr(iterator, "_shutdown_workers"):
         return
     iterator._shutdown = True
-    forget_workers(iterator)  # torch knows them by the iterator's address, which is used again
+    forget_workers(iterator)  # torch knows them by the iterator's address, which gets reused
     workers = [worker for worker in workers_of(iterator) if worker.is_alive()]
     end(*(known(worker.pid) for worker in workers if worker.pid is not None))
     for worker in workers:
@@ -265,31 +267,32 @@ def abandon(iterator: Any) -> None:
         each.cancel_join_thread()
         each.close()
         if each._thread is not None:
-            # If a signal interrupted its start, close() didn't tell the queue's thread to end.
+            # If a signal interrupted the thread's start, close() didn't tell the thread to end.
             each._finalize_close(each._buffer, each._notempty)
             each._thread.join(timeout=1)
-    # A loop, a wrapper, or a cycle may keep the iterator, but no queue and no semaphore with it.
+    # A loop, a wrapper, or a cycle may keep the iterator. Free its queues and semaphores anyway.
     vars(iterator).clear()
     iterator._shutdown = True
 
 
 def _free(condition: threading.Condition) -> None:
-    # It's held only for moments. If it stays held, torch's SIGCHLD handler has raised in a put()
-    # right after it was taken. It's never released then, and close() would wait forever.
+    # The lock is held only for moments. If it stays held, torch's SIGCHLD handler has raised in a
+    # put() right after put() took the lock. Nothing releases it then, and close() would wait
+    # forever.
     condition.acquire(timeout=0.5)
     condition.release()
 
 
 def sigchld() -> tuple[Any, bool]:
-    """The SIGCHLD handler, and whether torch believes to have installed its own."""
+    """Return the SIGCHLD handler, and whether torch believes that it has installed its own."""
     return signal.getsignal(signal.SIGCHLD), signal_handling._SIGCHLD_handler_set
 
 
 def restore_sigchld(before: tuple[Any, bool]) -> None:
-    """Put back what `sigchld` returned.
+    """Restore what `sigchld` returned.
 
-    The flag goes with it: torch installs its handler once for a process, and later loaders
-    need it too.
+    It restores torch's flag, too, because torch installs its handler once for a process, and later
+    loaders need it.
     """
     handler, installed = before
     if signal.getsignal(signal.SIGCHLD) is not handler:

@@ -1,6 +1,6 @@
-"""What an observed worker does first: write errors where they are kept, answer when asked.
+"""Prepare an observed worker: redirect its stderr to a file, and answer when asked for its stack.
 
-It travels into the worker as its `worker_init_fn`, under every start method.
+The worker gets this as its `worker_init_fn`, under every start method.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dltutor.system import marks
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """A `worker_init_fn` that prepares the worker, then calls the learner's own.
+    """A `worker_init_fn` that prepares the worker, then calls the learner's.
 
     Args:
-        folder: Where the worker keeps its stacks, and the file `stderr`.
+        folder: The folder for the worker's stacks and the file `stderr`.
         init_fn: The learner's `worker_init_fn`, or None.
-        mark: For the worker and all that it starts; 0 for none.
+        mark: The mark for the worker and everything that it starts; 0 for none.
     """
 
     folder: str
@@ -38,8 +38,8 @@ class WorkerSetup:
     def __call__(self, worker_id: int) -> None:
         marks.put(self.mark)
         _point_2_at(Path(self.folder) / "stderr")
-        # In a kernel `sys.stderr` is not descriptor 2: a forked worker would write into the
-        # notebook, some time later.
+        # In a notebook, `sys.stderr` isn't descriptor 2, so a forked worker's output would appear
+        # in the notebook at a later time.
         sys.stderr = _text(_Kept(2, "w", closefd=False))
         answer_when_asked(self.folder)
         inherited = _temporary_folder()
@@ -52,10 +52,10 @@ class WorkerSetup:
 
 @contextmanager
 def stderr_for_workers(path: Path) -> Iterator[None]:
-    """Point descriptor 2 at a file while workers start, which inherit it.
+    """Point descriptor 2 at a file while workers start, so that they inherit it.
 
-    This catches what a worker writes before its `worker_init_fn`, for example that its dataset
-    couldn't be unpickled. What this process itself prints to `sys.stderr` still reaches the screen.
+    This catches what a worker writes before its `worker_init_fn` runs, for example that it couldn't
+    unpickle its dataset. What this process itself prints to `sys.stderr` still reaches the screen.
     """
     screen = os.dup(2)
     ours = sys.stderr
@@ -71,10 +71,10 @@ def stderr_for_workers(path: Path) -> Iterator[None]:
 
 
 def remove_temporary_folders(folder: str) -> None:
-    """Remove what killed workers left in the temporary folder of the machine.
+    """Remove the folders that killed workers left in the machine's temporary folder.
 
-    multiprocessing gives each worker a folder there for the sockets over which it hands out
-    shared memory. The worker removes it at its end, unless it is killed.
+    multiprocessing makes a folder there for the sockets over which a worker passes shared memory.
+    The worker removes it when it ends, unless it's killed.
     """
     for link in Path(folder).glob("sockets-*"):
         shutil.rmtree(link.resolve(), ignore_errors=True)
@@ -82,13 +82,10 @@ def remove_temporary_folders(folder: str) -> None:
 
 @contextmanager
 def temporary_folder_shown(folder: str) -> Iterator[None]:
-    """Leave a link to the temporary folder that multiprocessing may make in the block.
+    """Make a link, in `folder`, to the temporary folder that multiprocessing may make in the block.
 
-    It makes one for the socket of a fork server, and removes it when this process ends. If this
-    process is killed, the link shows the memory sampler what to remove.
-
-    Args:
-        folder: Where to leave the link.
+    multiprocessing makes a folder for the socket of a fork server, and removes it when this process
+    ends. If this process is killed, the link shows the memory sampler what to remove.
     """
     before = _temporary_folder()
     try:
@@ -117,7 +114,7 @@ def _point_2_at(path: Path) -> None:
 
 
 class _Kept(io.FileIO):
-    """Lose what a worker prints when the disk is full, so that the worker carries on."""
+    """A stream that drops a worker's output if the disk is full, so that the worker carries on."""
 
     def write(self, text: Any) -> int:
         try:

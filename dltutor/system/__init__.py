@@ -1,1 +1,1 @@
-"""What the operating system knows: processes and their memory, cgroups, mounts, signals."""
+"""What the operating system reports: processes and their memory, cgroups, mounts, its log."""

@@ -1,39 +1,39 @@
-"""Which cgroups bound a process, and what their files say: of version 1 and of version 2.
+"""Find the cgroups of a process, and read their limits and usage (versions 1 and 2).
 
-The sampler's helper loads it: it imports as little as it can.
+The sampler's helper process loads this module, so it imports as little as it can.
 """
 
 from __future__ import annotations
 
 import os
 
-TYPE_CHECKING = False  # importing typing would cost the helper as much as all the rest
+TYPE_CHECKING = False  # importing typing would take the helper as long as everything else
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Version -> the files that say how much memory is charged to a group, and how much may be.
+# Version -> the files with the memory that is charged to a group, and with its limit.
 _MEMORY = {
     1: ("memory.usage_in_bytes", "memory.limit_in_bytes"),
     2: ("memory.current", "memory.max"),
 }
-_NO_LIMIT = 1 << 60  # version 1 writes "no limit" as a number near 2**63
+_NO_LIMIT = 1 << 60  # version 1 reports "no limit" as a number near 2**63
 
 
 def groups(
     controller: str, pid: int | None = None, *, proc: str = "/proc"
 ) -> list[tuple[str, int]]:
-    """The cgroups that a process is in, the innermost first.
+    """Return the cgroups that a process is in, the innermost first.
 
-    Where both versions are mounted, a controller belongs to one of them. In a container only the
-    groups from its own on are seen.
+    If both versions are mounted, a controller belongs to one of them. A container sees only its
+    own group and those inside it.
 
     Args:
         controller: Such as "memory" or "cpu".
         pid: The process; None for this one.
-        proc: Where `/proc` is.
+        proc: Where `/proc` is mounted.
 
     Returns:
-        The folder of each and its version, 1 or 2; none where none is mounted.
+        The folder and the version (1 or 2) of each group; empty if no cgroups are mounted.
     """
     mounted = dict(_mounts(proc))
     paths: dict[str, str] = {}
@@ -52,11 +52,11 @@ def groups(
 
 
 def memory(pid: int | None = None, *, proc: str = "/proc") -> tuple[str, int | None]:
-    """What bounds the memory of a process: of its cgroups, the one with the lowest limit.
+    """Find the cgroup with the lowest memory limit among those that a process is in.
 
     Returns:
-        The file that says how much is charged to that group, page cache included, and its limit
-        or None. "" and None where there is no such group.
+        The file with the memory charged to that group, page cache included, and the group's limit
+        in bytes or None. "" and None if there is no such group.
     """
     bounds = list(_memory_bounds(pid, proc))
     file, limit = min(bounds, key=lambda bound: bound[1], default=("", _NO_LIMIT))
@@ -64,23 +64,24 @@ def memory(pid: int | None = None, *, proc: str = "/proc") -> tuple[str, int | N
 
 
 def memory_left(pid: int | None = None, *, proc: str = "/proc") -> int | None:
-    """How much memory the cgroups of a process still allow it, in bytes; None without a limit.
+    """Return how many bytes the cgroups of a process still allow it; None without a limit.
 
-    Files in the page cache are charged to a group, and given up as soon as memory is wanted.
+    The page cache counts as free: it's charged to a group, but the kernel gives it up as soon as a
+    process needs the memory.
     """
     left = []
     for file, limit in _memory_bounds(pid, proc):
         used = number(file)
         if limit < _NO_LIMIT and used is not None:
             stat = counts(f"{os.path.dirname(file)}/memory.stat")
-            # Of version 1 the names that start with "total_" include the groups below.
+            # In version 1, the names that start with "total_" include the groups inside this one.
             cached = stat.get("total_inactive_file", stat.get("inactive_file", 0))
             left.append(max(0, limit - used + cached))
     return min(left, default=None)
 
 
 def cpu_quota(pid: int | None = None, *, proc: str = "/proc") -> float | None:
-    """How many cores' worth of time the cgroups of a process grant it; None without a quota."""
+    """Return how many cores' worth of time the cgroups of a process grant; None if no quota."""
     quotas = []
     for folder, version in groups("cpu", pid, proc=proc):
         if version == 2:
@@ -93,13 +94,13 @@ def cpu_quota(pid: int | None = None, *, proc: str = "/proc") -> float | None:
 
 
 def number(path: str) -> int | None:
-    """The number in a file; None where there is no file or no number, such as "max"."""
+    """Return the number in a file; None if the file is missing or holds a word such as "max"."""
     text = "".join(_lines(path))
     return int(text) if text.isdigit() else None
 
 
 def counts(path: str) -> dict[str, int]:
-    """The lines such as "oom_kill 1" of a file; none where it cannot be read."""
+    """Return the counters in a file of lines such as "oom_kill 1"; empty if it can't be read."""
     words = [line.split() for line in _lines(path)]
     return {each[0]: int(each[1]) for each in words if len(each) == 2 and each[1].isdigit()}
 
@@ -112,7 +113,7 @@ def _memory_bounds(pid: int | None, proc: str) -> Iterator[tuple[str, int]]:
 
 
 def _mounts(proc: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    # Controller, "" for version 2 -> the group in which the mount begins, and where it is mounted.
+    # Controller, or "" for version 2 -> the group at the root of the mount, and the mount point.
     for line in _lines(f"{proc}/self/mountinfo"):
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)
@@ -123,7 +124,7 @@ def _mounts(proc: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _unescaped(word: str) -> str:
-    # A space is written as \040.
+    # The kernel writes a space as \040.
     first, *rest = word.split("\\")
     return first + "".join(chr(int(part[:3], 8)) + part[3:] for part in rest)
 

@@ -1,6 +1,6 @@
-"""Making a cgroup (control group) with a memory limit: what really kills a worker in a container.
+"""Make a cgroup (control group) with a memory limit, like the one that bounds a container.
 
-Both versions are tested on a real kernel: `scripts/cgroup_v2.py` boots one for version 2.
+Both versions are tested on a real kernel. `scripts/cgroup_v2.py` boots one for version 2.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Final
 from dltutor.system import cgroup_files
 from dltutor.system.processes import is_alive
 
-_PREFIX: Final = "dltutor-"  # then the pid of the owner
+_PREFIX: Final = "dltutor-"  # followed by the pid of the owner
 _PATIENCE: Final = 5.0  # seconds for killed processes to leave a group
 
 
 @dataclass(frozen=True)
 class Group:
-    """A cgroup of ours.
+    """A cgroup that dltutor made.
 
     Args:
-        folder: Where it is in the file system.
+        folder: Its folder in the cgroup file system.
         version: 1 or 2.
     """
 
@@ -33,31 +33,37 @@ class Group:
     version: int
 
     def enter(self) -> None:
-        """Move this process, which has one thread, into the group; its children are born there."""
+        """Move this process, which must have a single thread, into the group.
+
+        Children that it starts afterwards are in the group too.
+        """
         (self.folder / "cgroup.procs").write_text("0")
 
     @property
     def kills(self) -> int | None:
-        """How many processes the OOM killer has killed in it; None where it is not counted."""
+        """How many processes the OOM killer has killed in the group; None if not counted."""
         file = "memory.oom_control" if self.version == 1 else "memory.events"
         return cgroup_files.counts(f"{self.folder / file}").get("oom_kill")
 
     @property
     def peak(self) -> int | None:
-        """The most memory in use in it so far, in bytes; None where the kernel does not tell.
+        """The most memory that the group has used, in bytes; None if the kernel doesn't report it.
 
-        How often the limit was reached would say more, but memory.failcnt stays 0 even after the
-        OOM killer was called (Linux 6.18).
+        How often the group reached its limit would say more, but memory.failcnt stays 0 even after
+        the OOM killer was called (Linux 6.18).
         """
         file = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         return cgroup_files.number(f"{self.folder / file}")
 
     def remove(self) -> None:
-        """Kill what is left in the group, and in groups within it, and remove them."""
+        """Kill all processes in the group and in the groups inside it, then remove the groups.
+
+        It gives up after 5 s.
+        """
         until = time.monotonic() + _PATIENCE
         while self.folder.exists():
             for folder, _, _ in os.walk(self.folder, topdown=False):
-                with suppress(OSError):  # busy: a killed process takes its time to be gone
+                with suppress(OSError):  # the group is busy until the killed processes are gone
                     for pid in Path(folder, "cgroup.procs").read_text().split():
                         with suppress(OSError):
                             os.kill(int(pid), signal.SIGKILL)
@@ -68,20 +74,21 @@ class Group:
 
 
 def make(limit: int, *, proc: str = "/proc") -> Group:
-    """Make a group with a memory limit, and without swap, named after this process.
+    """Make a group with a memory limit and no swap, named after the pid of this process.
 
-    Version 1: within the group of this process. Version 2: within the nearest group around it
-    that hands the memory controller down; there, groups with processes have no groups within.
+    In version 1, the new group is inside the group of this process. In version 2, a group with
+    processes can't contain groups, so the new one is inside the nearest group around this process
+    that delegates the memory controller.
 
     Args:
-        limit: Bytes.
-        proc: Where `/proc` is.
+        limit: The most memory, in bytes.
+        proc: Where `/proc` is mounted.
 
     Raises:
-        OSError: The system does not permit it.
+        OSError: The system doesn't permit it.
     """
     why = OSError(
-        "no cgroup around this process hands its memory controller down"
+        "no cgroup around this process delegates its memory controller"
         if cgroup_files.groups("memory", proc=proc)
         else "no memory cgroup is mounted"
     )
@@ -102,11 +109,11 @@ def make(limit: int, *, proc: str = "/proc") -> Group:
 
 
 def remove_abandoned(*, proc: str = "/proc") -> None:
-    """Remove the groups whose owner was killed before it could; call it before `make`."""
+    """Remove the groups whose owner was killed before it removed them. Call this before `make`."""
     for parent, version in _parents(proc):
         for folder in parent.glob(f"{_PREFIX}*"):
             owner = folder.name.removeprefix(_PREFIX)
-            # One with our own pid, before we made one, is that of an owner long gone.
+            # This process has made no group yet, so one with its pid belonged to an older process.
             if owner.isdigit() and (int(owner) == os.getpid() or not is_alive(int(owner))):
                 Group(folder, version).remove()
 
@@ -117,16 +124,18 @@ def _limit(group: Group, limit: int) -> None:
         2: ("memory.max", "memory.swap.max", "memory.oom.group"),
     }[group.version]
     (group.folder / first).write_text(f"{limit}")
-    # No swap, and one process is killed: not all of them, and none is made to wait.
+    # Turn off swap. The OOM killer kills one process, not the whole group, and doesn't pause any.
     for file in filter(Path.exists, map(group.folder.joinpath, others)):
         file.write_text("0")
-    accounted = group.folder / "memory.memsw.limit_in_bytes"  # version 1, where swap is accounted
+    accounted = (
+        group.folder / "memory.memsw.limit_in_bytes"
+    )  # version 1, if the kernel accounts swap
     if accounted.exists():
         accounted.write_text(f"{limit}")
 
 
 def _parents(proc: str) -> list[tuple[Path, int]]:
-    """The groups in which a group with a memory limit may be made, with their version."""
+    """Return the groups in which we can make a group with a memory limit, and their versions."""
     found = []
     for folder, version in cgroup_files.groups("memory", proc=proc):
         if version == 1:

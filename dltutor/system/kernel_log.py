@@ -1,4 +1,4 @@
-"""The kernel's own words about what its OOM killer did, where they may be read."""
+"""Read in the kernel's log what the OOM killer did."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ _KILLED: Final = re.compile(r"Memory cgroup out of memory: Killed process \d+ .*
 
 
 class KernelLog:
-    """The kernel's log from now on.
+    """The kernel's log, from the moment that this object is made.
 
-    It is one log for the whole machine. Containers and users without privileges often may not
-    read it.
+    The whole machine has a single log. Containers and users without privileges often can't read
+    it.
     """
 
     def __init__(self) -> None:
-        # Each line begins with its time, so the last one so far is there only once.
+        # Each line begins with its time, so the log holds the last line only once.
         self._last = (_read() or "").strip().rpartition("\n")[2]
 
     def kills(self, group: str) -> list[str] | None:
-        """The lines about the processes that were killed in a cgroup.
+        """Return the lines about the processes that the OOM killer killed in a cgroup.
 
         Args:
-            group: The group's name; it is in the lines before, with which the kernel explains.
+            group: The group's name, which the kernel writes in the lines before.
 
         Returns:
-            The lines from "Memory cgroup out of memory: Killed process" on; None where the log
-            may not be read.
+            Each line, from "Memory cgroup out of memory: Killed process" on; None if this process
+            may not read the log.
         """
         text = _read()
         if text is not None and self._last:
-            text = text.split(self._last, 1)[-1]  # all of it, if that line was overwritten
+            text = text.split(self._last, 1)[-1]  # the whole log if that line was overwritten
         return None if text is None else kills(text, group)
 
 
 def kills(text: str, group: str) -> list[str]:
-    """As `KernelLog.kills`, of any text."""
+    """Return what `KernelLog.kills` returns, for any text."""
     found = []
     ours = False
     for line in text.splitlines():
         killed = _KILLED.search(line)
         if killed and ours:
             found.append(killed[0])
-        # Both ends: "dltutor-1" is not "dltutor-12".
+        # Match the whole name: "dltutor-1" isn't "dltutor-12".
         ours = not killed and (ours or re.search(rf"/{re.escape(group)}\b", line) is not None)
     return found
 

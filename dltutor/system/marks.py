@@ -1,15 +1,15 @@
-"""A mark that a process hands on to everything it starts (Linux).
+"""Mark a process, so that everything it starts inherits the mark (Linux).
 
-It's the soft limit on file locks, RLIMIT_LOCKS. Linux hasn't enforced that limit since 2.4.25, but
-every process still has one and hands it on: through fork and exec, into a new session, with an
-empty environment, after its parent is gone. Setting it takes no privilege. So "this process
-descends from one that we marked" can be asked of any process at any time (measured on Linux 6.18:
-3 µs per process).
+The mark is the soft limit on file locks, RLIMIT_LOCKS. Linux hasn't enforced that limit since
+2.4.25, but every process still has one, and its children inherit it: through fork and exec, into a
+new session, with an empty environment, even after their parent is gone. Setting it takes no
+privilege. So we can ask at any time whether a process descends from one that we marked. That takes
+3 µs per process (measured on Linux 6.18).
 
-A marked process can hand out marks of its own, two levels deep: a check runs an answer, which
-observes a loader. What carries the inner mark also carries the outer one.
+A marked process can make marks of its own, two levels deep, because a check runs an answer, which
+observes a loader. A process that carries the inner mark also carries the outer one.
 
-Standard library only, since the memory sampler and the supervisor import it.
+This module imports only the standard library, because the memory sampler and the supervisor use it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # importing typing would cost the sampler as much as all the rest
+TYPE_CHECKING = False  # importing typing would take the sampler as long as everything else
 if TYPE_CHECKING:
     from typing import Final
 
@@ -27,10 +27,10 @@ _BITS: Final = (31, 16, 16)
 
 
 def new() -> int:
-    """Make a mark for what this process is about to start.
+    """Make a mark for the processes that this one is about to start.
 
     Returns:
-        The mark; 0 where there are none: not on Linux, or three levels deep already.
+        The mark; 0 if the system isn't Linux or this process is three levels deep already.
     """
     mine = _read(os.getpid()) or 0
     for level, bits in zip(_LEVELS, _BITS, strict=True):
@@ -41,9 +41,9 @@ def new() -> int:
 
 
 def put(mark: int, pid: int = 0) -> None:
-    """Mark a process; what it starts from now on is marked, too.
+    """Mark a process and everything that it starts from now on.
 
-    Nothing happens where the system doesn't permit it, or when the process is gone.
+    Do nothing if the process is gone or the system doesn't permit it.
 
     Args:
         mark: What `new` returned.
@@ -56,12 +56,12 @@ def put(mark: int, pid: int = 0) -> None:
     try:
         hard = resource.prlimit(pid, _LOCKS)[1]
         resource.prlimit(pid, _LOCKS, (mark, hard))
-    except (OSError, ValueError):  # gone, another user's, or a system that knows no such limit
+    except (OSError, ValueError):  # gone, another user's, or no such limit here
         pass
 
 
 def carries(pid: int, mark: int) -> bool:
-    """Whether a process carries a mark, or one that was handed out inside it."""
+    """Return whether a process carries this mark, or one that a process with this mark made."""
     value = _read(pid) if mark else None
     if value is None:
         return False
@@ -70,7 +70,7 @@ def carries(pid: int, mark: int) -> bool:
 
 
 def carriers(mark: int) -> set[int]:
-    """The pids of all processes of this machine that carry a mark, zombies among them."""
+    """Return the pids of all processes on this machine that carry a mark, including zombies."""
     if not mark or not os.path.isdir("/proc"):
         return set()
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
@@ -86,5 +86,5 @@ def _read(pid: int) -> int | None:
         value = resource.prlimit(pid, _LOCKS)[0]
     except (OSError, ValueError):
         return None
-    # A limit that somebody has set with `ulimit -x` is smaller.
+    # A smaller value is no mark: a user may have set a limit with `ulimit -x`.
     return value if value >= 1 << _LEVELS[0] else None

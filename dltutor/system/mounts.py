@@ -1,4 +1,4 @@
-"""A small `/dev/shm` of one's own, in a mount namespace. Linux only."""
+"""Give a process its own small `/dev/shm`, in a mount namespace (Linux)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _REC_PRIVATE: Final = 1 << 14 | 1 << 18
 
 
 def own_shm(size: int) -> None:
-    """Mount a `/dev/shm` that this process and its children alone see, and that ends with them.
+    """Mount a `/dev/shm` that only this process and its children see, and that ends with them.
 
-    A user namespace gives a process the right to mount if it lacks that. In it, the process keeps
-    its user and group, and nothing outside sees a difference. Call this in a process with a single
-    thread, before `exec`, which takes the right away again.
+    A process without the right to mount gets it in a new user namespace, where it keeps its user
+    and group. Nothing outside sees a difference. Call this in a process with a single thread, and
+    before `exec`, which takes the right away again.
 
     Args:
-        size: Bytes.
+        size: The size of the new `/dev/shm`, in bytes.
 
     Raises:
-        OSError: The system does not permit it, or has no `/dev/shm`.
+        OSError: The system doesn't permit it, or has no `/dev/shm`.
     """
     if not sys.platform.startswith("linux"):
         raise OSError(f"{sys.platform} has no mount namespaces")
@@ -36,8 +36,8 @@ def own_shm(size: int) -> None:
     if libc.unshare(_NEW_MOUNTS) != 0:
         _check(libc.unshare(_NEW_USER | _NEW_MOUNTS), "unshare")
         _keep_ids(user, group)
-    # What is mounted here must not appear outside. In a chroot, / may not be a mount, and the call
-    # fails with EINVAL. Then it's enough to do it for the mount that will be covered.
+    # The new mount must not appear outside. In a chroot, / may not be a mount point, and the first
+    # call fails with EINVAL. Then it's enough to make the mount at /dev/shm private.
     private = ctypes.c_ulong(_REC_PRIVATE)
     if libc.mount(b"none", b"/", None, private, None) != 0:
         _check(libc.mount(b"none", shm.encode(), None, private, None), "mount")
@@ -47,8 +47,8 @@ def own_shm(size: int) -> None:
 
 
 def _keep_ids(user: int, group: int) -> None:
-    # In the new namespace, files belong to `nobody` until ids are mapped to those outside. Without
-    # privileges, a group can be mapped only after the first line.
+    # In the new namespace, files belong to `nobody` until its ids are mapped to those outside. A
+    # process without privileges can map a group only after it has written "deny" to setgroups.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
@@ -61,5 +61,5 @@ def _check(result: int, call: str) -> None:
         if call == "unshare" and number == errno.ENOSPC:
             why = "no more user namespaces are allowed"
         if call == "mount" and number == errno.EINVAL:
-            why = "neither / nor /dev/shm is a mount of its own, as it happens in a chroot"
+            why = "neither / nor /dev/shm is a mount point, which can happen in a chroot"
         raise OSError(number, f"{call}: {why}")

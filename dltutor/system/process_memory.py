@@ -1,7 +1,7 @@
-"""The figures of a process and of the machine, from `/proc` or, where there is none, from psutil.
+"""Read the memory of a process and of the machine, from `/proc` or else from psutil.
 
-The helper program of `sampler.py` loads it: it imports as little as it can. All sizes are in
-bytes.
+The helper process of `sampler.py` loads this module, so it imports as little as it can. All sizes
+are in bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 
 from dltutor.system import cgroup_files
 
-TYPE_CHECKING = False  # importing typing would cost the helper as much as all the rest
+TYPE_CHECKING = False  # importing typing would take the helper as long as everything else
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     Figures = dict[str, int | None]
 
-# What `memory` tells of a process that denies it.
+# What `memory` returns if the system doesn't permit reading it.
 DENIED: Figures = {"uss": None, "pss": None, "pss_shm": None}
 
 
 class Proc:
-    """Figures from Linux's `/proc`.
+    """A reader of Linux's `/proc`.
 
     Args:
-        root: Where it is mounted.
+        root: Where `/proc` is mounted.
     """
 
     source = "proc"
@@ -38,7 +38,7 @@ class Proc:
         self._lists_children = self._read(f"self/task/{os.getpid()}/children") is not None
 
     def descendants(self, pids: list[int]) -> set[int]:
-        """The children of these processes, their children, and so on."""
+        """Return the children of these processes, their children, and so on."""
         children = self._listed_children if self._lists_children else self._scanned_children()
         found: set[int] = set()
         waiting = list(pids)
@@ -49,10 +49,10 @@ class Proc:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """When a process started, to know it again, and its figures; None if it is gone.
+        """Return when a process started, which identifies it, and its figures; None if it's gone.
 
-        They are cheap to read: rss, faults (minor page faults since it started), threads, and fds
-        (open descriptors).
+        The figures are cheap to read: rss, faults (minor page faults since it started), threads,
+        and fds (open descriptors).
         """
         words = self._stat(pid)
         if not _lives(words):
@@ -66,31 +66,31 @@ class Proc:
         return int(words[19]), cheap
 
     def birth(self, pid: int) -> tuple[float, int] | None:
-        """When a process started, and its parent's pid; None if it is gone. Zombies have both."""
+        """Return when a process (even a zombie) started, and its parent's pid; None if gone."""
         words = self._stat(pid)
         return (int(words[19]), int(words[1])) if words else None
 
     def is_alive(self, pid: int) -> bool:
-        """Whether there is such a process, and it is no zombie."""
+        """Return whether the process exists and isn't a zombie."""
         return _lives(self._stat(pid))
 
     def has_stopped(self, pid: int) -> bool:
-        """Whether all its threads stand still after a SIGSTOP, or it's gone.
+        """Return whether all threads of a process have stopped after a SIGSTOP, or it's gone.
 
-        A thread that's in the middle of a system call when the signal comes finishes that first,
-        and it may be what makes a file in `/dev/shm`.
+        A thread that is in a system call when the signal arrives finishes that call first, and the
+        call may create a file in `/dev/shm`.
         """
         threads = (self._stat(f"{pid}/task/{thread}") for thread in self._names(f"{pid}/task"))
         return all(not words or words[0] in (b"T", b"t", b"Z", b"X") for words in threads)
 
     def command(self, pid: int) -> bytes:
-        """The command line of a process, however its words are parted; empty if it is gone."""
+        """Return the command line of a process, with any separator; empty if it's gone."""
         return self._read(f"{pid}/cmdline") or b""
 
     def memory(self, pid: int) -> Figures | None:
-        """What is costly to read: uss, pss, and pss_shm, the part of PSS in shared memory.
+        """Return the figures that are slow to read: uss, pss, and pss_shm (PSS in shared memory).
 
-        DENIED where the process denies it; None if it is gone.
+        DENIED if the system doesn't permit reading them; None if the process is gone.
         """
         try:
             sums = _kilobytes(self._read_or_raise(f"{pid}/smaps_rollup"))
@@ -105,15 +105,15 @@ class Proc:
         return {"uss": uss, "pss": sums[b"Pss:"], "pss_shm": sums.get(b"Pss_Shmem:")}
 
     def available(self) -> int | None:
-        """What the machine can still give without swapping."""
+        """Return how much memory the machine can still give without swapping."""
         return _kilobytes(self._read("meminfo")).get(b"MemAvailable:")
 
     def total(self) -> int | None:
-        """The machine's memory."""
+        """Return the size of the machine's memory."""
         return _kilobytes(self._read("meminfo")).get(b"MemTotal:")
 
     def cgroup(self, pid: int) -> tuple[str, int | None]:
-        """What bounds its memory: see `cgroup_files.memory`."""
+        """Return the cgroup that bounds a process's memory: see `cgroup_files.memory`."""
         return cgroup_files.memory(pid, proc=self.root)
 
     def _listed_children(self, pid: int) -> set[int]:
@@ -131,7 +131,7 @@ class Proc:
         return lambda pid: families.get(pid, set())
 
     def _stat(self, pid: int | str) -> list[bytes]:
-        # The command's name stands in parentheses and may hold anything: start behind it.
+        # The command's name is in parentheses and may contain anything, so start after it.
         return (self._read(f"{pid}/stat") or b"").rpartition(b")")[2].split()
 
     def _names(self, path: str) -> list[str]:
@@ -141,7 +141,7 @@ class Proc:
             return []
 
     def _read(self, path: str) -> bytes | None:
-        # A process may end between any two calls, also between opening its file and reading it.
+        # A process may end between any two calls, even between opening its file and reading it.
         try:
             return self._read_or_raise(path)
         except OSError:
@@ -159,7 +159,7 @@ class Proc:
 
 
 def reader(proc: str = "/proc") -> Proc | Psutil:
-    """Where the figures of processes come from: `/proc`, or psutil where there is none."""
+    """Return a reader of `/proc`, or of psutil if there is no `/proc`."""
     if os.path.exists(f"{proc}/self/stat"):
         return Proc(proc)
     from dltutor.system.psutil_reader import Psutil
@@ -168,23 +168,20 @@ def reader(proc: str = "/proc") -> Proc | Psutil:
 
 
 def mapped(pid: int) -> dict[str, int]:
-    """What `/proc/PID/smaps_rollup` sums up, in bytes by its names; empty if it cannot be read."""
+    """Return the sums in `/proc/PID/smaps_rollup`, name -> bytes; empty if it can't be read."""
     sums = _kilobytes(Proc()._read(f"{pid}/smaps_rollup"))
     return {name.decode().rstrip(":"): size for name, size in sums.items()}
 
 
 def pss(pid: int) -> int:
-    """The memory of a process in bytes: PSS, or USS or RSS if PSS can't be read.
-
-    0 if the process is gone.
-    """
+    """Return the PSS of a process in bytes, or its USS or RSS if PSS can't be read; 0 if gone."""
     figures = reader()
     full, cheap = figures.memory(pid) or DENIED, figures.process(pid)
     return full["pss"] or full["uss"] or (cheap[1]["rss"] if cheap else None) or 0
 
 
 def shared_memory() -> tuple[int | None, int | None]:
-    """What `/dev/shm` holds and its size; None and None where there is none."""
+    """Return how much `/dev/shm` holds, and its size; None and None if there is no `/dev/shm`."""
     try:
         disk = os.statvfs("/dev/shm")
     except OSError:
@@ -193,11 +190,11 @@ def shared_memory() -> tuple[int | None, int | None]:
 
 
 def _lives(stat: list[bytes]) -> bool:
-    # Z and X are dead, and nobody has asked for their exit code.
+    # Z and X are dead processes whose parent hasn't read their exit code.
     return bool(stat) and stat[0] not in (b"Z", b"X")
 
 
 def _kilobytes(text: bytes | None) -> dict[bytes, int]:
-    # Lines such as b"Pss_Shmem:   412 kB"; the kernel's kB are 1024 bytes.
+    # Lines such as b"Pss_Shmem:   412 kB". The kernel's kB is 1024 bytes.
     lines = [line.split() for line in (text or b"").splitlines()]
     return {words[0]: int(words[1]) << 10 for words in lines if words[-1:] == [b"kB"]}

@@ -1,6 +1,6 @@
-"""The processes that we started: find them, end them, and tidy up after them.
+"""Find the processes that we started, end them, and remove what they left in `/dev/shm`.
 
-Standard library only. Where there is no `/proc`, psutil finds the processes.
+This module imports only the standard library, and psutil where there is no `/proc`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _DIE_WITH_PARENT: Final = 1  # PR_SET_* and PR_GET_* of linux/prctl.h
 _SET_SUBREAPER: Final = 36
 _GET_SUBREAPER: Final = 37
 
-_PATIENCE: Final = 10.0  # seconds in which at least one more of the killed must be gone
-_STANDING: Final = 1.0  # seconds for one that was stopped to stand still
-_TIDY: Final = 4.0  # seconds for those that tidy up after others: on a busy machine they need them
-# They end by themselves once nobody is left to serve, and unlink what was left in /dev/shm.
-_TIDIERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
+_PATIENCE: Final = 10.0  # seconds in which at least one more of the killed processes must be gone
+_STOPPING: Final = 1.0  # seconds for all threads of a process to stop after SIGSTOP
+_CLEANING: Final = 4.0  # seconds for the cleaners, which need them on a busy machine
+# When the processes that they serve are gone, these unlink what is left in /dev/shm, and end.
+_CLEANERS: Final = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _SHM: Final = Path("/dev/shm")
 _NO_FILE: Final = (0, 0)
-_NEVER: Final = -1.0  # when a process started that is gone
+_NEVER: Final = -1.0  # the start of a process that is gone
 
 
 class Process(NamedTuple):
-    """A process. A pid can become another one's, so it counts only together with the start.
+    """A process, identified by pid and start time, because the system reuses pids.
 
     Args:
         pid: Its pid.
-        start: When it started, as the system counts.
+        start: When it started, in the system's own unit.
     """
 
     pid: int
@@ -47,12 +47,12 @@ class Process(NamedTuple):
 
 
 def adopt_orphans(on: bool = True) -> bool:
-    """Have descendants whose parent dies become children of this process, or no longer (Linux).
+    """Set whether orphaned descendants become children of this process (Linux).
 
-    A child does not inherit it.
+    Children don't inherit this setting.
 
     Returns:
-        What was set before; False where the system does not know it.
+        The setting before; False on systems that don't have it.
     """
     before = ctypes.c_int()
     _prctl(_GET_SUBREAPER, ctypes.byref(before))
@@ -66,7 +66,7 @@ def die_with_parent(parent: int) -> None:
     To the kernel, the parent is the thread that forked this process.
 
     Args:
-        parent: The parent's pid, in case that it is dead already.
+        parent: The parent's pid. If the parent is dead already, this process exits.
     """
     _prctl(_DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent:
@@ -74,66 +74,66 @@ def die_with_parent(parent: int) -> None:
 
 
 def descendants(pid: int) -> set[int]:
-    """The children of a process, their children, and so on, zombies among them."""
+    """Return the children of a process, their children, and so on, including zombies."""
     return _figures().descendants([pid])
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, and it is no zombie."""
+    """Return whether the process exists and isn't a zombie."""
     return _figures().is_alive(pid)
 
 
 def has_name(pid: int, *names: bytes) -> bool:
-    """Whether one of these words is in the command line of a process; False if it is gone."""
+    """Return whether a process's command line contains one of these words; False if it's gone."""
     command = _figures().command(pid)
     return any(name in command for name in names)
 
 
 def known(pid: int) -> Process:
-    """A process by its pid, as it is now. One that is gone never started, and never comes back."""
+    """Return the process that has this pid now. If it's gone, the result equals no live process."""
     birth = _figures().birth(pid)
     return Process(pid, birth[0] if birth else _NEVER)
 
 
-@cache  # because with thousands of processes, each look takes long
+@cache  # because with thousands of processes, making a reader for each look takes long
 def _figures() -> Proc | Psutil:
     return reader()
 
 
 def end(*processes: Process, mark: int = 0, spare: Iterable[bytes] = ()) -> set[Process]:
-    """Kill processes that you started and all that descend from them, and wait until they're gone.
+    """Kill processes that you started and all their descendants, and wait until they're gone.
 
     It gives up if none of them has exited for 10 s.
 
-    Each is stopped before it's killed, so that it can't start another in between. Resource
-    trackers and torch's shared-memory managers tidy up after others, so they get four seconds to
-    end by themselves once there's nobody left to serve. Children of this process are reaped, but
-    those that multiprocessing started are left to multiprocessing.
+    It stops each process before it kills it, so that the process can't start another in between.
+    Resource trackers and torch's shared-memory managers clean up after other processes, so they get
+    4 s to end by themselves once those are gone. It reaps children of this process, except those
+    that multiprocessing started, because multiprocessing reaps its own.
 
-    A batch that one of them was passing on in `/dev/shm` is removed: one that it had open or
-    mapped, because a name alone doesn't say whose it is (with `docker --ipc=host`, a pid there
-    isn't a pid here).
+    It also removes the batches in `/dev/shm` that one of the processes had open or mapped. A name
+    alone doesn't say who owns a batch (with `docker --ipc=host`, a pid there isn't a pid here).
 
     Args:
-        processes: Any but this one.
-        mark: What they carry (see `dltutor.system.marks`): all that carry it are ended too,
-            orphans among them. 0 for none.
-        spare: Words of the command lines of those that are left alone. Their children aren't.
+        processes: The processes; not this one.
+        mark: Also end every process that carries this mark, orphans included (see
+            `dltutor.system.marks`). 0 for no mark.
+        spare: Leave a process alone if its command line contains one of these words. Its children
+            are ended.
 
     Returns:
-        All that are gone, including those that had ended before.
+        The processes that are gone, including those that had ended before.
     """
     return _end({*processes}, set(), mark, tuple(spare))
 
 
 def end_descendants(mark: int = 0) -> set[Process]:
-    """As `end`, for all that descends from this process, and all else that carries the mark."""
+    """End all descendants of this process and all that carry the mark, as `end` does."""
     return _end(set(), {os.getpid()}, mark, ())
 
 
 def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ...]) -> set[Process]:
     found, spared = {*found}, {known(os.getpid())}
-    stopped: dict[Process, float] = {}  # and when
+    stopped: dict[Process, float] = {}  # process -> when we stopped it
     shared: dict[str, tuple[int, int]] = {}
     progress = served = time.monotonic()
     most = 0
@@ -142,7 +142,7 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
         spared |= {each for each in new if spare and has_name(each.pid, *spare)}
         found |= new - spared
         living = {each for each in found if is_running(each)} | _reap(found)
-        if len(found) - len(living) > most:  # thousands take their time
+        if len(found) - len(living) > most:  # thousands of processes may take longer
             most, progress = len(found) - len(living), time.monotonic()
         # If a parent dies while its family is listed, its child is found only at the next look.
         if time.monotonic() > progress + _PATIENCE or not (living or new - spared):
@@ -152,13 +152,13 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
         ready = {
             each
             for each in living & stopped.keys()
-            if _figures().has_stopped(each.pid) or now > stopped[each] + _STANDING
+            if _figures().has_stopped(each.pid) or now > stopped[each] + _STOPPING
         }
         running = living - stopped.keys()
-        ready |= {each for each in running if not _may_tidy(_figures().command(each.pid))}
+        ready |= {each for each in running if not _may_clean(_figures().command(each.pid))}
         if ready or running != living:
             served = now
-        elif now > served + _TIDY:
+        elif now > served + _CLEANING:
             ready = living
         for each in ready:
             if each in stopped:
@@ -169,8 +169,8 @@ def _end(found: set[Process], heads: set[int], mark: int, spare: tuple[bytes, ..
 
 
 def _family(members: set[Process], heads: set[int], mark: int) -> set[Process]:
-    # What descends from them, and what carries the mark. A pid can be somebody else's by the time
-    # that we look at it again, so parent and start are read at once, and the mark in between.
+    # Their descendants, and what carries the mark. Another process can have a pid when we look at
+    # it again, so parent and start are read together, and again after the mark.
     figures = _figures()
     parents = {each.pid for each in members if is_running(each)} - {os.getpid()} | heads
     pids = figures.descendants([*parents])
@@ -184,13 +184,13 @@ def _family(members: set[Process], heads: set[int], mark: int) -> set[Process]:
 
 
 def is_running(process: Process) -> bool:
-    """Whether this very process is there, and no zombie."""
+    """Return whether this process exists, with this start time, and isn't a zombie."""
     return is_alive(process.pid) and known(process.pid) == process
 
 
 def _send(process: Process, number: int) -> None:
-    # By a descriptor where there are any (Linux 5.3), because a pid can become somebody else's
-    # between a look and a kill.
+    # Use a pidfd if there are any (Linux 5.3), because another process can get the pid between our
+    # check and the kill.
     descriptor = None
     with suppress(AttributeError, OSError):  # a container may forbid it
         descriptor = os.pidfd_open(process.pid)
@@ -206,15 +206,15 @@ def _send(process: Process, number: int) -> None:
             os.close(descriptor)
 
 
-def _may_tidy(command: bytes) -> bool:
-    # A process that has just been started has no command line yet, and may be a resource tracker.
-    return not command or any(name in command for name in _TIDIERS)
+def _may_clean(command: bytes) -> bool:
+    # A process that was just started has no command line yet, and may be a resource tracker.
+    return not command or any(name in command for name in _CLEANERS)
 
 
 def _reap(processes: set[Process]) -> set[Process]:
-    # Returns the children that haven't ended: a dead one may still have threads that are ending.
-    # multiprocessing must reap its own, because it takes a child that somebody else reaped for
-    # alive.
+    # Return the children that haven't ended: a dead one may still have threads that are ending.
+    # multiprocessing must reap its own children, because it believes that a child that we reaped is
+    # still alive.
     module: Any = sys.modules.get("multiprocessing.process")
     own = {child.pid for child in module.active_children()} if module else set()
     left = set()
@@ -227,18 +227,15 @@ def _reap(processes: set[Process]) -> set[Process]:
 
 
 def segments() -> set[str]:
-    """The names of what lies in `/dev/shm`; empty where there is none."""
+    """Return the names of the files in `/dev/shm`; empty if there is no `/dev/shm`."""
     return {entry.name for entry in os.scandir(_SHM)} if _SHM.is_dir() else set()
 
 
 def segments_of(pid: int) -> dict[str, tuple[int, int]]:
-    """The batches in `/dev/shm` that a process has open or mapped, and that have a name there.
+    """Return the batches in `/dev/shm` that a process has open or mapped and that have a name.
 
-    A worker that dies between making a segment and unlinking it leaves `torch_PID_...` behind; with
-    the sharing strategy `file_system` each batch has a name for as long as it lives.
-
-    Args:
-        pid: The process.
+    A worker that dies between making a segment and unlinking it leaves `torch_PID_...` behind. With
+    the sharing strategy `file_system`, each batch has a name for as long as it lives.
 
     Returns:
         Their device and inode, by name; empty if the process is gone or can't be looked at.
@@ -250,10 +247,10 @@ def segments_of(pid: int) -> dict[str, tuple[int, int]]:
 
 
 def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
-    """Remove batches from `/dev/shm`, unless the name is another file's by now.
+    """Remove batches from `/dev/shm`, unless the name belongs to another file by now.
 
-    One that is in use in this process is a batch that somebody kept: torch unlinks it, and aborts
-    the process if it's gone by then.
+    It keeps a batch that this process still uses: torch unlinks such a batch itself later, and
+    aborts the process if the file is gone by then.
 
     Args:
         owned: What `segments_of` returned.
@@ -266,10 +263,7 @@ def unlink_segments(owned: Mapping[str, tuple[int, int]]) -> None:
 
 
 def files_of(pid: int) -> set[tuple[int, int]]:
-    """The files that a process has open, and those in `/dev/shm` that it has mapped.
-
-    Args:
-        pid: The process, which may have a `/dev/shm` of its own.
+    """Return the files that a process has open, and those in its `/dev/shm` that it has mapped.
 
     Returns:
         Their device and inode; empty if the process is gone or can't be looked at.

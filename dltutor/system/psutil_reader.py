@@ -1,4 +1,4 @@
-"""The figures of processes where there is no `/proc`, from psutil, which is imported only there."""
+"""Read the figures of processes from psutil. Imported only if there is no `/proc`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Psutil:
-    """What psutil knows where there is no `/proc`: no PSS, and faults only on some systems."""
+    """A reader with the methods of `Proc`. It has no PSS, and page faults only on some systems."""
 
     source = "psutil"
 
@@ -21,7 +21,6 @@ class Psutil:
         self._errors = (psutil.Error, OSError, RuntimeError)
 
     def descendants(self, pids: list[int]) -> set[int]:
-        """The children of these processes, their children, and so on."""
         found: set[int] = set()
         for pid in pids:
             if pid not in found:
@@ -33,7 +32,6 @@ class Psutil:
         return found
 
     def process(self, pid: int) -> tuple[float, Figures] | None:
-        """When a process started, to know it again, and its figures; None if it is gone."""
         try:
             process = self._psutil.Process(pid)
             with process.oneshot():
@@ -52,7 +50,6 @@ class Psutil:
             return None
 
     def birth(self, pid: int) -> tuple[float, int] | None:
-        """When a process started, and its parent's pid; None if it is gone. Zombies have both."""
         try:
             process = self._psutil.Process(pid)
             return process.create_time(), process.ppid()
@@ -60,22 +57,19 @@ class Psutil:
             return None
 
     def is_alive(self, pid: int) -> bool:
-        """Whether there is such a process, and it is no zombie."""
         return self.process(pid) is not None
 
     def has_stopped(self, pid: int) -> bool:
-        """Whether it stands still after a SIGSTOP. psutil doesn't tell for each thread, so: yes."""
+        """Return True, because psutil doesn't report whether each thread has stopped."""
         return True
 
     def command(self, pid: int) -> bytes:
-        """The command line of a process, however its words are parted; empty if it is gone."""
         try:
             return " ".join(self._psutil.Process(pid).cmdline()).encode(errors="replace")
         except self._errors:
             return b""
 
     def memory(self, pid: int) -> Figures | None:
-        """USS as `Proc.memory` has it; DENIED where it is denied; None if the process is gone."""
         try:
             return {**DENIED, "uss": self._psutil.Process(pid).memory_full_info().uss}
         except self._psutil.AccessDenied:
@@ -84,15 +78,13 @@ class Psutil:
             return None
 
     def available(self) -> int | None:
-        """What the machine can still give without swapping."""
         return self._machine("available")
 
     def total(self) -> int | None:
-        """The machine's memory."""
         return self._machine("total")
 
     def cgroup(self, pid: int) -> tuple[str, int | None]:
-        """Nothing: only Linux has cgroups."""
+        """Return no cgroup: only Linux has them."""
         return "", None
 
     def _machine(self, name: str) -> int | None:

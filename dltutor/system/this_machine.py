@@ -1,4 +1,4 @@
-"""machine(): what this machine allows a DataLoader."""
+"""Report what this machine allows a DataLoader."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Machine:
         cores: Cores that this process may run on.
         cpu_quota: Cores' worth of time that the cgroup grants, or None without a quota.
         memory: The machine's memory.
-        memory_limit: The cgroup's limit, or None.
-        shm: The size of `/dev/shm`, or None where there is none.
+        memory_limit: The cgroup's memory limit, or None.
+        shm: The size of `/dev/shm`, or None if there is none.
         open_files: How many descriptors a process may have open, or None without a limit.
         start_method: multiprocessing's default start method.
-        c_library: Such as "glibc 2.36"; empty if not known.
+        c_library: Such as "glibc 2.36"; empty if unknown.
         system: Such as "Linux".
-        python: Its version.
-        torch: Its version.
+        python: The version of Python.
+        torch: The version of torch.
         root: Whether this process runs as root.
     """
 
@@ -48,7 +48,7 @@ class Machine:
     root: bool
 
     def story(self) -> Table:
-        """The machine in a few rows."""
+        """Return the machine as a table of a few rows."""
         quota = f", of which the cgroup grants {self.cpu_quota:g}" if self.cpu_quota else ""
         limit = f", limited to {size(self.memory_limit)}" if self.memory_limit else ""
         return Table(
@@ -74,7 +74,7 @@ class Machine:
 
 
 def machine() -> Machine:
-    """Measure what this machine allows, now."""
+    """Measure what this machine allows a DataLoader now."""
     memory = reader().total() or 0
     limit = cgroup_files.memory()[1]
     name, version = platform.libc_ver()
@@ -98,14 +98,14 @@ def machine() -> Machine:
 
 
 def default_start_method() -> str:
-    """How multiprocessing starts a process here that names no method."""
-    # Asking multiprocessing itself would fix its choice for the rest of the process.
+    """Return multiprocessing's default start method on this machine."""
+    # `get_start_method()` alone would fix the choice for as long as this process runs.
     chosen = multiprocessing.get_start_method(allow_none=True)
     return chosen or multiprocessing.get_all_start_methods()[0]
 
 
 def _torch_version() -> str:
-    # Not by importing it: that takes a second.
+    # Importing torch for its version would take a second.
     try:
         version = getattr(sys.modules.get("torch"), "__version__", None) or metadata.version(
             "torch"

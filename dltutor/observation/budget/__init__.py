@@ -1,1 +1,1 @@
-"""What a loader's settings will cost in memory: predicted, and measured beside it."""
+"""Predict how much memory a loader will use with given settings, and measure it."""

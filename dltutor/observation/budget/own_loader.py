@@ -1,4 +1,4 @@
-"""A learner's own loader: its settings, and the size of a batch that it made."""
+"""Read the settings of a learner's loader, and measure one of its batches."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from dltutor.observation.throughput import with_workers
 from dltutor.system.process_memory import pss
 from dltutor.system.this_machine import default_start_method
 
-_TORCHS_DEFAULT: Final = 2  # prefetch_factor, where there are workers
+_TORCHS_DEFAULT: Final = 2  # torch's prefetch_factor if there are workers
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What was measured when one worker made a batch. Sizes are in bytes.
+    """The measurements of one batch from one worker. Sizes are in bytes.
 
     Args:
-        samples: How many there are in the batch.
-        bytes: Its tensors in shared memory, each in whole pages.
-        worker: USS of the worker that made it, samples included; 0 if it was not read.
+        samples: How many samples are in the batch.
+        bytes: The size of its tensors in shared memory, each in whole pages.
+        worker: The USS of the worker, which includes the samples; 0 if it wasn't read.
     """
 
     samples: int
@@ -41,16 +41,16 @@ class Batch:
 
 
 def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
-    """Have one worker make one batch, with the loader's own start method, and measure it.
+    """Have one worker make one batch, with the loader's start method, and measure it.
 
-    No more than two batches are made, so that it is safe where the loader itself would not be.
+    It makes at most two batches, so it's safe even if the loader itself would use too much memory.
 
     Args:
-        loader: The learner's.
-        deadline: Seconds.
+        loader: The learner's loader.
+        deadline: The deadline for the batch, in seconds.
 
     Raises:
-        ValueError: There was no batch, or none with a tensor.
+        ValueError: There was no batch, or it had no tensor.
     """
     one_worker = with_workers(loader, 1)
     one_worker.prefetch_factor = 1
@@ -58,16 +58,16 @@ def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
     if seen.end != "finished":
         error = f" ({tidy(said(*seen.chain[-1]))})" if seen.end == "raised" else ""
         raise ValueError(
-            "loader must give a batch that can be measured. Asked for one, with one worker, it "
-            f"ended like this: {seen.story().title}{error}. observe(loader) shows more"
+            "loader must return a batch that can be measured. A run for one batch, with one "
+            f"worker, ended like this: {seen.story().title}{error}. observe(loader) shows more"
         )
     if seen.batches == 0:
-        raise ValueError("loader must give a batch that can be measured, and it is empty")
+        raise ValueError("loader must return a batch that can be measured, but it's empty")
     assert isinstance(seen.result, int)
     if seen.result == 0:
         raise ValueError(
-            "loader must give batches with tensors in them: anything else goes through a pipe and "
-            "takes up no shared memory"
+            "loader must return batches with tensors, because anything else goes through a pipe "
+            "and takes up no shared memory"
         )
     worker = seen.timeline.peak("uss", "W0")
     samples = seen.samples or loader.batch_size or 1
@@ -75,16 +75,16 @@ def measure_batch(loader: DataLoader[Any], deadline: float) -> Batch:
 
 
 def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settings:
-    """The settings of a loader, with some of them changed.
+    """Return the settings of a loader, with some of them changed.
 
     Args:
-        loader: The learner's.
-        batch: As measured.
-        changed: Settings to take instead of the loader's; those that are None are the loader's.
+        loader: The learner's loader.
+        batch: What `measure_batch` returned.
+        changed: Settings to use instead of the loader's. None keeps the loader's.
 
     Raises:
-        TypeError: It is no DataLoader.
-        ValueError: A setting is out of its range.
+        TypeError: The loader isn't a DataLoader.
+        ValueError: A setting is out of range.
     """
     check_arguments(loader, deadline=1, consume=None, epochs=1)
     context = loader.multiprocessing_context
@@ -99,19 +99,20 @@ def settings_of(loader: DataLoader[Any], batch: Batch, **changed: Any) -> Settin
 
 
 def own_footprint(synthetic: Footprint, batch: Batch) -> Footprint:
-    """What the processes of a learner's loader take up: this one, and the worker as measured."""
+    """Return the footprint of a learner's loader, from this process and the measured worker."""
     main = max(synthetic.main, pss(os.getpid()))
     return replace(synthetic, main=main, worker=max(synthetic.worker, batch.worker))
 
 
 def tensor_bytes(batch: object) -> int:
-    """What the tensors of a batch take up in shared memory: their storages, in whole pages.
+    """Return how many bytes a batch's tensors take up in shared memory.
 
-    A tensor that is a view takes its whole storage along; two that share one take it once.
+    That is the size of their storages, in whole pages. A view takes up its whole storage. Tensors
+    that share a storage take it up once.
     """
     storages = {}
     for tensor in _tensors(batch):
-        with suppress(Exception):  # such as a sparse one, or of a class that says no
+        with suppress(Exception):  # a sparse tensor, or a subclass that raises
             storage = tensor.untyped_storage()
             storages[storage.data_ptr()] = -(-storage.nbytes() // mmap.PAGESIZE) * mmap.PAGESIZE
     return sum(storages.values())
@@ -119,7 +120,7 @@ def tensor_bytes(batch: object) -> int:
 
 def _tensors(thing: object) -> Iterator[torch.Tensor]:
     waiting: deque[Any] = deque([thing])
-    seen: dict[int, Any] = {}  # with the things themselves: of one that is gone another has the id
+    seen: dict[int, Any] = {}  # keep the objects, because a freed object's id is reused
     while waiting:
         each = waiting.popleft()
         if is_a(each, torch.Tensor):

@@ -1,10 +1,10 @@
-"""What a loader will hold in `/dev/shm` and in memory, from its settings: the prefetch budget.
+"""Predict from a loader's settings how much it will hold in `/dev/shm` and in memory.
 
 The loop holds one batch, and every worker is `prefetch_factor` batches ahead of it. A batch that a
-worker has made lies in shared memory until the loop lets go of it. While it waits no process has
-it mapped, so PSS does not show it: it is memory all the same, and here it is counted. In
-`for batch in loader`, the name `batch` still holds the last one when torch hands over the next and
-has asked a worker for another: `/dev/shm` needs room for one batch more.
+worker has made stays in shared memory until the loop drops it. While the batch waits, no process
+has mapped it, so PSS doesn't show it. It's memory anyway, so it's counted here. In
+`for batch in loader`, the name `batch` still holds the last batch when torch returns the next one
+and has asked a worker for another. So `/dev/shm` needs room for one more batch.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Settings:
         num_workers: 1 or more.
         prefetch_factor: Batches that each worker makes ahead.
         batch_size: Samples in a batch.
-        sample_bytes: The size of one sample, a single tensor, in bytes. By default it is an image
-            of 3 x 224 x 224 float32.
-        start_method: fork, spawn or forkserver, as far as the system has them.
+        sample_bytes: The size of one sample, a single tensor, in bytes; by default, an image of
+            3 x 224 x 224 float32.
+        start_method: "fork", "spawn", or "forkserver", if the system has it.
 
     Raises:
-        ValueError: One of them is out of its range.
+        ValueError: A setting is out of range.
     """
 
     num_workers: int = 2
@@ -45,7 +45,7 @@ class Settings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 none = name == "num_workers" and value == 0
-                why = ": with 0 workers nothing is prefetched" if none else ""
+                why = ". With 0 workers, nothing is prefetched" if none else ""
                 raise ValueError(f"{name} must be a whole number of 1 or more, got {value!r}{why}")
         known = multiprocessing.get_all_start_methods()
         if self.start_method not in known:
@@ -54,35 +54,35 @@ class Settings:
 
     @property
     def batch_bytes(self) -> int:
-        """One batch in shared memory, in bytes: whole pages."""
+        """The size of a batch in shared memory, in bytes (whole pages)."""
         pages = -(-self.batch_size * self.sample_bytes // mmap.PAGESIZE)
         return pages * mmap.PAGESIZE
 
     @property
     def waiting(self) -> int:
-        """Batches that are made, or being made, when the queues are full."""
+        """How many batches are ready, or being made, when the queues are full."""
         return self.prefetch_factor * self.num_workers
 
     @property
     def shared(self) -> int:
-        """Bytes in `/dev/shm` when the queues are full and the loop holds a batch."""
+        """How many bytes `/dev/shm` holds when the queues are full and the loop holds a batch."""
         return (self.waiting + 1) * self.batch_bytes
 
     @property
     def peak_shared(self) -> int:
-        """Bytes in `/dev/shm` for a moment: the loop gets a batch before it lets go of the last."""
+        """How many bytes `/dev/shm` holds when the loop gets a batch before it drops the last."""
         return self.shared + self.batch_bytes
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What the processes of a loader take up without any batch, in bytes: PSS, as measured.
+    """The measured memory of a loader's processes without any batch, as PSS in bytes.
 
     Args:
-        start_method: How the workers start.
+        start_method: The start method of the workers.
         main: The main process before the loader starts: Python and torch.
-        once: What starts once with the first worker, such as the fork server.
-        worker: What each worker adds.
+        once: Processes that start once, with the first worker, such as the fork server.
+        worker: The memory that each worker adds.
     """
 
     start_method: str
@@ -93,16 +93,16 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a loader will take up at most, against the machine's limits. Sizes are in bytes.
+    """The most memory that a loader will use, next to the machine's limits. Sizes are in bytes.
 
-    It counts one tensor for each sample, and the collate function of torch. Memory that the C
-    library keeps after samples are freed is not in it: it may be another batch or two for each
-    worker, which `malloc_trim` would give back.
+    It assumes one tensor for each sample, and torch's collate function. It doesn't include memory
+    that the C library keeps after samples are freed. That may be another batch or two for each
+    worker, and `malloc_trim` would give it back.
 
     Args:
-        settings: Of the loader.
-        footprint: Of its processes, measured for the same start method.
-        machine: Whose limits count.
+        settings: The loader's settings.
+        footprint: The memory of its processes, measured for the same start method.
+        machine: The machine with the limits.
     """
 
     settings: Settings
@@ -116,26 +116,22 @@ class Prediction:
 
     @property
     def samples(self) -> int:
-        """Private: each worker has the samples of the batch that it makes, beside the batch."""
+        """The private memory for samples: each worker holds those of the batch that it's making."""
         return self.settings.num_workers * self.settings.batch_bytes
 
     @property
     def processes(self) -> int:
-        """All processes, without what is in shared memory."""
+        """The memory of all processes, without shared memory."""
         started = self.footprint.once + self.settings.num_workers * self.footprint.worker
         return self.footprint.main + started + self.samples
 
     @property
     def total(self) -> int:
-        """All processes and the batches in shared memory."""
+        """The memory of all processes and the batches in shared memory."""
         return self.processes + self.settings.shared
 
     def refusal(self, room: Room) -> str:
-        """Say why it should not be run, or nothing.
-
-        Args:
-            room: What is free now.
-        """
+        """Say why this loader shouldn't run with this much room, or return ""."""
         if (
             self.machine.shm is not None
             and room.shm is not None
@@ -149,12 +145,12 @@ class Prediction:
         else:
             return ""
         return (
-            f"It would {what}. Up to {size(safe)} (three quarters of that) is safe. Take fewer "
+            f"It would {what}. Up to {size(safe)} (three quarters of that) is safe. Use fewer "
             "workers, a lower prefetch factor, or smaller batches."
         )
 
     def story(self) -> Table:
-        """The prediction in a few rows."""
+        """Return the prediction as a short table."""
         one, this = self.settings, self.footprint
         workers = f"{_number(one.num_workers, 'worker')} of {size(this.worker)}"
         rows = [

@@ -1,8 +1,8 @@
-"""Try a budget: run a loader of synthetic samples until its queues are full.
+"""Test a budget: run a loader with synthetic samples until its queues are full.
 
-It runs in an interpreter of its own, so it can't harm the notebook, and what it measures doesn't
-depend on what the notebook did before. `observe` also needs a main thread, and a button's callback
-may run in another one.
+It runs in a separate interpreter, so it can't harm the notebook, and the measurements don't depend
+on what the notebook did before. Also, `observe` needs a main thread, and a button's callback may
+run in another thread.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from dltutor.observation.observing import observe
 from dltutor.observation.texts import end_of_file
 from dltutor.observation.time_limits import check_deadline
 
-_START: Final = 60.0  # seconds for the child to import torch, and to tidy up
-_FOOTPRINT: Final = 60.0  # seconds for a worker with nothing to do
-_SAID: Final = 2000  # characters of what it wrote, the last ones
-_TAKEN: Final = 3  # batches that the loop takes: the first fills the queues, the others keep them
-_PAUSE: Final = 3  # times as long as a look takes
+_START: Final = 60.0  # seconds for the child to import torch, and to clean up
+_FOOTPRINT: Final = 60.0  # seconds for the run that measures an idle worker
+_KEPT: Final = 2000  # how many characters of the output to keep, the last ones
+_TAKEN: Final = 3  # batches that the loop takes; after the first one, the queues are full
+_PAUSE: Final = 3  # pause between two looks, as a multiple of the time that a look takes
 
 _footprints: dict[str, Footprint] = {}
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A prediction, and what a real run held.
+    """A prediction, and the measurements of a real run.
 
     Args:
-        prediction: What was to be tried.
-        looks: What was seen, in order: the first before the loader started; the last with full
-            queues, the loop holding its last batch.
+        prediction: The prediction.
+        looks: The measurements, in order. The first is from before the loader started. The last is
+            with full queues, while the loop held its last batch.
     """
 
     prediction: Prediction
@@ -50,37 +50,37 @@ class Trial:
 
     @property
     def before(self) -> Usage:
-        """Before the loader started."""
+        """The measurement before the loader started."""
         return self.looks[0]
 
     @property
     def steady(self) -> Usage:
-        """With full queues, when the loop held its last batch."""
+        """The measurement with full queues, while the loop held its last batch."""
         return self.looks[-1]
 
     @property
     def peak_shared(self) -> int | None:
-        """The most in `/dev/shm` at any look, in bytes; None where there is none."""
+        """The most that `/dev/shm` held, in bytes; None if there is no `/dev/shm`."""
         found = [look.shared for look in self.looks if look.shared is not None]
         return max(found, default=None)
 
     @property
     def peak(self) -> Usage:
-        """The look with the most memory in all."""
+        """The measurement with the most memory in total."""
         return max(self.looks, key=lambda look: look.total)
 
 
 def footprint(start_method: str) -> Footprint:
-    """Measure what main and a worker take up: a real loader with one worker and empty samples.
+    """Measure the memory of main and of a worker, with a real loader and tiny samples.
 
-    It is done once for each start method, in a child interpreter, and takes a few seconds.
+    It runs once for each start method, in a child interpreter, and takes a few seconds.
 
     Args:
-        start_method: fork, spawn or forkserver.
+        start_method: "fork", "spawn", or "forkserver".
 
     Raises:
-        ValueError: There is no such start method here.
-        RuntimeError: The worker did not do its work.
+        ValueError: This system has no such start method.
+        RuntimeError: The run didn't finish.
     """
     settings = Settings(1, 1, 1, 1, start_method)
     if start_method not in _footprints:
@@ -91,20 +91,17 @@ def footprint(start_method: str) -> Footprint:
 
 
 def trial(prediction: Prediction, *, deadline: float = 60) -> Trial:
-    """Run for real what was predicted, on synthetic samples, in a child interpreter.
+    """Run a predicted loader for real, with synthetic samples, in a child interpreter.
 
-    The loop takes a batch only when all others are made, so the queues are full.
+    The loop takes a batch only after the workers have made all others, so the queues are full.
 
     Args:
-        prediction: What to try.
+        prediction: The prediction to test.
         deadline: Seconds for the run, without the start of the child.
 
-    Returns:
-        The Trial.
-
     Raises:
-        ValueError: It would take more than is safe here now, or the deadline is not positive.
-        RuntimeError: The run did not finish.
+        ValueError: The run would use more than is safe now, or the deadline isn't positive.
+        RuntimeError: The run didn't finish.
         KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
     """
     check_deadline(deadline)
@@ -118,29 +115,29 @@ def _in_child(settings: Settings, deadline: float) -> tuple[Usage, ...]:
         argv = leave_call(folder, fill, settings, deadline)
         report, _ = run(Task(argv, str(folder), seconds=deadline + _START), interrupts)
         if report.stopped:
-            raise RuntimeError("the run did not finish: its process had to be killed")
+            raise RuntimeError("the run didn't finish in time, so its process was killed")
         try:
             looks: tuple[Usage, ...] = answer(folder)
         except FileNotFoundError:
-            said = end_of_file(folder / "output")[-_SAID:]
-            ended = f"the run ended with exit code {report.exitcode}.\n{said}"
+            output = end_of_file(folder / "output")[-_KEPT:]
+            ended = f"the run ended with exit code {report.exitcode}.\n{output}"
             raise RuntimeError(ended.strip()) from None
         return looks
 
 
 class Synthetic(Dataset[torch.Tensor]):
-    """Samples of one size, made when they are asked for as a decoder makes them.
+    """Samples of one size, made on request, as a decoder makes them.
 
     Args:
-        samples: How many.
-        sample_bytes: The size of each.
-        workers: How many workers count what they make.
+        samples: How many samples.
+        sample_bytes: The size of each, in bytes.
+        workers: How many workers will count the batches that they make.
     """
 
     def __init__(self, samples: int, sample_bytes: int, workers: int) -> None:
         self.samples = samples
         self.sample_bytes = sample_bytes
-        # One place for each worker: no two write to the same.
+        # Each worker has its own counter, so no two workers write to the same one.
         self._made = torch.zeros(workers, dtype=torch.int64).share_memory_()
 
     def __len__(self) -> int:
@@ -150,7 +147,7 @@ class Synthetic(Dataset[torch.Tensor]):
         return torch.full((self.sample_bytes,), index % 256, dtype=torch.uint8)
 
     def collate(self, samples: list[torch.Tensor]) -> Any:
-        """What torch does by default, counted; a batch that fails counts, too."""
+        """Do what torch does by default, and count the batch even if it fails."""
         try:
             return default_collate(samples)
         finally:
@@ -160,24 +157,24 @@ class Synthetic(Dataset[torch.Tensor]):
 
     @property
     def made(self) -> int:
-        """Batches made so far by all workers."""
+        """How many batches all workers have made so far."""
         return int(self._made.sum())
 
 
 def fill(settings: Settings, deadline: float) -> tuple[Usage, ...]:
-    """Run a loader in this process, the child, and take a batch only when all others are made.
+    """Run a loader in this process, the child, and take a batch only when all others are ready.
 
     Args:
-        settings: Of the loader.
-        deadline: Seconds, as in `observe`.
+        settings: The loader's settings.
+        deadline: In seconds, as in `observe`.
 
     Returns:
-        What was seen, as in Trial.
+        The `looks` of a Trial.
 
     Raises:
-        RuntimeError: The run did not finish.
+        RuntimeError: The run didn't finish.
     """
-    with suppress(OSError):  # if memory runs out after all, it is not the kernel that goes
+    with suppress(OSError):  # if memory runs out, the OOM killer kills this, not the notebook
         Path("/proc/self/oom_score_adj").write_text("1000")
     batches = settings.waiting + _TAKEN
     dataset = Synthetic(batches * settings.batch_size, settings.sample_bytes, settings.num_workers)
@@ -193,16 +190,16 @@ def fill(settings: Settings, deadline: float) -> tuple[Usage, ...]:
     looks = [looking.look(set())]
 
     def consume(loader: DataLoader[Any]) -> None:
-        # The sampler of `observe` runs by now, and is no part of the loader.
-        looking.leave_out_others()
+        # The sampler of `observe` is running by now, but it isn't part of the loader.
+        looking.ignore_running()
         iterator = iter(loader)
         workers = {process.pid for process in torch_internals.workers_of(iterator) if process.pid}
-        # Torch asks for a batch more whenever the loop takes one, as long as there are any.
+        # torch requests another batch whenever the loop takes one, as long as there are any.
         for taken, _ in enumerate(iterator, start=1):
             while dataset.made < settings.waiting + taken:
                 started = time.perf_counter()
                 looks.append(looking.look(workers))
-                # Seldom enough to leave the workers their cores and their memory.
+                # Pause, because a look takes time from the workers.
                 time.sleep(_PAUSE * (time.perf_counter() - started))
             looks.append(looking.look(workers))
             if taken == _TAKEN:
@@ -210,5 +207,5 @@ def fill(settings: Settings, deadline: float) -> tuple[Usage, ...]:
 
     seen = observe(loader, deadline=deadline, consume=consume)
     if seen.end != "finished":
-        raise RuntimeError(f"the run did not finish.\n{seen}")
+        raise RuntimeError(f"the run didn't finish.\n{seen}")
     return tuple(looks)

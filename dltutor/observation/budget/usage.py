@@ -1,4 +1,4 @@
-"""How much a loader holds in memory and in `/dev/shm` at one moment, and how much is free."""
+"""Measure how much memory and `/dev/shm` a loader holds at one moment, and how much is free."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Final
 from dltutor.system.cgroup_files import memory_left
 from dltutor.system.process_memory import DENIED, reader, shared_memory
 
-_SAFE: Final = 0.75  # of what is free; of an empty /dev/shm of 64 MB, as containers have it: 48
+_SAFE: Final = 0.75  # the part of the free memory to use: 48 MB in a container's 64 MB /dev/shm
 
 
 @dataclass(frozen=True)
 class Room:
-    """What is free, in bytes.
+    """How much is free, in bytes.
 
     Args:
-        shm: In `/dev/shm`; None where there is none.
+        shm: What is free in `/dev/shm`; None if there is no `/dev/shm`.
         memory: What the machine can still give without swapping, within the cgroup's limit.
     """
 
@@ -28,17 +28,17 @@ class Room:
 
     @property
     def safe_shm(self) -> float:
-        """What may be taken of `/dev/shm`; no end where there is none."""
+        """How much of `/dev/shm` may be used; infinite if there is no `/dev/shm`."""
         return math.inf if self.shm is None else _SAFE * self.shm
 
     @property
     def safe_memory(self) -> float:
-        """What may be taken of the memory."""
+        """How much of the memory may be used."""
         return _SAFE * self.memory
 
 
 def room() -> Room:
-    """Measure what is free now."""
+    """Measure how much is free now."""
     used, limit = shared_memory()
     free = [reader().available(), memory_left()]
     known = [count for count in free if count is not None]
@@ -51,9 +51,9 @@ class Usage:
     """What the processes of a loader hold at one moment, in bytes.
 
     Args:
-        once: PSS of those that are neither main nor workers.
-        processes: PSS of all, without what is in shared memory. Where there is no PSS, USS.
-        shared: The batches in `/dev/shm`; None where there is none.
+        once: PSS of the processes that are neither main nor workers.
+        processes: PSS of all processes, without shared memory. USS if there is no PSS.
+        shared: The batches in `/dev/shm`; None if there is no `/dev/shm`.
     """
 
     once: int
@@ -62,32 +62,28 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """Processes and batches. PSS alone misses the batches that wait in a queue."""
+        """The sum of processes and batches. PSS alone misses batches that wait in a queue."""
         return self.processes + (self.shared or 0)
 
 
 class Lookout:
-    """Looks at this process and at what a loader has started from it."""
+    """A meter for this process and the processes that a loader started from it."""
 
     def __init__(self) -> None:
         self._reader = reader()
         self._others: set[int] = set()
         self._held_before = set(_held([os.getpid()]))
 
-    def leave_out_others(self) -> None:
-        """Count none of the processes that descend from this one by now."""
+    def ignore_running(self) -> None:
+        """Don't count the processes that descend from this one now."""
         self._others = self._reader.descendants([os.getpid()])
 
     def look(self, workers: set[int]) -> Usage:
-        """What is held now.
-
-        Args:
-            workers: Their pids; empty before the loader has started: then main alone counts.
-        """
+        """Measure what is held now. Before the loader has workers, only main counts."""
         main = os.getpid()
         started = self._reader.descendants([main]) - self._others if workers else set()
-        # Twice: while a batch is handed on, its file may move to a descriptor that was listed as
-        # free, and leave one that is not looked at yet.
+        # Read the descriptors twice. While a process passes a batch on, the batch's file may move
+        # from a descriptor that we haven't read yet to a number that we already saw as free.
         held = _held([main, *started]) | _held([main, *started])
         new = sum(size for file, size in held.items() if file not in self._held_before)
         once = sum(self._memory(pid) for pid in started - workers)
@@ -102,10 +98,10 @@ class Lookout:
 
 
 def _held(pids: list[int]) -> dict[int, int]:
-    """The files in `/dev/shm` that processes have open, by inode, with their sizes in bytes.
+    """Return the files in `/dev/shm` that these processes have open, inode -> size in bytes.
 
-    The sum over all of `/dev/shm` would count what others do there meanwhile. A batch has no name
-    there any more, but somebody has it open: the worker, until it is fetched, and then main.
+    A sum over all of `/dev/shm` would include other programs' files. A batch has no name there
+    anymore, but a process has it open: the worker until main fetches it, and then main.
     """
     found: dict[int, int] = {}
     if not os.path.isdir("/dev/shm"):
@@ -114,7 +110,7 @@ def _held(pids: list[int]) -> dict[int, int]:
     for pid in pids:
         with suppress(OSError):  # the process is gone
             for name in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(OSError):  # closed meanwhile
+                with suppress(OSError):  # closed by now
                     file = os.stat(f"/proc/{pid}/fd/{name}")
                     if file.st_dev == device:
                         found[file.st_ino] = file.st_blocks * 512

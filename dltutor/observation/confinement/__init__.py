@@ -1,9 +1,9 @@
-"""A loader or a script in a child interpreter under limits: what `confine` is made of.
+"""Run a loader or a script in a child interpreter under limits: the parts of `confine`.
 
-On the caller's side: `confining` (confine itself), `asked` (what it was asked for), `supervisor`,
-and afterwards `results`. In a process between the two: `supervisor_main`, `start_child`,
-`watchdog`. In the child: `calling`, `child`. The limits themselves, a cgroup and a mount, are made
-in `dltutor.system`, and `start_child` takes them on.
+The caller's process runs `confining` (confine itself), `asked` (its arguments), `supervisor`, and
+afterwards `results`. A process between the caller and the child runs `supervisor_main`,
+`start_child`, and `watchdog`. The child runs `calling` and `child`. `dltutor.system` makes the
+cgroup and the mount, and `start_child` enters them.
 
-Nothing is imported here: the supervisor runs without site-packages.
+Don't import anything here, because the supervisor runs without site-packages.
 """

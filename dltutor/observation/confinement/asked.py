@@ -1,4 +1,4 @@
-"""What `confine` is asked for: limits as people write them, and what a child can run."""
+"""Read the arguments of `confine`: limits as people write them, and the target to run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def read_size(name: str, value: object) -> int | None:
     """Read a limit in bytes, or None for no limit.
 
     Args:
-        name: What to call it in an error.
-        value: A number, or text such as "300M".
+        name: The name of the limit, for an error.
+        value: A number, or a string such as "300M".
 
     Raises:
-        ValueError: It is no size, or less than 1 MB.
+        ValueError: The value isn't a size, or it's less than 1 MB.
     """
     if value is None:
         return None
@@ -37,16 +37,16 @@ def read_size(name: str, value: object) -> int | None:
     elif isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
         count = int(float(found[1]) * 1024 ** _POWERS[found[2]])
     if not 1 << 20 <= count < 1 << 60:
-        accepted = 'bytes, as a number or as text such as "300M" or "1G", 1 MB or more'
+        accepted = 'bytes, as a number or as a string such as "300M" or "1G", 1 MB or more'
         raise ValueError(f"{name} must be {accepted}, got {value!r}")
     return count
 
 
 def read_open_files(value: object) -> int | None:
-    """Read a limit of descriptors, or None for no limit.
+    """Read a limit on descriptors, or None for no limit.
 
     Raises:
-        ValueError: It is no whole number, or too small for an interpreter to start.
+        ValueError: The value isn't a whole number, or it's too small for an interpreter to start.
     """
     if value is None:
         return None
@@ -60,15 +60,15 @@ def read_target(target: object, options: Mapping[str, Any]) -> Path | tuple[str,
     """Find out what a target is, and make sure that a new interpreter can run it.
 
     Args:
-        target: As given to `confine`.
-        options: Keyword arguments for it.
+        target: The target that `confine` was given.
+        options: Keyword arguments for the target.
 
     Returns:
         The path of a script, or the module and the name of a function.
 
     Raises:
-        TypeError: It is neither, or does not take these options.
-        ValueError: A new interpreter could not import it.
+        TypeError: The target is neither, or doesn't take these options.
+        ValueError: A new interpreter couldn't import the target.
         FileNotFoundError: There is no such script.
     """
     if isinstance(target, (str, Path)):
@@ -83,7 +83,7 @@ def read_target(target: object, options: Mapping[str, Any]) -> Path | tuple[str,
     try:
         inspect.signature(target).bind(**options)
     except TypeError as error:
-        raise TypeError(f"{name}() cannot be called with these options: {error}") from None
+        raise TypeError(f"{name}() can't be called with these options: {error}") from None
     return module, name
 
 
@@ -103,7 +103,7 @@ def _importable(target: Callable[..., Any]) -> tuple[str, str]:
     module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", "")
     if module == "__main__":
         raise ValueError(
-            f"target must be a function that a new interpreter can import, got {name} of your "
+            f"target must be a function that a new interpreter can import, got {name} from your "
             f"notebook (__main__): {_TO_A_FILE.format(name=name)}"
         )
     found: Any = None

@@ -1,4 +1,4 @@
-"""Call a function in a child interpreter: one file has the call, and another one its answer."""
+"""Call a function in a child interpreter. One file holds the call, and another one its answer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dltutor.observation.confinement.supervisor import argv_of
 
 
 def leave_call(folder: Path, function: Callable[..., Any], *args: Any) -> list[str]:
-    """Write the file that says what a child calls.
+    """Write the file with the call that a child makes.
 
     Args:
         folder: The folder for both files.
         function: A function that a new interpreter can import by its name.
-        args: Its arguments. They're pickled.
+        args: Its arguments, which are pickled.
 
     Returns:
         The command line of the child.
@@ -31,7 +31,8 @@ def answer(folder: Path) -> Any:
 
     Raises:
         FileNotFoundError: The child ended before the function returned.
-        TypeError, RuntimeError: The function raised it.
+        TypeError: The function raised it.
+        RuntimeError: The function raised it.
     """
     found = pickle.loads((folder / "answer").read_bytes())
     if isinstance(found, Exception):
@@ -49,5 +50,5 @@ def main(folder: str) -> None:
     unfinished = Path(folder) / "unfinished"
     unfinished.write_bytes(pickle.dumps(found))
     unfinished.rename(Path(folder) / "answer")
-    # Nothing is left to do at exit: files are in the folder, and the supervisor ends processes.
+    # Skip the handlers at exit: files are in the folder, and the supervisor ends processes.
     os._exit(0)

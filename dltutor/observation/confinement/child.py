@@ -1,7 +1,7 @@
-"""What the child of `confine` does with a function: call it, and observe the loader.
+"""Call the function that `confine` was given, in the child, and observe the loader.
 
-It runs in an interpreter of its own, which is under its limits already. While the loader runs, it
-writes three files to its folder: `observing`, `workers`, and `moments`.
+The child is under its limits already. While the loader runs, it writes three files to its folder:
+`observing`, `workers`, and `moments`.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from dltutor.observation.stacks import answer_when_asked
 
 
 @dataclass(frozen=True)
-class Expendable:
-    """A `worker_init_fn` that makes a worker the OOM killer's choice and says which one it is.
+class KilledFirst:
+    """A `worker_init_fn` that makes the OOM killer choose a worker, and records the worker's pid.
 
-    Without it the kernel often takes main: the pages of torch count for every process that has
-    touched them, and main has touched more. With two workers that grew alike it took main under
-    300 MB, and a worker under 400 MB (Linux 6.18). The decision is still the kernel's: it adds the
-    whole limit to a worker's size. Half of it wasn't enough for torch's build for CUDA, whose files
-    alone are 290 MB of main, and don't count against the limit.
+    Otherwise the kernel often kills main, because torch's pages count for every process that has
+    touched them, and main has touched more. With two workers that grew alike, it killed main under
+    300 MB, and a worker under 400 MB (Linux 6.18). The kernel still decides, but it adds the whole
+    limit to a worker's size. Half of the limit wasn't enough for torch's CUDA build, whose files
+    alone are 290 MB of main and don't count against the limit.
 
     Args:
-        folder: Where to say it, in the file `workers`.
-        put_forward: What to add to its oom_score_adj.
+        folder: The folder of the file `workers`, for the pid.
+        added_score: How much to add to the worker's oom_score_adj.
         init_fn: The learner's `worker_init_fn`, or None.
     """
 
     folder: str
-    put_forward: int
+    added_score: int
     init_fn: Callable[[int], None] | None
 
     def __call__(self, worker_id: int) -> None:
         with (Path(self.folder) / "workers").open("a") as file:
             file.write(f"{os.getpid()} {worker_id}\n")
-        score = Path("/proc/self/oom_score_adj")  # to raise it needs no privilege
-        if self.put_forward and score.exists():
-            score.write_text(str(min(int(score.read_text()) + self.put_forward, 1000)))
+        score = Path("/proc/self/oom_score_adj")  # raising it needs no privilege
+        if self.added_score and score.exists():
+            score.write_text(str(min(int(score.read_text()) + self.added_score, 1000)))
         if self.init_fn is not None:
             self.init_fn(worker_id)
 
@@ -61,20 +61,20 @@ def observe_made(
     name: str,
     options: dict[str, Any],
     deadline: float,
-    put_forward: int,
+    added_score: int,
 ) -> Observation:
     """Call a function that makes a loader, and observe the loader.
 
     Args:
-        folder: Where it writes its files.
-        module: Where the function is.
-        name: The function.
+        folder: The folder for the files.
+        module: The module of the function.
+        name: The name of the function.
         options: Its keyword arguments.
-        deadline: Seconds for `observe`.
-        put_forward: What to add to the workers' oom_score_adj.
+        deadline: The deadline for `observe`, in seconds.
+        added_score: How much to add to the workers' oom_score_adj.
 
     Raises:
-        TypeError: It does not return a loader.
+        TypeError: The function doesn't return a loader.
     """
     answer_when_asked(folder)
     started = time.perf_counter()
@@ -89,7 +89,7 @@ def observe_made(
             end="raised",
             deadline=deadline,
             seconds=time.perf_counter() - started,
-            timeline=timeline_of([], "the loader could not be built"),
+            timeline=timeline_of([], "the loader couldn't be built"),
             chain=failed.chain,
             traceback=failed.traceback,
             raw=failed.raw,
@@ -97,12 +97,12 @@ def observe_made(
         )
     loader, consume = getattr(made, "loader", made), getattr(made, "consume", None)
     if isinstance(loader, DataLoader):
-        loader.worker_init_fn = Expendable(folder, put_forward, loader.worker_init_fn)
+        loader.worker_init_fn = KilledFirst(folder, added_score, loader.worker_init_fn)
     try:
         check_arguments(loader, deadline, consume, 1)
     except TypeError as error:
         raise TypeError(
-            f"target must return a DataLoader or a Case, {name}() does not: {error}"
+            f"target must return a DataLoader or a Case, but {name}() doesn't: {error}"
         ) from None
     with (Path(folder) / "moments").open("wb") as file:
 
@@ -114,6 +114,6 @@ def observe_made(
         seen = observe(loader, deadline=deadline, consume=consume, memory="often", listeners=[keep])
     try:
         pickle.dumps(seen.result)
-    except Exception:  # the loop may return anything; all else in an Observation is plain
+    except Exception:  # the loop may return anything; the rest of an Observation can be pickled
         return replace(seen, result=repr(seen.result))
     return seen

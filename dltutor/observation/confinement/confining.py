@@ -1,4 +1,4 @@
-"""confine(): run a loader or a script in a child interpreter under real limits."""
+"""Run a loader or a script in a child interpreter under real limits: `confine()`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dltutor.observation.report import Observation
 from dltutor.observation.time_limits import check_deadline, check_main_thread
 from dltutor.tables import size
 
-_START: Final = 60.0  # seconds, at least, for the child to import torch and to build the loader
-_END: Final = 10.0  # seconds for it to end the run and tidy up after its deadline
+_START: Final = 60.0  # the fewest seconds for the child to import torch and build the loader
+_END: Final = 10.0  # seconds for the child to end the run and clean up after its deadline
 
 
 class CannotConfine(DltutorError, RuntimeError):
-    """This machine does not permit a limit, and nothing can stand in for it."""
+    """This machine doesn't permit a limit, and there is no substitute for it."""
 
 
 def confine(
@@ -36,45 +36,46 @@ def confine(
     deadline: float = 30,
     **options: Any,
 ) -> Observation:
-    """Run a loader, or a script, in a child interpreter under limits, and say what happened.
+    """Run a loader or a script in a child interpreter under limits, and report what happened.
 
-    The limits are the kernel's own: a cgroup for memory (version 1 or 2), a mount
-    namespace for `/dev/shm`, RLIMIT_NOFILE for open files. A `/dev/shm` of one's own needs no root
-    where users may make user namespaces.
+    The operating system enforces the limits: a cgroup (version 1 or 2) for memory, a mount
+    namespace for `/dev/shm`, RLIMIT_NOFILE for open files. A private `/dev/shm` needs no root if
+    users may make user namespaces.
 
-    Where no cgroup can be made, a watchdog stands in for the OOM killer: it sends SIGKILL to
+    If the system doesn't permit a cgroup, a watchdog replaces the OOM killer: it sends SIGKILL to
     the largest worker when all processes together pass the limit, and the Observation says so. Set
-    DLTUTOR_WATCHDOG=1 to have it in any case. For the other two limits nothing stands in.
+    DLTUTOR_WATCHDOG=1 to always use the watchdog. There is no such substitute for the other limits.
 
-    The kernel kills the process that it finds largest. Because the pages of torch count for every
-    process that has touched them, that's often main. So each worker is put forward
-    (`oom_score_adj`) as if the whole limit were its own, and the Observation says so where it
-    shows the limit. Python, torch, and two forked workers need about 180 MB of it.
+    The OOM killer kills the process that it considers the largest. That is often main, because
+    torch's pages count for every process that has touched them. So `confine` adds the whole limit
+    to each worker's score (`oom_score_adj`), and the Observation says so next to the limit. Python,
+    torch, and two forked workers need about 180 MB of the limit.
 
-    Afterwards there is no process, cgroup, mount, temporary file or `/dev/shm` segment more
-    than before, also if you press Stop, and also if this process is killed meanwhile.
+    Afterwards, no new process, cgroup, mount, temporary file, or `/dev/shm` segment is left, even
+    if you press Stop or this process is killed.
 
     Args:
-        target: A function that returns a DataLoader, or a Case, from a module that the child can
-            import; or the path of a script, which is run as `python FILE` runs it. A script is
-            seen from outside only: its exit code, what it wrote, its memory.
-        memory: Limit for all processes together, in bytes or as text such as "300M" or "1G".
-        shm: The size of `/dev/shm`, likewise.
+        target: A function that returns a DataLoader or a Case, from a module that the child can
+            import; or the path of a script, which runs as `python FILE` runs it. A script is
+            observed only from outside: its exit code, its output, and its memory.
+        memory: The limit for all processes together, in bytes or as a string such as "300M" or
+            "1G".
+        shm: The size of `/dev/shm`, as a number or a string like `memory`.
         open_files: How many descriptors each process may have open.
-        deadline: Seconds, as in `observe`. Only of a script does it include the start.
+        deadline: In seconds, as in `observe`. For a script it includes the start.
         options: Keyword arguments for the function.
 
     Returns:
         The Observation, with `confinement`. If the child's main process died, `end` is "main died".
-        What main printed is not kept, unless it died.
+        Main's output is kept only if main died.
 
     Raises:
-        TypeError: `target` is no function or path, returns neither a DataLoader nor a Case,
-            or does not take these options.
-        ValueError: A limit or the deadline is out of range, or the child cannot import `target`.
+        TypeError: `target` isn't a function or a path, returns neither a DataLoader nor a Case, or
+            doesn't take these options.
+        ValueError: A limit or the deadline is out of range, or the child can't import `target`.
         FileNotFoundError: There is no such script.
-        CannotConfine: `shm` or `open_files` is not permitted here.
-        RuntimeError: Called outside the main thread, where Stop would not reach it.
+        CannotConfine: The system doesn't permit `shm` or `open_files`.
+        RuntimeError: Called outside the main thread, where Stop wouldn't reach it.
         KeyboardInterrupt: You pressed Stop; everything is cleaned up first.
     """
     memory, shm = read_size("memory", memory), read_size("shm", shm)
@@ -87,8 +88,8 @@ def confine(
         if isinstance(found, Path):
             argv = [sys.executable, str(found)]
         else:
-            put_forward = 0 if memory is None else FIRST_CHOICE
-            call = (str(folder), *found, options, deadline, put_forward)
+            added_score = 0 if memory is None else FIRST_CHOICE
+            call = (str(folder), *found, options, deadline, added_score)
             try:
                 argv = leave_call(folder, observe_made, *call)
             except Exception as error:
@@ -111,11 +112,11 @@ def confine(
 def _refusal(task: Task, limit: str, why: str) -> str:
     if limit == "shm" and task.shm is not None:
         return (
-            f"shm: a /dev/shm of {size(task.shm)} for the child alone is not permitted here "
-            f"({why}). It needs root with CAP_SYS_ADMIN, or user namespaces; most containers "
+            f"shm: this machine doesn't permit the child its own /dev/shm of {size(task.shm)} "
+            f"({why}). It needs root with CAP_SYS_ADMIN, or user namespaces. Most containers "
             f"have neither"
         )
     if limit == "open_files":
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        return f"open_files: {task.open_files} are not permitted here ({why}); at most {most}"
-    return f"the child interpreter could not be started: {why}"
+        return f"open_files: {task.open_files} isn't permitted here ({why}). At most {most} is"
+    return f"the child interpreter couldn't be started: {why}"

@@ -1,7 +1,7 @@
-"""Put together what is known after a confined run.
+"""Put together the results of a confined run.
 
-That's the Observation that the child has answered, or else what was seen of it from outside; and
-its Confinement: the limits, and the evidence for them.
+They are the child's Observation, or else one from outside, and its Confinement: the limits and the
+evidence for them.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _PID: Final = re.compile(r"(?<=process )\d+")  # in the kernel's line about a ki
 
 @dataclass(frozen=True)
 class Confinement:
-    """The limits of a run in `confine`, and the evidence of them.
+    """The limits of a run in `confine`, and the evidence for them.
 
     Args:
-        limits: A sentence for each limit: how much, and enforced by whom; and one about the order
-            in which processes are killed, if `confine` arranged it.
+        limits: For each limit, a sentence that says how much and what enforced it. Also one about
+            the order in which processes are killed, if `confine` arranged it.
         memory: The memory limit in bytes, or None.
-        stand_in: Whether a watchdog stood in for the kernel's OOM killer.
-        oom_kills: How many processes the kernel killed at the limit, by the cgroup's own
-            count; None without a cgroup.
-        peak: The most memory in use at once, in bytes, by the cgroup's own count; None where
-            that is not known.
-        kernel_log: The kernel's own lines about the kills, with W0 or main for the pid; None where
-            they may not be read.
-        watchdog: Whom the watchdog killed, such as "W0".
-        from_outside: Whether the main process was seen from outside only: a script, or one that
-            died or had to be killed. Then no batches are counted.
-        exitcode: Its exit code if so, negative for a signal; None if it was killed at its deadline.
+        stand_in: Whether a watchdog replaced the kernel's OOM killer.
+        oom_kills: How many processes the OOM killer killed, as counted by the cgroup; None without
+            a cgroup.
+        peak: The most memory in use at once, in bytes, as counted by the cgroup; None if unknown.
+        kernel_log: The kernel's lines about the kills, with W0 or main instead of the pid; None if
+            we may not read its log.
+        watchdog: The processes that the watchdog killed, such as "W0".
+        from_outside: Whether the main process was observed only from outside, because it was a
+            script, died, or was killed. Then no batches are counted.
+        exitcode: If so, the main process's exit code, negative for a signal; None if it was killed
+            at its deadline.
     """
 
     limits: tuple[str, ...] = ()
@@ -63,35 +63,36 @@ class Confinement:
     exitcode: int | None = None
 
     def rows(self) -> list[tuple[str, str]]:
-        """The rows that an Observation shows: the same on every run."""
+        """Return the rows that an Observation shows, which are the same on every run."""
         rows = [("limits", "\n".join(self.limits))] if self.limits else []
         if self.oom_kills is not None:
             rows.append(("kernel", "\n".join(self._kernel())))
         if self.stand_in:
-            rows.append(("watchdog", f"sent SIGKILL to {', '.join(self.watchdog) or 'nobody'}"))
+            killed = ", ".join(self.watchdog) or "no process"
+            rows.append(("watchdog", f"sent SIGKILL to {killed}"))
         return rows
 
     def _kernel(self) -> list[str]:
         lines = [f"OOM kills, by the cgroup's own count: {self.oom_kills}"]
         if self.oom_kills and self.kernel_log is None:
-            lines.append("its log may not be read here")
-        # What follows the name are sizes, which differ from run to run.
+            lines.append("this process may not read the kernel's log")
+        # After the name, the line has sizes, which differ from run to run.
         return lines + [re.sub(r"\).*", ")", line) for line in self.kernel_log or ()]
 
 
 def observation_of(
     task: Task, report: Report, deadline: float, recorded: Timeline | None = None
 ) -> Observation:
-    """Return the child's Observation, or else one of what was seen of it from outside.
+    """Return the child's Observation, or else one from outside.
 
     Args:
-        task: What was run. Its folder has everything that the child wrote.
-        report: The supervisor's.
-        deadline: In seconds.
-        recorded: The timeline of a script, taken from outside.
+        task: The task that was run. Its folder holds everything that the child wrote.
+        report: The supervisor's report.
+        deadline: The deadline, in seconds.
+        recorded: The timeline of a script, recorded from outside.
 
     Raises:
-        TypeError: The target did not return a loader.
+        TypeError: The target didn't return a loader.
     """
     try:
         seen, from_outside = answer(Path(task.folder)), False
@@ -107,12 +108,12 @@ def timeline_of(
     *notes: str,
     limits: Bounds = Bounds(),  # noqa: B008
 ) -> Timeline:
-    """Make a Timeline of the moments that a listener was given.
+    """Make a Timeline from the moments that a listener received.
 
     Args:
-        moments: In the order of time.
+        moments: The moments, in chronological order.
         notes: What is missing in the chart.
-        limits: What bounds the memory.
+        limits: The limits on memory.
     """
     roles = dict.fromkeys(role for moment in moments for role in moment.processes)
     return Timeline(
@@ -140,7 +141,7 @@ def _column(values: Iterable[float | None]) -> np.ndarray[tuple[int], np.dtype[n
 
 
 def _with_kills(seen: Observation, report: Report, numbers: dict[int, int]) -> Observation:
-    # It takes a while for a killed process to be dead: the child may have seen it running.
+    # A killed process takes a while to die, so the child may have reported it as running.
     killed = set(report.watchdog)
     for line in report.kernel_log or ():
         killed.update(map(int, _PID.findall(line)))
@@ -152,7 +153,7 @@ def _with_kills(seen: Observation, report: Report, numbers: dict[int, int]) -> O
         for each in seen.workers
     )
     died = {each.name: each.fate for each in workers if each not in seen.workers}
-    # Of several workers with one name, in several epochs, the last one is meant.
+    # If several epochs had a worker of this name, the last one died.
     lives = {life.role: life for life in seen.timeline.processes}
     processes = tuple(
         replace(life, died=died[life.role])
@@ -182,7 +183,7 @@ def _confinement(
 
 
 def _limits(task: Task, report: Report, *, workers: bool) -> Iterator[str]:
-    """For each limit, how much it is and who enforced it; and who was to be killed first."""
+    """Yield how much each limit is and what enforced it, and which processes are killed first."""
     if task.memory is not None and report.cgroup is not None:
         how = f"enforced by the kernel, with a cgroup (version {report.cgroup})"
         yield f"memory {size(task.memory)}: {how}"
@@ -193,14 +194,13 @@ def _limits(task: Task, report: Report, *, workers: bool) -> Iterator[str]:
             )
     elif task.memory is not None:
         yield (
-            f"memory {size(task.memory)}: not by the kernel, since no cgroup can be made here "
-            f"({report.no_cgroup}); a watchdog that sends the same SIGKILL stood in for the OOM "
-            "killer"
+            f"memory {size(task.memory)}: enforced by a watchdog that sends SIGKILL as the OOM "
+            f"killer does, because no cgroup can be made here ({report.no_cgroup})"
         )
         if workers:
             yield "workers first: the watchdog kills the largest of them before main"
     if task.shm is not None:
-        yield f"/dev/shm {size(task.shm)}: one of its own, in a mount namespace"
+        yield f"/dev/shm {size(task.shm)}: the child's own, in a mount namespace"
     if task.open_files is not None:
         how = "enforced by the kernel, with RLIMIT_NOFILE"
         yield f"open files {task.open_files} for each process: {how}"
@@ -222,7 +222,7 @@ def _from_outside(
         deadline=deadline,
         seconds=report.seconds,
         timeline=_timeline(task, report, recorded),
-        traceback=_stood_at(task, report),
+        traceback=_last_stack(task, report),
         stderr=end_of_file(Path(task.folder) / "output"),
     )
 
@@ -233,19 +233,19 @@ def _timeline(task: Task, report: Report, recorded: Timeline | None) -> Timeline
         if report.cgroup is not None:
             limits = replace(limits, cgroup=task.memory)
         moments = list(_moments(Path(task.folder)))
-        return timeline_of(moments, "main's last moments were not sampled", limits=limits)
+        return timeline_of(moments, "main's last moments weren't sampled", limits=limits)
     if task.shm is None:
         return recorded
     return replace(
         recorded,
         shm=np.full_like(recorded.shm, math.nan),
         limits=replace(recorded.limits, shm=task.shm),
-        notes=(*recorded.notes, "the script's own /dev/shm could not be sampled"),
+        notes=(*recorded.notes, "the script's own /dev/shm couldn't be sampled"),
     )
 
 
 def _moments(folder: Path) -> Iterator[Moment]:
-    # The last one may be cut off.
+    # The last moment in the file may be cut off.
     with (
         suppress(OSError, EOFError, pickle.UnpicklingError),
         (folder / "moments").open("rb") as file,
@@ -254,8 +254,8 @@ def _moments(folder: Path) -> Iterator[Moment]:
             yield pickle.load(file)
 
 
-def _stood_at(task: Task, report: Report) -> tuple[Frame, ...]:
-    # Asked at its deadline it answers in a file; when it crashes, faulthandler writes to 2.
+def _last_stack(task: Task, report: Report) -> tuple[Frame, ...]:
+    # At the deadline, the child answers in a file. In a crash, faulthandler writes to its stderr.
     for name in (f"stack-{report.pid}", "output"):
         if "(most recent call first):" in (dump := end_of_file(Path(task.folder) / name)):
             return main_thread(dump)[::-1]
@@ -263,5 +263,5 @@ def _stood_at(task: Task, report: Report) -> tuple[Frame, ...]:
 
 
 def _name(line: str, roles: dict[int, str]) -> str:
-    # From "... Killed process 1234 (pt_data_worker) ..." to "... Killed process W0 (...) ...".
+    # Change "... Killed process 1234 (pt_data_worker) ..." to "... Killed process W0 (...) ...".
     return _PID.sub(lambda pid: roles.get(int(pid[0]), "another"), line)

@@ -1,4 +1,4 @@
-"""Starting a child interpreter under limits: it takes them on between `fork` and `exec`."""
+"""Start a child interpreter under limits, which it sets on itself between `fork` and `exec`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from typing import Final, NoReturn
 from dltutor.system import cgroups, mounts
 from dltutor.system.processes import die_with_parent
 
-# Python ignores these and so would its children; the supervisor ignores the first two.
+# The child would inherit that these are ignored: Python ignores the last two, and the supervisor
+# ignores or handles the first two.
 _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class Refused(Exception):
-    """The system does not permit a limit.
+    """The system doesn't permit a limit.
 
     Args:
-        limit: memory, shm or open_files.
-        why: The system's answer.
+        limit: "memory", "shm", or "open_files"; "python" if the child couldn't be started.
+        why: The system's error message.
     """
 
     def __init__(self, limit: str, why: str) -> None:
@@ -38,9 +39,9 @@ def start(
     shm: int | None,
     open_files: int | None,
 ) -> int:
-    """Start a program under limits, with nothing to read and its output in a file.
+    """Start a program under limits, with an empty standard input and its output in a file.
 
-    Call it in a process with a single thread. The program is killed when this process ends.
+    Call this in a process with a single thread. The program is killed when this process ends.
 
     Args:
         argv: The program and its arguments.
@@ -50,10 +51,10 @@ def start(
         open_files: How many descriptors it may have open, or None.
 
     Returns:
-        Its pid.
+        The program's pid.
 
     Raises:
-        Refused: A limit is not permitted.
+        Refused: The system doesn't permit a limit.
     """
     parent = os.getpid()
     answer, theirs = os.pipe()  # closed by exec

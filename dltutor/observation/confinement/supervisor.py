@@ -1,4 +1,4 @@
-"""Running a child interpreter with a supervisor between it and this process."""
+"""Run a child interpreter, with a supervisor process between it and this process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from dltutor.system.processes import end
 
 _PATIENCE: Final = 20.0  # seconds for the supervisor to end everything that it supervises
 
-# The supervisor does without site-packages, and without torch, which the packages import.
+# The supervisor runs without site-packages. It replaces the packages by empty modules, because
+# their `__init__` imports torch.
 _SUPERVISOR: Final = """
 import json, sys, types
 task, folders, path = map(json.loads, sys.argv[1:])
@@ -41,9 +42,9 @@ _CHILD: Final = (
 
 
 def argv_of(module: str, folder: Path) -> list[str]:
-    """The command line of a child that calls `main(folder)` of a module.
+    """Return the command line of a child that calls a module's `main(folder)`.
 
-    It gets the path of this process, so that it finds the same modules.
+    The child gets this process's `sys.path`, so that it finds the same modules.
     """
     return [sys.executable, "-X", "faulthandler", "-c", _CHILD, module, str(folder), *sys.path]
 
@@ -52,7 +53,7 @@ def argv_of(module: str, folder: Path) -> list[str]:
 def workspace() -> Iterator[tuple[Path, Interrupts]]:
     """Make a folder for everything that a child writes, and remove it at the end of the block.
 
-    Stop is held back in the block.
+    Interrupts are held back in the block.
     """
     with (
         interrupts_held() as interrupts,
@@ -62,22 +63,22 @@ def workspace() -> Iterator[tuple[Path, Interrupts]]:
 
 
 def _outside_shm() -> str | None:
-    # The child may get another /dev/shm, and would not find a folder in this one.
+    # The child may get its own /dev/shm, where it wouldn't find a folder in ours.
     return "/tmp" if os.path.realpath(tempfile.gettempdir()).startswith("/dev/shm") else None
 
 
 def run(
     task: Task, interrupts: Interrupts, *, record: bool = False
 ) -> tuple[Report, Timeline | None]:
-    """Have a supervisor do a task. Afterwards it's gone, with its child and all that they started.
+    """Have a supervisor do a task, then end it, its child, and everything that they started.
 
     Args:
-        task: What to do.
-        interrupts: Let through while this waits.
-        record: Record the memory of the child meanwhile.
+        task: The task.
+        interrupts: Interrupts to let through while this waits.
+        record: Whether to record the child's memory.
 
     Returns:
-        The report, and the timeline if there was a child to record.
+        The report, and the timeline if a child was recorded.
 
     Raises:
         RuntimeError: The supervisor itself was killed.
@@ -92,7 +93,7 @@ def run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file,
-            # What the child leaves in its temporary folder goes with ours.
+            # The child's temporary files go to our folder, which is removed.
             env={**os.environ, "TMPDIR": task.folder, "PYTHONUNBUFFERED": "1"},
             # Stop, which interrupts the whole process group, must not reach it.
             start_new_session=True,
@@ -117,17 +118,17 @@ def _read(process: subprocess.Popen[bytes], errors: Path, interrupts: Interrupts
     if line:
         answer: dict[str, Any] = json.loads(line)
         return answer
-    said = errors.read_text().strip().splitlines()[-1:]
-    why = ": ".join([fate(process.wait(_PATIENCE)), *said])
-    raise RuntimeError(f"the process that supervises the child was lost: it {why}")
+    last_line = errors.read_text().strip().splitlines()[-1:]
+    why = ": ".join([fate(process.wait(_PATIENCE)), *last_line])
+    raise RuntimeError(f"the process that supervises the child was lost: {why}")
 
 
 def _end(process: subprocess.Popen[bytes], mark: int) -> None:
     with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=_PATIENCE)  # a closed input tells it to end
+        process.communicate(timeout=_PATIENCE)  # closes its input, which tells it to end
     if process.returncode is None:
         process.kill()
         process.communicate()
-    if process.returncode != 0:  # killed or stopped: perhaps it did not tidy up
+    if process.returncode != 0:  # it was killed or stopped, so it may not have cleaned up
         end(mark=mark)
         cgroups.remove_abandoned()

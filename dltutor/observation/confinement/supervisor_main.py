@@ -1,8 +1,8 @@
-"""The supervisor: a small process that starts a child under limits, waits for it, and tidies up.
+"""The supervisor: a small process that starts a child under limits, waits for it, and cleans up.
 
-It stands between `confine` and the child, so that the clean-up is in one place, whatever becomes
-of either: processes, what they left in `/dev/shm`, the cgroup and, where the process that
-called `confine` is gone, the folder. It imports the standard library only.
+It runs between `confine` and the child, so it can clean up no matter how either of them ends. It
+removes the processes, what they left in `/dev/shm`, the cgroup, and, if the process that called
+`confine` is gone, the folder. It imports only the standard library.
 """
 
 from __future__ import annotations
@@ -27,16 +27,12 @@ from dltutor.system.kernel_log import KernelLog
 from dltutor.system.process_memory import reader
 from dltutor.system.processes import adopt_orphans, end_descendants
 
-_TICK: Final = 0.05  # seconds between two looks
-_ANSWER: Final = 2.0  # seconds for the child to write where it stands
+_TICK: Final = 0.05  # seconds between two checks
+_ANSWER: Final = 2.0  # seconds for the child to write its stack
 
 
 def main(options: dict[str, Any]) -> None:
-    """Do a Task; write the child's pid on one line, and the Report on another.
-
-    Args:
-        options: The Task's fields.
-    """
+    """Do the Task with these fields. Write the child's pid on one line, the Report on another."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     adopt_orphans()
@@ -58,7 +54,7 @@ def main(options: dict[str, Any]) -> None:
         except start_child.Refused as refused:
             if refused.limit != "memory" or group is None:
                 raise
-            group.remove()  # it could be made, but not entered
+            group.remove()  # the system permitted making it, but not entering it
             group, report.no_cgroup = None, refused.why
             report.pid = start(group=None)
         _tell({"started": report.pid})
@@ -72,7 +68,7 @@ def main(options: dict[str, Any]) -> None:
             report.cgroup, report.kernel_log = group.version, log.kills(group.folder.name)
             report.oom_kills, report.peak = group.kills, group.peak
             group.remove()
-        # A caller that has been killed closes our input a moment before it's no longer our parent.
+        # When the caller is killed, our input closes a moment before it stops being our parent.
         if _nobody_waits(task.parent, within=0):
             shutil.rmtree(task.folder, ignore_errors=True)
     _tell(asdict(report))
@@ -101,7 +97,7 @@ def _wait(task: Task, report: Report) -> None:
     while not _nobody_waits(task.parent):
         try:
             pid, status = os.waitpid(report.pid, os.WNOHANG)
-        except ChildProcessError:  # the watchdog killed it, and has reaped it
+        except ChildProcessError:  # the watchdog has killed and reaped it
             pid, status = report.pid, signal.SIGKILL
         report.seconds = time.monotonic() - started
         if pid:
@@ -111,19 +107,19 @@ def _wait(task: Task, report: Report) -> None:
             stop_at, seconds_observing = time.monotonic() + seconds_observing, None
         if time.monotonic() > stop_at:
             report.stopped = True
-            if task.seconds_observing is not None:  # no script: it writes where it stands
-                _ask_where_it_stands(report.pid, Path(task.folder) / f"stack-{report.pid}")
+            if task.seconds_observing is not None:  # it isn't a script, so it can write its stack
+                _ask_for_stack(report.pid, Path(task.folder) / f"stack-{report.pid}")
             break
         if watchdog is not None:
             watchdog.look()
             report.watchdog = tuple(watchdog.killed)
 
 
-def _ask_where_it_stands(pid: int, answer: Path) -> None:
+def _ask_for_stack(pid: int, answer: Path) -> None:
     os.kill(pid, signal.SIGUSR2)
     until = time.monotonic() + _ANSWER
     before, size = -1, 0
-    while size != before or not size:  # until it has written, and writes no more
+    while size != before or not size:  # until the file has content and stops growing
         if time.monotonic() > until:
             return
         time.sleep(_TICK)
@@ -131,12 +127,12 @@ def _ask_where_it_stands(pid: int, answer: Path) -> None:
 
 
 def _nobody_waits(parent: int, within: float = _TICK) -> bool:
-    # A closed input says so; but somebody else may have inherited its other end.
+    # Normally our input closes. But another process may have inherited its other end.
     return bool(select.select([0], [], [], within)[0]) or os.getppid() != parent
 
 
 def _tell(line: dict[str, Any]) -> None:
     try:
         os.write(1, json.dumps(line).encode() + b"\n")
-    except BrokenPipeError:  # nobody listens
+    except BrokenPipeError:  # the caller is gone
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""A supervisor's Task, and its Report. This module needs only the standard library."""
+"""Define a supervisor's Task and Report. This module imports only the standard library."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from typing import Final
 
 from dltutor.system import marks
 
-#: Added to each worker's oom_score_adj: the whole memory limit counts as the worker's own.
+#: Added to each worker's oom_score_adj. It adds the whole memory limit to the worker's size.
 FIRST_CHOICE: Final = 1000
 
 
 @dataclass(frozen=True)
 class Task:
-    """What the supervisor is to do.
+    """A task for the supervisor.
 
     Args:
         argv: The child's command line.
-        folder: For all that the child and its workers write.
-        seconds: How long the child may take, or may take before it makes the file `observing`.
-        seconds_observing: How long from there on; None if it makes no such file.
-        memory: Limit in bytes, or None.
+        folder: The folder for everything that the child and its workers write.
+        seconds: How many seconds the child may run before it makes the file `observing`, or in
+            total if it doesn't make that file.
+        seconds_observing: How many seconds it may run after that; None if it makes no such file.
+        memory: The memory limit in bytes, or None.
         shm: The size of its own `/dev/shm` in bytes, or None.
-        open_files: Limit, or None.
+        open_files: The limit on descriptors, or None.
         parent: The pid of the process that waits for the report.
-        mark: For the supervisor and all that it starts (see `dltutor.system.marks`).
+        mark: The mark for the supervisor and everything that it starts (see
+            `dltutor.system.marks`).
     """
 
     argv: list[str]
@@ -47,14 +49,14 @@ class Report:
     Args:
         pid: Its pid.
         exitcode: Its exit code; negative for a signal; None if it was stopped.
-        stopped: Whether it was stopped because its time was over.
-        seconds: How long it ran.
-        refused: The limit that the system does not permit, and why; then nothing was run.
+        stopped: Whether it was stopped because its time was up.
+        seconds: How many seconds it ran.
+        refused: The limit that the system doesn't permit, and why. Then no child was started.
         cgroup: The version of its cgroup, or None without one.
-        no_cgroup: Why there was none.
-        oom_kills: The group's own count of kills.
-        peak: The most memory in use in the group, in bytes.
-        kernel_log: The kernel's lines about the kills; None where they may not be read.
+        no_cgroup: Why there was no cgroup.
+        oom_kills: How many processes the OOM killer killed, as counted by the cgroup.
+        peak: The most memory in use in the cgroup, in bytes.
+        kernel_log: The kernel's lines about the kills; None if we may not read its log.
         watchdog: The pids that the watchdog killed.
     """
 
@@ -72,11 +74,7 @@ class Report:
 
 
 def worker_numbers(folder: str) -> dict[int, int]:
-    """Return the number of each worker that has started, by its pid.
-
-    Args:
-        folder: The Task's.
-    """
+    """Return the number of each worker that has started, by its pid, from a Task's folder."""
     try:
         lines = (Path(folder) / "workers").read_text().splitlines()
     except OSError:

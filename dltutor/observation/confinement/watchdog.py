@@ -1,4 +1,4 @@
-"""A stand-in for the OOM killer, where no cgroup with a limit can be made."""
+"""Replace the OOM killer on machines that don't permit a cgroup with a limit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from dltutor.system.process_memory import Proc
 from dltutor.system.psutil_reader import Psutil
 
 _AGAIN: Final = 0.25  # seconds for a killed process to give its memory back
-_SHARE: Final = 0.1  # of a core, at most, for reading PSS
+_SHARE: Final = 0.1  # the most of a core to use for reading PSS
 
 
 class Watchdog:
-    """Sends SIGKILL to the largest worker when all processes together pass a limit.
+    """A substitute for the OOM killer that kills the largest worker when a limit is passed.
 
-    What counts is PSS, or RSS where PSS cannot be read. The kernel also counts the page cache and
-    what lies unmapped in `/dev/shm`, and it never misses a moment; this looks 20 times a second.
+    It adds up PSS, or RSS if PSS can't be read, 20 times a second. The kernel also counts the page
+    cache and what is unmapped in `/dev/shm`, and it checks at every allocation.
 
     Args:
-        limit: Bytes.
-        reader: Where the figures come from.
-        folder: Where workers write their pids. If no worker is alive, it kills the largest process.
+        limit: The memory limit for all processes together, in bytes.
+        reader: Reads the figures of processes.
+        folder: The folder with the workers' pids. If no worker is alive, the largest process is
+            killed.
     """
 
     def __init__(self, limit: int, reader: Proc | Psutil, folder: str) -> None:
@@ -35,7 +36,7 @@ class Watchdog:
         self._not_before = 0.0
 
     def look(self) -> None:
-        """Look at the descendants of this process, and kill one if it must be."""
+        """Check the descendants of this process, and kill one if they pass the limit."""
         started = time.monotonic()
         if started < self._not_before:
             return
@@ -47,7 +48,7 @@ class Watchdog:
         if sum(sizes.values()) > self._limit:
             living = [pid for pid in worker_numbers(self._folder) if sizes.get(pid)]
             largest = max(living or sizes, key=lambda pid: sizes[pid])
-            # `end` also removes what it was sending, which has a name in /dev/shm.
+            # `end` also removes a batch that the worker was sending, which has a name in /dev/shm.
             if processes.end(processes.known(largest)):
                 self.killed.append(largest)
             self._not_before = time.monotonic() + _AGAIN

@@ -1,1 +1,1 @@
-"""Memory over time: the helper process that samples, its readers, and the Timeline they make."""
+"""Record memory over time: a helper process that samples, its reader, and the Timeline."""

@@ -1,4 +1,4 @@
-"""The Collector: makes a Moment of each line that the helper writes, and a Timeline of all."""
+"""Collect the lines that the helper process writes, and make Moments and a Timeline of them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from dltutor.observation.memory.process_curves import FIELDS, Bounds, Field, Pro
 from dltutor.observation.memory.timeline import Timeline
 
 _MACHINE = ("shm", "available", "cgroup")
-_LONG = 5  # times as long as asked for: to be told
+_LONG = 5  # mention a time between two readings if it's this many times the requested one
 
 
 class _Process:
-    """What was read of one process so far."""
-
     def __init__(self, first: int) -> None:
         self.first = first
-        self.role: str | None = None  # fixed once it is gone: its pid may then be used again
+        self.role: str | None = None  # set when the process is gone, because its pid may be reused
         self.ended: float | None = None
         self.values: dict[Field, array[float]] = {name: array("d") for name in FIELDS}
 
@@ -35,12 +33,12 @@ class _Process:
 
 
 class Collector:
-    """Takes the helper's lines; makes a Moment of each, and a Timeline of all.
+    """A collector of the helper's lines. It makes a Moment of each, and a Timeline of all.
 
     Args:
         main: The pid of the observed process.
-        memory_period: Seconds between two readings of USS and PSS, at least.
-        roles: Asked for the role of each process that has none so far.
+        memory_period: The fewest seconds between two readings of USS and PSS.
+        roles: A function that takes the pid of a process without a role and returns its role.
     """
 
     def __init__(
@@ -68,12 +66,7 @@ class Collector:
         self._kind = ""
 
     def add(self, line: dict[str, Any], batches: int) -> Moment:
-        """Take one line.
-
-        Args:
-            line: As the helper wrote it.
-            batches: How many were delivered by now.
-        """
+        """Add one line, and the number of batches delivered by now. Return them as a Moment."""
         row = len(self._columns["seconds"])
         machine = {name: line[name] for name in _MACHINE}
         known = {"seconds": line["seconds"], "batches": batches, **machine}
@@ -125,7 +118,7 @@ class Collector:
         )
 
     def _settled(self, row: int, living: dict[_Process, int]) -> tuple[float, dict[str, int]]:
-        # What is settled begins after the last coming or going: all of these lived by then.
+        # Corrected rows begin after the last start or end of a process, so all of these existed.
         by_role: dict[str, int] = {}
         for process, pid in living.items():
             estimate, place = self._estimates.of[process], row - process.first
@@ -134,11 +127,7 @@ class Collector:
         return self._columns["seconds"][row], by_role
 
     def timeline(self, notes: Sequence[str] = ()) -> Timeline:
-        """All samples so far.
-
-        Args:
-            notes: What else there is to say about the chart.
-        """
+        """Return all samples so far, with `notes` and ours about what is missing in the chart."""
         columns = {name: np.array(values) for name, values in self._columns.items()}
         shown = [(pid, process) for pid, process in self._lives if pid not in self.hidden]
         return Timeline(
@@ -150,7 +139,7 @@ class Collector:
 
     @property
     def pids(self) -> set[int]:
-        """The processes that were sampled so far."""
+        """The pids of all processes that were sampled so far."""
         return {pid for pid, _ in self._lives.copy()} - self.hidden
 
     def _role(self, pid: int) -> str:
@@ -179,14 +168,14 @@ class Collector:
         elif self._main not in sampled:
             yield "the observed process was gone, or hidden, before the first sample"
         if self.source == "psutil":
-            yield "there is no /proc here: RSS and USS come from psutil, and there is no PSS"
+            yield "there is no /proc here, so RSS and USS come from psutil, and there is no PSS"
         if self.limits.shm is None and len(self._columns["seconds"]):
             yield "there is no /dev/shm here"
         for role in sorted(self._role(pid) for pid in self._denied & sampled):
-            yield f"USS and PSS of {role} could not be read"
+            yield f"USS and PSS of {role} couldn't be read"
         longest = max(np.diff(self._read_at), default=0.0)
         if longest > _LONG * self._memory_period:
-            yield f"USS and PSS were read up to {longest:.0f} s apart: that is costly here"
+            yield f"USS and PSS were read up to {longest:.0f} s apart, because that is slow here"
         for pid, how in self.deaths.items():
             if pid not in sampled:
                 yield f"{self._role(pid)} was {how} before it could be sampled"

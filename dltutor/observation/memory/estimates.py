@@ -1,6 +1,6 @@
-"""The one estimate of memory between two readings of USS and PSS.
+"""Estimate memory between two readings of USS and PSS.
 
-The live chart, the figures and `Timeline.growth` all use it, so that they show the same numbers.
+The live chart, the figures, and `Timeline.growth` all use this, so that they show the same numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PAGE: Final = float(mmap.PAGESIZE)
 
 
 class Known(NamedTuple):
-    """What is known of one process at one moment; bytes, NaN where it was not read."""
+    """What is known about one process at one moment, in bytes; NaN for what wasn't read."""
 
     rss: float
     faults: float
@@ -24,20 +24,21 @@ class Known(NamedTuple):
 
 
 class Estimate:
-    """The memory of one process in each of its samples: what is private, and its share of the rest.
+    """The memory of one process in each of its samples: private, and its share of shared memory.
 
-    Where USS and PSS were read, it is what was read. After a reading each minor fault stands for a
-    page, or part of one, that has become private (which follows USS within 3 % while copy-on-write
-    pages are copied), and the share stays as it was. The next reading settles what lies between:
-    private memory follows the faults from the one to the other (a process that frees and takes the
-    same memory again has faults, too, and does not grow), and the share follows a straight line.
-    When a process comes or goes, the shares of all others jump, so nothing is joined across that.
+    In samples with USS and PSS, it's what was read. After such a reading, each minor fault counts
+    as a page, or a part of one, that has become private, and the share stays as it was. That
+    follows USS within 3 percent while copy-on-write pages are copied. The next reading corrects the
+    samples in between. Then private memory follows the faults from one reading to the other,
+    because a process that frees memory and takes it again also has faults but doesn't grow. The
+    share follows a straight line. When a process starts or ends, the shares of all others jump, so
+    no correction goes back beyond that.
 
     Attributes:
-        private: Bytes, in each sample.
-        shared: Bytes, in each sample.
+        private: Private memory in each sample, in bytes.
+        shared: The share of shared memory in each sample, in bytes.
         was_read: Whether USS or PSS was read so far.
-        share: The newest of `shared`. When another process ends, it is given a part of that one's.
+        share: The last value of `shared`. When another process ends, a part of its share is added.
     """
 
     def __init__(self) -> None:
@@ -47,19 +48,19 @@ class Estimate:
         self._per_fault = _PAGE
         self._last = Known(math.nan, math.nan, math.nan, math.nan)  # reading
         self.share = 0.0
-        self._open: list[tuple[float, Known]] = []  # samples with their times, not settled yet
-        self._begins_read = False  # whether the first of them is a reading
+        self._open: list[tuple[float, Known]] = []  # samples to correct, with their times
+        self._begins_read = False  # whether the first of these has USS and PSS
 
-    def part(self) -> None:
-        """A process has come or gone: settle nothing that lies before."""
+    def forget_open(self) -> None:
+        """Don't correct earlier samples anymore, because a process has started or ended."""
         self._open.clear()
         self._begins_read = False
 
     def add(self, seconds: float, known: Known) -> int:
-        """Take one more sample.
+        """Add a sample.
 
         Returns:
-            How many samples before it have another estimate now.
+            How many earlier samples it corrected.
         """
         self._open.append((seconds, known))
         if math.isnan(known.uss) and math.isnan(known.pss):
@@ -85,7 +86,7 @@ class Estimate:
 
     def _forward(self, now: Known) -> float:
         rss = 0.0 if math.isnan(now.rss) else now.rss
-        if not self.was_read:  # what it has faulted in since it was forked
+        if not self.was_read:  # count what the process has faulted in since it was forked
             return rss if math.isnan(now.faults) else min(now.faults * _PAGE, rss)
         faults = now.faults - self._last.faults
         grown = 0.0 if math.isnan(faults) else self._per_fault * faults
@@ -118,10 +119,10 @@ class Estimate:
 
 
 class Estimates:
-    """An Estimate for each process, in step: one sample of all of them is added at a time.
+    """The Estimates of all processes, to which you add one sample of all of them at a time.
 
     Attributes:
-        of: By whatever tells one process from another.
+        of: A key that identifies a process -> its Estimate.
     """
 
     def __init__(self) -> None:
@@ -129,24 +130,20 @@ class Estimates:
         self._living: set[Any] = set()
 
     def add(self, seconds: float, processes: Mapping[Any, Known]) -> int:
-        """Take one sample of all processes that live.
+        """Add a sample of all running processes.
 
-        When a process ends, the others inherit its share: the pages are still there, with fewer
-        to share them. So the sum of all moves only when memory does.
-
-        Args:
-            seconds: When it was taken.
-            processes: What is known of each.
+        When a process ends, the others inherit its share, because the pages are still there and
+        fewer processes share them. So the sum changes only when memory does.
 
         Returns:
-            How many samples before it have another estimate now.
+            How many earlier samples it corrected.
         """
         gone, new = self._living - processes.keys(), processes.keys() - self._living
         self._living = {*processes}
         stayed = [self.of[each] for each in self._living - new]
         if gone or new:
             for estimate in stayed:
-                estimate.part()
+                estimate.forget_open()
         left, held = sum(self.of[each].share for each in gone), sum(e.share for e in stayed)
         for estimate in stayed if held else ():
             estimate.share += left * estimate.share / held

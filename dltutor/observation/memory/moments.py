@@ -1,4 +1,4 @@
-"""What the recorder tells its listeners: the observed processes at one moment."""
+"""Define what the recorder passes to its listeners: the observed processes at one moment."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One process, or all that share a role, at one moment. Sizes in bytes, None: not known.
+    """One process, or all that share a role, at one moment. Sizes are in bytes; None is unknown.
 
     Args:
-        rss: Resident memory, shared pages counted in full.
+        rss: Resident memory, with shared pages counted in full.
         faults: Minor page faults since the process started.
-        threads: Its threads.
-        fds: Its open descriptors.
+        threads: The number of threads.
+        fds: The number of open descriptors.
         uss: Private memory, if it was read at this moment.
-        pss: Resident memory, each shared page divided by those that share it, if it was read.
-        pss_shm: The part of PSS in shared memory, if it was read.
-        private: `uss`, or its estimate.
-        memory: `pss` (`uss` where there is no PSS), or its estimate.
+        pss: Resident memory, with each shared page divided by the number of processes that share
+            it, if it was read at this moment.
+        pss_shm: The part of PSS in shared memory, if it was read at this moment.
+        private: `uss` or its estimate.
+        memory: `pss` (or `uss` if there is no PSS) or its estimate.
     """
 
     rss: int | None = None
@@ -32,7 +33,7 @@ class Reading:
     memory: int | None = None
 
     def __add__(self, other: Reading) -> Reading:
-        """Both together; what is known of one only counts."""
+        """Return the sum. A value that only one of them has counts alone."""
         names = [field.name for field in fields(self)]
         pairs = [(getattr(self, name), getattr(other, name)) for name in names]
         return Reading(*(b if a is None else a if b is None else a + b for a, b in pairs))
@@ -40,20 +41,19 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The observed processes at one moment. Sizes in bytes.
+    """The observed processes at one moment. Sizes are in bytes.
 
     Args:
-        seconds: Since the recorder was started.
-        batches: Delivered so far.
-        processes: By role: main, W0, ..., and other for those without a name.
-        shm: In use in `/dev/shm`, or None where there is none.
-        available: What the machine can still give, or None where not known.
-        cgroup: Charged to the cgroup, page cache included, or None without one.
+        seconds: Seconds since the recorder was started.
+        batches: How many batches were delivered so far.
+        processes: Role (main, W0, ..., or other for processes without a name) -> Reading.
+        shm: How much of `/dev/shm` is in use, or None if there is no `/dev/shm`.
+        available: What the machine can still give, or None if unknown.
+        cgroup: What is charged to the cgroup, page cache included, or None without a cgroup.
         gone: The roles of processes that ended since the last moment.
-        kind: What `memory` is made of so far: PSS, or USS where there is no PSS; empty before
-            the first of them was read.
-        settled: The moments before this one whose estimates it has improved: the seconds of each,
-            and `memory` by role.
+        kind: What `memory` is: "PSS", "USS" if there is no PSS, or "" before the first reading.
+        settled: Earlier moments whose estimates this one corrects: the seconds of each, and the new
+            `memory` by role.
     """
 
     seconds: float

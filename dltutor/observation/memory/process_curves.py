@@ -1,4 +1,4 @@
-"""One process's part of a Timeline, how its curves grow, and the limits that it lived under."""
+"""Hold one process's part of a Timeline, measure how its curves grow, and hold the limits."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dltutor.observation.memory.estimates import Known
 
 Floats = NDArray[np.float64]
 
-# What is kept of each process; `moments.Reading` has the same names.
+# The values that are kept for each process. `moments.Reading` has the same names.
 Field = Literal["rss", "uss", "pss", "pss_shm", "faults", "fds", "threads"]
 FIELDS: Final[tuple[Field, ...]] = get_args(Field)
-_MOST_POINTS: Final = 400  # of a curve; every pair of them is looked at
-_ESTIMATED_FROM: Final[tuple[Field, ...]] = ("rss", "faults", "uss", "pss")  # as in Known
+_MOST_POINTS: Final = 400  # the most points of a curve, because `slopes` compares every pair
+_ESTIMATED_FROM: Final[tuple[Field, ...]] = ("rss", "faults", "uss", "pss")  # in the order of Known
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What bounds the memory, in bytes; None where there is no such limit.
+    """The limits on memory, in bytes; None for no limit.
 
     Args:
         machine: The machine's memory.
-        cgroup: The limit of the cgroup, as a container has one.
+        cgroup: The limit of the cgroup, such as a container's.
         shm: The size of `/dev/shm`.
     """
 
@@ -42,14 +42,14 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class ProcessCurves:
-    """One process, from the sample that first saw it to the last.
+    """One process, from its first sample to its last.
 
     Args:
         role: "main", "W0", ..., or "other" for a process without a name.
         first: The index of its first sample in the timeline.
-        values: One array for each of FIELDS, NaN where it was not sampled.
-        ended: Seconds at which it was found gone; None if it was still there at the end.
-        died: How it died, such as "killed by SIGKILL"; empty if it was not seen to die.
+        values: One array for each of FIELDS, with NaN where it wasn't sampled.
+        ended: When a sample found it gone, in seconds; None if it was still running at the end.
+        died: How it died, such as "killed by SIGKILL"; empty if it didn't die or we didn't see it.
     """
 
     role: str
@@ -60,21 +60,21 @@ class ProcessCurves:
 
     @property
     def rows(self) -> slice:
-        """Where it lived in the timeline's arrays."""
+        """The part of the timeline's arrays in which the process was running."""
         return slice(self.first, self.first + len(self.values["rss"]))
 
     def known(self) -> list[Known]:
-        """What an estimate of its memory needs, in each of its samples."""
+        """Return the figures that an Estimate needs, for each sample of the process."""
         columns = [self.values[name].tolist() for name in _ESTIMATED_FROM]
         return [Known(*row) for row in zip(*columns, strict=True)]
 
     def was_read(self, field: Field) -> bool:
-        """Whether a field has any value."""
+        """Return whether a field has any value."""
         return not bool(np.isnan(self.values[field]).all())
 
 
 def slopes(along: Floats, values: Floats) -> Floats:
-    """The slopes between all pairs of points; their median is Theil and Sen's estimate."""
+    """Return the slopes between all pairs of points. Their median is the Theil-Sen estimate."""
     step = max(1, math.ceil(len(along) / _MOST_POINTS))
     one, other = np.triu_indices(len(along[::step]), k=1)
     run = along[::step][other] - along[::step][one]
@@ -83,14 +83,14 @@ def slopes(along: Floats, values: Floats) -> Floats:
 
 
 def steady(batches: NDArray[np.int64], seconds: Floats) -> NDArray[np.bool_]:
-    """Which samples of a process lie in the steady part of its life.
+    """Return a mask of the samples in the steady part of a process's life.
 
-    It begins at the first batch that arrives in its life or, where no batch is counted, after a
-    quarter of it, at most one second.
+    The steady part begins at the first batch that arrives after its first sample. If no batch was
+    counted, it begins after a quarter of the process's life, but at most 1 s.
 
     Args:
-        batches: Delivered by each of its samples.
-        seconds: When each was taken.
+        batches: How many batches were delivered by the time of each sample.
+        seconds: When each sample was taken.
     """
     if batches.size and batches[-1] > batches[0]:
         return np.asarray(batches > batches[0])

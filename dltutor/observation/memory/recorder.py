@@ -1,4 +1,4 @@
-"""The Recorder: starts the helper program, takes its samples, hands them on, ends it."""
+"""Start the helper process, take its samples and pass them on, and end it: the Recorder."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ from dltutor.observation.memory.process_curves import Bounds
 from dltutor.observation.memory.timeline import Timeline
 
 _SAMPLER: Final = Path(__file__).with_name("sampler.py")
-_SELDOM: Final = 10.0  # seconds between two readings of USS and PSS if nobody looks, at least
-_LAST_SAMPLE: Final = 3.0  # seconds that stop() waits for it
-_KILLED: Final = 5.0  # seconds that it waits for the killed helper to be gone
+_SELDOM: Final = 10.0  # the fewest seconds between two readings of USS and PSS without `often`
+_LAST_SAMPLE: Final = 3.0  # seconds that stop() waits for the last sample
+_KILLED: Final = 5.0  # seconds that stop() waits for the killed helper to be gone
 
 _running: set[Recorder] = set()
 
 
 class Recorder:
-    """Records the memory of a process and of all that descend from it, until it is stopped.
+    """A recorder for the memory of a process and all its descendants.
 
-    The sampling is done by a helper process: it needs no lock and no time of this one. A thread
-    of this process only takes what the helper writes. It holds no lock that a forked worker could
-    need, and a forked worker keeps nothing of it.
+    A helper process does the sampling, so it needs no lock and no time from this process. A thread
+    in this process only receives what the helper writes. The thread holds no lock that a forked
+    worker could need, and a forked worker closes its copies of the pipes.
 
     Args:
         pid: The process to observe; None for this one.
         period: Seconds between two samples of what is cheap to read: RSS, minor faults, threads,
             descriptors, `/dev/shm`.
-        memory_period: Seconds between two samples of USS and PSS, at least.
-        memory_budget: The part of a core that the helper may use: the larger the processes, the
-            more seldom USS and PSS are read. The last sample has them in any case.
-        often: Whether somebody looks at USS and PSS: the first sample has them, too, and in the
-            first 10 seconds the helper may use 15 % of a core, so that short runs are seen. If
-            not, they are read when workers have been started, and at most every 10 seconds.
-        listeners: Each is called with every Moment, in the thread. One that raises is called no
-            more; the timeline's notes say so.
-        roles: Asked, in the thread, for the role of each process that has none so far.
-        proc: Where `/proc` is; where it is not, psutil stands in.
-        mark: What the helper ends if this process is killed: all that carries this mark (see
-            `dltutor.system.marks`); 0 for nothing.
-        folder: What it removes then, or "".
+        memory_period: The fewest seconds between two samples of USS and PSS.
+        memory_budget: The part of a core that the helper may use. The larger the processes are, the
+            less often it reads USS and PSS. The last sample always has them.
+        often: Whether to read USS and PSS as often as the budget allows. The first sample then has
+            them too, and in the first 10 s the helper may use 15 percent of a core, so that short
+            runs get readings. Otherwise it reads them when workers have started, and at most every
+            10 s.
+        listeners: Functions to call, in the thread, with every Moment. If one raises, it isn't
+            called anymore, and the timeline's notes say so.
+        roles: A function to call, in the thread, for the role of each process that has none.
+        proc: Where `/proc` is mounted. If it isn't, psutil replaces it.
+        mark: If this process is killed, the helper ends every process that carries this mark (see
+            `dltutor.system.marks`); 0 for none.
+        folder: If this process is killed, the helper removes this folder; "" for none.
     """
 
     def __init__(
@@ -94,35 +95,38 @@ class Recorder:
     def start(self) -> None:
         """Start the helper, without waiting for its first sample.
 
-        Where it cannot be started the run goes on unrecorded; the timeline's notes say why.
+        If it can't be started, nothing is recorded, and the timeline's notes say why.
+
+        Raises:
+            RuntimeError: This Recorder was started before.
         """
         if self._started:
-            raise RuntimeError("a Recorder records once: make another one")
+            raise RuntimeError("a Recorder records only once: make a new one")
         self._started = time.monotonic()
         self._owner = os.getpid()
         try:
             self._start_helper()
             self._reader.start()
-        except (OSError, RuntimeError) as error:  # no descriptor, process or thread to be had
-            self._notes.append(f"the memory sampler could not be started: {error}")
+        except (OSError, RuntimeError) as error:  # no more descriptors, processes, or threads
+            self._notes.append(f"the memory sampler couldn't be started: {error}")
             self._end_helper()
         except BaseException:
             self._end_helper()
             raise
 
     def name(self, pid: int, role: str) -> None:
-        """Say which role a process has, such as W0; it is sampled soon."""
+        """Set the role of a process, such as W0, and sample soon."""
         self._collector.names[pid] = role
         self._tell(b"now\n")
 
     def died(self, pid: int, how: str) -> None:
-        """Say that a process did not end as it should, and how: "killed by SIGKILL"."""
+        """Record that a process died, and how, such as "killed by SIGKILL"."""
         self._collector.deaths[pid] = how
 
     def stop(self) -> Timeline:
-        """Take a last sample, end the helper, and return what was recorded. Never raises.
+        """Take a last sample, end the helper, and return the record. It never raises.
 
-        It can be called again, and then returns the same timeline.
+        Further calls return the same timeline.
         """
         if self._timeline is None:
             try:
@@ -145,7 +149,7 @@ class Recorder:
             os.set_blocking(self._to_helper, False)
             _running.add(self)
             options = {**self._options, "parent": self._owner, "origin": self._started}
-            # Its own session: Stop, which interrupts the whole process group, does not reach it.
+            # Start it in its own session, because Stop interrupts the whole process group.
             self._helper = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_SAMPLER), marshal.dumps(options).hex()],
                 stdin=theirs_in,
@@ -165,16 +169,16 @@ class Recorder:
         self._ended = True
         self._close_to_helper()
         if self._helper is not None and self._owner == os.getpid():
-            self._helper.kill()  # it has told all that it will tell
+            self._helper.kill()  # it has sent its last sample, or took too long
             with suppress(subprocess.TimeoutExpired):
                 self._helper.wait(_KILLED)
-        if not self._reader.is_alive():  # else the thread closes it
+        if not self._reader.is_alive():  # otherwise the thread closes it
             self._close_from_helper()
         _running.discard(self)
 
     def _tell(self, word: bytes) -> None:
         if self._to_helper >= 0:
-            with suppress(OSError):  # it is dead, or has as much to read already
+            with suppress(OSError):  # the helper is dead, or its pipe is full
                 os.write(self._to_helper, word)
 
     def _read(self) -> None:
@@ -191,7 +195,7 @@ class Recorder:
             self._close_from_helper()
 
     def _take(self, line: dict[str, Any]) -> bool:
-        """Whether this was the last line."""
+        """Handle a line from the helper, and return whether it was the last one."""
         if "limits" in line:
             self._collector.source = line["source"]
             self._collector.limits = Bounds(**line["limits"])
@@ -203,12 +207,13 @@ class Recorder:
         for listener in tuple(self._listeners):
             try:
                 listener(moment)
-            except Exception as error:  # theirs, and no reason to stop recording
+            except Exception as error:  # a listener's error is no reason to stop recording
                 self._listeners.remove(listener)
                 self._notes.append(f"a listener raised {type(error).__name__}: {error}")
         return bool(line["last"])
 
-    # Forgotten before it is closed: a fork may come in between, and its child closes it, too.
+    # Forget the descriptor before closing it, because after a fork in between, the child would
+    # close it, too.
     def _close_to_helper(self) -> None:
         pipe, self._to_helper = self._to_helper, -1
         _close(pipe)
@@ -218,8 +223,8 @@ class Recorder:
         _close(pipe)
 
 
-def _let_go() -> None:
-    # A worker that kept the pipes would keep the helper waiting, and count two descriptors more.
+def _close_in_child() -> None:
+    # A worker that kept the pipes would keep the helper waiting and have two more descriptors.
     for recorder in _running:
         recorder._close_to_helper()
         recorder._close_from_helper()
@@ -227,7 +232,7 @@ def _let_go() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _close(pipe: int) -> None:

@@ -1,11 +1,12 @@
-"""The helper program: samples a process tree and writes a line for each sample.
+"""The helper process: it samples a process tree and writes a line for each sample.
 
-It runs on its own, `python -I -S sampler.py OPTIONS`, with the standard library only, so that it
-stays small and shares no lock with what it observes. Its standard input tells it "now" (a sample
-soon) or "end" (a last, full one). A closed input ends it, and so does the end of its parent. If
-the parent was killed, it ends the workers first and removes their files.
-Its options and its lines are marshalled, in hexadecimal: importing json would take longer than all
-the rest of its start, while the workers start beside it.
+It runs as `python -I -S sampler.py OPTIONS`, with only the standard library, so that it stays small
+and shares no lock with the processes that it observes. On its standard input it gets "now" (sample
+soon) or "end" (take a last, full sample). It ends when its input closes or its parent ends. If the
+parent was killed, it first ends the workers and removes their files.
+
+Its options and its lines are marshalled and hex-encoded, because importing json would take longer
+than the rest of its start, while the workers are starting too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import select
 import sys
 import time
 
-TYPE_CHECKING = False  # importing typing would cost the helper as much as all the rest
+TYPE_CHECKING = False  # importing typing would take the helper as long as everything else
 if TYPE_CHECKING:
     import signal
     from typing import Any
@@ -24,29 +25,30 @@ if TYPE_CHECKING:
     from dltutor.system.process_memory import Figures, Proc
     from dltutor.system.psutil_reader import Psutil
 else:
-    import _signal as signal  # what `signal` imports for its enums is a third of the start
+    import _signal as signal  # `signal` imports enum, which takes a third of the start
 
-_SOON = 0.05  # seconds between two samples that were asked for
-_NEARLY = 0.9  # of the time between two full samples
-_AT_ONCE = 0.02  # seconds that full samples may cost before they have to be saved up
-_EARLY = 10.0  # seconds in which they may cost more: a short run is to be seen, too
-_EARLY_BUDGET = 0.15  # of a core, then: twice a second also where a reading takes 60 ms
-_AWAKE = 1.0  # seconds between two looks whether the parent still lives
+_SOON = 0.05  # the fewest seconds between two samples on request
+_NEARLY = 0.9  # the part of `memory_period` after which a full sample is due
+_AT_ONCE = 0.02  # the most seconds that full samples can save up, and what they start with
+_EARLY = 10.0  # seconds at the start with a larger budget, so that short runs get full samples
+_EARLY_BUDGET = 0.15  # of a core: enough for two readings a second even if one takes 60 ms
+_AWAKE = 1.0  # seconds between two checks that the parent still lives
 _DYING = 5.0  # seconds for a parent that has closed its pipes to be gone
-_FLUSH = 2.0  # seconds for the last line to be taken
+_FLUSH = 2.0  # seconds for the parent to take the last line
 
 
 class Sampler:
-    """Samples one process and all that descend from it.
+    """A sampler of one process and all its descendants. A full sample has USS and PSS.
 
     Args:
-        reader: Where the figures come from.
+        reader: Reads the figures of processes.
         pid: The process to observe.
-        memory_period: Seconds between two full samples, at least.
-        memory_budget: The part of a core that all samples together may cost.
-        often: Whether a short run is to have many full samples: the first sample is one, and until
-            `_EARLY` has passed they may cost more. Else the first is when there are workers, and
-            what the observed processes may have to wait counts as if it were computed.
+        memory_period: The fewest seconds between two full samples.
+        memory_budget: The part of a core that all samples together may use.
+        often: Whether to take many full samples even in a short run. Then the first sample is full,
+            and the budget is larger for the first 10 s. Otherwise the first full sample is taken
+            when there are workers, and the time that observed processes may have to wait counts
+            against the budget.
     """
 
     def __init__(
@@ -61,8 +63,8 @@ class Sampler:
         self._memory_period = memory_period
         self._memory_budget = memory_budget
         self._early_budget = _EARLY_BUDGET if often else 0.0
-        # While the kernel adds up the pages of a process, that process cannot map or unmap memory.
-        # Where no core is idle this takes longer than it computes.
+        # While the kernel adds up a process's pages, that process can't map or unmap memory. If no
+        # core is idle, that takes longer than its CPU time.
         self._spent = time.process_time if often else time.monotonic
         observed = reader.process(pid)
         self._known = {pid: observed[0]} if observed else {}  # pid -> when it started
@@ -73,11 +75,11 @@ class Sampler:
         self._used = time.process_time()
 
     def look(self, *, full: bool = False) -> dict[str, Any]:
-        """One sample: figures by pid, and the pids that are gone since the last one.
+        """Take a sample: figures by pid, and the pids that are gone since the last sample.
 
-        It comes with USS and PSS when these are due: after `memory_period`, or at the second
-        sight of new processes, when no more come; but not while the budget is overdrawn. `full`
-        asks for them now.
+        It's a full sample when one is due and the budget isn't overdrawn. One is due after
+        `memory_period`, and when new processes have appeared and the next sample finds no more.
+        `full` takes one now.
         """
         began = time.monotonic()
         living = self._living()
@@ -86,7 +88,7 @@ class Sampler:
         gone = [pid for pid, start in known.items() if self._known.get(pid) != start]
         new = len(self._known) > len(known) - len(gone)
         all_there = self._newcomers and not new
-        # Samples do not come to the millisecond: one that is a little early will do.
+        # Samples aren't exactly on time, so accept one that is a little early.
         due = all_there or began >= self._last_full + _NEARLY * self._memory_period
         full = full or (due and self._savings > 0)
         self._newcomers = new or (self._newcomers and not full)
@@ -100,9 +102,9 @@ class Sampler:
         living = {}
         for pid, start in self._known.items():
             figures = self._reader.process(pid)
-            if figures and figures[0] == start:  # else another process has its pid by now
+            if figures and figures[0] == start:  # otherwise another process has its pid by now
                 living[pid] = figures
-        # Asked of all that are known: a worker that lost its parent is nobody's descendant.
+        # Start from all known processes, because an orphaned worker is no descendant of main's.
         family = self._reader.descendants(list(living))
         for pid in sorted(family - living.keys() - {os.getpid()}):
             if figures := self._reader.process(pid):
@@ -110,8 +112,8 @@ class Sampler:
         return living
 
     def _save(self) -> None:
-        # Of what the budget gives, the cheap samples have used some: all of it, with 64 workers.
-        # Half of it is for the full ones in any case.
+        # The cheap samples use up a part of the budget (all of it with 64 workers). Reserve half of
+        # the budget for full samples.
         now, used = time.monotonic(), time.process_time()
         early = self._saved_at < self._began + _EARLY
         budget = max(self._memory_budget, self._early_budget if early else 0.0)
@@ -135,16 +137,16 @@ class Parent:
         self.done = False
         self._pid = pid
         self._unsent = b""
-        os.set_blocking(1, False)  # a parent that does not read must not keep us forever
+        os.set_blocking(1, False)  # so that a parent that doesn't read can't block us forever
 
     def alive(self) -> bool:
-        # Its end does not always close our input: processes that it forked may hold it open.
+        # When it ends, our input may stay open, because processes that it forked may hold it open.
         return os.getppid() == self._pid
 
-    def dies(self) -> bool:
-        """Whether it is dead or just dying: its pipes are closed a moment before it is gone.
+    def was_killed(self) -> bool:
+        """Return whether the parent was killed. Its pipes close a moment before it's gone.
 
-        A parent that lives has told us to end, and kills us if we do not.
+        A parent that is alive has told us to end, and kills us if we don't.
         """
         until = time.monotonic() + _DYING
         while self.alive() and not self.done and time.monotonic() < until:
@@ -152,7 +154,10 @@ class Parent:
         return not self.alive()
 
     def wait(self, seconds: float) -> str:
-        """What it says within `seconds`, "" for nothing; "end" if it will say no more."""
+        """Return the parent's message within `seconds`: "now", "end", or "" for none.
+
+        "gone" means that it has ended or closed our input.
+        """
         writing = [1] if self._unsent else []
         ready, _, _ = select.select([0], writing, [], max(0, min(seconds, _AWAKE)))
         self._send()
@@ -164,8 +169,8 @@ class Parent:
         self.done = b"end" in text
         return "gone" if not text else "end" if self.done else "now"
 
-    def behind(self) -> bool:
-        """Whether it has not yet taken the last line."""
+    def has_unsent(self) -> bool:
+        """Return whether the parent hasn't taken the last line yet."""
         self._send()
         return bool(self._unsent)
 
@@ -175,7 +180,7 @@ class Parent:
 
     def flush(self) -> None:
         until = time.monotonic() + _FLUSH
-        while self.behind() and self.alive() and time.monotonic() < until:
+        while self.has_unsent() and self.alive() and time.monotonic() < until:
             select.select([], [1], [], 0.1)
 
     def _send(self) -> None:
@@ -187,26 +192,22 @@ class Parent:
 
 
 def main(options: dict[str, Any]) -> None:
-    """Sample until told to end.
-
-    Args:
-        options: See `Recorder.start`, which makes them.
-    """
+    """Sample, with options from the Recorder, until the parent tells us to end or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = Parent(options["parent"])
     try:
         _sample(parent, options)
     except BrokenPipeError:
-        pass  # nobody listens any more
+        pass  # the parent has closed its end
     except Exception as error:
         parent.tell({"error": f"{type(error).__name__}: {error}"})
         parent.flush()
-    if options.get("mark") and parent.dies():
-        _tidy_up(options["mark"], options["folder"])
+    if options.get("mark") and parent.was_killed():
+        _clean_up(options["mark"], options["folder"])
 
 
 def _sample(parent: Parent, options: dict[str, Any]) -> None:
-    # With -I the package is not on the path, and what its __init__ imports would cost too much.
+    # With -I, the package isn't on the path, and its `__init__` would import too much.
     sys.path += options["path"]
     package = sys.modules["dltutor"] = type(sys)("dltutor")
     package.__path__ = [os.path.abspath(f"{__file__}/../../..")]
@@ -220,30 +221,30 @@ def _sample(parent: Parent, options: dict[str, Any]) -> None:
     limits = {"machine": reader.total(), "cgroup": limit, "shm": process_memory.shared_memory()[1]}
     parent.tell({"source": reader.source, "limits": limits})
     due = last = time.monotonic()
-    said = ""
-    while said not in ("end", "gone"):
-        said = parent.wait(due - time.monotonic())
-        if said == "now":
+    message = ""
+    while message not in ("end", "gone"):
+        message = parent.wait(due - time.monotonic())
+        if message == "now":
             due = min(due, last + _SOON)
-        if said == "end" or (said != "gone" and time.monotonic() >= due):
+        if message == "end" or (message != "gone" and time.monotonic() >= due):
             due = max(due + period, time.monotonic())
-            if said != "end" and parent.behind():
-                continue  # it is busy: what is not sampled now is in the next sample
-            line = sampler.look(full=said == "end")
+            if message != "end" and parent.has_unsent():
+                continue  # the parent is busy, so skip this sample
+            line = sampler.look(full=message == "end")
             last = time.monotonic()
             line["seconds"] = last - options["origin"]
-            line["last"] = said == "end"
+            line["last"] = message == "end"
             line["shm"] = process_memory.shared_memory()[0]
             line["available"] = reader.available()
             line["cgroup"] = cgroup_files.number(charged)
             parent.tell(line)
-    if said == "end":
+    if message == "end":
         parent.flush()
 
 
-def _tidy_up(mark: int, folder: str) -> None:
-    # The observed process was killed, and nobody else is left to do it. Imported only here: it
-    # would double the helper's start.
+def _clean_up(mark: int, folder: str) -> None:
+    # The observed process was killed, so no other process can do this. Import these only here,
+    # because they would double the helper's start.
     import shutil
 
     from dltutor.system import processes

@@ -1,4 +1,4 @@
-"""The Timeline: memory, descriptors and shared memory of each process over time."""
+"""Hold the memory, descriptors, and shared memory of each process over time: the Timeline."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _COLUMNS: Final = ("seconds", "batches", "shm", "available", "cgroup")
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """What the memory recorder saw. Sizes are in bytes, times in seconds since the start.
+    """The memory recorder's record. Sizes are in bytes, times in seconds since the start.
 
-    All arrays have one entry for each sample, about four a second; NaN means not sampled, as
-    USS and PSS are in most samples, or not known on this system.
+    All arrays have one entry for each sample, about four per second. NaN means not sampled, as USS
+    and PSS are in most samples, or unknown on this system.
 
     Args:
         seconds: When each sample was taken.
         batches: How many batches had been delivered by then.
-        shm: In use in `/dev/shm`, by whomever.
+        shm: How much of `/dev/shm` was in use, by any process.
         available: What the machine could still give without swapping.
-        cgroup: Charged to the cgroup, page cache included.
-        processes: All of them. One role may have several, one after the other: each epoch may
-            start new workers.
-        limits: What bounds the memory.
+        cgroup: What was charged to the cgroup, page cache included.
+        processes: All processes. Several may have one role, one after the other, because each epoch
+            may start new workers.
+        limits: The limits on memory.
         notes: What is missing in the chart, and why.
     """
 
@@ -65,78 +65,78 @@ class Timeline:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """main, W0, W1, ..., other: those that were seen."""
+        """The roles of all processes, in the order main, W0, W1, ..., other."""
         return tuple(sorted({process.role for process in self.processes}, key=_role_order))
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """The roles without main and other."""
+        """The roles of the workers."""
         return tuple(role for role in self.roles if role not in ("main", "other"))
 
     def series(self, role: str, field: Field) -> Floats:
-        """One field of one role over time.
+        """Return one field of one role over time.
 
         Args:
-            role: One of `roles`; any other gives NaN throughout.
+            role: One of `roles`. For any other, all entries are NaN.
             field: rss, uss, pss, pss_shm (the part of PSS in shared memory), faults (minor page
                 faults since the process started), fds (open descriptors), threads.
 
         Returns:
-            One entry for each sample; the sum where several processes have the role at once.
+            One entry for each sample. If several processes have the role at once, it's their sum.
         """
         _check_field(field)
         return self._sum(self._of(role), lambda process: process.values[field])
 
     @property
     def kind(self) -> str:
-        """What `memory_curve` is made of: PSS, or USS where there is no PSS; else empty."""
+        """What `memory_curve` is: "PSS", "USS" if there is no PSS, or "" if neither was read."""
         kinds: tuple[Field, ...] = ("pss", "uss")
         read = (kind for kind in kinds if any(process.was_read(kind) for process in self.processes))
         return next(read, "").upper()
 
     def memory_curve(self, role: str) -> Floats:
-        """What one role takes of the memory in every sample, as the charts draw it.
+        """Return the memory of one role in every sample, as the charts draw it.
 
-        PSS or, where there is no PSS, USS: where they were read it is what was read, and in
-        between the estimate of `memory.estimates`. NaN where no such process lived, and throughout
-        where nothing was ever read.
+        It's PSS, or USS if there is no PSS: the values that were read, and in between the estimate
+        from `memory.estimates`. NaN while no such process was running, and everywhere if nothing
+        was read.
         """
         return self._sum(self._of(role), self._memory)
 
     def total_pss(self) -> Floats:
-        """PSS of all processes together: what the whole run takes up, nothing counted twice.
+        """Return the PSS of all processes together, which counts nothing twice.
 
-        A batch that waits in `/dev/shm` is in no process until main takes it: `shm` has it.
-        As in `pss_curve`; NaN where nothing is known.
+        A batch that waits in `/dev/shm` isn't in any process until main takes it, but it's in
+        `shm`. The values are those of `pss_curve`; NaN if nothing is known.
         """
         return self._pss(self.processes)
 
     def pss_curve(self, role: str) -> Floats:
-        """PSS of one role in every sample, also where it was not read.
+        """Return the PSS of one role in every sample, estimated where it wasn't read.
 
-        `memory_curve` where that is PSS; NaN throughout where there is no PSS.
+        It's `memory_curve`, or NaN everywhere if there is no PSS.
         """
         return self._pss(self._of(role))
 
     def private_curve(self, role: str) -> Floats:
-        """Private memory (USS) of one role in every sample, also where USS was not read.
+        """Return the private memory (USS) of one role in every sample.
 
-        Where it was read, the curve is what was read. In between, minor faults tell how it grew;
-        see `memory.estimates.Estimate`. NaN where USS was never read.
+        Between two readings, it's estimated from minor faults (see `memory.estimates.Estimate`).
+        NaN for processes whose USS was never read.
         """
         return self._sum(self._of(role), self._private)
 
     def since_first_batch(self, values: Floats) -> tuple[Floats, Floats]:
-        """How something grew between the first batch of all workers and the last batch.
+        """Return how a curve grew, from when each worker had delivered a batch to the last batch.
 
-        The whole run where no batches were counted.
+        If no batches were counted, it's the whole run.
 
         Args:
-            values: One entry for each sample, such as `series("W0", "uss")`, or `shm`.
+            values: One entry for each sample, such as `series("W0", "uss")` or `shm`.
 
         Returns:
-            Seconds since that first batch, and how much more there was than at first, wherever
-            it was read.
+            For each sample with a value: the seconds since the start of that part, and the growth
+            since the first such sample.
         """
         last = int(self.batches.max(initial=0))
         first = min(max(len(self.workers), 1), last)
@@ -146,15 +146,15 @@ class Timeline:
         return self.seconds[known] - start, values[known] - values[known][:1]
 
     def peak(self, field: Field | Literal["shm"], role: str | None = None) -> float:
-        """The highest value of a field.
+        """Return the highest value of a field.
 
         Args:
             field: One of the fields of `series`, or "shm" for `/dev/shm`.
-            role: Whose; None for the highest sum of all processes. Sums of RSS count shared
+            role: The role; None for the highest sum of all processes. Sums of RSS count shared
                 pages once for each process.
 
         Returns:
-            The value, or NaN where there is none.
+            The value, or NaN if there is none.
         """
         if field == "shm":
             return _highest(self.shm)
@@ -167,21 +167,22 @@ class Timeline:
     def growth(
         self, role: str, field: Field = "uss", per: Literal["batch", "second"] = "batch"
     ) -> float:
-        """How much a field grows in the steady part of a process's life.
+        """Return how much a field grows in the steady part of a process's life (see `steady`).
 
-        The steady part begins at the first batch that arrives in the process's life or, where no
-        batch is counted, after a quarter of it, at most one second. The slope is the median of
-        the slopes between all pairs of samples of one process (Theil and Sen), which a few
-        outliers do not move. USS is taken from `private_curve`.
+        The slope is the median of the slopes between all pairs of samples of one process
+        (Theil-Sen), which a few outliers don't change. USS comes from `private_curve`.
 
         Args:
-            role: Whose. Where several processes had the role, they are taken together.
+            role: The role. If several processes had it, their slopes are pooled.
             field: One of the fields of `series`.
-            per: "batch" counts the batches delivered by all workers.
+            per: "batch" or "second". Batches are those of all workers.
 
         Returns:
-            Bytes (or faults, descriptors, threads) a batch or a second; NaN where two samples
-            in the steady part are missing.
+            Bytes (or faults, descriptors, threads) per batch or per second; NaN if there aren't two
+            samples in the steady part.
+
+        Raises:
+            ValueError: `field` or `per` has another value.
         """
         _check_field(field)
         if per not in ("batch", "second"):
@@ -197,7 +198,7 @@ class Timeline:
         return float(np.median(together)) if together.size else math.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in lists and numbers that JSON can hold; None for what was not sampled."""
+        """Return the timeline as lists and numbers that JSON can hold; None for missing values."""
         return {
             "units": "bytes, seconds, counts",
             **{name: _plain(getattr(self, name)) for name in _COLUMNS},
@@ -216,10 +217,10 @@ class Timeline:
         }
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write one line for each process in each sample; empty cells were not sampled.
+        """Write a CSV file with a line for each process in each sample. Missing values are empty.
 
         Args:
-            path: The file; what it held is lost.
+            path: The file, which is overwritten.
         """
         plain = self.to_dict()
         lines: list[list[Any]] = []
@@ -260,7 +261,7 @@ class Timeline:
 
     @cached_property
     def _estimates(self) -> dict[ProcessCurves, tuple[Floats, Floats]]:
-        # Of each process: private memory, and its share of the rest.
+        # Process -> its private memory, and its share of shared memory.
         known = {process: process.known() for process in self.processes}
         estimates = Estimates()
         for row, seconds in enumerate(self.seconds.tolist()):

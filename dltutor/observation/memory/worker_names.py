@@ -1,4 +1,4 @@
-"""Telling torch's workers from other processes by what `/proc` says of them."""
+"""Tell torch's workers from other processes by their name in `/proc`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _COMMAND: Final = "pt_data_worker"  # torch's worker loop gives itself this name
 
 
 class WorkerNames:
-    """Names the workers of any loader W0, W1, ... in the order in which they appear.
+    """A callable that names the workers of any loader W0, W1, ... in the order they appear.
 
-    A number is free again once its worker is gone, so the next epoch begins with W0.
+    When a worker is gone, its number is free again, so the next epoch begins with W0.
 
     Args:
-        proc: Where `/proc` is. Where it is not, nobody is named.
+        proc: Where `/proc` is mounted. Without it, no process gets a name.
     """
 
     def __init__(self, proc: str = "/proc") -> None:
@@ -23,7 +23,7 @@ class WorkerNames:
         self._pids: dict[int, int] = {}  # number -> pid
 
     def __call__(self, pid: int) -> str | None:
-        """The role of a process; None if it is no worker, or not one yet."""
+        """Return the role of a process; None if it isn't a worker, or not yet."""
         if not self._works(pid):
             return None
         self._pids = {number: each for number, each in self._pids.items() if self._works(each)}
