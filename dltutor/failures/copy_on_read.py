@@ -1,9 +1,9 @@
 """A list of file names, only ever read, is copied page by page into every worker.
 
-Symptom: memory grows during each epoch, in every worker, until each has as much as main; then
-`DataLoader worker (pid N) is killed by signal: Killed`. The dataset is a long list, of names,
-dicts or tuples; nobody writes to it. `htop` shows the full size for each worker from the start,
-since it counts shared pages (RES); only the private part (USS) grows.
+Symptom: memory grows during each epoch, in every worker, until each has as much as main. Then you
+get `DataLoader worker (pid N) is killed by signal: Killed`. The dataset is a long list of names,
+dicts, or tuples that your code never writes to. `htop` shows the full size for each worker from the
+start, because it counts shared pages (RES). Only the private part (USS) grows.
 
 NOTE [ Reading Is Writing ]
 
@@ -44,10 +44,10 @@ StoredAs = Literal["packed", "fixed_width", "tensor", "shared_memory"]
 
 
 def read_all(loader: DataLoader[str]) -> Finding:
-    """One epoch.
+    """Run one epoch.
 
     Returns:
-        The MB private to each worker when all has been read.
+        The MB private to each worker at the last batch.
     """
     gauge = Gauge()
     private = 0.0
