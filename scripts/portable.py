@@ -69,7 +69,7 @@ def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
 
 
 def unfit(notebook: NotebookNode) -> Iterator[str]:
-    """Yield a sentence for each output that must not be saved or promised failure that's missing."""
+    """Yield a sentence per output that must not be saved, and per missing promised failure."""
     for cell in code_cells(notebook):
         failed = any(output.output_type == "error" for output in cell.outputs)
         if "raises-exception" in cell.metadata.get("tags", ()) and not failed:
