@@ -47,7 +47,7 @@ def time_an_epoch(loader: DataLoader[Any]) -> Finding:
         for _ in loader:
             pass
         seconds.append(time.perf_counter() - began)
-    return Finding(1000 * min(seconds), "ms for the quicker of two epochs")
+    return Finding(1000 * min(seconds), "ms for the faster of two epochs")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:

@@ -21,9 +21,9 @@ Remedy: data without Python objects. All strings joined in one array of bytes, w
 offsets (`packed`), takes the least memory. numpy's fixed-width `S` is easiest if all strings are of
 similar length (`fixed_width`). A torch tensor is shared under every start method (`tensor`), and
 Arrow does the same for tables. `multiprocessing.shared_memory` shares under every start method, too
-(`shared_memory`). Its block goes when its creator ends, and also when an unrelated process that had
-attached ends, unless that one attached with `track=False` (Python 3.13). A file and `mmap` has no
-such owner, and all ranks share it. `gc.freeze()` doesn't help.
+(`shared_memory`). Python removes its block when the creator exits, and also when an unrelated
+process that had attached exits, unless that process attached with `track=False` (Python 3.13). A
+file with `mmap` has no such owner, and all ranks share it. `gc.freeze()` doesn't help.
 
 Seen in: pytorch#13246, pytorch#20433, dlio_benchmark#165, referit3d#5.
 """

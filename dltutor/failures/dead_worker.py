@@ -1,4 +1,4 @@
-"""A worker process dies: it is killed, or native code brings it down.
+"""A worker process dies, because it's killed or because native code crashes.
 
 Symptom: `RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.`, `Segmentation
 fault`, `Aborted`, `Terminated`, or `Bus error`; or `RuntimeError: DataLoader worker (pid(s) 4711)

@@ -75,7 +75,7 @@ def time_half_an_epoch(loader: DataLoader[torch.Tensor]) -> Finding:
     for number, _ in enumerate(loader, start=1):
         if number == len(loader) // 2:
             seconds = time.perf_counter() - began
-    return Finding(1000 * seconds, "ms until half of the batches had come")
+    return Finding(1000 * seconds, "ms until half of the batches had arrived")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:

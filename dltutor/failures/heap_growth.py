@@ -118,7 +118,7 @@ def reuses_memory() -> str | None:
     if name != "glibc":
         return f"the C library is {library}, not glibc"
     if tuple(map(int, version.split(".")[:2])) >= (2, 38):
-        return f"{library} reuses aligned memory (glibc before 2.38 does not)"
+        return f"{library} reuses aligned memory (glibc before 2.38 doesn't)"
     for setting in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"):
         if os.environ.get(setting):
             return f"{setting} is set"

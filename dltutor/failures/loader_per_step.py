@@ -56,7 +56,7 @@ def _time_steps(step: Callable[[], object]) -> Finding:
         began = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - began)
-    return Finding(1000 * min(seconds[1:]), "ms at least for a further step")
+    return Finding(1000 * min(seconds[1:]), "ms for the fastest step after the first")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:

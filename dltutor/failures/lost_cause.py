@@ -78,7 +78,7 @@ def lose_a_worker(loader: DataLoader[Any], workers: list[BaseProcess]) -> Iterat
 
 
 def _unnamed(named: bool) -> Finding:
-    return Finding(0 if named else 1, "of 1 deaths without a cause")
+    return Finding(0 if named else 1, "of 1 crashes without a cause")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:

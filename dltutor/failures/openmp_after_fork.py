@@ -83,7 +83,7 @@ def absent() -> str | None:
     # Look at the mapped files, not the names: conda's libgomp.so.1 is a link to LLVM's library.
     loaded = openmp_libraries(Path("/proc/self/maps").read_text())
     if not any(name.startswith("libgomp") for name in loaded):
-        return f"torch computes with {', '.join(loaded) or 'an OpenMP of its own'} here, not GNU's"
+        return f"torch computes with {', '.join(loaded) or 'its own OpenMP'} here, not with GNU's"
     return None
 
 

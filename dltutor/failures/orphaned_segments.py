@@ -13,8 +13,8 @@ With `file_system`, the worker sends the name, so the name has to stay, and some
 it later. torch starts a process for that, `torch_shm_manager`, which notices when the processes it
 serves are gone. If main is killed, the manager cleans up. If the manager is killed as well, nothing
 does. That happens when something ends a whole job at once: `docker kill`, a batch system, the
-out-of-memory killer of a cgroup. A container's own `/dev/shm` goes with the container, but the
-host's, with `--ipc=host`, stays.
+out-of-memory killer of a cgroup. A container's own `/dev/shm` disappears with the container, but
+the host's, with `--ipc=host`, stays.
 
 The managers lead their own sessions. So a signal to the process group of the run (`kill -9 -PGID`,
 Ctrl-C in a terminal) doesn't reach them, and nothing is left behind.
@@ -110,7 +110,7 @@ def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
         with run:
             assert run.stdout is not None
             if not run.stdout.readline():
-                raise RuntimeError(f"the run ended by itself, with exit code {run.wait()}")
+                raise RuntimeError(f"the run exited early, with exit code {run.wait()}")
             held = kill_all(folder)
     left = held.keys() & segments()
     unlink_segments(held)

@@ -114,7 +114,7 @@ def _case(workers: int, start_method: str, **options: Any) -> Case:
 
 
 def one_core() -> str | None:
-    """Return a message if there's only one core, where one thread per core is one; else None."""
+    """Return a message if there's only one core, where both cases are the same; else None."""
     return "this machine has one core" if (os.cpu_count() or 1) < 2 else None
 
 

@@ -9,7 +9,7 @@ NOTE [ One Tensor, One Descriptor ]
 
 A worker sends a tensor as a piece of shared memory, and with the sharing strategy
 `file_descriptor`, the default on Linux, main gets an open descriptor for it. The descriptor is
-closed when the last reference to the tensor goes. A loop that appends the labels of each batch to a
+closed when nothing refers to the tensor anymore. A loop that appends the labels of each batch to a
 list, to look at all of them after the epoch, keeps one descriptor for every batch. A process may
 usually have 1024.
 

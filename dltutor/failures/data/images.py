@@ -74,9 +74,7 @@ def make_images(
     try:
         _write(root, per_class, spoilt, np.random.default_rng(seed))
     except OSError as error:
-        raise OSError(
-            f"folder must be a place where images can be written, got {str(root)!r}: {error}"
-        ) from error
+        raise OSError(f"folder must be writable, got {str(root)!r}: {error}") from error
     return root
 
 

@@ -79,7 +79,7 @@ def shared_records(kind: Kind = "file") -> Path:
                 member.size = SIZE
                 tar.addfile(member, io.BytesIO(record))
     else:
-        raise ValueError(f"kind must be file, zip or tar, got {kind!r}")
+        raise ValueError(f"kind must be file, zip, or tar, got {kind!r}")
     return path
 
 
