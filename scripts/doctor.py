@@ -55,7 +55,7 @@ def main() -> int:
             if chosen.method in (None, method):
                 for kind in kinds:
                     rows.append(row(failure, kind, method))
-                    tell(rows[-1], short=chosen.short or not chosen.names)
+                    print_row(rows[-1], short=chosen.short or not chosen.names)
     print(summary(rows))
     if chosen.keep:
         keep(rows)
@@ -172,7 +172,7 @@ def one(name: str, kind: str, method: str) -> int:
     os._exit(0)  # don't wait for what a broken case leaves in this interpreter
 
 
-def tell(each: dict[str, Any], *, short: bool) -> None:
+def print_row(each: dict[str, Any], *, short: bool) -> None:
     """Print one line about a row, and its report unless `short`."""
     right = each["found"][:1] == [each["name"]] if each["kind"] == "broken" else not each["found"]
     sign = "ok " if right else "---"

@@ -86,7 +86,7 @@ def like(base: type, **changes: Any) -> Callable[[], type]:
     return lambda: type("MyImages", (base,), changes)
 
 
-def but_for(
+def returning_instead(
     base: type, instead: Callable[[Any, int], Any], error: type[Exception] = Exception
 ) -> Callable[[], type]:
     """Make a subclass that returns something else for each sample that raises."""
@@ -496,9 +496,9 @@ WRONG_FIXES: WrongFixes = {
         "from the end": (lambda: -36, "not-a-number"),
     },
     "01.fix": {
-        "None for a bad image": (but_for(Converting, a_none), "wrong-kind"),
-        "a black image": (but_for(Converting, zeros), "strays-for-files"),
-        "the next image": (but_for(Converting, the_next), "copies"),
+        "None for a bad image": (returning_instead(Converting, a_none), "wrong-kind"),
+        "a black image": (returning_instead(Converting, zeros), "strays-for-files"),
+        "the next image": (returning_instead(Converting, the_next), "copies"),
         "LOAD_TRUNCATED_IMAGES": (lambda: LoadsTruncated, "strays-truncated"),
         "dropped without a word": (like(Verified, reasons=lambda self, found: {}), "lost"),
         "a list of paths": (like(Verified, reasons=lambda self, found: sorted(found)), "lost"),
@@ -538,12 +538,12 @@ WRONG_FIXES: WrongFixes = {
         ),
         "names of classes": (lambda: ClassNames, "wrong-kind"),
         "the neighbor, in case a file goes bad": (
-            but_for(Verified, the_next),
+            returning_instead(Verified, the_next),
             "later-another-file",
         ),
-        "None, in case a file goes bad": (but_for(Verified, a_none), "later-wrong-kind"),
+        "None, in case a file goes bad": (returning_instead(Verified, a_none), "later-wrong-kind"),
         "black for what is no image": (
-            but_for(Verified, zeros, UnidentifiedImageError),
+            returning_instead(Verified, zeros, UnidentifiedImageError),
             "later-other-values",
         ),
         "by suffix": (lambda: BySuffix, "usable-set-aside"),
@@ -561,9 +561,12 @@ WRONG_FIXES: WrongFixes = {
         "an object": (lambda: Verified(shared_images()), "an-object"),
     },
     "01.transfer": {
-        "zeros": (but_for(ReadingOrAnError, zeros), "copies"),
-        "the next reading": (but_for(ReadingOrAnError, the_next), "copies"),
-        "zeros, whatever happens later": (but_for(VerifiedReadings, zeros), "later-another-file"),
+        "zeros": (returning_instead(ReadingOrAnError, zeros), "copies"),
+        "the next reading": (returning_instead(ReadingOrAnError, the_next), "copies"),
+        "zeros, whatever happens later": (
+            returning_instead(VerifiedReadings, zeros),
+            "later-another-file",
+        ),
         "no try": (lambda: ReadingOrAnError, "some-raise"),
         "padded": (lambda: Padded, "strays-for-files"),
         "each in its own precision": (
