@@ -15,7 +15,7 @@ from typing import Any, Final
 import psutil
 
 PERIOD: Final = 0.5
-"""Seconds between two readings of PSS. A cell with eight workers runs for two or three readings."""
+"""Seconds between two readings of PSS. Cells with eight workers run for two or three seconds."""
 
 
 def watch(
