@@ -1,4 +1,4 @@
-"""Do our figures agree with those of others, and the live curve with what is read?"""
+"""Compare our memory figures with those of other tools, and the live curve with full readings."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ Figures = dict[str, float]
 
 
 class Names(Dataset[int]):
-    """A list of file names: a forked worker copies every page of it that it reads."""
+    """A list of file names. A forked worker copies every page of it that it reads."""
 
     def __init__(self, megabytes: int) -> None:
-        # A name takes 464 bytes, and its place in the list 8 more.
+        # A name takes up 464 bytes, and its slot in the list another 8.
         self.names = [f"{number:0400}" for number in range((megabytes << 20) // 472)]
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(20e-6)  # opening the file
+        time.sleep(20e-6)  # as if opening the file
         return len(self.names[index])
 
 
 class Tape:
-    """A Recorder of this process, and its samples on one clock.
+    """A Recorder of this process that keeps its samples, with absolute times.
 
     Args:
-        options: More of the Recorder's arguments.
+        options: Further arguments of the Recorder.
     """
 
     def __init__(self, **options: float) -> None:
@@ -55,7 +55,7 @@ class Tape:
         self._recorder.stop()
 
     def of(self, role: str) -> tuple[list[float], list[Reading]]:
-        """When a process was sampled, and what was found."""
+        """Return the times at which a process was sampled, and its readings."""
         found = [each for each in self.samples if role in each.processes]
         return [self._began + each.seconds for each in found], [
             each.processes[role] for each in found
@@ -63,19 +63,19 @@ class Tape:
 
 
 def dense() -> Tape:
-    """A Recorder that reads USS and PSS in every sample, ten times a second."""
+    """Make a Tape that reads USS and PSS in every sample, ten times a second."""
     return Tape(period=0.1, memory_period=0.1, memory_budget=1.0)
 
 
 def names_loader(megabytes: int) -> DataLoader[int]:
-    """Two forked workers that read `Names`."""
+    """Make a loader with two forked workers that read `Names`."""
     return DataLoader(
         Names(megabytes), batch_size=512, num_workers=2, multiprocessing_context="fork"
     )
 
 
 class Held:
-    """A loader that has begun and waits, and a Recorder that reads PSS in every sample.
+    """A loader paused halfway through its epoch, and a Tape that reads PSS in every sample.
 
     Args:
         megabytes: The size of the list.
@@ -91,8 +91,8 @@ class Held:
         time.sleep(1.0)
 
     def figures(self) -> Figures:
-        """Total PSS as we see it, as smem sees it (0: it is not here), and that of our helper."""
-        time.sleep(0.7)  # until smem, which was our child too, is out of the last sample
+        """Return the total PSS by our count and by smem's (0 if it's missing), and our helper's."""
+        time.sleep(0.7)  # until the last sample no longer contains smem, which was our child, too
         me = psutil.Process()
         family = [me, *me.children(recursive=True)]
         helpers = [process for process in family if program.__file__ in process.cmdline()]
@@ -105,7 +105,7 @@ class Held:
         return {"ours": ours, "smem": smem, "helper": helper}
 
     def end(self) -> None:
-        """End all of it."""
+        """End the Tape and the loader."""
         self._tape.end()
         del self._batches
 
@@ -122,7 +122,7 @@ def _smem(pids: set[int]) -> float:
 
 
 def totals(rounds: int, megabytes: int) -> Table:
-    """Our total PSS beside that of others, in a real kernel while a loader waits."""
+    """Compare our total PSS with that of other tools, in a real kernel while a loader waits."""
     found: list[Figures] = []
     with kernel() as notebook:
         notebook.run(f"from agreement import Held\nheld = Held({megabytes})")
@@ -134,7 +134,7 @@ def totals(rounds: int, megabytes: int) -> Table:
     ours = [figures["ours"] for figures in found]
     rows = [["`observe`: total PSS", spread([each / MB for each in ours], "{:.1f} MB"), ""]]
     for name, title in (
-        ("ipykernel", "ipykernel's `usage_request`, less our helper"),
+        ("ipykernel", "ipykernel's `usage_request`, without our helper"),
         ("smem", "`smem`"),
     ):
         theirs = [figures[name] for figures in found]
@@ -147,16 +147,16 @@ def totals(rounds: int, megabytes: int) -> Table:
         )
     return Table(
         "Total PSS of a kernel and two workers, read by others",
-        ["who says it", "total PSS", "ours divided by it"],
+        ["tool", "total PSS", "ours divided by it"],
         rows,
-        f"{rounds} readings while the loader waits half-way through a list of {megabytes} MB. "
-        "ipykernel counts our helper, a child of the kernel: its PSS is taken off. smem adds up "
-        "whole kilobytes of each mapping, rounded down.",
+        f"{rounds} readings while the loader waits halfway through a list of {megabytes} MB. "
+        "ipykernel counts our helper, which is a child of the kernel, so we subtract its PSS. smem "
+        "rounds each mapping down to whole kilobytes.",
     )
 
 
 def curves(megabytes: int) -> Table:
-    """The live curve of a worker that copies what it reads, beside USS read all the time."""
+    """Compare the live curve of workers that copy what they read with USS read all the time."""
     live, often = Tape(), dense()
     try:
         for _ in names_loader(megabytes):
@@ -166,13 +166,13 @@ def curves(megabytes: int) -> Table:
         often.end()
     rows = [_beside(role, live, often) for role in ("W0", "W1")]
     return Table(
-        "The live curve between two readings, beside USS",
+        "The live curve between two readings, compared with USS",
         ["worker", "USS", "samples", "live curve is off by", "the last reading would be off by"],
         rows,
-        f"Two workers read a list of {megabytes} MB that they were forked with, and copy it page "
-        "by page. Of the samples in which `observe` did not read USS: how far private memory, as "
-        "page faults tell it, is from USS as a second recorder reads it ten times a second; in "
-        "percent of USS, the median and the most.",
+        f"Two forked workers read a list of {megabytes} MB that they inherited, and copy it page "
+        "by page. For the samples in which `observe` didn't read USS, the table shows how far its "
+        "estimate of private memory from page faults is from USS, which a second recorder reads "
+        "ten times a second: the median and the maximum, in percent of USS.",
     )
 
 
@@ -197,7 +197,7 @@ def _beside(role: str, live: Tape, often: Tape) -> list[str]:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """The two tables."""
+    """Yield the two tables."""
     yield totals(2 if quick else 7, 50 if quick else 300)
     yield curves(20 if quick else 150)
 

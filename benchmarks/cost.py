@@ -1,4 +1,4 @@
-"""What does a sample cost, and how much of a core does the helper use, as memory grows?"""
+"""Measure what a sample costs, and how much of a core the helper uses, as memory grows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import pairwise, repeat
 from statistics import median
 
 import psutil
-import torch.utils.data  # noqa: F401  a process that trains has it loaded
+import torch.utils.data  # noqa: F401  # because a process that trains has loaded it
 from measure import MB, Table, benchmark, cpu_seconds, until
 
 from dltutor.observation.memory import sampler as program
@@ -21,14 +21,14 @@ from dltutor.observation.memory.recorder import Recorder
 from dltutor.observation.memory.sampler import Sampler
 from dltutor.system.process_memory import Proc
 
-_STRING = 464  # bytes of one string of the list: as the allocator rounds it
-_CHEAP, _FULL = 40, 9  # samples timed
-_AT_ONCE = 2  # rows: nearly all of the time they wait
+_STRING = 464  # bytes in one string of the list, as the allocator rounds it
+_CHEAP, _FULL = 40, 9  # how many samples we time
+_AT_ONCE = 2  # rows measured at the same time, because they wait nearly all the time
 
 
 @contextmanager
 def workers(count: int) -> Iterator[None]:
-    """Forked processes that share all that this one has, and do nothing."""
+    """Run forked processes that share all memory of this one and do nothing."""
     fork = multiprocessing.get_context("fork")
     asleep = [fork.Process(target=time.sleep, args=(600,)) for _ in range(count)]
     for process in asleep:
@@ -42,7 +42,7 @@ def workers(count: int) -> Iterator[None]:
 
 
 def milliseconds(sampling: Sampler, *, full: bool) -> float:
-    """The CPU time of one sample, the median of some."""
+    """Return the median CPU time of a sample, in milliseconds."""
     costs = []
     for _ in range(_FULL if full else _CHEAP):
         before = time.process_time()
@@ -55,8 +55,8 @@ def share(seconds: float) -> tuple[float, float, list[float]]:
     """Record for some seconds.
 
     Returns:
-        The helper's part of a core from its start to the end, its part once the first full
-        sample was taken, and the seconds at which USS and PSS were read.
+        The helper's share of a core from its start to the end, its share after the first full
+        sample, and the seconds at which it read USS and PSS.
     """
     read: list[float] = []
     spent: list[tuple[float, float]] = []
@@ -85,7 +85,7 @@ def share(seconds: float) -> tuple[float, float, list[float]]:
 
 
 def one(gigabytes: float, count: int, seconds: float) -> list[str]:
-    """One row, measured in this process."""
+    """Measure one row of the table in this process."""
     held = [f"{number:0400}" for number in range(int(gigabytes * 1e9) // _STRING)]
     with workers(count):
         sampling = Sampler(Proc(), os.getpid(), memory_period=1e9, memory_budget=1)
@@ -109,7 +109,7 @@ def one(gigabytes: float, count: int, seconds: float) -> list[str]:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """The table; each row in a process of its own."""
+    """Yield the table. Each row is measured in its own process."""
     seconds = 3.0 if quick else 30.0
     cases = [(0.0, 0), (0.0, 2), (0.0, 8)] + [(size, 4) for size in (0.1, 0.5, 1.0, 2.0, 4.0)]
     if quick:
@@ -123,12 +123,12 @@ def measure(quick: bool) -> Iterator[Table]:
         rows = list(pool.map(one, *zip(*fitting, strict=True), repeat(seconds)))
     note = (
         "A list of strings, and forked workers that share it. A cheap sample has RSS, faults, "
-        "threads and descriptors of all processes, a full one USS and PSS too. The helper's part "
-        f"of one core over {seconds:g} s: from its start, and once its first full sample is taken. "
-        f"{_AT_ONCE} rows are measured at once."
+        "threads, and descriptors of all processes, and a full one also has USS and PSS. The "
+        f"helper's share of one core is over {seconds:g} s, from its start and after its first "
+        f"full sample. {_AT_ONCE} rows are measured at the same time."
     )
     if left_out:
-        note += f" Left out, too large for the memory that is free here: {', '.join(left_out)}."
+        note += f" Left out, because there isn't enough free memory: {', '.join(left_out)}."
     yield Table(
         "Cost of one sample, and the helper's share of a core",
         [

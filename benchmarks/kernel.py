@@ -1,4 +1,4 @@
-"""A real notebook kernel, with a client that takes all that it shows, as a browser would."""
+"""A real notebook kernel, with a client that receives all its output, like a browser."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ Message = dict[str, Any]
 
 
 class Kernel:
-    """Runs code in a kernel.
+    """A notebook kernel that runs code.
 
     Args:
-        client: A client whose channels are open.
+        client: A client with open channels.
     """
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.seen: Callable[[Message], None] = lambda message: None  # given every message
+        self.seen: Callable[[Message], None] = lambda message: None  # called with every message
 
     def run(self, code: str, timeout: float = 600) -> None:
         """Run a cell.
 
         Args:
-            code: Its text.
-            timeout: Seconds.
+            code: The cell's source.
+            timeout: In seconds (default 600).
 
         Raises:
-            RuntimeError: It raised.
+            RuntimeError: The cell raised an exception.
         """
         self.value(f"{code}\nNone", timeout)
 
     def value(self, code: str, timeout: float = 600) -> Any:
-        """Run a cell whose last line is an expression that JSON can hold, and return its value."""
+        """Run a cell whose last line is an expression, and return its value, by way of JSON."""
         *lines, last = code.strip().splitlines()
         cell = "\n".join([*lines, f"print('VALUE ' + __import__('json').dumps({last}))"])
         printed = ""
@@ -57,7 +57,7 @@ class Kernel:
         return json.loads(printed.partition("VALUE ")[2])
 
     def usage(self) -> int:
-        """What ipykernel itself says of its memory: the answer to a `usage_request`."""
+        """Ask ipykernel for its memory with a `usage_request`, in bytes."""
         message = self.client.session.msg("usage_request", {})
         self.client.control_channel.send(message)
         while True:
@@ -68,8 +68,8 @@ class Kernel:
 
 @contextmanager
 def kernel() -> Iterator[Kernel]:
-    """Start a kernel in this folder; it can import what lies here."""
-    # It would warn that its channels are not encrypted.
+    """Start a kernel in this folder, so that it can import these modules."""
+    # Otherwise it warns that its channels aren't encrypted.
     quiet = ["--IPKernelApp.log_level=40"]
     manager, client = start_new_kernel(cwd=str(Path(__file__).parent), extra_arguments=quiet)
     try:

@@ -1,4 +1,4 @@
-"""What every benchmark shares: variants run in turn, medians and ratios, tables in README.md."""
+"""Code that all benchmarks share: alternating runs, medians and ratios, tables in README.md."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Table:
     """One table of results.
 
     Args:
-        title: The question.
-        columns: Their names.
-        rows: The cells, as text.
-        note: What to know when reading it.
+        title: The heading.
+        columns: The names of the columns.
+        rows: The cells, as strings.
+        note: A paragraph below the table, on how to read it (default none).
     """
 
     title: str
@@ -41,14 +41,14 @@ class Table:
 
 
 def in_turn(variants: dict[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Run all variants once in each round, A B B A, so that a busy moment meets them all alike.
+    """Run all variants once in each round, A B B A, so that a busy moment affects all of them.
 
     Args:
-        variants: What to run, by name.
-        rounds: How many of them.
+        variants: The functions to run, by name.
+        rounds: The number of rounds.
 
     Returns:
-        What each variant returned, round by round.
+        What each variant returned, by name, with one value per round.
     """
     found: dict[str, list[T]] = {name: [] for name in variants}
     for number in range(rounds):
@@ -58,33 +58,33 @@ def in_turn(variants: dict[str, Callable[[], T]], rounds: int) -> dict[str, list
 
 
 def ratio(ours: Sequence[float], plain: Sequence[float]) -> str:
-    """The median of the ratios of all pairs, and the range in which the middle half of them lies.
+    """Format the median and the middle half of the ratios, round by round.
 
     Args:
-        ours: One figure for each round.
-        plain: What it is divided by: that of the same round.
+        ours: One number per round.
+        plain: The number to divide it by, from the same round.
     """
     ratios = [one / other for one, other in zip(ours, plain, strict=True)]
     return spread(ratios, "{:.3f}")
 
 
 def added(ours: Sequence[float], plain: Sequence[float], form: str) -> str:
-    """The median of the differences of all pairs, and the range of the middle half of them.
+    """Format the median and the middle half of the differences, round by round.
 
     Args:
-        ours: One figure for each round.
-        plain: What is taken off: that of the same round.
-        form: How one is written, such as "{:.2f}".
+        ours: One number per round.
+        plain: The number to subtract, from the same round.
+        form: The format of a number, such as "{:.2f}".
     """
     return spread([one - other for one, other in zip(ours, plain, strict=True)], form)
 
 
 def spread(values: Sequence[float], form: str) -> str:
-    """The median, and the range in which the middle half lies.
+    """Format the median, and the range of the middle half of the values.
 
     Args:
-        values: At least one.
-        form: How one is written, such as "{:.2f}".
+        values: At least one number.
+        form: The format of a number, such as "{:.2f}".
     """
     middle = form.format(statistics.median(values))
     if len(values) < 2:
@@ -94,7 +94,7 @@ def spread(values: Sequence[float], form: str) -> str:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has used of a core so far; to a nanosecond where the kernel tells it."""
+    """Return the CPU seconds that a process has used, to the nanosecond if Linux reports them."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except OSError:
@@ -103,25 +103,25 @@ def cpu_seconds(pid: int) -> float:
 
 
 def until(condition: Callable[[], T | None], seconds: float = 20) -> T:
-    """Wait for something, and return it.
+    """Call a function until it returns something true, and return that.
 
     Args:
-        condition: Asked again and again, until it gives something.
-        seconds: How long at most.
+        condition: The function, called every 20 ms.
+        seconds: How long to wait at most (default 20).
 
     Raises:
-        TimeoutError: It did not come.
+        TimeoutError: It returned nothing true in that time.
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := condition():
             return found
         time.sleep(0.02)
-    raise TimeoutError(f"waited {seconds:g} s in vain")
+    raise TimeoutError(f"the condition wasn't met within {seconds:g} s")
 
 
 def machine() -> str:
-    """The machine and the versions, in two lines."""
+    """Describe the machine and the versions, in two lines."""
     import torch
 
     import dltutor
@@ -139,14 +139,14 @@ def machine() -> str:
 def benchmark(name: str, measure: Callable[[bool], Iterable[Table]]) -> None:
     """Run one script's measurements, print the tables, and write them into README.md.
 
-    With `--quick` it runs with short sizes, to see that it works, and writes nothing.
+    With `--quick`, it uses small sizes, to show that it works, and writes nothing.
 
     Args:
-        name: Between which markers of README.md the tables belong.
-        measure: Called with whether to be quick.
+        name: The name of the markers in README.md between which the tables belong.
+        measure: Yields the tables. Its argument says whether to be quick.
     """
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true", help="short sizes; README.md stays")
+    parser.add_argument("--quick", action="store_true", help="use small sizes, and write nothing")
     quick = parser.parse_args().quick
     load = os.getloadavg()[0]
     began = time.monotonic()
@@ -154,18 +154,21 @@ def benchmark(name: str, measure: Callable[[bool], Iterable[Table]]) -> None:
     for table in measure(quick):
         print(table, flush=True)
         tables.append(str(table))
-    taken = f"Load before it began: {load:.1f}. It took {time.monotonic() - began:.0f} s."
+    taken = f"Load before the start: {load:.1f}. It took {time.monotonic() - began:.0f} s."
     print(taken, flush=True)
     if not quick:
         write(name, "\n".join([*tables, taken]))
 
 
 def write(name: str, text: str) -> None:
-    """Put text between two markers of README.md.
+    """Replace the text between two markers of README.md.
 
     Args:
         name: The name in `<!-- begin NAME -->` and `<!-- end NAME -->`.
-        text: What stands there from now on.
+        text: The new text.
+
+    Raises:
+        ValueError: README.md has no such markers.
     """
     whole = README.read_text()
     begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"

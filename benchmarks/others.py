@@ -1,4 +1,4 @@
-"""The same work under other tools that watch memory."""
+"""Run the same work under other tools that watch memory, and compare the speed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Command = list[str]
 MPROF = ["mprof", "run", "--multiprocess", "--interval", "0.25", "--output", "mprof.dat"]
 MEMRAY = ["memray", "run", "--follow-fork", "--quiet", "--output", "memray.bin"]
 
-# name -> what stands before the program, and how the program watches itself
+# name -> the command before the program, and how the program watches itself
 TOOLS: dict[str, tuple[Command, str]] = {
     "nothing": ([], "plain"),
     "`observe`": ([], "observe"),
@@ -32,7 +32,7 @@ TOOLS: dict[str, tuple[Command, str]] = {
 
 
 def once(tool: str, kind: str, seconds: float) -> float:
-    """Batches a second of the program under one tool."""
+    """Run the program under one tool, and return its batches per second."""
     before, how = TOOLS[tool]
     bin_ = Path(sys.executable).parent
     with TemporaryDirectory(prefix="dltutor-benchmark-") as folder:
@@ -46,7 +46,7 @@ def once(tool: str, kind: str, seconds: float) -> float:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """The table."""
+    """Yield the table."""
     rounds, seconds = (1, 0.3) if quick else (3, 2.0)
     rows = []
     for kind in ["cheap"] if quick else KINDS:
@@ -63,9 +63,9 @@ def measure(quick: bool) -> Iterator[Table]:
         "The same work under other tools",
         ["loader", "under", "batches/s", "ratio"],
         rows,
-        f"{_WORKERS} workers, {rounds} rounds of {seconds:g} s, each in a new process. All but "
-        "memray, which hooks every allocation, look four times a second; `observe` reads PSS and "
-        f"USS when the workers have been started, and at the end. {', '.join(names)}.",
+        f"{_WORKERS} workers, {rounds} rounds of {seconds:g} s, each in a new process. All tools "
+        "sample four times a second, except memray, which hooks every allocation. `observe` reads "
+        f"PSS and USS after the workers have started and at the end. {', '.join(names)}.",
     )
 
 

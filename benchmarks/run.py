@@ -1,6 +1,6 @@
-"""Runs every benchmark, one after the other: `make bench`, or `python benchmarks/run.py`.
+"""Run every benchmark, one after the other: `make bench`, or `python benchmarks/run.py`.
 
-With `--quick` it takes about a minute, shows that all of them work, and leaves README.md alone.
+With `--quick`, it takes about a minute, shows that all of them work, and leaves README.md alone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SCRIPTS = ("throughput", "others", "cost", "agreement", "start")
 
 
 def main(arguments: list[str]) -> None:
-    """Run them.
+    """Run all benchmarks.
 
     Args:
-        arguments: Handed on to each.
+        arguments: The command-line arguments for each of them.
     """
     began = time.monotonic()
     print(machine(), flush=True)

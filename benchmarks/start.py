@@ -1,4 +1,4 @@
-"""What does it cost to have: the import, the memory of main, the wait for the first chart?"""
+"""Measure the import, the memory that `observe` adds to main, and the wait for the first chart."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LOADED = f"import dltutor, sys; print([name for name in {_HEAVY!r} if name in s
 
 
 def milliseconds(code: str) -> float:
-    """How long a new Python takes to run some code, start and end included."""
+    """Return how long a new Python takes to run some code, including its start and end."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True)
     return 1000 * (time.perf_counter() - began)
 
 
 def imports(rounds: int) -> Table:
-    """The import of the package over Python's own start."""
+    """Time the import of the package, on top of Python's own start."""
     found = in_turn(
         {code: partial(milliseconds, code) for code in ("pass", "import dltutor")}, rounds
     )
@@ -38,17 +38,17 @@ def imports(rounds: int) -> Table:
     names = ", ".join(json.loads(loaded.stdout.decode().replace("'", '"'))) or "none"
     return Table(
         "`import dltutor`",
-        ["Python alone", "over it", f"of {', '.join(_HEAVY)} it loads"],
+        ["Python alone", "on top of it", f"of {', '.join(_HEAVY)} it loads"],
         [[spread(plain, "{:.0f} ms"), added(found["import dltutor"], plain, "{:.0f} ms"), names]],
         f"{rounds} rounds.",
     )
 
 
 def memory(how: str, seconds: float) -> list[float]:
-    """USS of this process: at the end of a loop while its workers still run, and after it.
+    """Return this process's USS at the end of a loop, with the workers running, and after it.
 
     Args:
-        how: "plain", "observe" or "live".
+        how: "plain", "observe", or "live".
         seconds: How long the loop runs.
     """
     sizes: list[float] = []
@@ -68,20 +68,20 @@ def memory(how: str, seconds: float) -> list[float]:
 
 
 def in_a_script(how: str, seconds: float) -> list[float]:
-    """`memory` in a process of its own."""
+    """Call `memory` in a new process."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(memory, how, seconds).result()
 
 
 def in_a_kernel(how: str, seconds: float) -> list[float]:
-    """`memory` in a kernel of its own."""
+    """Call `memory` in a new notebook kernel."""
     with kernel() as notebook:
         sizes: list[float] = notebook.value(f"import start\nstart.memory({how!r}, {seconds})")
         return sizes
 
 
 def growth(rounds: int, seconds: float) -> Table:
-    """What `observe` adds to the memory of the process that calls it."""
+    """Measure the memory that `observe` adds to the process that calls it."""
     rows = []
     for where, run, how in (
         ("script", in_a_script, "observe"),
@@ -98,9 +98,9 @@ def growth(rounds: int, seconds: float) -> Table:
         "Memory that it adds to main",
         ["in a", "with", "while it runs", "afterwards"],
         rows,
-        f"USS of main less that of the same work without it, its imports included; {rounds} "
-        "rounds, each run in a new process. After a live run the final figure, and with it "
-        "matplotlib, is there too.",
+        "USS of main, minus that of the same work without `observe`, including its imports. "
+        f"{rounds} rounds, each run in a new process. After a live run, the final figure is in "
+        "memory, too, and matplotlib with it.",
     )
 
 
@@ -113,16 +113,16 @@ began
 
 
 def charts(rounds: int) -> Table:
-    """The wait from the call to the first row of the live chart at the client's end."""
+    """Measure the wait from the call until the client has the first row of the live chart."""
     with kernel() as notebook:
-        notebook.run("import start, dltutor.display.instruments")  # as the cells above it have
+        notebook.run("import start, dltutor.display.instruments")  # like earlier cells of a lesson
         waits = [_first_row(notebook) for _ in range(rounds)]
     return Table(
         "From the call to the first row of the chart",
         ["first call in a kernel", "later calls"],
         [[f"{1000 * waits[0]:.0f} ms", spread([1000 * each for each in waits[1:]], "{:.0f} ms")]],
-        f"1 and {rounds - 1} calls. Until the row has reached the client; to draw it takes the "
-        "browser a few milliseconds more. The first call imports anywidget.",
+        f"1 and {rounds - 1} calls. The time until the row has reached the client. The browser "
+        "takes a few more milliseconds to draw it. The first call imports anywidget.",
     )
 
 
@@ -140,7 +140,7 @@ def _first_row(notebook: Kernel) -> float:
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """The three tables."""
+    """Yield the three tables."""
     yield imports(3 if quick else 15)
     yield charts(2 if quick else 6)
     yield growth(1 if quick else 2, 0.3 if quick else 1.5)

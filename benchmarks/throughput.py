@@ -1,7 +1,7 @@
-"""How much slower is a loader while `observe` looks at it, with and without the live chart?
+"""Measure how much slower a loader is under `observe`, with and without the live chart.
 
-`python throughput.py --pairs` measures only pairs of epochs, 5 minutes, and writes nothing;
-`--pairs 15 5` says how many, and the seconds that an epoch takes.
+`python throughput.py --pairs` measures only pairs of epochs, which takes 5 minutes, and writes
+nothing. `--pairs 15 5` means 15 pairs with epochs of 5 seconds.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from dltutor.observation.observing import observe as observe_unseen
 
 Run = dict[str, float]
 
-_PAIRS, _EPOCH = 15, 5.0  # how many, and seconds of one epoch
+_PAIRS, _EPOCH = 15, 5.0  # the number of pairs, and the seconds of an epoch
 
 
 class Wire(BaseComm):
-    """A connection to a browser that is not there: a message is written out, and goes nowhere."""
+    """A connection to no browser: it serializes each message and throws it away."""
 
     def publish_msg(self, msg_type: str, data: Any = None, **others: Any) -> None:
         json.dumps(data)
 
 
 def on_the_wire() -> None:
-    """Let every widget that is made from now on talk to nobody."""
+    """Connect every widget made from now on to a Wire."""
     comm.create_comm = Wire
 
 
@@ -46,13 +46,14 @@ def once(how: str, kind: str, workers: int, seconds: float) -> Run:
     """Run one loader once.
 
     Args:
-        how: "plain", "observe", "live", or "stand-in" for a chart that talks to nobody.
-        kind: Which loader.
-        workers: How many.
-        seconds: How long it counts.
+        how: "plain", "observe", "live", or "stand-in" for a chart connected to a Wire.
+        kind: Which loader, as for `make_loader`.
+        workers: The number of workers.
+        seconds: How long the loop counts batches.
 
     Returns:
-        Batches a second, and the seconds before the first batch and after the last.
+        Batches per second ("rate"), and the seconds before the first batch ("start") and after the
+        last ("stop").
     """
     loader, loop = make_loader(kind, workers), Loop(seconds)
     began = time.perf_counter()
@@ -73,10 +74,10 @@ def once(how: str, kind: str, workers: int, seconds: float) -> Run:
 def rounds(
     hows: list[str], kind: str, workers: int, seconds: float, count: int
 ) -> dict[str, dict[str, list[float]]]:
-    """Run one loader in each way in turn, once more at first to load what is needed.
+    """Run one loader in each way, alternating, after a first run that does the imports.
 
     Returns:
-        For each way, the figures of `once` by name, one for each round.
+        For each way, the numbers of `once` by name, with one per round.
     """
     for how in hows:
         once(how, kind, workers, 0.1)
@@ -85,24 +86,24 @@ def rounds(
 
 
 def by_name(runs: list[Run]) -> dict[str, list[float]]:
-    """The figures of some runs, by name."""
+    """Transpose runs into lists of numbers by name."""
     return {name: [run[name] for run in runs] for name in runs[0]}
 
 
 def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) -> list[str]:
-    """One row of the table: one way beside the plain loop.
+    """Make a row of the table, which compares one way with the plain loop.
 
     Args:
         where: "script" or "kernel".
         kind: Which loader.
-        workers: How many it has.
-        how: As for `once`; "plain" is the plain loop beside itself one round later.
+        workers: Its number of workers.
+        how: As for `once`. "plain" compares the plain loop with itself one round later.
         found: What `rounds` returned.
     """
     plain, ours = found["plain"], found[how]
     head = [f"{KINDS[kind]}, {workers} workers", where]
     rate = spread(plain["rate"], "{:.0f}")
-    if how == "plain":  # which shows the noise
+    if how == "plain":  # to show the noise
         again = ratio(plain["rate"][1:], plain["rate"][:-1])
         return [*head, "the plain loop again", rate, again, "", ""]
     waits = (
@@ -115,16 +116,16 @@ def row(where: str, kind: str, workers: int, how: str, found: dict[str, Any]) ->
 
 
 def epoch(how: str, kind: str, batches: int) -> Run:
-    """Run a loader of two workers from its first batch to its last, once.
+    """Run one epoch of a loader with two workers.
 
     Args:
         how: "plain" or "observe".
         kind: Which loader.
-        batches: How many it has.
+        batches: The number of batches in the epoch.
 
     Returns:
-        Batches a second from the first to the last, and of the whole call; and the CPU time of all
-        processes that it took, in milliseconds.
+        Batches per second from the first batch to the last ("inside") and over the whole call
+        ("whole"), and the CPU time of all processes in milliseconds ("cpu").
     """
     loader, came = make_loader(kind, 2, batches), [0.0] * batches
 
@@ -146,18 +147,18 @@ def epoch(how: str, kind: str, batches: int) -> Run:
 
 
 def pairs(count: int, seconds: float) -> Table:
-    """Epochs with `observe`, each beside a plain one.
+    """Compare epochs with `observe` to plain epochs, in pairs.
 
     Args:
-        count: How many pairs.
-        seconds: How long an epoch takes, about.
+        count: The number of pairs.
+        seconds: About how long an epoch takes.
     """
     rows = []
     for kind, title in (("jpeg", "both cores busy: JPEG decoding"), ("wait", "samples that wait")):
         loop = Loop(min(seconds, 1.0))
         loop(make_loader(kind, 2))
         batches = max(2, round(loop.rate * seconds))
-        epoch("observe", kind, 2)  # loads what is needed
+        epoch("observe", kind, 2)  # does the imports
         variants = {
             how: partial(epoch, how.split()[0], kind, batches)
             for how in ("plain", "observe", "plain again")
@@ -185,15 +186,15 @@ def pairs(count: int, seconds: float) -> Table:
         ],
         rows,
         f"Two workers, {count} pairs of epochs of about {seconds:g} s, in alternating order. "
-        "Ratio: batches a second with `observe` divided by those without; the median of the pairs "
-        "and, in parentheses, the middle half of them. Of plain to plain: the same for a second "
-        "plain epoch, which shows what the machine's noise makes of no difference at all. CPU: "
-        "what main, the workers and the helper used together, on top of the plain epoch.",
+        "Ratio: batches per second with `observe` divided by those without, as the median of the "
+        "pairs and, in parentheses, the middle half of them. Of plain to plain: the same for a "
+        "second plain epoch, which shows the machine's noise. CPU: what main, the workers, and the "
+        "helper used together, on top of the plain epoch.",
     )
 
 
 def measure(quick: bool) -> Iterator[Table]:
-    """The table."""
+    """Yield the tables."""
     count, seconds = (2, 0.3) if quick else (7, 3.0)
     kinds, numbers = (["cheap"], [2]) if quick else (list(KINDS), [2, 8])
     rows = []
@@ -209,14 +210,14 @@ def measure(quick: bool) -> Iterator[Table]:
             found = notebook.value(f"from throughput import rounds\n{call}")
             rows.append(row("kernel", kind, 2, "live", found))
     yield Table(
-        "Throughput with `observe` beside the plain loop",
+        "Throughput with `observe`, compared with the plain loop",
         ["loader", "in a", "with", "plain, batches/s", "ratio", "start, ms", "stop, ms"],
         rows,
-        f"{count} rounds of {seconds:g} s. Ratio: with, divided by plain; the median of the pairs "
-        "and, in parentheses, the middle half of them. Start and stop: what comes on top of the "
-        "plain loop's own, before the first batch and after the last; not in the ratio. In a "
-        "script the chart talks to nobody; in a kernel a client takes what it sends, and the stop "
-        "includes the final figure.",
+        f"{count} rounds of {seconds:g} s. Ratio: batches per second with `observe` divided by "
+        "those of the plain loop, as the median of the pairs and, in parentheses, the middle half "
+        "of them. Start and stop: the time on top of the plain loop's, before the first batch and "
+        "after the last, which the ratio leaves out. In a script, the chart's messages go nowhere. "
+        "In a kernel, a client receives them, and the stop includes the final figure.",
     )
     yield pairs(2, 0.3) if quick else pairs(_PAIRS, _EPOCH)
 

@@ -1,7 +1,7 @@
-"""The work that is measured: two loaders, and a loop that knows how fast it went.
+"""The work that the benchmarks measure: three loaders, and a loop that measures its own speed.
 
-As a script it is a program for other tools to watch: `python work.py KIND WORKERS SECONDS FILE`
-writes batches a second into the file.
+As a script, it's a program for other tools to watch. `python work.py KIND WORKERS SECONDS FILE`
+writes the batches per second to the file.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 _ENDLESS = 10**9
 _PICTURES = 64
-_LEAD_IN = 0.4  # seconds after the first batch that are not counted: things are still starting
-_WATCHED = 0.25  # seconds between two looks of `psutil_thread`: as often as `observe`
+_LEAD_IN = 0.4  # seconds after the first batch that don't count, while things are still starting
+_WATCHED = 0.25  # seconds between two samples of `psutil_thread`, as often as `observe`
 
 
 class Cheap(Dataset[torch.Tensor]):
-    """Samples that cost next to nothing: all the time goes into handing them on."""
+    """Samples that cost next to nothing, so all the time goes into sending them."""
 
     def __len__(self) -> int:
         return _ENDLESS
@@ -39,7 +39,7 @@ class Cheap(Dataset[torch.Tensor]):
 
 
 class Jpegs(Dataset[torch.Tensor]):
-    """Images decoded from files: all the time goes into the workers' own computing."""
+    """Images decoded from files, so all the time goes into computing in the workers."""
 
     def __init__(self, folder: str) -> None:
         self.files = sorted(map(str, Path(folder).glob("*.jpg")))
@@ -53,7 +53,7 @@ class Jpegs(Dataset[torch.Tensor]):
 
 
 class Waiting(Dataset[torch.Tensor]):
-    """Samples that come from far away: all the time goes into waiting for them."""
+    """Samples from a slow source, so all the time goes into waiting for them."""
 
     def __len__(self) -> int:
         return _ENDLESS
@@ -67,12 +67,12 @@ KINDS = {"cheap": "cheap samples", "jpeg": "JPEG decoding"}
 
 
 def make_loader(kind: str, workers: int, batches: int | None = None) -> DataLoader[torch.Tensor]:
-    """A loader in the order of its samples.
+    """Make a loader that doesn't shuffle.
 
     Args:
-        kind: "cheap", "jpeg" or "wait".
-        workers: How many.
-        batches: How many it has; None for one that never ends.
+        kind: "cheap", "jpeg", or "wait".
+        workers: The number of workers.
+        batches: The number of batches. None (the default) for a loader that never ends.
     """
     made: dict[str, Callable[[], Dataset[torch.Tensor]]] = {
         "cheap": Cheap,
@@ -87,11 +87,11 @@ def make_loader(kind: str, workers: int, batches: int | None = None) -> DataLoad
 
 
 class Loop:
-    """A training loop that stops after some seconds, and knows how fast it went.
+    """A training loop that stops after some seconds, and measures its own speed.
 
     Args:
         seconds: How long it counts batches, after a lead-in.
-        then: Called when it has counted, while the workers still run.
+        then: Called after counting, while the workers are still running.
     """
 
     def __init__(self, seconds: float, then: Callable[[], None] = lambda: None) -> None:
@@ -115,12 +115,12 @@ class Loop:
                 self.last = now
                 self.rate = counted / (now - begin)
                 self.then()
-                break  # which ends the workers, unless somebody else holds the iterator
+                break  # ends the workers, unless something else refers to the iterator
 
 
 @contextmanager
 def psutil_thread() -> Iterator[None]:
-    """What one would write by hand: a thread that asks psutil for PSS and USS of all processes."""
+    """Run a thread that asks psutil for PSS and USS of all processes, as you'd write it by hand."""
     over = threading.Event()
 
     def look() -> None:
@@ -151,7 +151,7 @@ def _pictures() -> tempfile.TemporaryDirectory[str]:
 
 
 def main(kind: str, workers: str, seconds: str, result: str, how: str = "plain") -> None:
-    """Run the loop once, alone or under something that watches from within."""
+    """Run the loop once, alone or watched from inside the process."""
     loader, loop = make_loader(kind, int(workers)), Loop(float(seconds))
     if how == "observe":
         import dltutor

@@ -1,8 +1,8 @@
-"""Run the solved notebooks within what Binder gives: one core, 2 GB, a /dev/shm of 64 MB.
+"""Run the solved notebooks within Binder's limits: one core, 2 GB, and a /dev/shm of 64 MB.
 
-`python scripts/binder_limits.py` runs each as it is and within these limits, and writes how long
-it took and how much memory to `benchmarks/notebooks.md`; `python scripts/binder_limits.py 01 03`
-prints it for these lessons. The tests run the notebooks through `run` as well.
+`python scripts/binder_limits.py` runs each notebook with and without these limits, and writes its
+time and memory to `benchmarks/notebooks.md`. `python scripts/binder_limits.py 01 03` prints them
+for these lessons. The tests also run notebooks through `run`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ SHM: Final = "64M"
 
 MOST_PSS: Final = 1200
 MOST_SHM: Final = 48
-"""MB that a notebook may take: PSS of all its processes, and /dev/shm."""
+"""MB that a notebook may use: PSS of all its processes, and /dev/shm."""
 
 DEADLINE: Final = 240
-"""Seconds for a whole notebook. A lesson takes less than 60."""
+"""Seconds that a whole notebook may take. A lesson takes less than 60."""
 
 GRACE: Final = 15
-"""Seconds for workers to notice that their kernel is gone; torch's look every 5."""
+"""Seconds for workers to notice that their kernel is gone. torch's workers check every 5 s."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Run:
     """A command that has ended.
 
     Args:
-        code: Its exit code; None if its deadline ended it.
-        output: What it wrote, to both descriptors.
+        code: Its exit code; None if it was ended at its deadline.
+        output: What it wrote to stdout and stderr.
         seconds: How long it took.
-        pss: The most memory of all its processes together, in MB.
-        shm: The most that lay in /dev/shm, in MB.
-        left: The processes that outlived it, each as its command line. They are ended.
-        limits: What bounded it, as sentences.
+        pss: The most memory that all its processes used together, in MB of PSS.
+        shm: The most that it had in /dev/shm, in MB.
+        left: The command lines of the processes that outlived it. `run` ends them.
+        limits: The limits that it ran under, as sentences.
     """
 
     code: int | None
@@ -78,16 +78,17 @@ def run(
     deadline: float = DEADLINE,
     grace: float = GRACE,
 ) -> Run:
-    """Run a command within Binder's limits, as far as this machine permits them.
+    """Run a command within Binder's limits, as far as this machine allows them.
 
     Args:
         command: The program and its arguments.
-        environment: All of its environment. What it starts is known by the DLTUTOR_HOME in it.
-        folder: Where it runs.
-        limited: False for no limits.
-        measured: False where nobody asks for `pss`, which costs a tenth of the CPU: it is 0 then.
-        deadline: In seconds.
-        grace: Seconds for what it started to end.
+        environment: Its whole environment. Its DLTUTOR_HOME identifies the processes it starts.
+        folder: Its working folder.
+        limited: Whether to set limits (default True).
+        measured: Whether to measure `pss` (default True), which costs a tenth of the CPU. If not,
+            it's 0.
+        deadline: Seconds until the command is ended (default 240).
+        grace: Seconds for its processes to exit by themselves after it (default 15).
     """
     request = {
         "command": list(command),
@@ -113,13 +114,13 @@ def _within_limits(request: dict[str, Any], folder: Path, deadline: float) -> Ru
             f"import inside_limits\nfound = inside_limits.watch(**{request!r})\n"
             f"open({str(report)!r}, 'w').write(json.dumps(found))\n"
         )
-        # `watch` keeps the deadline; what comes after it is for the end of all processes.
+        # `watch` enforces the deadline, and then needs time to end all processes.
         last = deadline + request["grace"] + 15
         confined = partial(dltutor.confine, script, deadline=last, memory=MEMORY)
         try:
             seen = confined(shm=SHM)
         except CannotConfine as refusal:
-            print(f"Without a /dev/shm of its own: {refusal}", file=sys.stderr)
+            print(f"Running without a /dev/shm of its own: {refusal}", file=sys.stderr)
             seen = confined()
     cores = ("one core: enforced by the kernel, with a cgroup",) if group else ()
     limits = (*cores, *(seen.confinement.limits if seen.confinement else ()))
@@ -142,9 +143,9 @@ def _run(found: dict[str, Any], output: str, limits: tuple[str, ...]) -> Run:
 
 @contextmanager
 def _one_core() -> Iterator[Path | None]:
-    """A cgroup (version 1) with the time of one core, or None where none can be made.
+    """Make a cgroup (version 1) with the CPU time of one core, or yield None if that's impossible.
 
-    Binder, too, limits the time and not the number of cores: torch sees all of them.
+    Like Binder, it limits the time and not the number of cores, so torch sees all of them.
     """
     group = Path(f"/sys/fs/cgroup/cpu/dltutor-{os.getpid()}")
     try:
@@ -152,22 +153,23 @@ def _one_core() -> Iterator[Path | None]:
         period = (group / "cpu.cfs_period_us").read_text()
         (group / "cpu.cfs_quota_us").write_text(period)
     except OSError as error:
-        print(f"With all cores: {error}", file=sys.stderr)
+        print(f"Running with all cores: {error}", file=sys.stderr)
         yield None
         return
     try:
         yield group
     finally:
-        while group.exists():  # busy until the last process that was killed in it is gone
+        while group.exists():  # rmdir fails until the last process killed in it is gone
             with suppress(OSError):
                 group.rmdir()
             time.sleep(0.01)
 
 
 def main() -> int:
-    """Measure the notebooks that the command line names."""
+    """Measure the notebooks named on the command line. Return 0 if all succeed and fit."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("lessons", nargs="*", help="numbers, such as 01 (default: all, to a file)")
+    help_text = "lesson numbers, such as 01 (default: all, and write benchmarks/notebooks.md)"
+    parser.add_argument("lessons", nargs="*", help=help_text)
     lessons = parser.parse_args().lessons
     rows = []
     limits: tuple[str, ...] = ()
@@ -206,13 +208,13 @@ def _cells(ended: Run) -> str:
 
 
 _PAGE: Final = """\
-# What each notebook takes
+# Time and memory of each notebook
 
 Made by `python scripts/binder_limits.py` on the machine that the other benchmarks ran on. Each
-solved notebook ran twice, as it is and within Binder's limits ({limits}). Seconds and MB; memory is
-the highest sum of PSS over all processes, read twice a second, that of nbconvert (some 90 MB),
-which runs the notebook, included. Cells that set limits of their own, with `confine`, have their
-own /dev/shm.
+solved notebook ran twice: without limits, and within Binder's limits ({limits}). Times are in
+seconds, and memory is in MB. Memory is the highest sum of PSS over all processes, read twice a
+second, including nbconvert (about 90 MB), which runs the notebook. Cells that set their own limits
+with `confine` have their own /dev/shm.
 
 | notebook | s | PSS | /dev/shm | s, limited | PSS, limited | /dev/shm, limited |
 | --- | --- | --- | --- | --- | --- | --- |

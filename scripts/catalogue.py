@@ -1,10 +1,10 @@
-"""Run failure modes again and again, with every start method, and print how often each showed.
+"""Run failure modes repeatedly, with every start method, and print how often each one failed.
 
     python scripts/catalogue.py [NAME ...] [--runs 20] [--start-methods fork,spawn] [--load]
 
-With `--load` as many processes as there are cores are busy meanwhile. A run fails if the broken
-case does not show its sign, if the fixed one does, or, for a start method that the entry does
-not claim, the other way round. The exit code is 1 if any failed.
+With `--load`, one busy process per core runs at the same time. A run fails if the broken case
+doesn't show its sign next to the fixed one, or if it does under a start method that the failure
+mode doesn't claim. The exit code is 1 if any run failed.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from dltutor.failures import NAMES, START_METHODS, Failure
 
 
 def main() -> int:
-    """Run what the command line names, and print the table."""
+    """Run the failure modes named on the command line, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="default: the whole catalogue")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="failure modes (default: all)")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each (default 1)")
-    parser.add_argument("--start-methods", default=",".join(START_METHODS), metavar="A,B")
-    parser.add_argument("--load", action="store_true", help="keep every core busy meanwhile")
-    parser.add_argument("--tell", action="store_true", help="print each Observation")
+    parser.add_argument(
+        "--start-methods", default=",".join(START_METHODS), metavar="A,B", help="(default: all)"
+    )
+    parser.add_argument("--load", action="store_true", help="keep every core busy during the runs")
+    parser.add_argument("--tell", action="store_true", help="print every Observation")
     arguments = parser.parse_args()
     failures: list[Failure] = [
         import_module(f"dltutor.failures.{name}").FAILURE for name in arguments.names or NAMES
     ]
-    # A fork server that has torch starts workers as quickly as fork does.
+    # With torch preloaded, the fork server starts workers as quickly as fork does.
     forkserver.set_forkserver_preload(["dltutor.failures"])
-    forkserver.ensure_running()  # before the first run: what a run starts it ends
+    forkserver.ensure_running()  # now, because a run ends every process that it started
     failed = 0
     print("| entry | start method | s | broken | fixed | runs failed |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -1,10 +1,10 @@
-"""Run the tests of `confine` on a kernel with cgroup version 2: Debian's, in a virtual machine.
+"""Run the tests of `confine` under cgroup version 2, on Debian's Linux in a virtual machine.
 
-`python scripts/cgroup_v2.py` downloads Debian's kernel, boots it in QEMU, and runs
-`tests/test_cgroup_v2.py` and `tests/test_cgroups.py` inside, with this machine's files and this
-interpreter's environment, which the guest may only read. It needs neither root nor KVM, but Debian
-(for `apt-get download`), the package qemu-system-x86, and some minutes. It is no part of
-`make test`.
+`python scripts/cgroup_v2.py` downloads Debian's Linux, boots it in QEMU, and runs
+`tests/test_cgroup_v2.py` and `tests/test_cgroups.py` inside. The guest can read this machine's
+files, including this interpreter's environment, but can't write them. The script needs Debian (for
+`apt-get download`), the package qemu-system-x86, and a few minutes, but neither root nor KVM. It
+isn't part of `make test`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 TESTS: Final = ("tests/test_cgroup_v2.py", "tests/test_cgroups.py")
 QEMU: Final = "qemu-system-x86_64"
-PACKAGES: Final = ("busybox-static",)  # and the kernel
+PACKAGES: Final = ("busybox-static",)  # downloaded next to Linux itself
 MODULES: Final = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p")
-SWAP: Final = 256 << 20  # bytes: what may be swapped out would hide a limit
-SECONDS: Final = 2400  # for everything
+SWAP: Final = 256 << 20  # bytes of swap, because swapping could hide a memory limit
+SECONDS: Final = 2400  # for the whole virtual machine
 
-# What the guest does, in busybox's shell. The machine's files are below /host.
+# The guest's init script, for busybox's shell. This machine's files are mounted at /host.
 INIT: Final = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mkdir -p /proc /sys /dev /host
@@ -51,13 +51,13 @@ poweroff -f
 
 
 def main() -> None:
-    """Boot, run, and end with the exit code of the tests."""
+    """Boot the guest, run the tests, and exit with their exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tests", nargs="*", default=TESTS, help="files for pytest, and its options")
-    parser.add_argument("--memory", default="2G", help="of the guest; default 2G")
+    parser.add_argument("tests", nargs="*", default=TESTS, help="test files and options for pytest")
+    parser.add_argument("--memory", default="2G", help="memory of the guest (default 2G)")
     given, options = parser.parse_known_args()
     if shutil.which(QEMU) is None:
-        sys.exit(f"{QEMU} is not there: apt-get install qemu-system-x86")
+        sys.exit(f"{QEMU} isn't installed: apt-get install qemu-system-x86")
     with tempfile.TemporaryDirectory(prefix="dltutor-vm-") as name:
         folder = Path(name)
         files = unpack(folder)
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def unpack(folder: Path) -> Path:
-    """Download the packages and unpack them; returns where."""
+    """Download and unpack the packages, and return the folder with their files."""
     depends = subprocess.run(
         ["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=True
     ).stdout
@@ -88,7 +88,7 @@ def unpack(folder: Path) -> Path:
 
 
 def archive(files: Path, tests: list[str]) -> Iterator[bytes]:
-    """The guest's first file system, as the kernel reads it (cpio, newc)."""
+    """Yield the guest's initial file system, in the format that Linux reads (cpio, newc)."""
     modules = {path.stem: path for path in files.glob("lib/modules/**/*.ko")}
     order: list[str] = []
     for name in MODULES:
@@ -111,7 +111,7 @@ def archive(files: Path, tests: list[str]) -> Iterator[bytes]:
 
 
 def add_with_dependencies(name: str, modules: dict[str, Path], order: list[str]) -> None:
-    """Append a module after those that it needs; what is built into the kernel has no file."""
+    """Append a module after its dependencies. A module built into Linux has no file."""
     if name in order or name not in modules:
         return
     found = re.search(rb"\0depends=([^\0]*)\0", modules[name].read_bytes())
@@ -121,14 +121,14 @@ def add_with_dependencies(name: str, modules: dict[str, Path], order: list[str])
 
 
 def entry(name: str, data: bytes, mode: int) -> bytes:
-    """One file of an archive."""
+    """Return one file of the archive."""
     numbers = [0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0]
     head = b"070701" + b"".join(b"%08x" % number for number in numbers) + name.encode() + b"\0"
     return head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4)
 
 
 def boot(kernel: Path, image: Path, swap: Path, memory: str) -> int:
-    """Boot, show what the guest writes, and return the exit code of its tests."""
+    """Boot the guest, print its output, and return the exit code of its tests."""
     command = [
         *(QEMU, "-m", memory, "-smp", "1", "-cpu", "max", "-nographic", "-no-reboot"),
         *("-kernel", str(kernel), "-initrd", str(image)),

@@ -1,4 +1,4 @@
-"""Write notebooks/CHEATSHEET.md from the catalogue; with `--check` say whether it is stale."""
+"""Write notebooks/CHEATSHEET.md from the catalog. With `--check`, report whether it's stale."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECTIONS = {
 
 
 def sheet() -> str:
-    """The whole page."""
+    """Render the whole page."""
     groups: dict[str, list[Failure]] = {section: [] for section in SECTIONS}
     for failure in CATALOGUE:
         groups[_section(failure)].append(failure)
@@ -64,23 +64,23 @@ def _rows(failures: Iterable[Failure]) -> Iterator[str]:
 
 
 def _seen(text: str) -> str:
-    # An error message as it stands in a terminal; other symptoms are prose.
+    # An error message appears as code. Other symptoms are prose.
     if re.match(r"\w+(Error|Exception|Warning|Exit|Interrupt)\b", text) and "`" not in text:
         return f"`{text}`".replace("|", "\\|")
     return _prose(text)
 
 
 def _prose(text: str) -> str:
-    # Outside of code, what stands between < and > would be taken for HTML, and _ for emphasis.
+    # Outside of code, Markdown takes text between < and > for HTML, and * and _ for emphasis.
     parts = text.split("`")
     parts[::2] = [re.sub(r"([*_])", r"\\\1", part).replace("<", "&lt;") for part in parts[::2]]
     return "`".join(parts).replace("|", "\\|")
 
 
 def main() -> int:
-    """Write the page, or compare it with what is there."""
+    """Write the page, or compare it with the existing one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if it is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if it's stale")
     if not parser.parse_args().check:
         SHEET.write_text(sheet())
         return 0

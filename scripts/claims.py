@@ -1,8 +1,9 @@
 """Measure all claims, and write `notebooks/CLAIMS.md`.
 
-`python scripts/claims.py 01 03` measures those of these lessons and leaves the others as they are
-on the page; without numbers all. With `--check` it writes nothing: it measures, and names every
-claim whose verdict on the page is another. One that cannot be measured here has none.
+`python scripts/claims.py 01 03` measures the claims of these lessons and leaves the others on the
+page unchanged; without numbers, it measures all. With `--check`, it writes nothing, but measures
+and lists every claim whose verdict differs from the page. It skips claims that this machine can't
+measure.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from portable import ROOT
 PAGE = ROOT / "notebooks" / "CLAIMS.md"
 ROWS = Path(__file__).parent / "measured_claims"
 
-UNKNOWN = "not measured here."
+UNKNOWN = "Not tested here."
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a measurement found.
+    """The outcome of a measurement.
 
     Args:
-        result: What was observed, in numbers that do not change from one run to the next, or in
-            rounded ones that say so ("about").
-        verdict: What follows for the claim, and no more: "refuted under fork; holds under spawn".
+        result: The observation, in numbers that don't change from run to run, or in rounded ones
+            with "about".
+        verdict: Whether the claim is true, as far as it was measured: "False under fork."
     """
 
     result: str
@@ -47,22 +48,22 @@ class Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of somebody else's, and how to try it: a row of `measured_claims/lesson_NN.toml`.
+    """A claim that somebody makes, and how to test it: a row of `measured_claims/lesson_NN.toml`.
 
-    Words have places for facts, as `Words` fills them.
+    `result`, `verdict`, and `otherwise` have placeholders for facts, which `Words` fills in.
 
     Args:
-        text: The claim, in our words, one sentence.
-        source: Where it is from: a source of `page.toml`, or one with its own `title`, `date` and
-            `address`.
-        how: How it is measured, one or two sentences.
+        text: The claim, in our words, in one sentence.
+        source: Where it's from. In TOML, this is the name of a source in `page.toml`, or a table
+            with `title`, `date`, and `address`.
+        how: How we measure it, in one or two sentences.
         measure: The function in `measured_claims/lesson_NN.py` that measures it and returns facts.
-            It runs in a process of its own, and may raise `CannotMeasure`.
-        result: Words for what was observed.
-        verdict: Words for what follows, where all facts are as expected.
-        otherwise: Words for what follows where one is not.
-        expected: The facts that decide.
-        seconds: What the measurement takes at most.
+            It runs in its own process, and may raise `CannotMeasure`.
+        result: Words for the observation.
+        verdict: Words for the verdict if all facts are as expected.
+        otherwise: Words for the verdict if one of them isn't.
+        expected: The facts that decide, by name.
+        seconds: The most seconds that the measurement may take (default 60).
     """
 
     text: str
@@ -71,12 +72,12 @@ class Claim:
     measure: str
     result: str
     verdict: str
-    otherwise: str = "other than expected."
+    otherwise: str = "Different from what we expected."
     expected: Mapping[str, Any] = field(default_factory=dict)
     seconds: int = 60
 
     def told(self, facts: Mapping[str, Any]) -> Measured:
-        """What the page says of these facts."""
+        """Put these facts into the words of the page."""
         as_expected = all(facts[name] == value for name, value in self.expected.items())
         verdict = self.verdict if as_expected else self.otherwise
         fill = Words().vformat
@@ -84,14 +85,15 @@ class Claim:
 
 
 class Words(Formatter):
-    """Fills facts into words.
+    """Fills facts into the words of a claim.
 
-    What stands after the colon of a place: `{read:it was read|it was not}` for True and False; for
-    a list or a dictionary what goes between its entries, a comma without it; else as Python has it.
+    A placeholder's format, after the colon, depends on the fact. For a bool, it's the words for
+    True and for False: `{read:it was read|it wasn't}`. For a list or a dict, it's the separator
+    (default a comma). For anything else, it's Python's own format.
     """
 
     def format_field(self, value: Any, spec: str) -> str:
-        """One fact, as it is told."""
+        """Format one fact."""
         if isinstance(value, bool):
             return spec.split("|")[not value]
         if isinstance(value, dict):
@@ -112,13 +114,13 @@ def _rows(name: str) -> Any:
 
 @cache
 def claims() -> dict[str, tuple[Claim, ...]]:
-    """All claims, by the number of their lesson."""
+    """Read all claims, by the number of their lesson."""
     sources = _rows("page")["sources"]
 
     def claim(row: dict[str, Any]) -> Claim:
         source = row["source"]
         row["source"] = _source(**sources[source] if isinstance(source, str) else source)
-        # A line of TOML ends where one of the page's goes on.
+        # Join lines, which TOML breaks and the page doesn't.
         words = {key: " ".join(each.split()) for key, each in row.items() if isinstance(each, str)}
         return Claim(**row | words)
 
@@ -129,13 +131,13 @@ def claims() -> dict[str, tuple[Claim, ...]]:
 
 
 def machine() -> str:
-    """This machine and its versions, as the page names them."""
+    """Return the name and versions of this machine for the page."""
     kind = f"{platform.system()} {platform.machine()}"
     return f"{kind}, Python {platform.python_version()}, torch {version('torch').partition('+')[0]}"
 
 
 def measured(lesson: str, number: int, claim: Claim) -> Measured:
-    """Measure a claim in a process of its own, so that none can disturb another."""
+    """Measure a claim in its own process, so that claims can't disturb each other."""
     try:
         run = subprocess.run(
             [sys.executable, __file__, "--one", lesson, str(number)],
@@ -145,9 +147,9 @@ def measured(lesson: str, number: int, claim: Claim) -> Measured:
             start_new_session=True,
         )
     except subprocess.TimeoutExpired:
-        sys.exit(f"{lesson}: {claim.text!r} took more than its {claim.seconds} s")
+        sys.exit(f"{lesson}: {claim.text!r} took longer than {claim.seconds} s")
     if run.returncode:
-        sys.exit(f"{lesson}: {claim.text!r} could not be measured:\n{run.stderr}")
+        sys.exit(f"{lesson}: measuring {claim.text!r} failed:\n{run.stderr}")
     return Measured(**json.loads(run.stdout.splitlines()[-1]))
 
 
@@ -162,7 +164,7 @@ def _one(lesson: str, number: int) -> None:
 
 
 def entry(claim: Claim, found: Measured) -> str:
-    """A claim, as the page shows it."""
+    """Render a claim for the page."""
     return (
         f"### {claim.text}\n\n"
         f"- **Source**: {claim.source}.\n"
@@ -173,7 +175,7 @@ def entry(claim: Claim, found: Measured) -> str:
 
 
 def on_page() -> dict[str, Measured]:
-    """What the page says, by the text of the claim."""
+    """Read the results and verdicts on the page, by the text of the claim."""
     found: dict[str, Measured] = {}
     text = PAGE.read_text() if PAGE.exists() else ""
     for block in text.split("\n### ")[1:]:
@@ -184,7 +186,7 @@ def on_page() -> dict[str, Measured]:
 
 
 def page(results: dict[str, Measured]) -> str:
-    """The whole page, with these results by the text of the claim."""
+    """Render the whole page with these results, by the text of the claim."""
     words = _rows("page")
     sources = {name: _source(**source) for name, source in words["sources"].items()}
 
@@ -203,8 +205,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("lessons", nargs="*", help="numbers of lessons; all without")
-    parser.add_argument("--check", action="store_true", help="compare verdicts, write nothing")
+    parser.add_argument("lessons", nargs="*", help="lesson numbers, such as 01 (default: all)")
+    parser.add_argument("--check", action="store_true", help="compare verdicts and write nothing")
     parser.add_argument("--one", nargs=2, metavar=("LESSON", "NUMBER"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
@@ -221,7 +223,7 @@ def main() -> None:
             if claim.text in before and found.verdict not in (UNKNOWN, before[claim.text].verdict):
                 differ.append(f"{claim.text!r}: {before[claim.text].verdict!r} on the page")
     if chosen.check:
-        sys.exit("\n".join(["Other verdicts than the page's:", *differ]) if differ else 0)
+        sys.exit("\n".join(["Verdicts that differ from the page:", *differ]) if differ else 0)
     PAGE.write_text(page(results))
 
 

@@ -1,14 +1,14 @@
-"""Who is taken for whom: the doctor on the broken and the fixed case of every failure mode.
+"""Confusion matrix of the doctor, over the broken and the fixed case of every failure mode.
 
-    python scripts/doctor.py                      # all: 40 minutes
+    python scripts/doctor.py                      # all cases: 40 minutes
     python scripts/doctor.py --method fork        # under one start method: 12 minutes
-    python scripts/doctor.py repeated_stream ...  # these, with the reports
-    python scripts/doctor.py --fixed --names      # a line for each, of the fixed ones only
+    python scripts/doctor.py repeated_stream ...  # only these, with their reports
+    python scripts/doctor.py --fixed --names      # only the fixed cases, one line each
 
-Each case is diagnosed in an interpreter of its own, under each start method that it claims. Cases
-that need limits get them: few open files, or a small /dev/shm (as root). With --keep the answers go
-into benchmarks/doctor.json, in place of older ones of the same cases, and all that is there into
-benchmarks/doctor.md.
+The doctor diagnoses each case in its own interpreter, under each start method that the case claims.
+Cases that need limits get them: few open files, or a small /dev/shm (as root). With --keep, the
+answers replace older ones of the same cases in benchmarks/doctor.json, and benchmarks/doctor.md is
+rewritten from all of them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ LONGEST: Final = 150  # seconds for one case
 
 
 def main() -> int:
-    """Diagnose, and print what was found."""
+    """Diagnose the chosen cases, and print what the doctor found."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--broken", action="store_true", help="the broken ones only")
-    parser.add_argument("--fixed", action="store_true", help="the fixed ones only")
-    parser.add_argument("--method", help="one start method only")
-    parser.add_argument("--keep", action="store_true", help="keep the answers in benchmarks/")
-    parser.add_argument("--names", dest="short", action="store_true", help="no reports")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="failure modes (default: all)")
+    parser.add_argument("--broken", action="store_true", help="only the broken cases")
+    parser.add_argument("--fixed", action="store_true", help="only the fixed cases")
+    parser.add_argument("--method", help="only this start method")
+    parser.add_argument("--keep", action="store_true", help="save the answers in benchmarks/")
+    parser.add_argument("--names", dest="short", action="store_true", help="print no reports")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
@@ -55,7 +55,7 @@ def main() -> int:
             if chosen.method in (None, method):
                 for kind in kinds:
                     rows.append(row(failure, kind, method))
-                    tell(rows[-1], short=chosen.short or not chosen.names)
+                    print_row(rows[-1], short=chosen.short or not chosen.names)
     print(summary(rows))
     if chosen.keep:
         keep(rows)
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def keep(rows: list[dict[str, Any]]) -> None:
-    """Put answers in the place of older ones, and write the page of all."""
+    """Replace the saved answers of these cases, and rewrite the page."""
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for each in rows:
         key = f"{each['name']} {each['kind']} {each['method']}"
@@ -74,18 +74,19 @@ def keep(rows: list[dict[str, Any]]) -> None:
 
 
 def page(kept: dict[str, Any]) -> str:
-    """All answers that were kept, a line for each failure mode."""
+    """Render the page of all saved answers, with one line per failure mode."""
     from dltutor.failures import NAMES
 
     rows = []
     for key, answer in kept.items():
         name, kind, method = key.split()
         rows.append({"name": name, "kind": kind, "method": method, **answer})
-    lines = ["# The doctor on its own catalogue", ""]
+    lines = ["# The doctor on its own catalog", ""]
     lines += [
-        "Made by `python scripts/doctor.py --keep`, in several calls. Under each start method: "
-        "what it found in the broken case first and besides, and what in the fixed one. A dash: "
-        "the case does not claim this start method.",
+        "Made by `python scripts/doctor.py --keep`, in several calls. For each start method, the "
+        "table shows the doctor's first finding in the broken case, and any others. The last "
+        "column has its findings in the fixed case. A dash means that the failure mode doesn't "
+        "claim this start method.",
         "",
         *figures(rows),
         "",
@@ -113,7 +114,7 @@ def _cell(name: str, answer: dict[str, Any] | None) -> str:
 
 
 def row(failure: Any, kind: str, method: str) -> dict[str, Any]:
-    """What the doctor finds in one case."""
+    """Diagnose one case in a new interpreter, and return a row of results."""
     command = [sys.executable, __file__, "--one", failure.name, kind, method]
     if failure.limits.get("shm"):
         size = failure.limits["shm"]
@@ -151,7 +152,7 @@ def row(failure: Any, kind: str, method: str) -> dict[str, Any]:
 
 
 def one(name: str, kind: str, method: str) -> int:
-    """Diagnose one case in this interpreter, and print the findings as JSON."""
+    """Diagnose one case in this interpreter, and print the findings as JSON. Never returns."""
     from dltutor.diagnosis.diagnose import diagnose
     from dltutor.failures import CATALOGUE
 
@@ -168,11 +169,11 @@ def one(name: str, kind: str, method: str) -> int:
     print()
     print(json.dumps({"found": found, "took": seconds, "report": str(diagnosis)}))
     sys.stdout.flush()
-    os._exit(0)  # what a broken case leaves in this interpreter is not waited for
+    os._exit(0)  # don't wait for what a broken case leaves in this interpreter
 
 
-def tell(each: dict[str, Any], *, short: bool) -> None:
-    """Print a line, or the report."""
+def print_row(each: dict[str, Any], *, short: bool) -> None:
+    """Print one line about a row, and its report unless `short`."""
     right = each["found"][:1] == [each["name"]] if each["kind"] == "broken" else not each["found"]
     sign = "ok " if right else "---"
     took = f"{each.get('took', each['seconds']):.1f} s"
@@ -183,7 +184,7 @@ def tell(each: dict[str, Any], *, short: bool) -> None:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """The figures, and those that were taken for others."""
+    """Return the scores, and one line for each wrong diagnosis."""
     lines = figures(rows)
     for each in rows:
         if not _right(each):
@@ -193,7 +194,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def figures(rows: list[dict[str, Any]]) -> list[str]:
-    """How many of the broken cases got their name, and how many of the fixed ones nothing."""
+    """Return how many broken cases got their name first, and how many fixed ones no finding."""
     lines = []
     for kind in ("broken", "fixed"):
         of = [each for each in rows if each["kind"] == kind]
@@ -203,7 +204,7 @@ def figures(rows: list[dict[str, Any]]) -> list[str]:
         wholly = {n for n in names if all(_right(each) for each in of if each["name"] == n)}
         what = "right name first" if kind == "broken" else "no finding"
         lines.append(
-            f"- {kind}: {what} in {sum(map(_right, of))} of {len(of)} runs; in every run of "
+            f"- {kind}: {what} in {sum(map(_right, of))} of {len(of)} runs, and in every run of "
             f"{len(wholly)} of {len(names)} failure modes"
         )
     return lines

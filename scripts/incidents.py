@@ -1,7 +1,7 @@
-"""Record what the incidents of lesson 14 looked like: `train.log` and `monitor.txt` of each.
+"""Record the incidents of lesson 14: run each job, and write its `train.log` and `monitor.txt`.
 
-`python scripts/incidents.py text table` records these, without names all. Each job really runs, as
-a learner gets it. What differs from run to run, pids and times, stays as it was recorded.
+`python scripts/incidents.py text table` records these two; without names, it records all. Each job
+really runs, as the learner gets it. The files keep the pids and times of that run.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import psutil
 from dltutor.lessons.lesson_14.material import INCIDENTS
 from dltutor.lessons.lesson_14.scene import REPOS, Incident
 
-_FIRST, _LAST = 17, 20  # lines of what a job printed that the log keeps
-_EVERY = 0.1  # seconds
-_ROWS = 36  # that `monitor.txt` keeps
-_DEADLINE = 150
+_FIRST, _LAST = 17, 20  # lines of a job's output that the log keeps
+_EVERY = 0.1  # seconds between two readings
+_ROWS = 36  # the most rows in `monitor.txt`
+_DEADLINE = 150  # seconds
 _TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-# Frames of a traceback that are not of the incident's own files, as they follow each other.
+# Consecutive frames of a traceback outside the incident's own files.
 _FRAME = r"  File \"(?!\./)[^\n]*\n(?:(?:\[rank\d\]:)?    [^\n]*\n)*"
 _LIBRARY = re.compile(rf"^((?:\[rank\d\]: )?)(?:(?:\[rank\d\]: )?{_FRAME})+", re.M)
 
 
 def record(incident: Incident) -> None:
-    """Run its job, and write what it printed, and what its processes held."""
+    """Run an incident's job, and write its output and the memory and files of its processes."""
     folder = Path(tempfile.mkdtemp()) / incident.name
     incident.lay_out(folder)
     launcher = _TORCHRUN if incident.name == "ranks" else []
@@ -49,14 +49,14 @@ def record(incident: Incident) -> None:
         with suppress(psutil.Error):
             children = job.children(recursive=True)
             seen |= {*children}
-            if seen:  # the first seconds are the import of torch
+            if seen:  # skip the first seconds, when main imports torch
                 ticks.append(_rows(time.monotonic() - began, [job, *children]))
         time.sleep(_EVERY)
     for process in [*seen, job]:
         with suppress(psutil.Error):
             process.kill()
     text = (folder / "printed").read_text().replace(str(folder), ".")
-    text = text.replace("\0", "")  # torch's signal handler writes one; a terminal shows nothing
+    text = text.replace("\0", "")  # torch's signal handler writes one, which terminals don't show
     text = re.sub(r"/\S*/\.venv/", "venv/", text).replace(sys.base_prefix, "python")
     text = _LIBRARY.sub(r"\1  ...\n", re.sub(r"/\S*/pymp-\w+", "pymp-...", text))
     lines = text.strip().splitlines()
@@ -64,7 +64,7 @@ def record(incident: Incident) -> None:
     shown = lines if few else [*lines[:_FIRST], "...", *lines[-_LAST:]]
     end = f"(exit code {job.wait()})\n"
     (REPOS / incident.name / "train.log").write_text("\n".join([*shown, end]))
-    while all(len(each) == 1 for each in ticks[-4:]):  # main alone, at its end
+    while all(len(each) == 1 for each in ticks[-4:]):  # at the end, only main is left
         ticks.pop()
     head = "seconds  process  pid  PSS MB  open files"
     kept = next(few for n in count(1) if sum(map(len, few := ticks[::n])) <= _ROWS)
@@ -84,7 +84,7 @@ def _rows(now: float, processes: list[Any]) -> list[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="of incidents; all without")
+    parser.add_argument("names", nargs="*", help="incidents (default: all)")
     asked = parser.parse_args().names
     for each in INCIDENTS:
         if not asked or each.name in asked:

@@ -1,6 +1,6 @@
-"""The part of `binder_limits` that starts the command and looks; within limits it runs there.
+"""Start a command and measure it: the part of `binder_limits` that may run inside the limits.
 
-It imports little, since what it takes counts.
+It imports little, because its own memory counts against the limits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 import psutil
 
 PERIOD: Final = 0.5
-"""Seconds from one reading of PSS to the next: cells with eight workers take two or three."""
+"""Seconds between two readings of PSS. Cells with eight workers run for two or three seconds."""
 
 
 def watch(
@@ -29,22 +29,23 @@ def watch(
     grace: float,
     measured: bool,
 ) -> dict[str, Any]:
-    """Run a command, and end whatever it leaves.
+    """Run a command, and end all processes that it leaves behind.
 
     Args:
         command: The program and its arguments.
-        environment: All of its environment. What it starts is known by the DLTUTOR_HOME in it.
-        folder: Where it runs.
-        group: The cgroup that this process and the command run in, or None.
-        output: The file for what it writes to both descriptors; None for those of this process.
-        deadline: Seconds until it is ended.
-        grace: Seconds for what it started to end.
+        environment: Its whole environment. Its DLTUTOR_HOME identifies the processes it starts.
+        folder: Its working folder.
+        group: The cgroup for this process and the command, or None.
+        output: The file for its stdout and stderr; None for those of this process.
+        deadline: Seconds until the command is ended.
+        grace: Seconds for its processes to exit by themselves after it.
         measured: Whether to read `pss`.
 
     Returns:
-        The command's exit `code`, None if the deadline ended it; the `seconds` that it took; `pss`
-        and `shm`, the most bytes that its processes had together and that lay in /dev/shm; `left`,
-        the command lines of what outlived it.
+        A dict with the command's exit `code` (None if it was ended at the deadline), the `seconds`
+        that it took, the most bytes of `pss` that all its processes had together, the most bytes
+        that it added to /dev/shm (`shm`), and the command lines of the processes that outlived it
+        (`left`).
     """
     if group:
         Path(group, "cgroup.procs").write_text("0")
@@ -68,7 +69,7 @@ def watch(
             file.close()
         while rest := _processes_of(home):
             for each in rest:
-                # A resource tracker ends by itself when the others are gone, and tidies /dev/shm.
+                # A resource tracker exits by itself after the others, and cleans up /dev/shm.
                 if not any("resource_tracker" in word for word in each.info["cmdline"]):
                     each.kill()
             psutil.wait_procs(rest, timeout=1)

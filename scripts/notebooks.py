@@ -1,8 +1,8 @@
 """Make the notebooks: run the solved twins, and derive the learner's files from them.
 
-`python scripts/notebooks.py 01 03` does it for these lessons, without numbers for all.
-With `--no-execute` it runs nothing and writes the learner's files; with `--check` it writes nothing
-and names every learner's file that is stale.
+`python scripts/notebooks.py 01 03` does this for these lessons, and without numbers for all. With
+`--no-execute`, it only derives the learner's files. With `--check`, it writes nothing, and lists
+every learner's file that is stale.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from portable import ROOT, code_cells, shorten_outputs, unfit
 NOTEBOOKS = ROOT / "notebooks"
 
 PYTHON = (3, 11)
-"""The version that the saved outputs are from. On others some errors read differently."""
+"""The Python version of the saved outputs. Other versions word some errors differently."""
 
 CELL_TIMEOUT = 120
 """Seconds that one cell may take, here and in the tests."""
@@ -37,7 +37,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-"""All that a notebook says about itself."""
+"""The whole metadata of every notebook."""
 
 LINK_UP = re.compile(r"""(\]\(|(?:src|href)=["'])\.\./""")
 """The start of a link out of solutions/, in markdown or HTML."""
@@ -50,7 +50,7 @@ NOT_INHERITED = (
     "LINES",
     "MPLBACKEND",
     "PYTEST_ADDOPTS",
-    "PYTEST_CURRENT_TEST",  # where it is set, ipykernel does not capture descriptors 1 and 2
+    "PYTEST_CURRENT_TEST",  # if it's set, ipykernel doesn't capture descriptors 1 and 2
     "PYTEST_PLUGINS",
     "PYTHONPATH",
     "PYTHONWARNINGS",
@@ -58,23 +58,25 @@ NOT_INHERITED = (
 
 
 class Unfit(Exception):
-    """A twin that must not be saved; each argument is a sentence that says where and why."""
+    """A twin that must not be saved. Each argument is a sentence that says where and why."""
 
 
 def twins(folder: Path = NOTEBOOKS) -> list[Path]:
-    """The solved twins, in lesson order."""
+    """Return the paths of the solved twins, in lesson order."""
     return sorted((folder / "solutions").glob("*.ipynb"))
 
 
 def learner_path(twin: Path) -> Path:
-    """Where the learner's file of this twin belongs."""
+    """Return the path of this twin's learner's file."""
     return twin.parent.parent / twin.name
 
 
 def read(path: Path) -> NotebookNode:
-    """The notebook in this file; Unfit where it is none, or its cells lack ids of their own.
+    """Read the notebook in this file.
 
-    nbformat would make random ids for such cells, other ones each time.
+    Raises:
+        Unfit: It isn't a valid notebook, or some cells lack a unique id, for which nbformat would
+            make up a random one each time.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error", DuplicateCellId)
@@ -89,9 +91,10 @@ def read(path: Path) -> NotebookNode:
 
 @contextmanager
 def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
-    """The environment of every kernel, here and in the tests: this one, with folders of its own.
+    """Make the environment of a kernel, here and in the tests: this process's, with new folders.
 
-    strict: `check` raises unless the answer is correct, as it must in a solved twin.
+    Args:
+        strict: Whether `check` raises unless the answer is correct, as in a solved twin.
     """
     with tempfile.TemporaryDirectory(prefix="dltutor-run-", ignore_cleanup_errors=True) as root:
         home, temporary = Path(root, "home"), Path(root, "tmp")
@@ -99,7 +102,7 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
         environment = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         environment |= {"DLTUTOR_HOME": str(home), "TMPDIR": str(temporary)}
         environment["DLTUTOR_INCIDENTS"] = str(temporary / "incidents")
-        # Two workers are too many for a machine of one core, says torch.
+        # On a machine with one core, torch warns that two workers are too many.
         environment["PYTHONWARNINGS"] = "ignore:This DataLoader will create:UserWarning"
         environment["IPYTHONDIR"] = str(Path(root, "ipython"))
         if strict:
@@ -108,9 +111,10 @@ def kernel_environment(*, strict: bool) -> Iterator[dict[str, str]]:
 
 
 def execute(path: Path) -> NotebookNode:
-    """Run a twin in a new kernel, in its own folder as Jupyter does, and return it tidied.
+    """Run a twin in a new kernel, in its own folder like Jupyter, and return it tidied.
 
-    Raises Unfit where a cell fails, or keeps an output that must not be saved.
+    Raises:
+        Unfit: A cell failed, or has an output that must not be saved.
     """
     notebook = read(path)
     started: list[str] = []
@@ -121,7 +125,7 @@ def execute(path: Path) -> NotebookNode:
         coalesce_streams=True,
         record_timing=False,
         store_widget_state=False,
-        # It warns of every connection that is not encrypted; ours does not leave the machine.
+        # It warns about every unencrypted connection, but ours doesn't leave the machine.
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
     with kernel_environment(strict=True) as environment:
@@ -137,19 +141,19 @@ def execute(path: Path) -> NotebookNode:
 
 
 def tidy(notebook: NotebookNode) -> None:
-    """Leave in the metadata only what is the same on every machine."""
+    """Remove all metadata that isn't the same on every machine."""
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         for key in set(cell.metadata) - KEPT_CELL_METADATA:
             del cell.metadata[key]
     for cell in code_cells(notebook):
         for output in cell.outputs:
-            # A view without the widget's state shows nothing, and its model id is random.
+            # Without the widget's state, a view shows nothing, and its model id is random.
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
 
 
 def learner_version(twin: NotebookNode) -> NotebookNode:
-    """The twin without its solutions, outputs and counts, one folder further up."""
+    """Return the twin without solutions, outputs, and counts, with links for the folder above."""
     notebook, resources = TagRemovePreprocessor(remove_cell_tags={"solution"}).preprocess(
         nbformat.from_dict(twin), {}
     )
@@ -162,12 +166,12 @@ def learner_version(twin: NotebookNode) -> NotebookNode:
 
 
 def learner_text(twin: Path) -> str:
-    """What the learner's file of this twin has to hold."""
+    """Return what this twin's learner's file has to contain."""
     return _text(learner_version(read(twin)))
 
 
 def stale(folder: Path = NOTEBOOKS) -> list[str]:
-    """One sentence for each learner's file that is not what its twin makes."""
+    """Return one sentence for each learner's file that doesn't match its twin."""
     sentences = []
     for twin in twins(folder):
         path = learner_path(twin)
@@ -175,7 +179,7 @@ def stale(folder: Path = NOTEBOOKS) -> list[str]:
             if not path.exists():
                 sentences.append(f"{path.name} is missing")
             elif path.read_text(encoding="utf-8") != learner_text(twin):
-                sentences.append(f"{path.name} is stale: its twin makes another one")
+                sentences.append(f"{path.name} is stale: it doesn't match its twin")
         except Unfit as error:
             sentences += error.args
     known = {twin.name for twin in twins(folder)}
@@ -195,11 +199,11 @@ def _write(path: Path, text: str, say: Callable[[str], None]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; 0 where all went well."""
+    """Make or check the notebooks named on the command line. Return 0 if all went well."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("lessons", nargs="*", help="numbers or titles, such as 01 (default: all)")
     parser.add_argument("--no-execute", action="store_true", help="only write the learner's files")
-    parser.add_argument("--check", action="store_true", help="write nothing, name stale files")
+    parser.add_argument("--check", action="store_true", help="write nothing, list stale files")
     parser.add_argument("--folder", type=Path, default=NOTEBOOKS, help="where the notebooks are")
     options = parser.parse_args(arguments)
 

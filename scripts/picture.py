@@ -1,6 +1,6 @@
 """Take the README's picture: a few cells of a solved lesson, as JupyterLab shows them.
 
-Needs a Chromium of the system, as the browser tests do. Run it when the lesson has changed:
+Needs Chromium to be installed, like the browser tests. Run it when the lesson has changed:
 
     .venv/bin/python scripts/picture.py
 """
@@ -17,14 +17,14 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browser import find_browser, jupyter  # noqa: E402 - lies beside the browser tests
+from browser import find_browser, jupyter  # noqa: E402 - in tests/, with the browser tests
 
 LESSON = ROOT / "notebooks/solutions/01-corrupt-images.ipynb"
-CELLS = ("observe", "check-predict")  # the first and the last that are shown, by cell id
+CELLS = ("observe", "check-predict")  # the ids of the first and the last cell in the picture
 PICTURE = ROOT / "notebooks/figures/lesson.png"
 SIZE = {"width": 960, "height": 1200}  # CSS pixels; the picture has twice as many
 
-# Cells out of sight are not rendered, so the first is scrolled to before the boxes are measured.
+# JupyterLab doesn't render cells out of sight, so scroll to the first one before measuring boxes.
 SCROLL = """([first, last]) => {
   const notebook = window.jupyterapp.shell.currentWidget.content;
   const at = id => notebook.widgets.findIndex(cell => cell.model.sharedModel.getId() === id);
@@ -41,7 +41,7 @@ BOX = """([first, last]) => {
 
 
 def main() -> None:
-    """Serve the lesson, and keep what is seen of the cells from the first to the last."""
+    """Serve the lesson, and save a picture of the cells from the first to the last."""
     with tempfile.TemporaryDirectory() as folder, jupyter(Path(folder)) as address:
         shutil.copy(LESSON, folder)
         with sync_playwright() as playwright:
@@ -51,7 +51,7 @@ def main() -> None:
             page = browser.new_page(viewport=SIZE, device_scale_factor=2)
             page.goto(f"{address}/doc/tree/{LESSON.name}")
             page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.content?.widgets")
-            page.wait_for_timeout(3000)  # the toolbar settles
+            page.wait_for_timeout(3000)  # until the toolbar stops moving
             page.evaluate(SCROLL, CELLS)
             page.wait_for_timeout(1000)
             page.screenshot(path=PICTURE, clip=page.evaluate(BOX, CELLS))

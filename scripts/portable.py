@@ -1,4 +1,4 @@
-"""Saved outputs that name nothing of the machine they were made on."""
+"""Make saved outputs portable: remove paths, pids, and addresses of the machine they're from."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What differs on every machine and in every run, and teaches nothing: a path keeps its end, a pid
-# or an address becomes N. `tests/nbval_sanitize.cfg` evens out the same things.
+# Text that differs between machines and runs, and teaches nothing. A path keeps its end, and a pid
+# or an address becomes N. `tests/nbval_sanitize.cfg` evens out the same differences.
 SHORTER = tuple(
     (re.compile(pattern), short)
     for pattern, short in (
         (r"[^\s\"'<>;()]*/ipykernel_\d+/\d+\.py", "/tmp/ipykernel_N/N.py"),
         (r"/(dltutor-|tmp)[a-z0-9_]{8}\b", r"/\1N"),  # tempfile.mkdtemp
-        # A path in quotes may hold blanks.
+        # A quoted path may contain spaces.
         (r"(?<=[\"'])[^\"'\n]*/((?:site|dist)-packages/)", r".../\1"),
         (r"~?/[^\s\"'<>;()\x1b]*/((?:site|dist)-packages/)", r".../\1"),
         (r"(?<=[\"'])[^\"'\n]*/(lib/python3\.\d+/)", r".../\1"),
@@ -29,7 +29,8 @@ SHORTER = tuple(
     )
 )
 
-# Absolute, not in what is the same everywhere. Relative paths and URLs have more before the slash.
+# An absolute path outside the folders that are the same everywhere. Relative paths and URLs don't
+# match, because they have text before the slash.
 MACHINE_PATH = re.compile(
     r"(?<![\w.:/~$*<>-])/(?!dev/|proc/|sys/|tmp/ipykernel_N|tmp/(?:dltutor-|tmp)N)(?:[\w.@+-]+/)+[\w.@+-]+"
 )
@@ -37,9 +38,12 @@ WORKER_COUNT_WARNING = "This DataLoader will create"
 
 
 def shorten(text: str, home: str, temporary: str) -> str:
-    """Shorten the paths in a text, and take the pids and addresses out of it.
+    """Shorten the paths in a text, and replace its pids and addresses with N.
 
-    home, temporary: the DLTUTOR_HOME and the TMPDIR of the run that wrote it.
+    Args:
+        text: An output of a run.
+        home: The run's DLTUTOR_HOME.
+        temporary: The run's TMPDIR.
     """
     text = text.replace(home, "DLTUTOR_HOME").replace(temporary, "/tmp")
     for pattern, short in SHORTER:
@@ -65,7 +69,7 @@ def shorten_outputs(notebook: NotebookNode, home: str, temporary: str) -> None:
 
 
 def unfit(notebook: NotebookNode) -> Iterator[str]:
-    """Sentences on what must not be saved: machine paths, promised failures that did not come."""
+    """Yield a sentence per output that must not be saved, and per missing promised failure."""
     for cell in code_cells(notebook):
         failed = any(output.output_type == "error" for output in cell.outputs)
         if "raises-exception" in cell.metadata.get("tags", ()) and not failed:
@@ -75,18 +79,18 @@ def unfit(notebook: NotebookNode) -> Iterator[str]:
                 yield f"the output of cell {cell.id} names a path of this machine: {path[0]}"
             if WORKER_COUNT_WARNING in text:
                 yield (
-                    f"the output of cell {cell.id} holds torch's warning on the number of workers,"
-                    " which depends on the machine: ask for 2, or filter it"
+                    f"the output of cell {cell.id} has torch's warning about the number of workers,"
+                    " which depends on the machine: use 2 workers, or filter it"
                 )
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    """The code cells, in order."""
+    """Return the code cells, in order."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def texts(cell: NotebookNode) -> Iterator[str]:
-    """Every text in the saved outputs of a cell: streams, errors, data other than images."""
+    """Yield every text in the saved outputs of a cell: streams, errors, and data except images."""
     for output in cell.outputs:
         if output.output_type == "stream":
             yield output.text

@@ -1,10 +1,10 @@
-"""Observe hundreds of loaders of every ending in one kernel, and count what is left afterwards.
+"""Observe hundreds of loaders in one notebook kernel, with every ending, and count what's left.
 
-    python scripts/soak.py [RUNS]        # default 300; about five minutes
+    python scripts/soak.py [RUNS]        # default 300, which takes about five minutes
 
-Every tenth run draws the live chart, every thirtieth is in `confine`. The exit code is 1 if there
-is a process, descriptor, `/dev/shm` entry, cgroup, mount, thread or signal handler more than
-before, or if the private memory of the kernel has grown by 10 MB.
+Every tenth run draws the live chart, and every thirtieth runs in `confine`. The exit code is 1 if
+there are more processes, descriptors, `/dev/shm` entries, cgroups, mounts, or threads than before,
+if a signal handler changed, or if the private memory of the kernel has grown by 10 MB.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SETUP = """
         return ("live: " if live else "") + f"{{end}}: {{seen.end}}"
 
     for i in range(40):
-        run(i)  # what Python, torch and matplotlib keep for good is there from here on
+        run(i)  # after this, everything that Python, torch, and matplotlib keep forever is there
     before, private = belongings(), this.memory_full_info().uss
 """
 
@@ -81,7 +81,7 @@ SOAK = """
 
 
 def main(runs: int) -> int:
-    """Run the soak in a new kernel, and print what it printed."""
+    """Run the soak test in a new notebook kernel, and print its output."""
     manager, client = start_new_kernel(kernel_name="python3")
     try:
         for code in (SETUP.format(tests=str(TESTS)), SOAK.format(runs=runs)):

@@ -1,4 +1,4 @@
-"""A Jupyter server with one notebook, and what a test asks of the page that shows it."""
+"""A Jupyter server for a notebook, and scripts that tests run in the page that shows it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find_browser() -> str | None:
-    """The path of a Chromium that the system has, or None."""
+    """Return the path of the installed Chromium, or None."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 @contextmanager
 def jupyter(folder: Path) -> Iterator[str]:
-    """Serve a folder with JupyterLab and Notebook, and give the address.
+    """Serve a folder with JupyterLab and Notebook, and yield the address.
 
-    Settings, kernels' files and history are in the folder, too: nobody's own are touched.
+    Settings, the kernels' files, and the history are in the folder, so the user's own stay
+    untouched.
     """
     state = folder / ".jupyter"
-    # With PYTEST_CURRENT_TEST a kernel does not capture descriptors 1 and 2, as a learner's does.
+    # With PYTEST_CURRENT_TEST, a kernel doesn't capture descriptors 1 and 2, as a learner's does.
     environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
     environment["IPYTHONDIR"] = str(folder / ".ipython")
-    # Without what no_address_grammars.py leaves out.
+    # Leave out the same module as no_address_grammars.py.
     code = "import sys; sys.modules['rfc3987_syntax'] = None; "
     code += "from jupyterlab.labapp import main; main()"
     command = [sys.executable, "-c", code, "--no-browser", "--allow-root"]
@@ -50,7 +51,7 @@ def jupyter(folder: Path) -> Iterator[str]:
 
 
 def write_notebook(path: Path, *cells: str) -> None:
-    """A notebook of code cells."""
+    """Write a notebook of code cells."""
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     notebook = nbformat.v4.new_notebook(
         metadata=kernel, cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
@@ -74,4 +75,5 @@ CONTRAST = """chart => {
     return (bright + 0.05) / (dark + 0.05);
   }));
 }"""
-"""The lowest contrast between a text of the chart and the page below it, as WCAG counts it."""
+"""JavaScript that returns the lowest contrast between a text of the chart and its background,
+as WCAG defines it."""

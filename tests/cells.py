@@ -1,4 +1,4 @@
-"""What the cells of a notebook define, as in a kernel: their source can be read again."""
+"""Run the cells of a notebook as in a kernel, so that `inspect` can read their source."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch.utils.data import Dataset
 
 
 def source(name: str, notebook: NotebookNode) -> str:
-    """The source of a cell."""
+    """Return the source of a cell."""
     return next(str(each.source) for each in notebook.cells if each.id == name)
 
 
 def assert_on_call_is_last(notebook: NotebookNode) -> None:
-    """The last two cells are its table and its code, and all links lead to a heading."""
+    """Assert that On call is the last section, a table and code, and that all links work."""
     cells = notebook.cells
     assert [cell.id for cell in cells[-2:]] == ["on-call", "on-call-code"]
     assert cells[-2].source.startswith("## On call\n")
@@ -27,12 +27,12 @@ def assert_on_call_is_last(notebook: NotebookNode) -> None:
 
 
 def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:
-    """Run code as a cell of a kernel, and return what is defined then.
+    """Run code as a cell of a kernel, and return all names that are defined after it.
 
     Args:
         code: The source.
-        name: A name for the cell's file.
-        known: What is defined before.
+        name: The name of the cell's file (default "1").
+        known: Names that are defined before it.
     """
     file = f"/tmp/ipykernel_1/{name}.py"
     linecache.cache[file] = len(code), None, code.splitlines(keepends=True), file
@@ -42,7 +42,7 @@ def define(code: str, name: str = "1", **known: Any) -> dict[str, Any]:
 
 
 def answer_in(notebook: NotebookNode, *cells: str, **known: Any) -> dict[str, Any]:
-    """What these cells of a notebook define, one after the other."""
+    """Run these cells of a notebook in order, and return all names that they define."""
     defined = dict(known)
     for name in cells:
         defined = define(source(name, notebook), name, **defined)

@@ -1,4 +1,4 @@
-"""Cases for `confine`. They are imported by the child interpreter, and by workers under spawn."""
+"""Cases for `confine`, in a module that its child interpreter and spawned workers can import."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def case(
 
 
 class Samples(Dataset[torch.Tensor]):
-    """Samples of `size` bytes. W0 keeps `kept` bytes for each of its own."""
+    """Samples of `size` bytes. W0 keeps `kept` bytes for each of its samples."""
 
     def __init__(self, length: int, size: int, kept: int = 0) -> None:
         self.length = length
@@ -51,7 +51,7 @@ class Samples(Dataset[torch.Tensor]):
 
 
 class Stuck(Samples):
-    """A sample never comes."""
+    """Samples that never arrive."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(3600)
@@ -64,7 +64,7 @@ def modest() -> Case:
 
 
 def growing() -> Any:
-    """A loader, and no Case, as everybody tries first. W0 keeps 4 MB for each of its samples."""
+    """Return a loader, not a Case, as people try first. W0 keeps 4 MB for each of its samples."""
     return case(Samples(4000, 1024, kept=4 * MB), batch_size=1).loader
 
 
@@ -80,7 +80,7 @@ def keep_all(loader: DataLoader[Any]) -> None:
 
 
 def kept_batches() -> Case:
-    """Every batch is kept, and with it one descriptor."""
+    """Keep every batch, and with each one a descriptor."""
     return case(Samples(1000, 1024), 1, keep_all)
 
 
@@ -89,7 +89,7 @@ def stuck() -> Case:
 
 
 def served() -> Case:
-    """Stuck workers that are no children of main."""
+    """Stuck workers that aren't children of main."""
     return case(Stuck(16, 16), method="forkserver")
 
 
@@ -125,7 +125,7 @@ def wait_in_c(loader: DataLoader[Any]) -> None:
 
 
 def deaf() -> Case:
-    """Main cannot be interrupted by its deadline."""
+    """Main, in a state where its deadline can't interrupt it."""
     return case(Samples(16, 16), consume=wait_in_c)
 
 
@@ -138,7 +138,7 @@ def only_a_dataset() -> Any:
 
 
 class Scores(Dataset[int]):
-    """How much each process is put forward to the OOM killer."""
+    """The `oom_score_adj` of the process that makes each sample."""
 
     def __len__(self) -> int:
         return 8

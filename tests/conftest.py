@@ -1,4 +1,4 @@
-"""What all tests share: a home of their own, and a proof that nothing is left behind."""
+"""Fixtures for all tests: their own DLTUTOR_HOME, and a check that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -27,51 +27,51 @@ import pytest
 from dltutor.failures import NAMES
 from dltutor.system import processes
 
-# scripts/ is no package: the tests import its modules by name.
+# scripts/ isn't a package, so the tests import its modules by name.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 pytest_plugins = ["temporary"]
 
 GRACE = 3
-"""Seconds for what is ending to be gone."""
+"""Seconds for things that are ending to be gone."""
 
 NAMES_GRACE = 15
-"""Seconds for names in /dev/shm: the resource tracker of a process that was killed takes its time
-on a busy machine."""
+"""Seconds for names in /dev/shm to be gone. On a busy machine, the resource tracker of a killed
+process takes that long."""
 
 MARK = secrets.token_hex(2)
-"""In the names that this process, and what multiprocessing starts in it, make in /dev/shm."""
+"""Part of the names in /dev/shm that this process and its multiprocessing children make."""
 
 
 def pytest_configure() -> None:
-    # Two workers are too many for a machine of one core, says torch: in kernels, scripts and
-    # workers, too, whose output is compared.
+    # On a machine with one core, torch warns that two workers are too many, also in kernels,
+    # scripts, and workers whose output we compare.
     os.environ["PYTHONWARNINGS"] = "ignore:This DataLoader will create:UserWarning"
-    # Once for all tests: a fork server that has torch starts workers as quickly as fork does.
+    # With torch preloaded, the fork server starts workers as quickly as fork does.
     forkserver.set_forkserver_preload([f"dltutor.failures.{name}" for name in NAMES])
-    # /dev/shm is everybody's, of the tests that run beside these among others. What a process left
-    # that is gone cannot be told by looking, only by its name: multiprocessing hands the prefix of
-    # semaphores on to what it starts, and torch's names have the pid of their maker.
+    # Everybody uses /dev/shm, including the tests that run in parallel. If a file's process is
+    # gone, only the name shows who made it. So we set our own prefixes: multiprocessing passes the
+    # one for semaphores on to its children. torch's names have the pid of their maker.
     config: Any = multiprocessing.current_process()
     config._config["semprefix"] = f"/mp{MARK}"
     blocks: Any = shared_memory
     blocks._SHM_NAME_PREFIX = f"/psm_{MARK}_"
     _forked.append(os.getpid())
     os.register_at_fork(after_in_child=lambda: _forked.append(os.getpid()))
-    # A shell's background job is born with SIGINT ignored; tests that press Stop need it.
+    # A shell starts background jobs with SIGINT ignored, but tests that press Stop need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
-    # Nine thousand tests stay in memory, so no collection has to walk through them again.
+    # Nine thousand tests stay in memory. Freeze them, so that no collection walks through them.
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture
 def nothing_frozen() -> Iterator[None]:
-    """For a test that compares how much is frozen: an object that is frozen here may still die."""
+    """Unfreeze the heap for a test that counts frozen objects, since ours may still be freed."""
     gc.unfreeze()
     yield
     gc.freeze()
@@ -79,7 +79,7 @@ def nothing_frozen() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty DLTUTOR_HOME for each test, so that none reads or writes anybody's progress."""
+    """Give each test an empty DLTUTOR_HOME, so that it doesn't touch anybody's progress."""
     home = tmp_path / "dltutor-home"
     monkeypatch.setenv("DLTUTOR_HOME", str(home))
     monkeypatch.delenv("DLTUTOR_STRICT", raising=False)
@@ -88,7 +88,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @dataclass(frozen=True)
 class Belongings:
-    """What a process holds that outlives a careless call."""
+    """The resources of a process that a careless call could leave behind."""
 
     children: dict[int, str]
     descriptors: dict[int, str]
@@ -105,9 +105,9 @@ class Belongings:
         )
 
     def more_than(self, before: Belongings) -> list[str]:
-        """One line for everything that was not there before."""
+        """Return one line for each resource that wasn't there before."""
         lines = [f"process {self.children[pid]}" for pid in self.children.keys() - before.children]
-        # A number can be used anew for the same purpose: only their count tells.
+        # A call may close a descriptor and reuse its number, so only their count shows a leak.
         if len(self.descriptors) > len(before.descriptors):
             new = self.descriptors.keys() - before.descriptors
             lines += [f"descriptor {fd} -> {self.descriptors[fd]}" for fd in sorted(new)]
@@ -120,10 +120,10 @@ class Belongings:
 def _describe(process: psutil.Process) -> str:
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
-            return f"{process.name()}, dead, and nobody waited for it"
+            return f"{process.name()}, a zombie that its parent hasn't waited for"
         return " ".join(process.cmdline())[:120] or process.name()
     except psutil.Error:
-        return "that has just ended"
+        return "that has just exited"
 
 
 def _descriptors() -> dict[int, str]:
@@ -131,19 +131,20 @@ def _descriptors() -> dict[int, str]:
     for name in os.listdir("/dev/fd"):
         try:
             found[int(name)] = os.readlink(f"/dev/fd/{name}")
-        except OSError:  # the one that listdir itself had open
+        except OSError:  # the one that listdir itself opened
             continue
     return found
 
 
 _CLOCK = 0.1
-"""Seconds by which the clock of files is late: it ticks, and this one runs."""
+"""Seconds by which a file's time may be behind time.time(), because Linux updates it in ticks."""
 
 
 class _Forked:
-    """This process and all that descend from it by forks alone, the dead as well.
+    """A record of this process and of all its descendants by fork, including those that are gone.
 
-    A pid comes again: what is older than the last process that had it was not made by that one.
+    Linux reuses pids, so it also records when each process was forked. A file that is older than
+    the last process with a pid wasn't made by that process.
     """
 
     def __init__(self) -> None:
@@ -153,12 +154,12 @@ class _Forked:
         self._inode = os.fstat(self._file).st_ino
 
     def append(self, pid: int) -> None:
-        with suppress(OSError):  # it may have closed all that it inherited
+        with suppress(OSError):  # the process may have closed all inherited descriptors
             if os.fstat(self._file).st_ino == self._inode:
                 os.write(self._file, b"%d %.2f\n" % (pid, time.time()))
 
     def born(self, pid: int) -> float:
-        """When the last process with this pid was forked; infinite for none."""
+        """Return when the last process with this pid was forked, or infinity if none was."""
         lines = os.pread(self._file, os.fstat(self._file).st_size, 0).splitlines()
         births = dict(line.split() for line in lines)
         return float(births.get(b"%d" % pid, b"inf"))
@@ -168,7 +169,7 @@ _forked = _Forked()
 
 
 def _our_shared_memory() -> set[str]:
-    """Names in /dev/shm that our family made, or has mapped or open."""
+    """Return the names in /dev/shm that this process or a descendant made, mapped, or opened."""
     names = processes.segments()
     ours = {name for name in names if _is_ours(name)}
     if others := names - ours:
@@ -188,7 +189,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _file(name: str) -> tuple[int, int] | None:
-    with suppress(OSError):  # gone meanwhile
+    with suppress(OSError):  # it's gone by now
         found = os.stat(f"/dev/shm/{name}")
         return found.st_dev, found.st_ino
     return None
@@ -196,10 +197,10 @@ def _file(name: str) -> tuple[int, int] | None:
 
 @pytest.fixture
 def nothing_left_behind() -> Iterator[Callable[..., None]]:
-    """Fail with what was left, after the test or whenever the test calls it.
+    """Fail if anything was left behind, after the test and whenever the test calls it.
 
-    Counted: child processes, open descriptors, names in /dev/shm, threads. Python's own resource
-    tracker and fork server stay for good once started, so they are started before the first count.
+    It counts child processes, open descriptors, names in /dev/shm, and threads. Python's resource
+    tracker and fork server stay forever once started, so we start them before the first count.
     """
     resource_tracker.ensure_running()
     forkserver.ensure_running()
@@ -212,7 +213,7 @@ def nothing_left_behind() -> Iterator[Callable[..., None]]:
             longest = grace or (NAMES_GRACE if only_names else GRACE)
             if time.monotonic() > started + longest:
                 pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
-            # A test's own `pytest.raises` keeps frames alive in a cycle.
+            # `pytest.raises` in a test keeps frames alive in a cycle.
             gc.collect()
             time.sleep(0.02)
 

@@ -22,17 +22,17 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-FOR_EVER = 1000  # seconds, more than any test is given
+FOR_EVER = 1000  # seconds, which is longer than any test may take
 NO_PICKLE_OF_A_FILE = (
     "cannot pickle 'BufferedReader' instances"
     if sys.version_info >= (3, 12)
     else "cannot pickle '_io.BufferedReader' object"
 )
-BAD = 9  # the index at which trouble starts; with batches of 2 it is W0's third batch
+BAD = 9  # the index of the bad sample, which is in W0's third batch if batches have 2 samples
 
 
 class Numbers(Dataset[torch.Tensor]):
-    """0, 1, 2, ... Does `trouble()` before it gives the number `at`."""
+    """The numbers 0, 1, 2, ... It calls `trouble()` before it returns the number `at`."""
 
     def __init__(
         self, trouble: Callable[[], object] | None = None, *, at: int = BAD, length: int = 16
@@ -51,7 +51,7 @@ class Numbers(Dataset[torch.Tensor]):
 
 
 class Stream(IterableDataset[torch.Tensor]):
-    """The same numbers from every worker."""
+    """A stream of the same numbers from every worker."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -61,7 +61,7 @@ class Stream(IterableDataset[torch.Tensor]):
 
 
 def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader[Any]:
-    """A loader of batches of 2, with 2 workers unless told otherwise."""
+    """Make a loader with batches of 2 and 2 workers, unless `options` say otherwise."""
     options = {"batch_size": 2, "num_workers": 2} | options
     return DataLoader(
         dataset, multiprocessing_context=start_method if options["num_workers"] else None, **options
@@ -69,10 +69,10 @@ def load(dataset: Any, start_method: str = "fork", **options: Any) -> DataLoader
 
 
 def shared_memory_open() -> set[str]:
-    """Main's open descriptors of torch's shared memory, which each has another name."""
+    """Return the targets of main's open descriptors for torch's shared memory."""
     found = set()
     for number in os.listdir("/dev/fd"):
-        with suppress(OSError):  # it was closed since, as listdir's own is
+        with suppress(OSError):  # closed since, like listdir's own
             found.add(os.readlink(f"/dev/fd/{number}"))
     return {target for target in found if "/torch_" in target}
 
@@ -81,14 +81,14 @@ def shared_memory_open() -> set[str]:
 
 
 class TwoParts(Exception):
-    """Takes two arguments, so torch cannot make another one out of a text."""
+    """An exception with two arguments, which torch can't rebuild from a single string."""
 
     def __init__(self, part: str, whole: str) -> None:
         super().__init__(f"{part} of {whole}")
 
 
 class Unsayable(Exception):
-    """Has no text: asking for it raises."""
+    """An exception without a message: `str` of it raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words for it")
@@ -109,8 +109,8 @@ def raise_unsayable() -> None:
 def all_is_sent() -> None:
     """Wait until this worker has nothing left to send.
 
-    While it sends a tensor, that has a name in /dev/shm for some microseconds, which stays if the
-    worker is killed right then.
+    While it sends a tensor, the tensor has a name in /dev/shm for some microseconds. If the worker
+    is killed right then, the name stays.
     """
     until = time.monotonic() + 30
     while any(map(_sends, sys._current_frames().values())):
@@ -119,7 +119,8 @@ def all_is_sent() -> None:
 
 
 def _sends(frame: FrameType) -> bool:
-    # Of multiprocessing's feeder thread: it waits for more, and what was put there is gone.
+    # Whether this is the stack of multiprocessing's feeder thread, unless it waits with an empty
+    # buffer.
     caller = frame.f_back
     if caller is not None and caller.f_code.co_name == "_feed" and frame.f_code.co_name == "wait":
         return bool(caller.f_locals["buffer"])
@@ -146,14 +147,15 @@ def leave_at_once() -> None:
 
 
 def deadline_passes() -> int:
-    """Have main's deadline pass in a moment, so that no test has to guess how long it takes to
-    come this far. Returns how long to wait then.
+    """Make main's deadline pass in a moment, and return how long to wait for it.
+
+    So no test has to guess how long it takes to get this far.
     """
     main = multiprocessing.parent_process()
     if main is None:  # no workers
         signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     else:
-        # By then this worker waits forever, and main and the others have nothing left to do.
+        # After 0.5 s, this worker waits forever, and main and the others have nothing left to do.
         subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -ALRM {main.pid}"])
     return FOR_EVER
 
@@ -173,7 +175,7 @@ def write_much() -> None:
 
 
 def die_in_a_transfer() -> None:
-    """Send main the beginning of a batch, and be killed: main waits for the rest of it."""
+    """Send main the beginning of a batch, and be killed, so that main waits for the rest."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != "_worker_loop":
         frame = frame.f_back
@@ -208,7 +210,7 @@ def interrupt_main_and_sleep() -> None:
 
 
 def interrupt_main_on_leaving() -> None:
-    """While the worker leaves, main waits for it: then, and for a while longer, comes SIGINT."""
+    """Send main SIGINT while the worker exits and main waits for it, and take a while longer."""
     Finalize(None, _interrupt_main_slowly, exitpriority=100)
 
 
@@ -218,7 +220,7 @@ def _interrupt_main_slowly() -> None:
 
 
 class Unpicklable(Numbers):
-    """Cannot be sent to a spawned worker."""
+    """A dataset that can't be sent to a spawned worker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -226,14 +228,14 @@ class Unpicklable(Numbers):
 
 
 class NoWayBack(Numbers):
-    """Can be pickled, but not unpickled."""
+    """A dataset that can be pickled, but not unpickled."""
 
     def __setstate__(self, state: object) -> None:
         raise RuntimeError("cannot be rebuilt")
 
 
 class PicklesWith(Numbers):
-    """Does `trouble()` in main, each time it is pickled for a worker, from the second on."""
+    """A dataset that calls `trouble()` in main when it's pickled for the second time."""
 
     pickled = 0
 
@@ -256,7 +258,7 @@ def as_list(samples: list[Any]) -> list[Any]:
 
 
 class SlowToLoad:
-    """Takes a minute to unpickle."""
+    """An object that takes a minute to unpickle."""
 
     def __getstate__(self) -> str:
         return "asleep"
@@ -266,7 +268,7 @@ class SlowToLoad:
 
 
 class NeverStarted(Numbers):
-    """Main is still writing to the worker, which doesn't read on, when the deadline passes."""
+    """A dataset that main is still writing to a stuck worker when the deadline passes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a loader delivered, in a form that can be compared and holds no batch."""
+"""Record what a loader delivers, in a form that can be compared and doesn't keep batches alive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 
 def digest(batch: Any) -> str:
-    """A batch as text: types, shapes and values, nested as they are."""
+    """Return a batch as a string, with the types, shapes, and values of its nested parts."""
     if isinstance(batch, torch.Tensor):
         array = batch.detach().numpy()
         return f"{batch.dtype}{tuple(batch.shape)}:{hashlib.sha1(array.tobytes()).hexdigest()}"
@@ -26,16 +26,16 @@ def digest(batch: Any) -> str:
 
 
 class Delivered:
-    """A training loop that writes down what it gets.
+    """A training loop that records what it gets.
 
     Args:
-        ordered: Keep batches in their order; otherwise their values, sorted.
+        ordered: Whether to record batches in order. If not, it records their values, sorted.
     """
 
     def __init__(self, ordered: bool) -> None:
         self.ordered = ordered
         self.complete = False
-        """Whether what was written down came to its end."""
+        """Whether the loop reached the end of the epoch."""
         self._got: list[Any] = []
 
     def __call__(self, loader: DataLoader[Any]) -> None:
@@ -43,7 +43,7 @@ class Delivered:
             pass
 
     def listen(self, loader: DataLoader[Any]) -> None:
-        """Write down what the loader's first iterator gives, whatever loop takes it."""
+        """Record the batches of the loader's first iterator, whichever loop takes them."""
         plain = type(loader)
         listening = iter([True])
 
@@ -54,7 +54,7 @@ class Delivered:
         loader.__class__ = type(plain.__name__, (plain,), {"__iter__": begin})
 
     def all(self) -> list[Any]:
-        """What came."""
+        """Return everything that arrived."""
         return self._got if self.ordered else sorted(self._got)
 
     def _written_down(self, batches: Iterator[Any]) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""A fresh interpreter for what must not depend on the tests that ran before."""
+"""Run code in a fresh interpreter, so that it doesn't depend on the tests that ran before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATHS = (str(TESTS), str(TESTS.parent / "scripts"))
 def run_fresh(
     script: str, *, seconds: float = 60, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script that may import from tests/ and scripts/; it must end in time, without error."""
+    """Run a script that may import from tests/ and scripts/. Fails on an error or a timeout."""
     script = f"import sys; sys.path[:0] = {PATHS}\n" + dedent(script)
     done = subprocess.run(
         [sys.executable, "-c", script],

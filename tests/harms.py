@@ -1,4 +1,4 @@
-"""What answers can do to the process that checks them, and right answers that do it."""
+"""Harm that an answer can do to the process that checks it, and right answers that do it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dltutor.lessons.lesson_14 import Report
 
 @dataclass(frozen=True)
 class Harm:
-    """A thing to do.
+    """A kind of harm.
 
     Args:
         do: Does it.
-        fatal: Whether no answer that does it can be right.
+        fatal: Whether an answer that does it can't be right (default True).
     """
 
     do: Callable[[], object]
@@ -78,7 +78,7 @@ HARMS: dict[str, Harm] = {
     "kills its parent": Harm(signal_parent(signal.SIGKILL)),
     "sleeps": Harm(lambda: time.sleep(600)),
     "retries under a bare except": Harm(swallow_everything),
-    "leaves a process": Harm(start_a_stray, fatal=False),  # the run that it is in may end it
+    "leaves a process": Harm(start_a_stray, fatal=False),  # the run may end that process
     "leaves threads": Harm(start_threads, fatal=False),
     "fills memory": Harm(keep_allocating),
     "changes everything": Harm(change_everything, fatal=False),
@@ -90,16 +90,16 @@ PLACES = (MADE, IN_MAIN, IN_A_WORKER)
 
 
 def harmed(answer: Any, place: str, harm: str, folder: Path) -> Any:
-    """An answer that does harm.
+    """Turn a right answer into one that does harm.
 
     Args:
-        answer: A right one: a class, a function, or the path of a file that holds a class.
-        place: When it does it.
-        harm: What, as in HARMS.
-        folder: For a file.
+        answer: A class, a function, a Report, or the path of a file with a class.
+        place: When it does the harm, one of PLACES.
+        harm: A key of HARMS.
+        folder: Where to write files.
 
     Returns:
-        The answer, or None where one of its kind has no such place.
+        The answer, or None if this kind of answer has no such place.
     """
     if isinstance(answer, (str, Path)):
         return with_class_replaced(Path(answer), folder, "harmed_class", place, harm)
@@ -111,7 +111,7 @@ def harmed(answer: Any, place: str, harm: str, folder: Path) -> Any:
 
 
 def _report(answer: Report, place: str, harm: str, folder: Path) -> Report | None:
-    # The harm is done when `data.py` is imported, or by each dataset that it makes.
+    # Do the harm when `data.py` is imported, or in each dataset class that it defines.
     sources = [path.read_text() for path in answer.scene.folder.glob("*.py")]
     if place != MADE and not any("def __getitem__" in each for each in sources):
         return None
@@ -123,7 +123,7 @@ def _report(answer: Report, place: str, harm: str, folder: Path) -> Report | Non
 
 
 def in_module(names: dict[str, Any], place: str, harm: str) -> None:
-    """Do harm in a module of the learner's; called in the files that `harmed` writes."""
+    """Do harm in a learner's module. The files that `harmed` writes call this."""
     if place == MADE:
         HARMS[harm].do()
     for name, each in list(names.items()):
@@ -132,7 +132,7 @@ def in_module(names: dict[str, Any], place: str, harm: str) -> None:
 
 
 def harmed_class(answer: type, place: str, harm: str) -> type:
-    """A subclass that does harm; also called in the files that `harmed` writes."""
+    """Make a subclass that does harm. The files that `harmed` writes call this, too."""
     do = HARMS[harm].do
 
     class Harmed(answer):  # type: ignore[misc]
@@ -166,13 +166,14 @@ def _function(answer: Callable[..., Any], harm: str) -> Callable[..., Any]:
 
 
 def with_class_replaced(answer: Path, folder: Path, by: str, *arguments: str) -> Path:
-    """A copy of a learner's file whose class is what a function of a tests' module makes of it.
+    """Copy a learner's file, let a function replace its class, and return the path of the copy.
 
     Args:
         answer: The file, with one class named My....
-        folder: Where the copy goes.
-        by: The function, of this module or of slips, which takes the class and the arguments.
-        arguments: Its further arguments.
+        folder: Where to write the copy.
+        by: The name of a function in this module or in `slips`, which takes the class and the
+            arguments.
+        arguments: The function's further arguments.
     """
     path = folder / answer.name
     name = next(

@@ -1,7 +1,7 @@
-"""Objects that do harm when they are asked something, at module level so that all can import them.
+"""Objects that raise or recurse when you use them, in a module that every process can import.
 
-`HOSTILE` has one maker of each kind. Holding one of them is no failure: code that never asks it
-anything runs well.
+`HOSTILE` makes one of each kind. A dataset may hold one of them and work well, as long as its code
+never uses it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 
 class Refused(Exception):
-    """What a hostile object raises."""
+    """The exception that a hostile object raises."""
 
 
 def _refuse(*args: Any, **options: Any) -> Any:
@@ -82,7 +82,7 @@ class _Tensor(torch.Tensor):
 
 
 class _Key:
-    """A key of a dict that cannot be shown."""
+    """A dict key whose `repr` raises."""
 
     __repr__ = _refuse
 
@@ -97,26 +97,26 @@ class _Meta(type):
 
 
 class Lazy(types.ModuleType):
-    """A module that is imported when it is first asked for something, which fails."""
+    """A lazy module, whose import fails on the first attribute access."""
 
     def __getattribute__(self, name: str) -> Any:
         raise Refused(name)
 
 
 def lazy() -> types.ModuleType:
-    """Such a module."""
+    """Make a Lazy module."""
     return Lazy("hostile_lazy")
 
 
 def optional() -> types.ModuleType:
-    """A module whose own `__getattr__` raises what is no AttributeError."""
+    """Make a module whose own `__getattr__` raises something other than AttributeError."""
     module = types.ModuleType("hostile_optional")
     module.__dict__["__getattr__"] = _refuse
     return module
 
 
 def deep(levels: int = 100_000) -> Any:
-    """A list in a list in a list."""
+    """Make a list in a list in a list, and so on."""
     made: list[Any] = []
     for _ in range(levels):
         made = [made]
@@ -124,7 +124,7 @@ def deep(levels: int = 100_000) -> Any:
 
 
 class Node:
-    """One of a chain, or of a crowd."""
+    """A link of a chain."""
 
     __slots__ = ("next", "value")
 
@@ -134,7 +134,7 @@ class Node:
 
 
 def chain(length: int = 100_000) -> Any:
-    """Objects that each hold the next."""
+    """Make a chain of objects, each of which holds the next."""
     made = None
     for number in range(length):
         made = Node(number, made)
@@ -142,7 +142,7 @@ def chain(length: int = 100_000) -> Any:
 
 
 def itself() -> Any:
-    """A list that holds itself, and a dict that does."""
+    """Make a list and a dict that contain themselves."""
     made: list[Any] = []
     mapping: dict[str, Any] = {"all": made}
     mapping["self"] = mapping
@@ -151,7 +151,7 @@ def itself() -> Any:
 
 
 def crowd(count: int = 10_000_000) -> Any:
-    """Lists of lists of lists of numbers, so many objects in all."""
+    """Make lists of lists of lists of numbers, with `count` objects in total."""
     return [[[float(each)] for each in range(500)] for _ in range(count // 1000)]
 
 
@@ -191,16 +191,16 @@ ERRORS: Final[dict[str, type[Exception]]] = {
         *((each, property(_refuse)) for each in ("__class__", "args", "__notes__", "__cause__")),
     )
 }
-"""Classes of exceptions that raise when they're asked for one thing."""
+"""Exception classes that raise in one of their own methods or properties, by its name."""
 
 
 def every() -> list[Any]:
-    """One of each."""
+    """Make one hostile object of each kind."""
     return [make() for make in HOSTILE.values()]
 
 
 def modules() -> dict[str, Any]:
-    """What `sys.modules` may hold that is hostile, or no module at all, by name."""
+    """Make entries for `sys.modules` that are hostile, or aren't modules at all, by name."""
     return {
         "hostile_lazy": lazy(),
         "hostile_optional": optional(),

@@ -1,4 +1,4 @@
-"""A Jupyter server that a test has started: its own account of itself, and what it answers."""
+"""Start a Jupyter server for a test, send it requests, and run notebooks on it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ import websocket
 def server(
     command: Sequence[str], *, folder: Path, environment: Mapping[str, str], state: Path
 ) -> Iterator[dict[str, Any]]:
-    """Run a command that starts a Jupyter server, and yield the server's account of itself."""
+    """Run a command that starts a Jupyter server, and yield the content of its jpserver file."""
     own = {f"JUPYTER_{kind}_DIR": str(state / kind) for kind in ["CONFIG", "DATA", "RUNTIME"]}
-    # Two servers that begin at the same moment both take the first port for free.
+    # Two servers that start at the same moment would both pick the first port.
     own["JUPYTER_PORT"] = str(_free_port())
     state.mkdir(exist_ok=True)
     log = state / "server.log"
@@ -62,7 +62,7 @@ def _account(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> dict
                 found: dict[str, Any] = json.loads(file.read_text())
                 fetch(found, "api/status")
             except (ValueError, urllib.error.URLError):
-                continue  # half written, or not yet listening
+                continue  # the file is half written, or the server isn't listening yet
             return found
         time.sleep(0.1)
     raise AssertionError(f"no answer within 60 s:\n{log.read_text()}")
@@ -71,7 +71,7 @@ def _account(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> dict
 def fetch(
     server: dict[str, Any], path: str, body: object = None, method: str | None = None
 ) -> tuple[str, str]:
-    """The address where the request ended, and what came from there."""
+    """Send a request, and return the address after redirects and the response."""
     request = urllib.request.Request(
         server["url"] + path,
         headers={"Authorization": f"token {server['token']}"},
@@ -83,7 +83,7 @@ def fetch(
 
 
 def run_to_first_check(server: dict[str, Any], notebook: str) -> str:
-    """Run a served notebook's cells in a kernel of that server; what its first check said."""
+    """Run a notebook's cells on the server, and return the output of its first check."""
     cells = json.loads(fetch(server, f"api/contents/{notebook}")[1])["content"]["cells"]
     wanted = {"path": notebook, "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     session = json.loads(fetch(server, "api/sessions", wanted)[1])
@@ -113,7 +113,7 @@ def _execute(line: websocket.WebSocket, code: str) -> str:
     while True:
         answer = line.recv()
         if isinstance(answer, bytes):
-            continue  # the live chart's
+            continue  # a message of the live chart
         message = json.loads(answer)
         if message["parent_header"].get("msg_id") != header["msg_id"]:
             continue

@@ -1,6 +1,6 @@
-"""A pytest plugin for the runs of nbval: kernels as a learner has them, promises kept.
+"""A pytest plugin for nbval: run kernels the way a learner does, and check the tags' promises.
 
-Loaded with `-p nbval_kernels` into the pytest that `notebook_runs.validate` starts, nowhere else.
+Only the pytest that `notebook_runs.validate` starts loads it, with `-p nbval_kernels`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from nbval.plugin import IPyNbCell
 from tag_promises import broken_promises
 
 IDLE_TIMEOUT = 30
-"""Seconds for a kernel's `idle` to follow its reply; nbval's 5 is short on a loaded machine."""
+"""Seconds for a kernel's `idle` to follow its reply. nbval's 5 is too short on a busy machine."""
 
 
 class LearnersKernel(RunningKernel):
-    """A kernel that does what it does in JupyterLab, and whose death is noticed at once."""
+    """A kernel that behaves as in JupyterLab, and that reports a crash right away."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Where ipykernel finds this variable it does not capture file descriptors 1 and 2.
+        # If ipykernel finds this variable, it doesn't capture file descriptors 1 and 2.
         current_test = os.environ.pop("PYTEST_CURRENT_TEST")
         try:
             super().__init__(*args, **kwargs)
@@ -33,7 +33,7 @@ class LearnersKernel(RunningKernel):
             os.environ["PYTEST_CURRENT_TEST"] = current_test
 
     def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
-        # With history, which nbval goes without: IPython then hides what a final semicolon hides.
+        # Store history, unlike nbval. Without it, IPython ignores a final semicolon.
         return self.kc.execute(cell_input, allow_stdin=allow_stdin, stop_on_error=False)
 
     def await_reply(self, msg_id: str, timeout: float) -> None:
@@ -48,8 +48,8 @@ class LearnersKernel(RunningKernel):
                     raise
 
     def stop(self) -> None:
-        # nbval's own kills the kernel's whole process group, and with it the resource tracker that
-        # would have unlinked its semaphores.
+        # nbval's own `stop` kills the kernel's whole process group, including the resource tracker
+        # that would have unlinked its semaphores.
         self.kc.stop_channels()
         self.km.shutdown_kernel(now=False)
 

@@ -1,4 +1,4 @@
-"""The rules that every notebook keeps. A rule is a function that yields one sentence per breach."""
+"""Rules for every notebook. A rule is a function that yields one sentence per breach."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAGS = {"check", "nbval-ignore-output", "raises-exception", "solution", "starter
 CELL_LINES = 25
 FILE_BYTES = 500_000
 
-# What a learner reads in 25 minutes, with the runs and the exercises.
+# The most that a learner can do in 25 minutes, including the runs and the exercises.
 WORDS = 1500
 CODE_LINES = 140
 CELLS = 50
@@ -40,19 +40,19 @@ _UNWANTED = re.compile(
 
 
 def relative_links(cell: NotebookNode) -> list[str]:
-    """The files that a text cell links to or shows, as it names them."""
+    """Return the relative paths that a text cell links to or shows."""
     return _LINK.findall(cell.source) if cell.cell_type == "markdown" else []
 
 
 def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
-    """Metadata, tags and the length of cells, in either kind of notebook."""
+    """Check the metadata, the tags, and the length of cells, in either kind of notebook."""
     if notebook.metadata != METADATA:
-        yield "its metadata is more or less than the kernel's name and the language's"
+        yield "its metadata isn't exactly the kernel's name and the language's"
     for cell in notebook.cells:
         if unknown := tags(cell) - TAGS:
             yield f"cell {cell.id} has unknown tags: {', '.join(sorted(unknown))}"
         if found := _SOMEBODYS_FOLDER.search(cell.source):
-            yield f"cell {cell.id} names a folder of somebody's machine: {found[0]}"
+            yield f"cell {cell.id} names a folder on somebody's machine: {found[0]}"
         if str(ROOT) in cell.source:
             yield f"cell {cell.id} names the folder of this checkout: {ROOT}"
     for cell in code_cells(notebook):
@@ -60,15 +60,15 @@ def breaches_of_form(notebook: NotebookNode) -> Iterator[str]:
         if not cell.source.strip():
             yield f"cell {cell.id} is empty"
         if lines > CELL_LINES:
-            yield f"cell {cell.id} has {lines} lines, at most {CELL_LINES} can be read at once"
+            yield f"cell {cell.id} has {lines} lines, and may have at most {CELL_LINES}"
         if found := _COMMENT_MARKER.search(cell.source):
-            yield f"cell {cell.id} shows the learner `{found[0].strip()}`: use a tag"
+            yield f"cell {cell.id} shows the learner `{found[0].strip()}`: use a tag instead"
         if bool(_CHECK.search(cell.source)) != ("check" in tags(cell)):
             yield f"cell {cell.id}: a call of check() and the tag check go together"
 
 
 def breaches_of_budget(learners: NotebookNode) -> Iterator[str]:
-    """How much a learner has to read, and where somebody on call finds help."""
+    """Check how much a learner has to read, and that On call is the last section."""
     texts = [cell.source for cell in learners.cells if cell.cell_type == "markdown"]
     cells = [cell.source.splitlines() for cell in code_cells(learners)]
     code = [line for cell in cells for line in cell if line.strip() and line.strip()[0] != "#"]
@@ -81,27 +81,27 @@ def breaches_of_budget(learners: NotebookNode) -> Iterator[str]:
     }
     for what, (count, most) in budgets.items():
         if count > most:
-            yield f"it has {count} {what}, at most {most} can be read in the time"
+            yield f"it has {count} {what}, and may have at most {most}"
     headings = [each for text in texts for each in _HEADING.findall(text)]
     if headings[-1:] != ["On call"]:
         yield "its last section isn't `On call`"
 
 
 def breaches_of_links(notebook: NotebookNode) -> Iterator[str]:
-    """Links within the notebook that lead to no heading, as JupyterLab makes their anchors."""
+    """Check that links within the notebook lead to headings, with JupyterLab's anchors."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     headings = re.findall(r"(?m)^#{1,6} +(.+?) *$", text)
     anchors = {re.sub(r"[`*]", "", each).replace(" ", "-") for each in headings}
     anchors |= set(re.findall(r"""<a (?:id|name)=["']([^"']+)["']""", text))
     for anchor in sorted({*re.findall(r"\]\(#([^)\s]+)\)", text)} - anchors):
-        yield f"a link leads to #{anchor}, and no heading is called that"
+        yield f"a link leads to #{anchor}, but there's no such heading"
 
 
 def breaches_of_output(twin: NotebookNode) -> Iterator[str]:
-    """What the saved outputs of a solved twin must be."""
+    """Check the saved outputs of a solved twin."""
     counts = [cell.execution_count for cell in code_cells(twin)]
     if counts != list(range(1, len(counts) + 1)):
-        yield f"its cells were not run once each, top to bottom: {counts}"
+        yield f"its cells weren't run once each, from top to bottom: {counts}"
     yield from unfit(twin)
     for cell in code_cells(twin):
         if failed(cell.outputs) and "raises-exception" not in tags(cell):
@@ -116,7 +116,7 @@ def breaches_of_output(twin: NotebookNode) -> Iterator[str]:
 
 
 def breaches_of_structure(twin: NotebookNode) -> Iterator[str]:
-    """An exercise is a starter, then its solution, then its check."""
+    """Check that each exercise is a starter, then its solution, then its check."""
     seen: list[str] = []
     for cell in code_cells(twin):
         kinds = tags(cell) & {"starter", "solution", "check"}
@@ -125,17 +125,17 @@ def breaches_of_structure(twin: NotebookNode) -> Iterator[str]:
         if kinds == {"solution"} and (not seen or seen[-1] == "check"):
             yield f"cell {cell.id} is a solution with no starter cell before it"
         if kinds == {"check"} and "solution" not in seen:
-            yield f"cell {cell.id} checks an exercise that no cell has solved"
+            yield f"cell {cell.id} checks an exercise without a solution cell"
         seen += kinds
     if seen and seen[-1] != "check":
         yield f"its last exercise ends with a {seen[-1]} cell, not with a check"
     for cell in twin.cells:
         if cell.cell_type != "code" and tags(cell) - {"solution"}:
-            yield f"cell {cell.id} is text: only the tag solution means something there"
+            yield f"cell {cell.id} is text, where only the tag solution has a meaning"
 
 
 def breaches_of_voice(notebook: NotebookNode) -> Iterator[str]:
-    """Words and signs that the course does without, in its text (not in code, links or HTML)."""
+    """Find words and characters that the course doesn't use, outside code, links, and HTML."""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             for found in _UNWANTED.finditer(_CODE.sub(" ", cell.source)):

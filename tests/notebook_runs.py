@@ -1,4 +1,4 @@
-"""Run one notebook under nbval, in a pytest of its own, and say what went wrong."""
+"""Run one notebook under nbval, in its own pytest, and report what went wrong."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from notebooks import CELL_TIMEOUT, PYTHON, kernel_environment
 TESTS = Path(__file__).resolve().parent
 
 LEFTOVER_GRACE = 15
-"""Seconds for workers to notice that their kernel is gone; torch's look every 5."""
+"""Seconds for workers to notice that their kernel is gone. torch's workers check every 5 s."""
 
 
 def validate(notebook: Path, *, solved: bool, limited: bool = False) -> list[str]:
-    """Run a notebook from its own folder and return what is wrong with it: [] where all is well.
+    """Run a notebook from its own folder, and return the problems, or [] if there are none.
 
-    solved: a solved twin, whose outputs are compared with the saved ones (`--nbval`); otherwise a
-    learner's file, which must run untouched and solve nothing (`--nbval-lax`). On another Python
-    than the outputs are from, nothing is compared: the assertions hold, and each check is Correct.
-
-    limited: within Binder's limits; otherwise with all that this machine has.
+    Args:
+        notebook: Its path.
+        solved: Whether it's a solved twin, whose outputs are compared with the saved ones
+            (`--nbval`). If not, it's a learner's file, which must run unchanged and solve nothing
+            (`--nbval-lax`). With another Python than that of the saved outputs, nbval compares
+            nothing, but the assertions must hold, and each check must be Correct.
+        limited: Whether to run within Binder's limits (default False).
     """
-    # Unbuffered: where the run is ended, what it has said by then shows which cell it was at.
+    # Unbuffered, so that if the run is ended, its output shows which cell it was running.
     command = [sys.executable, "-u", "-m", "pytest", str(notebook)]
     command += ["--nbval" if solved and sys.version_info[:2] == PYTHON else "--nbval-lax"]
     command += ["--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
@@ -43,7 +45,7 @@ def validate(notebook: Path, *, solved: bool, limited: bool = False) -> list[str
 
 
 def _run(command: list[str], environment: dict[str, str], *, limited: bool) -> list[str]:
-    # The working folder is where `-m pytest` finds the plugin; kernels start in the notebook's own.
+    # `-m pytest` finds the plugin in the working folder. Kernels start in the notebook's folder.
     ended = run(
         command,
         environment=environment,
@@ -57,7 +59,7 @@ def _run(command: list[str], environment: dict[str, str], *, limited: bool) -> l
     if ended.code is None:
         problems.append(f"it took longer than {DEADLINE} s and was ended")
     if limited and ended.pss > MOST_PSS:
-        problems.append(f"it took {ended.pss:.0f} MB, and may take {MOST_PSS}")
+        problems.append(f"it used {ended.pss:.0f} MB, and may use at most {MOST_PSS}")
     if limited and ended.shm > MOST_SHM:
-        problems.append(f"it took {ended.shm:.0f} MB of /dev/shm, and may take {MOST_SHM}")
+        problems.append(f"it used {ended.shm:.0f} MB of /dev/shm, and may use at most {MOST_SHM}")
     return [*problems, ended.output] if ended.code != 0 else problems

@@ -1,4 +1,4 @@
-"""An exercise "00.own" that a test makes, with words of its own."""
+"""Add an exercise "00.own" for a test, with its own words."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def own_exercise(monkeypatch: pytest.MonkeyPatch, grader: Grader[Any], **says: s
     """Add "00.own" to the exercises for the rest of a test.
 
     Args:
-        monkeypatch: Takes it away again.
-        grader: How an answer is graded.
-        says: Its words, by code.
+        monkeypatch: Removes the exercise after the test.
+        grader: How to grade an answer.
+        says: Its words, by code. The default for "correct" is "Yes."
     """
     known = exercises_in("00")
     says = {"correct": "Yes.", **says}

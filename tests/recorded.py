@@ -1,4 +1,4 @@
-"""A loader as the doctor records it, for tests of what the failure modes make of evidence."""
+"""A loader's parts as the doctor records them, for tests of the rules."""
 
 from __future__ import annotations
 

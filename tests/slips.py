@@ -1,4 +1,4 @@
-"""Small slips that a dataset can have in one place only, and right answers that have one."""
+"""Small mistakes that a dataset can make in a single place, and right answers with one of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ def _worker() -> int | None:
     return info.id if info else None
 
 
-# When a slip happens: from the index and the length.
+# When a slip happens, as a function of the index and the length.
 WHEN: dict[str, Callable[[int, int], bool]] = {
     "at the first index": lambda index, length: index == 0,
     "at the last index": lambda index, length: index == length - 1,
-    # Each second one: all of them together would only be another order, which may be right.
+    # Every second sample. If all of them were wrong, it would only be another order, which may be
+    # right.
     "without workers": lambda index, length: _worker() is None and index % 2 == 0,
     "in W0": lambda index, length: _worker() == 0,
 }
@@ -36,16 +37,16 @@ SLIPS = [
 
 
 class Slipped(Exception):
-    """What a slip raises."""
+    """The exception that a slip raises."""
 
 
 def slipped(answer: Any, slip: str, folder: Path) -> Any:
-    """A right answer with a slip, or None where it is not a dataset.
+    """Add a slip to a right answer, or return None if it isn't a dataset.
 
     Args:
-        answer: A class, or the path of a file that holds one.
+        answer: A class, or the path of a file with one.
         slip: One of SLIPS.
-        folder: For a file.
+        folder: Where to write files.
     """
     if isinstance(answer, (str, Path)):
         return with_class_replaced(Path(answer), folder, "slipped_class", slip)
@@ -53,7 +54,7 @@ def slipped(answer: Any, slip: str, folder: Path) -> Any:
 
 
 def slipped_class(answer: type, slip: str) -> type:
-    """A subclass with a slip; also called in the files that `slipped` writes."""
+    """Make a subclass with a slip. The files that `slipped` writes call this, too."""
     when = next((test for name, test in WHEN.items() if slip.endswith(name)), None)
     longer = {ONE_TOO_FEW: -1, ONE_TOO_MANY: 1}.get(slip, 0)
 

@@ -1,4 +1,4 @@
-"""All that a call may leave changed in the process that makes it, as a dictionary to compare."""
+"""Record the state that a call could change in its process, as a dict to compare."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _register = os.register_at_fork
 
 
 def hear_of_fork_hooks() -> None:
-    """From now on, count what is registered for forks."""
+    """Count the functions that are registered for forks from now on."""
 
     def register(**which: Any) -> None:
         hooks.append(which)
@@ -43,14 +43,14 @@ def hear_of_fork_hooks() -> None:
 
 
 def state() -> dict[str, Any]:
-    """The state of this process, by name."""
+    """Return the state of this process, by name."""
     numpy_state: Any = np.random.get_state(legacy=False)
     wakeup = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(wakeup)
     umask = os.umask(0)
     os.umask(umask)
     main = sys.modules["__main__"]
-    folder = Path(tempfile.gettempdir())  # first of all: Python looks for it once
+    folder = Path(tempfile.gettempdir())  # before the rest, because Python looks for it only once
     return {
         "random": random.getstate(),
         "numpy": (numpy_state["state"]["key"].tolist(), numpy_state["state"]["pos"]),
@@ -118,7 +118,7 @@ def _subreaper() -> bool:
 
 
 def differing(before: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """What is no longer as it was, with the beginning of what it was and of what it is."""
+    """Return the entries that changed, with the beginning of the old and of the new value."""
     now = state()
     return {
         name: (repr(was)[:200], repr(now[name])[:200])
@@ -128,7 +128,7 @@ def differing(before: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def change_everything() -> None:
-    """Change all of it that can be changed here; once, or again and again."""
+    """Change everything in the state that can be changed here. It may be called repeatedly."""
     random.seed(7)
     np.random.seed(7)
     torch.manual_seed(7)
@@ -183,7 +183,7 @@ def _nothing() -> None: ...
 
 
 def and_then(change: Callable[[], None]) -> Callable[[Any], None]:
-    """A training loop that runs an epoch and then changes something."""
+    """Make a training loop that runs an epoch and then changes something."""
 
     def consume(loader: Any) -> None:
         for _ in loader:

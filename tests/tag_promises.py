@@ -1,4 +1,4 @@
-"""What the tags of a cell promise about its outputs, and whether they keep it."""
+"""Check what the tags of a cell promise about its outputs."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from nbformat import NotebookNode
 LABELS = ("Correct", "Not yet", "Not attempted", "Error in your code", "Could not check here")
 UNSOLVED = {"Not yet", "Not attempted"}
 
-# A label opens a line, perhaps after the name of its exercise.
+# A label begins a line, or follows the name of its exercise.
 _LABEL = re.compile(rf"(?m)^\s*(?:[\w.-]+: )?({'|'.join(LABELS)})\b")
 
 
 def tags(cell: NotebookNode) -> set[str]:
-    """The tags of a cell."""
+    """Return the tags of a cell."""
     return set(cell.metadata.get("tags", ()))
 
 
 def failed(outputs: Iterable[NotebookNode]) -> bool:
-    """Whether a cell's outputs hold an error."""
+    """Return whether a cell's outputs contain an error."""
     return any(output.output_type == "error" for output in outputs)
 
 
 def labels(outputs: Iterable[NotebookNode]) -> list[str]:
-    """The outcomes that a cell's checks came to, in order."""
+    """Return the outcomes of a cell's checks, in order."""
     found = []
     for output in outputs:
         text = output.get("text", "") or output.get("data", {}).get("text/plain", "")
@@ -36,7 +36,13 @@ def labels(outputs: Iterable[NotebookNode]) -> list[str]:
 def broken_promises(
     cell: NotebookNode, outputs: Iterable[NotebookNode], *, solved: bool
 ) -> Iterator[str]:
-    """What a cell's tags promise and its outputs lack, in a twin (solved) or a learner's file."""
+    """Yield what a cell's tags promise and its outputs lack.
+
+    Args:
+        cell: The cell.
+        outputs: Its outputs.
+        solved: Whether the notebook is a solved twin, and not a learner's file.
+    """
     outputs = list(outputs)
     if "raises-exception" in tags(cell) and not failed(outputs):
         yield "it is tagged raises-exception and did not raise"

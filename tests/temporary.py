@@ -1,7 +1,7 @@
-"""A pytest plugin: a temporary folder of their own for the tests, in which nothing may be left.
+"""A pytest plugin: the tests get their own temporary folder, and must leave nothing in it.
 
-What a run leaves there it would leave in anybody's `/tmp`. Looked at once the test processes are
-gone, since some of it is theirs until they end; so a run without `-n` doesn't look.
+Anything left there would otherwise be left in the user's `/tmp`. The plugin looks after the test
+processes have exited, because some files are theirs until then. So a run without `-n` doesn't look.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ OWN = "DLTUTOR_TESTS_TMP"
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if OWN not in os.environ:
-        # pytest's own folders stay where they were: with them, paths of sockets would be too long.
+        # pytest's own folders stay where they were, or the paths of sockets would be too long.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         os.environ[OWN] = tempfile.mkdtemp(prefix="dlt-")
-        # After multiprocessing has removed its own from there.
+        # Runs after multiprocessing has removed its own files from there.
         Finalize(None, shutil.rmtree, [os.environ[OWN]], {"ignore_errors": True}, exitpriority=-999)
     folder = Path(os.environ[OWN], os.environ.get("PYTEST_XDIST_WORKER", "all"))
     folder.mkdir(exist_ok=True)
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    # Which test made what: the name of the folder's entry, in a line of its own.
+    # Record which test made which entry of the folder, one per line.
     before = {*os.listdir(tempfile.gettempdir())}
     result = yield
     if made := {*os.listdir(tempfile.gettempdir())} - before:
@@ -51,8 +51,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     folder = Path(os.environ[OWN])
     made = (folder / "made").read_text() if (folder / "made").exists() else ""
     makers = dict(line.split(" ", 1) for line in made.splitlines())
-    # The folder of sockets of a worker stays wherever it's killed, by torch too, which waits for it
-    # for 5 s: what `observe` does about these is tested by itself.
+    # A killed worker leaves its folder of sockets. Even torch kills a worker, after waiting 5 s for
+    # it. Other tests check what `observe` does about these folders.
     if left := sorted(set(folder.glob("*/*")) - set(folder.glob("*/pymp-*"))):
         lines = [f"  {path.name}, since {makers.get(path.name, 'no test')}" for path in left]
         print("\nleft among temporary files:", *lines, sep="\n")

@@ -40,7 +40,7 @@ def test_a_dead_child_that_nobody_waited_for_is_named(
     assert child.stdout is not None
     child.stdout.read()  # until it has ended
     child.stdout.close()
-    with pytest.raises(LEFT, match="dead, and nobody waited for it"):
+    with pytest.raises(LEFT, match="zombie"):
         nothing_left_behind(grace=0.5)
     child.wait()
 

@@ -1,4 +1,4 @@
-"""Tiny notebooks, to prove on them what the machinery behind the lessons catches."""
+"""Tiny notebooks, to test what the machinery behind the lessons catches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def exercise(*, starter: str = "answer = 1", solution: str = "answer = 2") -> li
 
 
 def good_lesson() -> NotebookNode:
-    """Has of everything that a lesson has: text, output of each kind, a failure, an exercise."""
+    """Make a lesson with text, each kind of output, a failure, and an exercise."""
     return lesson(
         new_markdown_cell("# A tiny lesson", id="title"),
         code(

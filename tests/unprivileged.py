@@ -1,4 +1,4 @@
-"""Running Python as a user without privileges, also where the tests themselves run as root."""
+"""Run Python as a user without privileges, even if the tests run as root."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def run_without_namespaces(code: str, *, timeout: float) -> subprocess.Completed
 
 
 def opened_to_all(hidden: str) -> str:
-    """A script for a shell in a mount namespace: it runs the command that it is given as nobody."""
+    """Return a shell script for a mount namespace, which runs the given command as nobody."""
     who = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all"
     return "\n".join([*_opened(hidden), f'exec {who} "$0" "$@"'])
 
 
 def _alone(*namespaces: str) -> list[str]:
-    """The command for namespaces of their own; the test is skipped where there are none."""
+    """Return the command for new namespaces, or skip the test if the system refuses them."""
     command = ["unshare", *namespaces]
     tried = subprocess.run([*command, "true"], capture_output=True, text=True)
-    if tried.returncode:  # a chroot permits neither, a container seldom
-        pytest.skip(f"no namespaces here: {tried.stderr.strip()}")
+    if tried.returncode:  # a chroot refuses them, and so do most containers
+        pytest.skip(f"the system refuses new namespaces: {tried.stderr.strip()}")
     return command
 
 
@@ -54,9 +54,9 @@ def _python(code: str) -> list[str]:
 
 
 def _opened(hidden: str) -> list[str]:
-    """Shell lines that lay bare what the interpreter needs of folders that only root may enter.
+    """Return shell lines that make the interpreter's files readable in folders only root may enter.
 
-    In a mount namespace of its own: nobody else sees it.
+    They run in their own mount namespace, so no other process sees the change.
     """
     needed = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix)}
     closed = {folder for path in needed if (folder := _closed(path))}
@@ -73,5 +73,5 @@ def _opened(hidden: str) -> list[str]:
 
 
 def _closed(path: Path) -> Path | None:
-    """The outermost folder on the way to a path that others may not enter."""
+    """Return the outermost folder on the way to a path that other users may not enter, or None."""
     return next((p for p in (*reversed(path.parents), path) if not p.stat().st_mode & 0o001), None)

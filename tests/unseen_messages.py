@@ -1,6 +1,6 @@
-"""Logs as people paste them, with the failure mode that must come first; and ordinary ones.
+"""Logs as people paste them, each with the failure mode that must come first, and ordinary logs.
 
-Written from public threads and from the sources, not from messages.toml: cut off, with prefixes,
+They're from public threads and from source code, not from messages.toml: cut off, with prefixes,
 inside tracebacks, from old versions.
 """
 
@@ -393,7 +393,7 @@ UNSEEN: list[tuple[str, str]] = [
         "unavailable",
         "oversubscribed",
     ),
-    # Several in one log: the first that says something wins over what follows from it.
+    # Several messages in one log: the first informative one wins over its consequences.
     (
         "UserWarning: This DataLoader will create 16 worker processes in total.\n"
         "huggingface/tokenizers: The current process just got forked, after parallelism has already\n"
@@ -415,7 +415,7 @@ UNSEEN: list[tuple[str, str]] = [
     ),
 ]
 
-# Found by trying others, before their texts were added.
+# Messages that the doctor didn't know when we tried them, and knows now.
 UNSEEN += [
     (
         "RuntimeError: unable to open shared memory object </torch_123_456> in read-write mode: No space left on device (28)",

@@ -1,4 +1,4 @@
-"""What goes wrong: one module for each failure mode, broken and fixed side by side."""
+"""The catalog of failure modes: one module for each, with a broken case and a fixed one."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ NAMES: Final[tuple[str, ...]] = (
 if TYPE_CHECKING:
     from dltutor.failures.data.images import make_images as make_images
 
-    #: What can be told of each without importing torch, in lesson order.
+    #: The static facts about each failure mode, read without importing torch, in lesson order.
     FACTS: tuple[Facts, ...]
     #: Every failure mode, ready to run, in lesson order.
     CATALOGUE: tuple[Failure, ...]
@@ -115,7 +115,7 @@ __all__ = [
 ]
 
 
-# Looked up on first use: the catalogue imports torch, and reading the facts takes its time too.
+# Computed on first use, because CATALOGUE imports torch, and reading FACTS parses fifty files.
 def __getattr__(name: str) -> Any:
     value: Any
     if name == "FACTS":

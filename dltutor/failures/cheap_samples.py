@@ -14,8 +14,8 @@ Remedy: set `num_workers=0`, and let the dataset make the batch. Use a `BatchSam
 method. Measure before you add workers: compare the time for one sample, times the batch size, with
 a few milliseconds.
 
-Seen in: pytorch#154318, pytorch#181520 (a warning was proposed, and not wanted for every dataset
-in memory).
+Seen in: pytorch#154318, pytorch#181520 (which proposed a warning that wasn't wanted for every
+dataset in memory).
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ BATCH = 64
 
 
 def measurements() -> TensorDataset:
-    """100000 rows of 16 numbers, each with a class."""
+    """Make 100000 rows of 16 numbers, each with a class."""
     random = torch.Generator().manual_seed(0)
     rows = torch.randn(LENGTH, 16, generator=random)
     return TensorDataset(rows, torch.randint(10, (LENGTH,), generator=random))
 
 
 def time_an_epoch(loader: DataLoader[Any]) -> Finding:
-    """The training loop for two epochs, with a clock for each."""
+    """Run the training loop for two epochs, and time each."""
     seconds = []
     for _ in range(2):
         began = time.perf_counter()
         for _ in loader:
             pass
         seconds.append(time.perf_counter() - began)
-    return Finding(1000 * min(seconds), "ms for the quicker of two epochs")
+    return Finding(1000 * min(seconds), "ms for the faster of two epochs")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Have the rows collected one by one, in workers."""
+    """Collate the rows one by one, in workers."""
     loader = load(measurements(), workers, start_method, batch_size=BATCH)
     return Case(loader, consume=time_an_epoch)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Index once for each batch, here.
+    """Index once for each batch, in main.
 
     Args:
-        workers: Not used: none are needed.
-        start_method: Not used.
+        workers: Ignored, because this loader has none.
+        start_method: Ignored.
     """
     dataset = measurements()
     batches = BatchSampler(SequentialSampler(dataset), BATCH, drop_last=False)

@@ -31,12 +31,12 @@ DOCUMENTS: Final = [
 
 
 def count_letters(page: str) -> int:
-    """Stands for the work of a page: rendering it, recognising its text."""
+    """Stand in for the work on a page, such as rendering it and recognizing its text."""
     return sum(letter.isalpha() for letter in page)
 
 
 class Documents(Dataset[torch.Tensor]):
-    """Documents, whose pages are worked on in parallel."""
+    """Documents, whose pages are processed in parallel."""
 
     def __init__(self, documents: list[list[str]]) -> None:
         self.documents = documents
@@ -50,7 +50,7 @@ class Documents(Dataset[torch.Tensor]):
 
 
 class PageByPage(Documents):
-    """Documents, each worked on by one worker of the loader."""
+    """Documents, each processed by one worker of the loader."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.tensor([count_letters(page) for page in self.documents[index]])

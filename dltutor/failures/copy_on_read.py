@@ -1,9 +1,9 @@
 """A list of file names, only ever read, is copied page by page into every worker.
 
-Symptom: memory grows during each epoch, in every worker, until each has as much as main; then
-`DataLoader worker (pid N) is killed by signal: Killed`. The dataset is a long list, of names,
-dicts or tuples; nobody writes to it. `htop` shows the full size for each worker from the start,
-since it counts shared pages (RES); only the private part (USS) grows.
+Symptom: memory grows during each epoch, in every worker, until each has as much as main. Then you
+get `DataLoader worker (pid N) is killed by signal: Killed`. The dataset is a long list of names,
+dicts, or tuples that your code never writes to. `htop` shows the full size for each worker from the
+start, because it counts shared pages (RES). Only the private part (USS) grows.
 
 NOTE [ Reading Is Writing ]
 
@@ -21,9 +21,9 @@ Remedy: data without Python objects. All strings joined in one array of bytes, w
 offsets (`packed`), takes the least memory. numpy's fixed-width `S` is easiest if all strings are of
 similar length (`fixed_width`). A torch tensor is shared under every start method (`tensor`), and
 Arrow does the same for tables. `multiprocessing.shared_memory` shares under every start method, too
-(`shared_memory`). Its block goes when its creator ends, and also when an unrelated process that had
-attached ends, unless that one attached with `track=False` (Python 3.13). A file and `mmap` has no
-such owner, and all ranks share it. `gc.freeze()` doesn't help.
+(`shared_memory`). Python removes its block when the creator exits, and also when an unrelated
+process that had attached exits, unless that process attached with `track=False` (Python 3.13). A
+file with `mmap` has no such owner, and all ranks share it. `gc.freeze()` doesn't help.
 
 Seen in: pytorch#13246, pytorch#20433, dlio_benchmark#165, referit3d#5.
 """
@@ -44,10 +44,10 @@ StoredAs = Literal["packed", "fixed_width", "tensor", "shared_memory"]
 
 
 def read_all(loader: DataLoader[str]) -> Finding:
-    """One epoch.
+    """Run one epoch.
 
     Returns:
-        The MB private to each worker when all has been read.
+        The MB private to each worker at the last batch.
     """
     gauge = Gauge()
     private = 0.0

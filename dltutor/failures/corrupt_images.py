@@ -1,8 +1,8 @@
 """A few image files are broken, and the epoch dies on the first of them.
 
 Symptom: `OSError: image file is truncated`, `PIL.UnidentifiedImageError: cannot identify image
-file`, `FileNotFoundError` or a shape error, under `Caught ... in DataLoader worker process N`,
-some way into the epoch.
+file`, `FileNotFoundError`, or a shape error, under `Caught ... in DataLoader worker process N`,
+in the middle of the epoch.
 
 NOTE [ What One Bad File Does ]
 
@@ -60,9 +60,9 @@ class Images(Dataset[Sample]):
 
 
 def load_on_white(file: Path) -> torch.Tensor:
-    """One image, small, in three channels; white where it is transparent. Raises if it is bad."""
+    """Load one image, small, with three channels, on white. Raises if the file is bad."""
     with Image.open(file) as image:
-        if image.mode[0] in "IF":  # I;16, I, F: convert would cut them off at 255
+        if image.mode[0] in "IF":  # I;16, I, F: convert would clip them at 255
             raise ValueError(f"mode {image.mode}: more than 8 bits")
         small = image.convert("RGBA").resize((SIDE, SIDE))
     white = Image.new("RGBA", small.size, "white")
@@ -71,10 +71,10 @@ def load_on_white(file: Path) -> torch.Tensor:
 
 
 class VerifiedImages(Images):
-    """The same images, each looked at once. What cannot be used is set aside, with the reason.
+    """The same images, each checked once. Bad files are set aside, with the reason.
 
     Attributes:
-        quarantined: Path -> why the file cannot be used.
+        quarantined: Path -> why the file can't be used.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -83,7 +83,7 @@ class VerifiedImages(Images):
         for path, _ in self.listed:
             try:
                 self.load(path)
-            except Exception as error:  # Pillow: OSError, and at times SyntaxError or ValueError
+            except Exception as error:  # Pillow: OSError, sometimes SyntaxError or ValueError
                 self.quarantined[path] = f"{type(error).__name__}: {error}"
         self.listed = [entry for entry in self.listed if entry[0] not in self.quarantined]
 
@@ -102,17 +102,17 @@ class VerifiedImages(Images):
 
 @cache
 def shared_images() -> Path:
-    """The folder of spoilt images that the cases of this process share."""
+    """Make a folder with good and bad images, once per process, and return its path."""
     return make_images()
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Load the spoilt images as they are."""
+    """Load the images without checking them first."""
     return Case(load(Images(shared_images()), workers, start_method, batch_size=8))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Load those that can be used, after one look at each."""
+    """Check every image once, and load the good ones."""
     return Case(load(VerifiedImages(shared_images()), workers, start_method, batch_size=8))
 
 

@@ -1,7 +1,7 @@
-"""A worker process dies: it is killed, or native code brings it down.
+"""A worker process dies, because it's killed or because native code crashes.
 
 Symptom: `RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.`, `Segmentation
-fault`, `Aborted`, `Terminated` or `Bus error`; or `RuntimeError: DataLoader worker (pid(s) 4711)
+fault`, `Aborted`, `Terminated`, or `Bus error`; or `RuntimeError: DataLoader worker (pid(s) 4711)
 exited unexpectedly`, with the signal or the exit code in the exception above it ("The above
 exception was the direct cause").
 
@@ -52,20 +52,20 @@ from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 How = Literal["killed", "segfault", "abort", "exit"]
 
-#: The number of the frame that ends the process that decodes it.
+#: The number of the frame that ends any process that decodes it.
 BAD: Final = 9
 
-# What native code can do to its process when the header of a frame promises what is not there.
+# What native code can do to its process when a frame is shorter than its header promises.
 ACCIDENTS: Final[dict[How, Callable[[int], object]]] = {
-    "killed": lambda length: os.kill(os.getpid(), signal.SIGKILL),  # it took too much memory
+    "killed": lambda length: os.kill(os.getpid(), signal.SIGKILL),  # as if it used too much memory
     "segfault": lambda length: ctypes.string_at(0),
     "abort": lambda length: os.abort(),
-    "exit": lambda length: os._exit(length % 256),  # so lesson 03 chooses the exit code
+    "exit": lambda length: os._exit(length % 256),  # so that lesson 03 can choose the exit code
 }
 
 
 def decode(data: bytes, how: How) -> np.ndarray:
-    """Read a frame, as a native library does that trusts the header."""
+    """Decode a frame like a native library that trusts the header."""
     (length,) = struct.unpack_from("<I", data)
     if length > len(data) - 4:
         ACCIDENTS[how](length)
@@ -73,7 +73,7 @@ def decode(data: bytes, how: How) -> np.ndarray:
 
 
 class Frames(Dataset[np.ndarray]):
-    """Frames of a film, one file each. They stay arrays until they are on the device."""
+    """Frames of a film, one file each. They stay arrays until they're on the device."""
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         self.paths = list(paths)
@@ -87,10 +87,10 @@ class Frames(Dataset[np.ndarray]):
 
 
 class VerifiedFrames(Frames):
-    """The same, without those that kill the process that decodes them.
+    """The same frames, without those that kill the process that decodes them.
 
     Attributes:
-        quarantined: The name of each file set aside -> what the process died of.
+        quarantined: The name of each file set aside -> what killed the process.
     """
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
@@ -107,7 +107,7 @@ def exit_code_alone(function: Callable[..., object], *args: object) -> int | Non
     """Call a function in a process of its own.
 
     Returns:
-        The exit code of the process: 0 if the function returned, minus the signal that killed it.
+        The exit code of the process: 0 if the function returned, -N if signal N killed it.
     """
     process = multiprocessing.get_context("fork").Process(target=_quietly, args=(function, *args))
     process.start()
@@ -116,26 +116,26 @@ def exit_code_alone(function: Callable[..., object], *args: object) -> int | Non
 
 
 def _quietly(function: Callable[..., object], *args: object) -> None:
-    faulthandler.disable()  # Jupyter and pytest turn it on; this death is expected
+    faulthandler.disable()  # Jupyter and pytest turn it on, but this crash is expected
     function(*args)
-    os._exit(0)  # what runs at the end of a program would fail in a fork of a thread of a pool
+    os._exit(0)  # Python's exit handlers would fail if a pool's thread forked this process
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
-    """Decode a film with one bad frame, which does one of the ACCIDENTS to its worker."""
+    """Decode a film with one bad frame, which ends its worker as `how` says (see ACCIDENTS)."""
     frames = Frames(film_paths(), how)
     return Case(load(frames, workers, start_method, batch_size=2, collate_fn=np.stack))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", how: How = "killed") -> Case:
-    """Try each frame first, in a process of its own."""
+    """Decode each frame first in a process of its own."""
     frames = VerifiedFrames(film_paths(), how)
     return Case(load(frames, workers, start_method, batch_size=2, collate_fn=np.stack))
 
 
 @cache
 def film_paths() -> tuple[Path, ...]:
-    """The files of a film; the frame BAD ends the process that decodes it."""
+    """Write the frames of a film, once per process, and return their paths."""
     folder = own_folder()
     paths = tuple(folder / f"{number:02}.frame" for number in range(16))
     for number, path in enumerate(paths):

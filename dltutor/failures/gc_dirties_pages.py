@@ -1,8 +1,8 @@
 """A garbage collection in a forked worker copies the pages of objects it never uses.
 
 Symptom: each worker's private memory jumps although it never touches the data that main has loaded.
-With `gc.collect()` in `__getitem__`, which people often recommend against growth, it jumps at the
-worker's first sample, and loading becomes many times slower.
+With `gc.collect()` in `__getitem__`, which people often recommend against growth, memory jumps at
+the worker's first sample, and loading becomes many times slower.
 
 Mechanism: a forked worker shares every page with main until one of them writes to it. One full
 collection writes into a header of each object that the collector tracks: lists, dicts, and
@@ -15,8 +15,8 @@ main has made, call `gc.freeze()` right before main forks the workers and `gc.un
 that: the workers' copies stay frozen. It doesn't help against reading (see `copy_on_read`), because
 that writes reference counts.
 
-Seen in: no public report found; measured here. The advice is in many posts about `exited
-unexpectedly`.
+Seen in: measured here. We found no public report, but many posts about `exited unexpectedly` give
+this advice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dltutor.failures.tools.gauge import Gauge
 
 
 class Boxes(Dataset[torch.Tensor]):
-    """The size of each box; the annotations are for the report after the epoch."""
+    """The size of each box. The annotations are for the report after the epoch."""
 
     def __init__(self, count: int = 100_000) -> None:
         self.annotations = [
@@ -53,7 +53,7 @@ class Boxes(Dataset[torch.Tensor]):
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Workers that are forked in the block never collect what exists already."""
+    """Keep workers that are forked in this block from collecting objects that exist already."""
     gc.freeze()
     try:
         yield
@@ -62,13 +62,13 @@ def frozen_heap() -> Iterator[None]:
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch."""
+    """Run one epoch, and measure each worker's private memory."""
     gauge = Gauge()
     return _private(gauge, iter(loader))
 
 
 def train_frozen(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch, with workers that inherit a frozen heap."""
+    """Run one epoch, with workers that inherit a frozen heap."""
     gauge = Gauge()
     with frozen_heap():
         iterator = iter(loader)
@@ -81,12 +81,12 @@ def _private(gauge: Gauge, iterator: Iterator[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Collect in the workers."""
+    """Collect garbage in the workers."""
     return Case(load(Boxes(), workers, start_method, batch_size=2), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Collect in workers that inherited a frozen heap."""
+    """Collect garbage in workers that inherit a frozen heap."""
     return Case(load(Boxes(), workers, start_method, batch_size=2), train_frozen)
 
 

@@ -43,7 +43,7 @@ class Noisy(Dataset[torch.Tensor]):
 
 
 class SeededNoisy(Noisy):
-    """The same, with noise that depends on the seed and the sample alone."""
+    """The same measurements, with noise that depends only on the seed and the sample."""
 
     def __init__(self, measured: torch.Tensor, seed: int) -> None:
         self.measured = measured
@@ -55,7 +55,7 @@ class SeededNoisy(Noisy):
         return sample + torch.randn(sample.shape, generator=generator)
 
 
-MEASURED: Final = (16, 8)  # samples, and numbers in each
+MEASURED: Final = (16, 8)  # samples, numbers in each
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
@@ -64,7 +64,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Keep its seed."""
+    """Keep only the seed in the dataset."""
     return Case(load(SeededNoisy(torch.zeros(MEASURED), seed=14), workers, start_method))
 
 
@@ -83,7 +83,7 @@ FAILURE: Final = Failure(
     remedy="Keep the seed in the dataset, and make a generator for each sample.",
     broken=broken,
     fixed=fixed,
-    # The server of forkserver writes to where it was started: only the exit code is certain.
+    # Under forkserver, the worker's stderr is the server's, so only the exit code is certain.
     sign=Says(
         "worker died", ("unable to resize file <filename not specified>", "ended with exit code 1")
     ),

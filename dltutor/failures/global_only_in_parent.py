@@ -13,8 +13,8 @@ Remedy: give the dataset what it reads as an attribute, so that it travels with 
 large arrays as torch tensors: those go through shared memory, but a numpy array or a list is copied
 to each worker.
 
-Seen in: no public report that names this cause was found; measured here. An article in the
-course's sources has the sample, and says that it may hang: it does not.
+Seen in: measured here. We found no public report that names this cause. An article in the course's
+sources shows this code and says that it may hang, but it doesn't.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EMBEDDINGS: torch.Tensor | None = None
 
 
 def load_embeddings(path: Path) -> None:
-    """Read the table once, for every dataset of this process."""
+    """Load the table once, for all datasets of this process."""
     global EMBEDDINGS
     EMBEDDINGS = torch.load(path)
 
@@ -47,11 +47,11 @@ class Words(Dataset[torch.Tensor]):
         return len(self.words)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        return EMBEDDINGS[self.words[index]]  # type: ignore[index]  # None where nobody loaded it
+        return EMBEDDINGS[self.words[index]]  # type: ignore[index]  # None until it's loaded
 
 
 class WordsWithEmbeddings(Words):
-    """The same, from a table that the dataset is given."""
+    """The embedding of each word, from a table that is part of the dataset."""
 
     def __init__(self, words: list[int], embeddings: torch.Tensor) -> None:
         super().__init__(words)
@@ -71,14 +71,14 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Give the table to the dataset."""
+    """Pass the table to the dataset."""
     dataset = WordsWithEmbeddings(WORDS, torch.load(embeddings_file()))
     return Case(load(dataset, workers, start_method))
 
 
 @cache
 def embeddings_file() -> Path:
-    """The file with a table of 32 embeddings."""
+    """Write a table of 32 embeddings to a file, once per process, and return its path."""
     path = own_folder() / "embeddings.pt"
     torch.save(torch.arange(32 * 4).reshape(32, 4), path)
     return path

@@ -16,7 +16,7 @@ for all workers. A `multiprocessing.Value` is one number for all. It takes its l
 (`+= 1` reads and writes, so counts get lost without the lock), and it has to come from the start
 method's own context.
 
-Seen in: pytorch#97326 (asked for the other way round, see `stale_epoch`).
+Seen in: pytorch#97326 (about the other direction, from main to the workers: see `stale_epoch`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Readings(Dataset[torch.Tensor]):
 
 
 class ReadingsWithSlots(Readings):
-    """Readings, with a count for each process in a tensor that they share."""
+    """Readings, with a slot for each process in a tensor that all of them share."""
 
     def __init__(self, workers: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class ReadingsWithSlots(Readings):
 
 
 class ReadingsWithValue(Readings):
-    """Readings, with one count for all processes, and its lock."""
+    """Readings, with one count for all processes, protected by its lock."""
 
     def __init__(self, start_method: str) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class ReadingsWithValue(Readings):
 
 
 def report(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch, and what the global counter says after it."""
+    """Run one epoch, and read the global counter in main."""
     global replaced
     replaced = 0
     for _ in loader:
@@ -91,7 +91,7 @@ def report(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def report_slots(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch, and the sum of what the processes counted."""
+    """Run one epoch, and add up the counts of all processes."""
     dataset: Any = loader.dataset
     dataset.replaced.zero_()
     for _ in loader:

@@ -34,11 +34,11 @@ from dltutor.failures.tools import Case, Costs, Failure, Finding, load, own_fold
 
 LENGTH = 32
 BATCH = 2
-LONG = 3  # the second of the second batch: W1's first
+LONG = 3  # the second sample of the second batch, which is W1's first batch
 
 
 class Texts(Dataset[torch.Tensor]):
-    """A folder of texts. A sample is how many different words one has."""
+    """The number of different words in each text of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = sorted(folder.glob("*.txt"))
@@ -56,7 +56,7 @@ class Texts(Dataset[torch.Tensor]):
 
 @cache
 def shared_texts() -> Path:
-    """31 letters of a few kB and a book of 18 MB, which the cases of this process share."""
+    """Write 31 letters of a few kB and a book of 18 MB, once per process, to a new folder."""
     folder = own_folder()
     random = np.random.default_rng(0)
     for number in range(LENGTH):
@@ -68,23 +68,23 @@ def shared_texts() -> Path:
 
 
 def time_half_an_epoch(loader: DataLoader[torch.Tensor]) -> Finding:
-    """The training loop, with a clock for half of its second epoch: in the first workers start."""
+    """Time half of the second epoch. The first one includes the start of the workers."""
     for _ in loader:
         pass
     began = time.perf_counter()
     for number, _ in enumerate(loader, start=1):
         if number == len(loader) // 2:
             seconds = time.perf_counter() - began
-    return Finding(1000 * seconds, "ms until half of the batches had come")
+    return Finding(1000 * seconds, "ms until half of the batches had arrived")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deliver the batches in their order."""
+    """Deliver the batches in order."""
     return _case(workers, start_method, in_order=True)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deliver each batch when it is ready."""
+    """Deliver each batch when it's ready."""
     return _case(workers, start_method, in_order=False)
 
 

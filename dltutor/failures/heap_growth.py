@@ -2,10 +2,10 @@
 memory.
 
 Symptom: each worker's memory grows with every sample although nothing is kept: no list, no cache,
-no cycle; samples are of a megabyte or more, and decoding makes temporary tensors of that size. It
-levels off after 128 tensors sent by each worker, at many times a sample; with large samples the
-machine is full before. `gc.collect()` does not help, smaller batches make it worse, and on another
-machine, or in another container, the same program stays flat.
+no cycle. Samples are a megabyte or more, and decoding makes temporary tensors of that size. Memory
+levels off after each worker has sent 128 tensors, at many times the size of a sample, but with
+large samples the machine runs out of memory first. `gc.collect()` doesn't help, smaller batches
+make it worse, and on another machine, or in another container, the same program stays flat.
 
 NOTE [ Why the Heap Grows, and Where It Stops ]
 
@@ -17,27 +17,28 @@ threshold: from then on, it cuts them from the heap. torch asks for aligned bloc
 
 They can't merge in a worker. `torch.multiprocessing.reductions.shared_cache` has an entry for each
 storage that was sent, and drops the dead ones when there are more than 128. The storage's record is
-small, comes from the heap, too, and sits behind each freed sample. After 128, the holes merge, and
-are used from then on. Measured with glibc 2.36 and torch 2.13 on samples of 1.7 MB: dropping dead
-entries beyond 8, 32, 128, and 256 let a worker grow by 10, 70, 240, and 460 MB. Without workers,
-nothing is sent, so nothing grows. A forked worker first uses up what main has freed, so next to a
-busy main it grows later.
+small, is also on the heap, and sits behind each freed sample. After 128 storages, the holes merge,
+and glibc uses them from then on. Measured with glibc 2.36 and torch 2.13 on samples of 1.7 MB:
+dropping dead entries beyond 8, 32, 128, and 256 let a worker grow by 10, 70, 240, and 460 MB.
+Without workers, nothing is sent, so nothing grows. A forked worker first uses up what main has
+freed, so next to a busy main it grows later.
 
-Holes that a worker's heap has from the start can hide it, too. With holes of up to 96 kB made on
-purpose, and samples of 1.2 MB, 8 of 20 runs hardly grew with recordings of 80 kB, and each of 20
-did with 400 kB. With 800 kB and samples of 1.5 MB, 5 of 20 didn't. So sizes alone don't decide it.
+Holes that a worker's heap has from the start can hide the growth, too. We made holes of up to 96 kB
+on purpose. With samples of 1.2 MB, 8 of 20 runs hardly grew if recordings were 80 kB, and all 20
+grew if they were 400 kB. With samples of 1.5 MB and recordings of 800 kB, 5 of 20 didn't grow. So
+sizes alone don't decide it.
 
 Setting a threshold, with `mallopt` or `MALLOC_MMAP_THRESHOLD_`, stops it from rising: large blocks
 have their own mappings for good. `malloc_trim` gives free pages back from the middle of the heap,
 too.
 
 Remedy: fix the thresholds, with `mallopt` in `worker_init_fn`, or for all processes with
-`MALLOC_MMAP_THRESHOLD_=65536` in the environment before Python starts; or jemalloc with
-`LD_PRELOAD`; or `malloc_trim(0)` every few samples. Where a sample's size is known, write into
-buffers that each worker makes once. A C library from glibc 2.38 on (Debian 13, Ubuntu 24.04) hardly
-shows it.
+`MALLOC_MMAP_THRESHOLD_=65536` in the environment before Python starts. Or preload jemalloc with
+`LD_PRELOAD`, or call `malloc_trim(0)` every few samples. If you know a sample's size, write into
+buffers that each worker allocates once. glibc 2.38 and later (Debian 13, Ubuntu 24.04) hardly shows
+the growth.
 
-Seen in: no public report found that names the cause; measured here, on glibc 2.36 and 2.41.
+Seen in: measured here, on glibc 2.36 and 2.41. We found no public report that names the cause.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ from dltutor.failures.data.readings import shared_recordings
 from dltutor.failures.tools import Case, Costs, Failure, Finding, load
 from dltutor.failures.tools.gauge import growth
 
-_LENGTH: Final = 200_000  # numbers in a recording: 400 kB, see the note
+_LENGTH: Final = 200_000  # numbers in a recording, which is 400 kB: see the note
 _FRAME: Final = 256
 
 
 class Recordings(Dataset[torch.Tensor]):
-    """Recordings, cut into overlapping frames, each of the same loudness."""
+    """Recordings, cut into overlapping frames, all of the same loudness."""
 
-    step = 64  # from one frame to the next: a sample is of 3 MB
+    step = 64  # numbers from one frame to the next, so a sample is 3 MB
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self.paths = paths
@@ -77,25 +78,25 @@ class Recordings(Dataset[torch.Tensor]):
 
 
 def return_freed_memory(worker_id: int) -> None:
-    """A `worker_init_fn`: large blocks go back to the kernel as soon as they are freed."""
+    """Make the C library return large blocks to Linux when they're freed: a `worker_init_fn`."""
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # glibc, and few others
-        libc.mallopt(-3, 65536)  # M_MMAP_THRESHOLD: larger blocks have a mapping of their own
-        libc.mallopt(-1, 65536)  # M_TRIM_THRESHOLD: what is free at the heap's end goes back
+    if hasattr(libc, "mallopt"):  # glibc and few others have it
+        libc.mallopt(-3, 65536)  # M_MMAP_THRESHOLD: larger blocks get their own mapping
+        libc.mallopt(-1, 65536)  # M_TRIM_THRESHOLD: return free memory at the end of the heap
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch, and how much each worker grew in it."""
+    """Run one epoch, and measure how much each worker grew."""
     return Finding(growth(loader), "MB that each worker grew by")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """The C library as it comes."""
+    """Use the C library with its defaults."""
     return Case(load(Recordings(_paths()), workers, start_method, batch_size=1), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """The C library told to return memory."""
+    """Tell the C library to return memory."""
     loader = load(
         Recordings(_paths()),
         workers,
@@ -111,13 +112,13 @@ def _paths() -> tuple[str, ...]:
 
 
 def reuses_memory() -> str | None:
-    """Why the heap does not grow on this machine, or None."""
+    """Return why the heap doesn't grow on this machine, or None if it does."""
     library = c_library()
     name, _, version = library.partition(" ")
     if name != "glibc":
         return f"the C library is {library}, not glibc"
     if tuple(map(int, version.split(".")[:2])) >= (2, 38):
-        return f"{library} reuses aligned memory (glibc before 2.38 does not)"
+        return f"{library} reuses aligned memory (glibc before 2.38 doesn't)"
     for setting in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"):
         if os.environ.get(setting):
             return f"{setting} is set"
@@ -125,7 +126,7 @@ def reuses_memory() -> str | None:
 
 
 def c_library() -> str:
-    """The C library and its version, such as "glibc 2.36"."""
+    """Return the C library and its version, such as "glibc 2.36"."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or "of an unknown kind"
     except (AttributeError, OSError, ValueError):  # musl, macOS
@@ -148,6 +149,6 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(3),
-    isolated=True,  # a fork of a busy process uses up that one's free memory first
+    isolated=True,  # a forked worker first uses up the free memory that it copied from a busy main
     absent=reuses_memory,
 )

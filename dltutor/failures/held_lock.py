@@ -41,7 +41,7 @@ from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class Cache:
-    """Keeps what was computed once; any thread may use it."""
+    """A cache of computed values that any thread may use."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -62,7 +62,7 @@ CACHE = Cache()
 
 
 class Sentences(Dataset[torch.Tensor]):
-    """Sentences as numbers; the cache spares the second epoch the work."""
+    """Sentences as numbers. The cache saves the work in the second epoch."""
 
     def __init__(self, sentences: list[str]) -> None:
         self.sentences = sentences
@@ -78,15 +78,15 @@ class Sentences(Dataset[torch.Tensor]):
 
 
 def own_cache(worker_id: int) -> None:
-    """Give a worker a cache with a lock that nobody holds."""
+    """Give a worker a new cache, with a lock that no thread holds."""
     global CACHE
     CACHE = Cache()
 
 
 class SlowDisk(io.BytesIO):
-    """A file that takes its time: until the workers are forked.
+    """A file whose writes last until the workers are forked.
 
-    With a large cache the writing lasts long enough by itself, now and then.
+    With a large cache, writing sometimes takes that long by itself.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class SlowDisk(io.BytesIO):
 
 
 def train(loader: DataLoader[Any]) -> None:
-    """Start an epoch while a thread saves the cache of the one before."""
+    """Start an epoch while a thread saves the cache of the previous one."""
     disk = SlowDisk()
     saver = threading.Thread(target=CACHE.save, args=(disk,))
     saver.start()
@@ -120,7 +120,7 @@ SENTENCES: Final = [f"sentence {number:02}" for number in range(16)]
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Let the workers use the cache that they find."""
+    """Let the workers use main's cache."""
     return Case(load(Sentences(SENTENCES), workers, start_method), train)
 
 

@@ -1,10 +1,10 @@
-"""The loop keeps a little of every batch, and so keeps all of every batch.
+"""The loop keeps a small part of every batch, and so it keeps every batch as a whole.
 
-Symptom: memory grows by a batch with every step, in the main process, although the loop keeps one
-image or one number of each. The workers stay as they are. What grows is shared memory, which counts
-as main's private memory, too, once no worker maps it, and open descriptors, one for each tensor
-that the loop keeps. It ends with `No space left on device`, `Too many open files`, or the OOM
-killer.
+Symptom: memory grows by a batch with every step, in the main process, although the loop keeps only
+one image or one number from each batch. The workers don't grow. What grows is shared memory, which
+counts as main's private memory, too, once no worker maps it; and open descriptors, one for each
+tensor that the loop keeps. It ends with `No space left on device`, `Too many open files`, or the
+OOM killer.
 
 Mechanism: a batch arrives as a piece of shared memory and a descriptor for it. `images[0]` and
 `labels[0]` are views: they share the storage of the batch, and the storage can't go while something
@@ -30,7 +30,7 @@ Sample = tuple[torch.Tensor, int]
 
 
 class Images(Dataset[Sample]):
-    """Images of noise in ten classes."""
+    """Images of noise, in ten classes."""
 
     def __len__(self) -> int:
         return 320
@@ -68,7 +68,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Keep copies of what is wanted."""
+    """Keep copies of the image and the label."""
     return Case(load(Images(), workers, start_method, batch_size=16), keep_copies)
 
 

@@ -1,4 +1,4 @@
-"""The file is opened late, in `__getitem__`, and still shared: the main process was there first.
+"""The dataset opens its file in `__getitem__`, but main gets there first, so workers share it.
 
 Symptom: wrong samples, silently, although the file is opened in __getitem__.
 
@@ -39,7 +39,7 @@ from dltutor.failures.tools import Case, Counts, Failure, load
 
 
 class LazyRecords(Dataset[torch.Tensor]):
-    """Records in a file that is opened when the first one is asked for."""
+    """Records in a file that the dataset opens for the first sample."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class LazyRecords(Dataset[torch.Tensor]):
 
 
 class OwnRecords(LazyRecords):
-    """The same, and a process that finds another one's file opens its own."""
+    """The same records, but a process that finds another process's file opens its own."""
 
     opened_by: int | None = None
 
@@ -72,12 +72,12 @@ class OwnRecords(LazyRecords):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", touched: bool = True) -> Case:
-    """Open on first use, and look at one sample before the first epoch."""
+    """Open the file on first use, and look at one sample before the first epoch."""
     return _case(LazyRecords(shared_records()), workers, start_method, touched)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", touched: bool = True) -> Case:
-    """Open on first use in each process."""
+    """Open the file on first use in each process."""
     return _case(OwnRecords(shared_records()), workers, start_method, touched)
 
 

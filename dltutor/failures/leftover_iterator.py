@@ -1,9 +1,9 @@
-"""After an error that you caught, the workers stay alive, and later stall the program for a while.
+"""You catch an error, but the workers stay alive, and later they stall the program for a while.
 
 Symptom: the workers are still alive after an error was caught, with `try: for batch in loader: ...
-except ValueError:`, and hold their memory. Later, at any line, the program stalls for 5 s for each
-worker. Or a log fills with `AssertionError: can only test a child process`, below `Exception
-ignored in: <function _MultiProcessingDataLoaderIter.__del__`.
+except ValueError:`, and they keep their memory. Later, at some random line, the program stalls for
+5 s for each worker. Or a log fills with `AssertionError: can only test a child process`, below
+`Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__`.
 
 NOTE [ Who Holds The Iterator ]
 
@@ -23,7 +23,7 @@ Remedy: in the worker, catch what may happen to a sample (as here), so that the 
 If you have to catch what a worker raised, take its traceback away: `error.with_traceback(None)`
 frees the iterator right away, and the workers with it. Log the error before that.
 
-Seen in: no public report of the stall found; measured here, on torch 2.13. The noise:
+Seen in: measured here, on torch 2.13. We found no public report of the stall. For the noise, see
 pytorch#149837, transformers#25785, fastai#1990, optuna#5024.
 """
 
@@ -60,7 +60,7 @@ class Readings(Dataset[Sample]):
 
 
 def train(loader: DataLoader[Any]) -> Finding:
-    """An epoch that a bad value may end early, and how many of its workers are alive then."""
+    """Run an epoch that a bad value may end early, and count the workers still alive after it."""
     others = set(active_children())
     try:
         for _ in loader:
@@ -71,7 +71,7 @@ def train(loader: DataLoader[Any]) -> Finding:
 
 
 def train_and_let_go(loader: DataLoader[Any]) -> Finding:
-    """The same; of what it caught it keeps no traceback."""
+    """Run the same epoch, but drop the traceback of the error that it catches."""
     others = set(active_children())
     try:
         for _ in loader:
@@ -87,12 +87,12 @@ def _alive(others: set[Any], of: int) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Catch what a worker raised, and go on."""
+    """Catch the worker's error in the loop, and continue."""
     return Case(load(Readings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Catch it in the worker."""
+    """Catch the error in the worker."""
     dataset = Tolerant(Readings(_paths()), ValueError)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train_and_let_go)
 

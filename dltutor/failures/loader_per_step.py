@@ -33,38 +33,39 @@ STEPS = 3
 
 
 def new_iterator_each_step(loader: DataLoader[Any]) -> Finding:
-    """A few steps of training, with a clock. The first starts workers in any case."""
+    """Time a few training steps, each with a new iterator."""
     return _time_steps(lambda: next(iter(loader)))
 
 
 def one_iterator(loader: DataLoader[Any]) -> Finding:
-    """The same steps, each with the next batch."""
+    """Time the same steps, all with one iterator."""
     batches = endless(loader)
     return _time_steps(lambda: next(batches))
 
 
 def endless(loader: DataLoader[Any]) -> Iterator[Any]:
-    """Epoch after epoch."""
+    """Yield the batches of epoch after epoch, forever."""
     while True:
         yield from loader
 
 
 def _time_steps(step: Callable[[], object]) -> Finding:
+    # Without the first step, which has to start the workers in either case.
     seconds = []
     for _ in range(STEPS):
         began = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - began)
-    return Finding(1000 * min(seconds[1:]), "ms at least for a further step")
+    return Finding(1000 * min(seconds[1:]), "ms for the fastest step after the first")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Begin an epoch at each step."""
+    """Begin a new epoch in every step."""
     return Case(_loader(workers, start_method), new_iterator_each_step)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Begin an epoch when one has ended."""
+    """Begin a new epoch only when one has ended."""
     return Case(_loader(workers, start_method), one_iterator)
 
 

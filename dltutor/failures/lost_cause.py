@@ -1,4 +1,4 @@
-"""Under forkserver the error does not say what a worker died of.
+"""Under forkserver, the error doesn't say what killed a worker.
 
 Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly`, about 5 s after the
 worker died, below a bare `_queue.Empty`, with no signal and no exit code.
@@ -14,8 +14,8 @@ Remedy: multiprocessing still knows the exit code. Remember the workers when the
 (`multiprocessing.active_children()`), and on such an error read the `exitcode` of each. A negative
 number is minus the signal: -9 is SIGKILL.
 
-Seen in: no public report found; measured here, on torch 2.13. MC-GAN#19 shows the same bare
-`_queue.Empty` on Windows.
+Seen in: measured here, on torch 2.13. We found no public report of it, but MC-GAN#19 shows the same
+bare `_queue.Empty` on Windows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Waves(Dataset[Any]):
 
 
 def train(loader: DataLoader[Any]) -> Finding:
-    """An epoch that loses a worker, and whether the error says what it died of."""
+    """Run an epoch that loses a worker, and see whether the error says what killed it."""
     named = False
     try:
         for _ in lose_a_worker(loader, []):
@@ -56,7 +56,7 @@ def train(loader: DataLoader[Any]) -> Finding:
 
 
 def train_and_ask_the_workers(loader: DataLoader[Any]) -> Finding:
-    """The same epoch; what the worker died of is asked of the worker."""
+    """Run the same epoch, and read from the worker's exit code what killed it."""
     named = False
     workers: list[BaseProcess] = []
     try:
@@ -68,26 +68,26 @@ def train_and_ask_the_workers(loader: DataLoader[Any]) -> Finding:
 
 
 def lose_a_worker(loader: DataLoader[Any], workers: list[BaseProcess]) -> Iterator[Any]:
-    """Iterate a loader, fill the list with its workers, and have one of them killed."""
+    """Iterate a loader, append its workers to the list, and kill one after the first batch."""
     others = set(active_children())
     batches = iter(loader)
     workers += sorted(set(active_children()) - others, key=lambda worker: worker.pid or 0)
     yield next(batches)
-    os.kill(workers[0].pid or 0, signal.SIGKILL)  # as the OOM killer does
+    os.kill(workers[0].pid or 0, signal.SIGKILL)  # like the OOM killer
     yield from batches
 
 
 def _unnamed(named: bool) -> Finding:
-    return Finding(0 if named else 1, "of 1 deaths without a cause")
+    return Finding(0 if named else 1, "of 1 crashes without a cause")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Read in the error what a worker died of."""
+    """Look for the cause in the error."""
     return Case(load(Waves(), workers, start_method, collate_fn=np.stack), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Ask the worker."""
+    """Look for the cause in the workers' exit codes."""
     loader = load(Waves(), workers, start_method, collate_fn=np.stack)
     return Case(loader, train_and_ask_the_workers)
 

@@ -1,9 +1,9 @@
-"""An exception with two arguments arrives as a RuntimeError, and `except MyError` does not match.
+"""An exception with two arguments arrives as a RuntimeError, and `except MyError` doesn't match.
 
-Symptom: `RuntimeError: Caught MyError in DataLoader worker process 0.`, although the loop stands
-in `try: ... except MyError:`. With `num_workers=0` it is caught.
+Symptom: `RuntimeError: Caught MyError in DataLoader worker process 0.`, although the loop is inside
+`try: ... except MyError:`. With `num_workers=0`, the same `except` catches it.
 
-NOTE [ What Arrives Of An Exception ]
+NOTE [ How Main Rebuilds An Exception ]
 
 The worker sends the type of the exception, and its traceback as a string. The main process calls
 the type with that string as its only argument and raises the result. A class whose `__init__` needs
@@ -21,9 +21,9 @@ it, because attributes don't travel. Then `except` matches, but you lose the who
 loop should go on, catch the error in the worker, where it still has its type, and return the reason
 with the batch: then you lose only that sample.
 
-Seen in: pytorch#11633, pytorch#25522, pytorch#34130, pytorch#44631. Before
-pytorch#58131 (2021) such an exception ended in `TypeError: __init__() missing 1 required positional
-argument`, without the original traceback.
+Seen in: pytorch#11633, pytorch#25522, pytorch#34130, pytorch#44631. Before pytorch#58131 (2021),
+such an exception ended in `TypeError: __init__() missing 1 required positional argument`, without
+the original traceback.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Sample = tuple[torch.Tensor, int]
 
 
 class BadReading(Exception):
-    """A file lacks something."""
+    """A reading that lacks a field."""
 
     def __init__(self, path: Path, missing: str) -> None:
         super().__init__(f"{path.name} has no {missing}")
@@ -70,7 +70,7 @@ class Readings(Dataset[Sample]):
 
 
 def train(loader: DataLoader[Any]) -> str:
-    """An epoch that ends early if a reading is bad."""
+    """Run an epoch that ends early if a reading is bad, and return how it ended."""
     try:
         for _ in loader:
             pass
@@ -80,12 +80,12 @@ def train(loader: DataLoader[Any]) -> str:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Raise an exception of two arguments in a worker; the loop is ready for it."""
+    """Raise an exception with two arguments in a worker. The loop has an `except` for it."""
     return Case(load(Readings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Catch it in the worker and hand over the reason."""
+    """Catch it in the worker, and return the reason with the batch."""
     dataset = Tolerant(Readings(_paths()), BadReading)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant), train)
 

@@ -1,7 +1,7 @@
 """drop_last drops a batch for each worker, and with enough workers the whole epoch.
 
 Symptom: an IterableDataset with drop_last=True loses samples with workers that it does not lose
-without. With a small one, the loop may not run a single step.
+without. With a small dataset, the loop may not run a single step.
 
 Mechanism: the workers batch an IterableDataset. Each one fills batches from its own part of the
 stream, and each one drops what's left over, so you lose up to `workers * (batch_size - 1)` samples
@@ -32,7 +32,7 @@ LENGTH, BATCH = 48, 16
 
 
 class Stream(IterableDataset[torch.Tensor]):
-    """A stream of samples; of n workers each takes every n-th."""
+    """A stream of samples. Each of n workers takes every n-th sample."""
 
     def __init__(self, length: int = LENGTH) -> None:
         self.length = length
@@ -45,7 +45,7 @@ class Stream(IterableDataset[torch.Tensor]):
 
 
 class BatchedStream(Stream):
-    """The same stream in whole batches; of n workers each takes every n-th batch."""
+    """The same stream in whole batches. Each of n workers takes every n-th batch."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         worker = get_worker_info()
@@ -59,18 +59,18 @@ class BatchedStream(Stream):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch; the stream fills whole batches, so nothing need be lost."""
+    """Run one epoch, and count the lost samples. The stream is a whole number of batches."""
     seen = {number for batch in loader for number in batch.tolist()}
     return Finding(LENGTH - len(seen), f"of {LENGTH} samples lost")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deal out samples, and drop what is left in each worker."""
+    """Deal out samples, and let each worker drop its last, short batch."""
     return Case(load(Stream(), workers, start_method, batch_size=BATCH, drop_last=True), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deal out batches."""
+    """Deal out whole batches."""
     return Case(load(BatchedStream(), workers, start_method, batch_size=None), train)
 
 

@@ -1,4 +1,4 @@
-"""The dataset's thread was started in main, and a forked worker does not have it.
+"""Main started the dataset's thread, and a forked worker doesn't have it.
 
 Symptom: the epoch doesn't start, without an error: a worker waits in `future.result()` (of an
 executor) or in `queue.get()` (of a thread that reads ahead). `SimpleQueue.get` is C and has no
@@ -33,7 +33,7 @@ from torch.utils.data import Dataset
 from dltutor.failures.tools import Case, Failure, PerProcess, Says, load, own_folder
 
 PAIRS: Final = 16
-SIZE: Final = 8  # bytes of a file
+SIZE: Final = 8  # bytes in a file
 
 
 class Pairs(Dataset[torch.Tensor]):
@@ -57,7 +57,7 @@ class Pairs(Dataset[torch.Tensor]):
 
 
 class OwnThreadPairs(Pairs):
-    """The same, with an executor that each process makes for itself."""
+    """The same pairs, with an executor that each process makes for itself."""
 
     def __init__(self, folder: Path) -> None:
         self.images = sorted(folder.glob("*.image"))
@@ -65,7 +65,7 @@ class OwnThreadPairs(Pairs):
         self.executor = PerProcess(partial(ThreadPoolExecutor, max_workers=1))
 
     @property
-    def thread(self) -> ThreadPoolExecutor:  # type: ignore[override]  # an attribute there
+    def thread(self) -> ThreadPoolExecutor:  # type: ignore[override]  # an attribute in Pairs
         """The executor of this process."""
         return self.executor.get()
 
@@ -76,13 +76,13 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Make it in each process that uses it."""
+    """Make the thread in each process that uses it."""
     return Case(load(OwnThreadPairs(pairs_folder()), workers, start_method))
 
 
 @cache
 def pairs_folder() -> Path:
-    """A folder with 16 images and their masks, of eight bytes each."""
+    """Write 16 images and their masks, of eight bytes each, to a folder, once per process."""
     folder = own_folder()
     for number in range(PAIRS):
         (folder / f"{number:02}.image").write_bytes(bytes([number] * SIZE))

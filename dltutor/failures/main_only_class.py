@@ -2,7 +2,7 @@
 
 Symptom: `RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly` before the first
 batch, and on stderr, once for each worker, `AttributeError: Can't get attribute 'Squares' on
-<module '__main__' (built-in)>`. In a notebook that stderr may be in the terminal of the server.
+<module '__main__' (built-in)>`. In a notebook, that stderr may end up in the server's terminal.
 
 Mechanism: a pickle doesn't hold a class, only the class's module and name. For a class from a cell,
 that's `__main__.Squares`. Main can write that down, so nothing fails where the worker is started.
@@ -81,7 +81,7 @@ FAILURE: Final = Failure(
     remedy="Put the class, the transform, or the collate_fn into a file and import it.",
     broken=broken,
     fixed=fixed,
-    # The server of forkserver writes to where it was started: only the exit code is certain.
+    # Under forkserver, the worker's stderr is the server's, so only the exit code is certain.
     sign=Says(
         "worker died",
         ("AttributeError: Can't get attribute 'Squares' on <module '__m", "ended with exit code 1"),

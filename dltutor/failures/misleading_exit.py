@@ -1,8 +1,8 @@
-"""A worker calls `sys.exit`, and the main process complains about a file that does not exist.
+"""A worker calls `sys.exit`, and the main process complains about a file that doesn't exist.
 
 Symptom: `FileNotFoundError: [Errno 2] No such file or directory` without the name of a file, or
-`ConnectionResetError: [Errno 104] Connection reset by peer`, `ConnectionRefusedError` or
-`EOFError`, from `rebuild_storage_fd`. All files are there.
+`ConnectionResetError: [Errno 104] Connection reset by peer`, `ConnectionRefusedError`, or
+`EOFError`, from `rebuild_storage_fd`. None of your files is missing.
 
 NOTE [ Which File Was Not Found ]
 
@@ -23,8 +23,8 @@ If that isn't your code, catch SystemExit in the dataset and raise something wit
 If you see the same errors after a worker died in another way (see `dead_worker`), look for what
 killed it first.
 
-Seen in: pytorch#28950, pytorch#1551, mmagic#508, mmpretrain#472, Pytorch-UNet#517 (the errors;
-of other deaths).
+Seen in: pytorch#28950, pytorch#1551, mmagic#508, mmpretrain#472, Pytorch-UNet#517 (the same errors,
+after workers died in other ways).
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class Readings(Dataset[Sample]):
 
 
 class UnreadableReading(ValueError):
-    """A file is no reading."""
+    """A file that isn't a reading."""
 
 
 class RaisingReadings(Readings):
-    """The same readings; an exit becomes an error that names the sample."""
+    """The same readings, with an exit turned into an error that names the sample."""
 
     def __getitem__(self, index: int) -> Sample:
         try:
@@ -85,17 +85,17 @@ class RaisingReadings(Readings):
 
 
 def keep(samples: list[Sample]) -> list[Sample]:
-    """A batch is the list of its samples."""
+    """Collate a batch as the list of its samples."""
     return samples
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Use a function that exits."""
+    """Call a function that exits."""
     return Case(load(Readings(_paths()), workers, start_method, batch_size=2, collate_fn=keep))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Turn the exit into an error, and hand it over with the batch as a reason."""
+    """Turn the exit into an error, and return the reason with the batch."""
     dataset = Tolerant(RaisingReadings(_paths()), UnreadableReading)
     return Case(load(dataset, workers, start_method, batch_size=2, collate_fn=collate_tolerant))
 

@@ -1,7 +1,7 @@
 """The script starts its workers without `if __name__ == "__main__":`.
 
 Symptom: `RuntimeError: An attempt has been made to start a new process before the current process
-has finished its bootstrapping phase`, on stderr, once for each worker; in main `RuntimeError:
+has finished its bootstrapping phase`, on stderr, once for each worker, and in main `RuntimeError:
 DataLoader worker (pid(s) 4711) exited unexpectedly`.
 
 NOTE [ Your Script Is Run Again ]
@@ -76,7 +76,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 @cache
 def script(text: str, start_method: str) -> Path:
-    """Write a script to a file of its own, removed when Python exits.
+    """Write a script to a new file, once per process. Removed when Python exits.
 
     Args:
         text: UNGUARDED or GUARDED.
@@ -89,9 +89,9 @@ def script(text: str, start_method: str) -> Path:
 
 @contextmanager
 def started_as(path: Path) -> Iterator[None]:
-    """Make this process one that was started as `python PATH`, to the workers it starts.
+    """Make the workers that start in this block think that main was started as `python PATH`.
 
-    The script's own code is run by the workers alone, as they would run it anyway.
+    Only the workers run the script, as they would if main had run it, too.
     """
     main = ModuleType("__main__")
     main.__file__ = str(path)
@@ -104,7 +104,7 @@ def started_as(path: Path) -> Iterator[None]:
 
 
 def _case(path: Path, workers: int, start_method: str) -> Case:
-    # The loader of the script, in this process, so that it can be observed.
+    # The script's loader, made in this process, so that `observe` can see it.
     loader = load(TensorDataset(torch.arange(16)), workers, start_method)
     return Case(loader, partial(_run, path))
 
@@ -130,7 +130,7 @@ FAILURE: Final = Failure(
     ),
     broken=broken,
     fixed=fixed,
-    # The server of forkserver writes to where it was started: only the exit code is certain.
+    # Under forkserver, the worker's stderr is the server's, so only the exit code is certain.
     sign=Says(
         "worker died",
         (

@@ -1,4 +1,4 @@
-"""A sample is changed in place, and the stored one with it: each epoch scales it again.
+"""A sample is changed in place, which changes the stored one, so each epoch scales it again.
 
 Symptom: data changes from epoch to epoch, and training with num_workers=0 gives a different result
 than with workers.
@@ -9,14 +9,14 @@ NOTE [ Three Histories Of One Array ]
 `x.clamp_()`, and a transform with `inplace=True` write through it into the dataset. What that does
 depends on whose dataset it is and how long it lives:
 
-- no workers: the main process's own; it is scaled again in each epoch (2, 4, 8, ...);
-- fresh workers: a copy each, thrown away after the epoch (2, 2, 2). The fault is there and cannot
-  be seen, and taking the workers away in order to debug brings it out;
-- persistent workers: a copy each, kept (2, 4, 8), and with shuffling each sample by another
-  factor, since a worker changes only those samples that it loads itself.
+- Without workers, it's the main process's own dataset, and each epoch scales it again (2, 4, 8).
+- Fresh workers have a copy each, which is thrown away after the epoch (2, 2, 2). The bug is there,
+  but you don't see it, until you set `num_workers=0` to debug something else.
+- Persistent workers have a copy each, and keep it (2, 4, 8). With shuffling, each sample gets a
+  different factor, because a worker changes only the samples that it loads itself.
 
-Under `spawn` and `forkserver` a tensor is not copied to the workers but moved to shared memory:
-then even fresh workers change the tensor of the main process, and each other's.
+Under `spawn` and `forkserver`, a tensor isn't copied to the workers but moved to shared memory. So
+even fresh workers change the main process's tensor, and each other's.
 
 Remedy: make a new array with `x = self.data[i] * 2`, or call `.clone()` or `.copy()` before
 transforms that you didn't write. In a test, ask for the same sample twice and compare.
@@ -53,14 +53,14 @@ class Spectra(Dataset[torch.Tensor]):
 
 
 class UntouchedSpectra(Spectra):
-    """The same, scaled into a new array."""
+    """The same spectra, scaled into a new array."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.as_tensor(self.data[index] * self.gain)
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Two epochs; each sample must be twice what was stored."""
+    """Run two epochs, and count the samples that aren't twice the stored ones."""
     wanted = Spectra.gain * torch.arange(1.0, LENGTH + 1)
     wrong = 0
     for _ in range(EPOCHS):
@@ -70,7 +70,7 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", persistent: bool = True) -> Case:
-    """Scale what is stored."""
+    """Scale the stored array."""
     return Case(load(Spectra(), workers, start_method, persistent_workers=persistent), train)
 
 

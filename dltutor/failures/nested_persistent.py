@@ -1,6 +1,6 @@
-"""Two nested loops over one loader with persistent workers: the outer one ends early, silently.
+"""Of two nested loops over one loader with persistent workers, the outer one ends early, silently.
 
-Symptom: the outer loop ends after its first batch. Nothing is raised, nothing is printed. With
+Symptom: the outer loop ends after its first batch, without an error or a message. With
 `persistent_workers=False`, or with no workers, the same code runs all its rounds.
 
 Mechanism: a loader with `persistent_workers=True` has one iterator, and `iter(loader)` resets that
@@ -12,8 +12,8 @@ middle of an epoch, statistics for a normalization, or `next(iter(loader))` for 
 Remedy: use a separate loader for each loop. They may share the dataset, and each has its own
 workers.
 
-Seen in: torchrec#2327 (a pipeline that told its epochs apart by their iterators); the nested loop
-itself in no public report found; measured here.
+Seen in: torchrec#2327 (a pipeline that told its epochs apart by their iterators). We found no
+public report of the nested loop itself, and measured it here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BATCHES = 4
 
 
 def compare(rows: DataLoader[Any], columns: DataLoader[Any]) -> Finding:
-    """Compare every batch with every batch, for a matrix of similarities."""
+    """Compare every batch with every batch, and count the missing blocks of the matrix."""
     blocks = []
     for (row,) in rows:
         for (column,) in columns:
@@ -38,22 +38,22 @@ def compare(rows: DataLoader[Any], columns: DataLoader[Any]) -> Finding:
 
 
 def with_itself(loader: DataLoader[Any]) -> Finding:
-    """The loop with one loader."""
+    """Run both loops over one loader."""
     return compare(loader, loader)
 
 
 def with_another(loader: DataLoader[Any]) -> Finding:
-    """The loop with two."""
+    """Run the loops over two loaders."""
     return compare(loader, _loader(loader.num_workers, loader.multiprocessing_context))
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Loop over a loader inside a loop over it."""
+    """Loop over a loader inside a loop over the same loader."""
     return Case(_loader(workers, start_method), with_itself)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Loop over a second one."""
+    """Loop over a second loader inside the first loop."""
     return Case(_loader(workers, start_method), with_another)
 
 

@@ -1,4 +1,4 @@
-"""A sample that could not be loaded is returned as None, and the batch cannot be built.
+"""The dataset returns None for a sample that it can't load, and the batch can't be built.
 
 Symptom: `AttributeError: 'NoneType' object has no attribute 'numel'`, or `TypeError:
 default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found <class
@@ -29,7 +29,7 @@ from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class SkippingImages(Images):
-    """Images, with (None, None) where one does not load."""
+    """Images, with (None, None) for each one that doesn't load."""
 
     def __getitem__(self, index: int) -> Any:
         try:
@@ -39,10 +39,10 @@ class SkippingImages(Images):
 
 
 class ImagesOrNone(VerifiedImages):
-    """Images, with None where one does not load, for a collate function that expects it."""
+    """Images, with None for each one that doesn't load, for a collate function that expects it."""
 
     def __init__(self, root: Any) -> None:
-        Images.__init__(self, root)  # looks at no file before the epoch
+        Images.__init__(self, root)  # doesn't check any file before the epoch
 
     def __getitem__(self, index: int) -> Any:
         try:
@@ -52,10 +52,10 @@ class ImagesOrNone(VerifiedImages):
 
 
 def collate_present(samples: list[Any]) -> tuple[Any, int]:
-    """Join the samples that are there.
+    """Collate the samples that aren't None.
 
     Returns:
-        The batch, or None where no sample was left; and how many were missing.
+        The batch, or None if no sample was left; and how many were missing.
     """
     present = [sample for sample in samples if sample is not None]
     missing = len(samples) - len(present)
@@ -63,12 +63,12 @@ def collate_present(samples: list[Any]) -> tuple[Any, int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Return None for a bad image and leave the rest to the loop."""
+    """Return None for a bad image, and leave it to the loop to skip it."""
     return Case(load(SkippingImages(shared_images()), workers, start_method, batch_size=8))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Drop what is missing where the batch is made, and count it."""
+    """Drop and count the missing samples in `collate_fn`."""
     dataset = ImagesOrNone(shared_images())
     return Case(load(dataset, workers, start_method, batch_size=8, collate_fn=collate_present))
 

@@ -1,6 +1,6 @@
 """Main has computed with several threads, and a forked worker that does the same hangs.
 
-Symptom: the epoch doesn't start, without an error; a worker waits in a tensor operation that works
+Symptom: the epoch doesn't start, without an error: a worker waits in a tensor operation that works
 in main, and uses no CPU. The loader worked until someone called `torch.set_num_threads` in the
 worker.
 
@@ -34,7 +34,7 @@ THREADS: Final = 2
 
 
 class Standardized(Dataset[torch.Tensor]):
-    """Images less their mean, by their deviation, and made small."""
+    """Images with their mean subtracted, divided by their deviation, and made smaller."""
 
     def __init__(self, images: torch.Tensor) -> None:
         self.images = images
@@ -67,7 +67,7 @@ def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def _measured() -> Standardized:
-    # Main computes with several threads, as it does where nobody told it otherwise.
+    # Main computes with several threads, as it does by default on several cores.
     before = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     try:
@@ -77,21 +77,21 @@ def _measured() -> Standardized:
 
 
 def absent() -> str | None:
-    """Say so if torch does not compute with GNU's OpenMP."""
+    """Return why torch doesn't compute with GNU's OpenMP here, or None if it does."""
     if "parallel backend: OpenMP" not in torch.__config__.parallel_info():
         return "torch computes without OpenMP here"
-    # The files behind the names: conda has a libgomp.so.1 that is a link to LLVM's library.
+    # Look at the mapped files, not the names: conda's libgomp.so.1 is a link to LLVM's library.
     loaded = openmp_libraries(Path("/proc/self/maps").read_text())
     if not any(name.startswith("libgomp") for name in loaded):
-        return f"torch computes with {', '.join(loaded) or 'an OpenMP of its own'} here, not GNU's"
+        return f"torch computes with {', '.join(loaded) or 'its own OpenMP'} here, not with GNU's"
     return None
 
 
 def openmp_libraries(maps: str) -> list[str]:
-    """The OpenMP libraries that a process has loaded, such as `libgomp.so.1`.
+    """Return the OpenMP libraries that a process has loaded, such as `libgomp.so.1`.
 
     Args:
-        maps: The text of its `/proc/PID/maps`.
+        maps: The content of the process's `/proc/PID/maps`.
     """
     return sorted(set(re.findall(r"/(lib(?:gomp|iomp5|omp)\b[^/\s]*)$", maps, re.MULTILINE)))
 

@@ -1,7 +1,7 @@
 """A killed run leaves its batches in `/dev/shm`, and they stay there until the machine restarts.
 
-Symptom: `/dev/shm` is full of files named `torch_*` that belong to no running process; sooner or
-later a run fails that has done nothing wrong, with `No space left on device`.
+Symptom: `/dev/shm` is full of files named `torch_*` that belong to no running process. Sooner or
+later, another run fails with `No space left on device`, although it did nothing wrong.
 
 NOTE [ Who Cleans Up ]
 
@@ -13,8 +13,8 @@ With `file_system`, the worker sends the name, so the name has to stay, and some
 it later. torch starts a process for that, `torch_shm_manager`, which notices when the processes it
 serves are gone. If main is killed, the manager cleans up. If the manager is killed as well, nothing
 does. That happens when something ends a whole job at once: `docker kill`, a batch system, the
-out-of-memory killer of a cgroup. A container's own `/dev/shm` goes with the container, but the
-host's, with `--ipc=host`, stays.
+out-of-memory killer of a cgroup. A container's own `/dev/shm` disappears with the container, but
+the host's, with `--ipc=host`, stays.
 
 The managers lead their own sessions. So a signal to the process group of the run (`kill -9 -PGID`,
 Ctrl-C in a terminal) doesn't reach them, and nothing is left behind.
@@ -47,7 +47,7 @@ from dltutor.failures.tools import Case, Counts, Failure, Finding, load
 from dltutor.system.processes import segments, segments_of, unlink_segments
 
 BATCHES = 5
-PATIENCE = 5.0  # seconds for killed processes to be gone
+PATIENCE = 5.0  # seconds that we wait for killed processes to be gone
 
 Init = Callable[[int], None]
 
@@ -63,17 +63,17 @@ class Numbers(Dataset[torch.Tensor]):
 
 
 def share_by_name(worker: int) -> None:
-    """What stops "Too many open files", as its message advises. Every process needs it."""
+    """Share tensors by name, as the message "Too many open files" advises. Every process has to."""
     torch.multiprocessing.set_sharing_strategy("file_system")
 
 
 def make_loader(workers: int, start_method: str, init: Init | None) -> DataLoader[torch.Tensor]:
-    """The loader of the run, and of the Case that kills it."""
+    """Make the loader of the run, and of the Case that kills it."""
     return load(Numbers(), workers, start_method, batch_size=8, worker_init_fn=init)
 
 
 def train(workers: int, start_method: str, strategy: str) -> None:
-    """The run that is going to be killed. When it has all batches in hand it says so, and waits.
+    """Be the run that gets killed: take all batches, say so on stdout, and wait.
 
     Args:
         workers: The number of workers.
@@ -90,10 +90,10 @@ def train(workers: int, start_method: str, strategy: str) -> None:
 
 
 def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
-    """Start `train` in an interpreter of its own, kill all its processes, see what is left.
+    """Start `train` in its own interpreter, kill all its processes, and count what's left.
 
     Args:
-        loader: Says how many workers, and started how.
+        loader: Has the number of workers and the start method for the run.
         strategy: The sharing strategy.
     """
     context = loader.multiprocessing_context
@@ -105,12 +105,12 @@ def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
             env=os.environ | {"TMPDIR": folder},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # where Python's resource tracker complains
+            stderr=subprocess.DEVNULL,  # Python's resource tracker complains there
         )
         with run:
             assert run.stdout is not None
             if not run.stdout.readline():
-                raise RuntimeError(f"the run ended by itself, with exit code {run.wait()}")
+                raise RuntimeError(f"the run exited early, with exit code {run.wait()}")
             held = kill_all(folder)
     left = held.keys() & segments()
     unlink_segments(held)
@@ -118,14 +118,14 @@ def kill_a_run(loader: DataLoader[Any], *, strategy: str) -> Finding:
 
 
 def kill_all(folder: str) -> dict[str, tuple[int, int]]:
-    """Kill the processes that have this temporary folder, whoever their parents are.
+    """Kill all processes that use this temporary folder, whatever their parents are.
 
     Returns:
-        The segments that they had in hand, as `segments_of` has them.
+        The segments that they had open, as `segments_of` returns them.
     """
     processes = of_run(folder)
-    # The managers first, since nothing here kills all in one instant as the kernel does. Python's
-    # resource tracker may live: it ends by itself and removes semaphores, and no segments.
+    # Kill the managers first, because we can't kill everything in the same instant as Linux can.
+    # Python's resource tracker may live: it exits by itself, and removes only semaphores.
     processes.sort(key=lambda process: process.name() != "torch_shm_manager")
     held = {name: file for each in processes for name, file in segments_of(each.pid).items()}
     for process in processes:
@@ -136,10 +136,10 @@ def kill_all(folder: str) -> dict[str, tuple[int, int]]:
 
 
 def of_run(folder: str) -> list[psutil.Process]:
-    """The processes that have this temporary folder, and that may be looked at."""
+    """Return the processes with this temporary folder, as far as we may read their environment."""
     processes = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # gone, or somebody else's
+        with suppress(psutil.Error):  # gone, or another user's
             if process.environ().get("TMPDIR") == folder:
                 processes.append(process)
     return processes
@@ -152,7 +152,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Kill a run that shares them by descriptor."""
+    """Kill a run that shares its batches by descriptor."""
     loader = make_loader(workers, start_method, None)
     return Case(loader, consume=partial(kill_a_run, strategy="file_descriptor"))
 

@@ -1,6 +1,6 @@
-"""Each worker computes with as many threads as there are cores, and all of them wait.
+"""Each worker computes with as many threads as there are cores, so the threads wait for cores.
 
-Symptom: more threads make it slower: every core is at 100 %, and the epoch takes several times as
+Symptom: more threads make it slower. Every core is at 100 %, and the epoch takes several times as
 long as with one thread for each worker.
 
 NOTE [ Threads Times Workers ]
@@ -43,10 +43,11 @@ ROUNDS = 4
 
 
 class Augmented(Dataset[torch.Tensor]):
-    """Images of three colors, whose light and contrast are changed in steps.
+    """Images whose brightness and contrast change in steps.
 
-    They are large and the steps are few, so that computing takes many of the hundredths of a second
-    that the kernel counts in. With small images and many steps it is the waiting that takes long.
+    The images are large and the steps few, because Linux counts CPU time in hundredths of a second,
+    and computing has to take many of them. With small images and many steps, most of the time would
+    go into waiting.
     """
 
     def __len__(self) -> int:
@@ -61,14 +62,15 @@ class Augmented(Dataset[torch.Tensor]):
 
 
 def use_every_core(worker: int) -> None:
-    """Have a worker compute with a thread for each core."""
+    """Let a worker compute with a thread for each core."""
     torch.set_num_threads(os.cpu_count() or 1)
 
 
 def count_threads(loader: DataLoader[Any]) -> Finding:
-    """The training loop. It asks how many threads computed in its second epoch.
+    """Run two epochs, and count the threads that computed in the second one.
 
-    In the first the workers start: importing torch takes one thread longer than all the rest.
+    The first epoch includes the start of the workers, where importing torch keeps one thread busy
+    for longer than everything else.
     """
     for _ in loader:
         pass
@@ -80,7 +82,7 @@ def count_threads(loader: DataLoader[Any]) -> Finding:
 
 
 def _seconds_by_thread() -> dict[int, dict[int, float]]:
-    """Worker's pid -> thread -> seconds that it ran."""
+    """Return the CPU seconds of each thread of each worker, by pid and thread id."""
     return {
         worker.pid or 0: {
             thread.id: thread.user_time + thread.system_time
@@ -92,17 +94,17 @@ def _seconds_by_thread() -> dict[int, dict[int, float]]:
 
 def _computing(before: dict[int, float], after: dict[int, float]) -> int:
     spent = [seconds - before.get(thread, 0) for thread, seconds in after.items()]
-    # A worker also has threads that send its batches: they need next to nothing.
+    # Leave out the threads that send a worker's batches, which use almost no CPU.
     return sum(seconds >= 0.25 * max(spent) for seconds in spent)
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Give each worker all the cores."""
+    """Give each worker a thread for each core."""
     return _case(workers, start_method, worker_init_fn=use_every_core)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Leave each worker its one thread."""
+    """Leave each worker with its one thread."""
     return _case(workers, start_method)
 
 
@@ -112,7 +114,7 @@ def _case(workers: int, start_method: str, **options: Any) -> Case:
 
 
 def one_core() -> str | None:
-    """Say so where there is only one core: a worker cannot have more threads than cores then."""
+    """Return a message if there's only one core, where both cases are the same; else None."""
     return "this machine has one core" if (os.cpu_count() or 1) < 2 else None
 
 
@@ -132,6 +134,6 @@ FAILURE = Failure(
     broken=broken,
     fixed=fixed,
     sign=Costs(2),
-    isolated=True,  # a main process that has computed with OpenMP before would make the forked hang
+    isolated=True,  # forked workers would hang if main had computed with OpenMP before
     absent=one_core,
 )

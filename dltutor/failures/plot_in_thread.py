@@ -1,7 +1,7 @@
 """A thread of main draws a figure while main forks the workers, and the workers draw too.
 
-Symptom: the epoch doesn't start, or not every time; a worker waits in `savefig` or `canvas.draw`,
-below it `matplotlib/figure.py`: `with self._render_lock`.
+Symptom: the epoch doesn't start, or not every time: a worker waits in `savefig` or `canvas.draw`,
+and below that, in `matplotlib/figure.py`, at `with self._render_lock`.
 
 Mechanism: matplotlib isn't thread-safe, so it protects itself with one lock for all figures of the
 process, and holds it while it draws one. A live chart redraws all the time, so the lock is held
@@ -13,7 +13,7 @@ Remedy: draw in the main thread between batches, or draw the live chart in anoth
 browser. A dataset that renders doesn't have to use matplotlib: Pillow has no such lock. If you need
 both, start the workers with spawn or forkserver.
 
-Seen in: fdtdx#56; a chart of this course, before it was drawn in the browser.
+Seen in: fdtdx#56, and this course's own chart, before it was drawn in the browser.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dltutor.failures.tools import Case, Failure, Says, load
 
 
 class Curves(Dataset[torch.Tensor]):
-    """Images of curves, drawn when they are asked for."""
+    """Images of curves, drawn in `__getitem__`."""
 
     def __init__(self, curves: torch.Tensor) -> None:
         self.curves = curves
@@ -44,7 +44,7 @@ class Curves(Dataset[torch.Tensor]):
 
 
 class Chart:
-    """The curve of an epoch so far."""
+    """A chart of the mean of each batch so far."""
 
     def __init__(self) -> None:
         self.axes = new_axes(2, 1)
@@ -59,30 +59,30 @@ class Chart:
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Axes that fill a figure, on a canvas of its own, as programs without a screen make them.
+    """Make axes that fill a figure, on a canvas that needs no screen.
 
     Args:
-        width: In inches of 100 pixels.
-        height: Likewise.
+        width: In inches, with 100 pixels per inch.
+        height: In inches.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     canvas = FigureCanvasAgg(Figure(figsize=(width, height), dpi=100))
     axes = canvas.figure.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()  # matplotlib would keep the files of the fonts open
+    axes.set_axis_off()  # labels would make matplotlib keep its font files open
     return axes
 
 
 def draw_in_thread(loader: DataLoader[Any]) -> None:
-    """Run an epoch, while a thread draws the chart of the one before."""
+    """Run an epoch while a thread draws the chart of the previous one."""
     chart = Chart()
     chart.means = [0.4, 0.6, 0.2]
     drawing, forked = threading.Event(), threading.Event()
 
     def wait(image: Any, dpi: float) -> tuple[Any, int, int]:
-        # Stretches one drawing until the workers are forked. A chart that is drawn all the time is
-        # being drawn at that moment as a rule, and this one always.
+        # Stretch one drawing until the workers are forked. A live chart that redraws all the time
+        # is usually drawing at that moment, and this one always is.
         drawing.set()
         forked.wait()
         return image, 0, 0
@@ -102,7 +102,7 @@ def draw_in_thread(loader: DataLoader[Any]) -> None:
 
 
 def draw_between_batches(loader: DataLoader[Any]) -> None:
-    """Run an epoch, with a chart that the main thread draws."""
+    """Run an epoch, and draw the chart in the main thread after each batch."""
     chart = Chart()
     for batch in loader:
         chart.means.append(float(batch.float().mean()))
@@ -115,18 +115,18 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Draw it in the main thread, between batches."""
+    """Draw the chart in the main thread, between batches."""
     return Case(_loader(workers, start_method), draw_between_batches)
 
 
 def _loader(workers: int, start_method: str) -> DataLoader[torch.Tensor]:
-    new_axes(1, 1)  # imports matplotlib, which at its first time looks for fonts, for seconds
+    new_axes(1, 1)  # imports matplotlib, which may look for fonts for seconds the first time
     curves = torch.outer(torch.arange(1, 9), torch.linspace(0, 6, 64)).sin()
     return load(Curves(curves), workers, start_method)
 
 
 def absent() -> str | None:
-    """Say so if this matplotlib draws without a lock."""
+    """Return a message if this matplotlib draws without a lock, else None."""
     import matplotlib
     from matplotlib.figure import Figure
 

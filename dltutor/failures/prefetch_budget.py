@@ -1,8 +1,8 @@
-"""Batches that are loaded ahead fill shared memory before the first one has been used.
+"""Prefetched batches fill shared memory before your loop has used the first one.
 
-Symptom: `/dev/shm` fills up, or memory runs out, as soon as the loop starts, and more with every
-worker; a larger `prefetch_factor` or `batch_size` makes it worse. No process has grown: the memory
-is counted as shared, and `htop` shows it in no column of its own.
+Symptom: `/dev/shm` fills up, or memory runs out, as soon as the loop starts, and sooner with every
+worker. A larger `prefetch_factor` or `batch_size` makes it worse. No process has grown, because the
+memory counts as shared, and `htop` has no column for it.
 
 NOTE [ The Budget ]
 
@@ -54,7 +54,7 @@ class Recordings(Dataset[torch.Tensor]):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Take batch after batch, the first as slowly as a model that is being compiled.
+    """Run one epoch, with a first step as slow as that of a model that is being compiled.
 
     Returns:
         The most MB that batches held in shared memory.
@@ -62,7 +62,7 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
     gauge = Gauge()
     held = []
     for step, batch in enumerate(loader):
-        # As long as the workers need to load ahead what they may: on a busy machine that varies.
+        # Wait until the workers have prefetched all they may, which varies on a busy machine.
         until = time.monotonic() + (_LONGEST if step == 0 and loader.num_workers else 0)
         while gauge.shared() < budget(loader, batch.nbytes) / MB and time.monotonic() < until:
             time.sleep(0.02)
@@ -71,17 +71,17 @@ def train(loader: DataLoader[torch.Tensor]) -> Finding:
 
 
 def budget(loader: DataLoader[Any], batch: int) -> int:
-    """Bytes that a loader may come to hold in shared memory, with batches of so many bytes."""
+    """Return the most bytes that a loader holds in shared memory, if a batch has `batch` bytes."""
     return (loader.num_workers * (loader.prefetch_factor or 0) + 1) * batch
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Load far ahead, to be on the safe side."""
+    """Prefetch 16 batches with each worker, to be on the safe side."""
     return Case(load(_recordings(), workers, start_method, prefetch_factor=16), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Load two batches ahead with each worker."""
+    """Prefetch two batches with each worker."""
     return Case(load(_recordings(), workers, start_method, prefetch_factor=2), train)
 
 

@@ -1,9 +1,9 @@
-"""Samples of different length cannot be stacked, and the message depends on their order.
+"""Samples of different lengths can't be stacked, and the message depends on their order.
 
 Symptom: `RuntimeError: stack expects each tensor to be equal size, but got [3] at entry 0 and [4]
 at entry 1`, or, only with workers, `RuntimeError: Trying to resize storage that is not resizable`.
 
-NOTE [ Two Texts For One Mistake ]
+NOTE [ Two Messages For One Mistake ]
 
 Without workers, `default_collate` calls `torch.stack`, which names the shapes. In a worker, it
 first allocates shared memory for the batch, with as many elements as the samples have together, and
@@ -15,7 +15,7 @@ shuffling, the message changes from run to run.
 Remedy: pad in a collate function and return the lengths too, or cut to one length in `__getitem__`.
 Whatever comes next takes the padding for data, so it needs the lengths or a mask.
 
-Seen in: BasicPBC#3 (both texts), anomalib#1855, litData#472, carla_garage#12.
+Seen in: BasicPBC#3 (both messages), anomalib#1855, litData#472, carla_garage#12.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Sample = tuple[torch.Tensor, int]
 
 
 class Clips(Dataset[Sample]):
-    """Clips of sound, each as long as it is, and who speaks."""
+    """Sound clips of different lengths, and who speaks in each."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
@@ -49,7 +49,7 @@ class Clips(Dataset[Sample]):
 
 
 def collate_clips(samples: list[Sample]) -> dict[str, torch.Tensor]:
-    """Pad with zeros to the longest of the batch.
+    """Collate clips, padded with zeros to the longest one in the batch.
 
     Returns:
         `sounds` (batch, longest), `lengths` (batch), `speakers` (batch).
@@ -63,18 +63,18 @@ def collate_clips(samples: list[Sample]) -> dict[str, torch.Tensor]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Leave clips of different length to the default collate function."""
+    """Leave clips of different lengths to the default collate function."""
     return Case(load(Clips(_paths()), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Pad them, and hand over their lengths."""
+    """Pad the clips, and return their lengths, too."""
     return Case(load(Clips(_paths()), workers, start_method, collate_fn=collate_clips))
 
 
 @cache
 def _paths() -> tuple[Path, ...]:
-    # The longest clip first.
+    # The longest clip comes first, so that a worker raises the unfamiliar message.
     folder = own_folder()
     rng = np.random.default_rng(2)
     paths = [folder / f"{number:02}.npy" for number in range(16)]

@@ -1,7 +1,7 @@
 """Training on several ranks: the same order in every epoch, and some samples counted twice.
 
-Symptom: DistributedSampler gives the same order every epoch; evaluation on two ranks gives a
-different result than on one, because samples are counted twice. Both are silent.
+Symptom: DistributedSampler gives the same order every epoch, or evaluation on two ranks gives a
+different result than on one, because samples are counted twice. Neither raises an error.
 
 NOTE [ How The Ranks Agree Without Talking ]
 
@@ -55,7 +55,7 @@ class Numbers(Dataset[torch.Tensor]):
 
 
 class Share(Sampler[int]):
-    """Every n-th index, without padding: shares may differ by one."""
+    """Every n-th index, without padding, so the ranks' shares may differ by one."""
 
     def __init__(self, rank: int) -> None:
         self.indices = range(rank, LENGTH, RANKS)
@@ -68,12 +68,12 @@ class Share(Sampler[int]):
 
 
 def train(loader: Loader) -> Orders:
-    """Two epochs."""
+    """Run two epochs."""
     return [_epoch(loader) for _ in range(EPOCHS)]
 
 
 def train_reshuffled(loader: Loader) -> Orders:
-    """Two epochs, of which the sampler is told."""
+    """Run two epochs, and tell the sampler about each."""
     sampler: Any = loader.sampler
     orders = []
     for epoch in range(EPOCHS):
@@ -83,12 +83,12 @@ def train_reshuffled(loader: Loader) -> Orders:
 
 
 def evaluate(loader: Loader) -> Orders:
-    """One epoch."""
+    """Run one epoch."""
     return [_epoch(loader)]
 
 
 def same_order(orders: list[Orders]) -> Finding:
-    """Judge what the ranks gathered: how many epochs went as one before them?"""
+    """Count the epochs that had the same order as an earlier one."""
     epochs = [str(epoch) for epoch in zip(*orders, strict=True)]
     return Finding(
         len(epochs) - len(set(epochs)), f"of {len(epochs)} epochs in an order seen before"
@@ -96,7 +96,7 @@ def same_order(orders: list[Orders]) -> Finding:
 
 
 def counted_twice(orders: list[Orders]) -> Finding:
-    """Judge what the ranks gathered: how many samples came more than once?"""
+    """Count the samples that arrived more than once, over all ranks."""
     seen = [index for rank in orders for index in rank[0]]
     return Finding(len(seen) - len(set(seen)), f"of {LENGTH} samples counted twice")
 
@@ -107,12 +107,12 @@ def on_two_ranks(
     judge: Callable[[list[Orders]], Finding],
     other: Sampler[int],
 ) -> Finding:
-    """Run a loop here, as rank 0, and in another process, as rank 1; gather, and judge.
+    """Run a loop in this process as rank 0 and in another one as rank 1, and judge both results.
 
     Args:
         loader: The loader of rank 0.
         loop: What each rank does with its loader.
-        judge: Says what is wrong with what the ranks saw.
+        judge: Turns the orders of all ranks into a Finding.
         other: The sampler of rank 1.
     """
     context: Any = loader.multiprocessing_context or multiprocessing.get_context("fork")
@@ -140,7 +140,7 @@ def _epoch(loader: Loader) -> list[int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order") -> Case:
-    """Train without `set_epoch`; or evaluate with padding."""
+    """Train without `set_epoch` ("order"), or evaluate with padding ("padding")."""
     if kind == "padding":
         unshuffled = partial(_padded, shuffle=False)
         return _case(unshuffled, evaluate, counted_twice, workers, start_method)
@@ -148,7 +148,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order"
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", kind: Kind = "order") -> Case:
-    """Train with `set_epoch`; or evaluate without padding."""
+    """Train with `set_epoch` ("order"), or evaluate without padding ("padding")."""
     if kind == "padding":
         return _case(Share, evaluate, counted_twice, workers, start_method)
     return _case(_padded, train_reshuffled, same_order, workers, start_method)

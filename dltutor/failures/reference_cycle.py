@@ -1,7 +1,7 @@
 """Samples that were used long ago stay in memory, because they refer to themselves.
 
-Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again. With
-bad luck, it runs out before it falls. A `gc.collect()` in `__getitem__` stops it.
+Symptom: each worker's memory rises by hundreds of megabytes, falls all at once, rises again. If
+you're unlucky, it runs out before it falls. A `gc.collect()` in `__getitem__` stops the growth.
 
 Mechanism: a recording knows its channels, and each channel knows its recording. When the sample is
 done, no reference count drops to zero, so the recording and its bytes stay until the cyclic garbage
@@ -13,7 +13,7 @@ cycles, too.
 Remedy: break the cycle: give the part what it needs from the whole, or a `weakref.ref` to it. This
 is the one case where `gc.collect()` helps, but it costs a walk over all objects for each sample.
 
-Seen in: no public report found; measured here.
+Seen in: measured here. We found no public report.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Recording:
 
 
 class ChannelOfBytes:
-    """Every second number of what a recording contains."""
+    """Every second number of a recording's bytes."""
 
     def __init__(self, content: bytes, number: int) -> None:
         self.content = content
@@ -62,7 +62,7 @@ class ChannelOfBytes:
 
 
 class RecordingWithoutCycle:
-    """A file, and its channels, which know its bytes only."""
+    """A file and its channels, which refer only to its bytes."""
 
     def __init__(self, path: str) -> None:
         self.content = Path(path).read_bytes()
@@ -70,7 +70,7 @@ class RecordingWithoutCycle:
 
 
 class Recordings(Dataset[torch.Tensor]):
-    """How loud the channels of each recording are."""
+    """The loudness of the channels of each recording."""
 
     made: type[Recording] | type[RecordingWithoutCycle] = Recording
 
@@ -86,23 +86,23 @@ class Recordings(Dataset[torch.Tensor]):
 
 
 class RecordingsWithoutCycles(Recordings):
-    """The same; a recording goes when it is done with."""
+    """The same, with recordings that are freed right after use."""
 
     made = RecordingWithoutCycle
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch, and how much each worker grew in it."""
+    """Run one epoch, and measure how much each worker grew."""
     return Finding(growth(loader), "MB that each worker grew by")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Channels that know their recording."""
+    """Use channels that refer to their recording."""
     return Case(load(Recordings(_paths()), workers, start_method), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Channels that know the bytes."""
+    """Use channels that refer only to the bytes."""
     return Case(load(RecordingsWithoutCycles(_paths()), workers, start_method), train)
 
 

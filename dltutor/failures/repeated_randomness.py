@@ -1,7 +1,7 @@
 """Every worker draws the same random numbers, and so does every epoch.
 
-Symptom: the same random augmentation in all workers; noise, crops and masks repeat from worker to
-worker and from epoch to epoch. No error; the loss looks a little better than it should.
+Symptom: the same random augmentation in all workers. Noise, crops, and masks repeat from worker to
+worker and from epoch to epoch. There's no error, and the loss looks a little better than it should.
 
 NOTE [ Which Generators Torch Reseeds ]
 
@@ -21,8 +21,8 @@ Remedy: make the generator in `__getitem__`, from a seed, the epoch, and the ind
 depend on which worker draws it or on how many there are, and you can repeat a run with a different
 `num_workers`. The epoch has to reach the workers (see `stale_epoch`).
 
-Seen in: pytorch#5059 (the global numpy generator, fixed by pytorch#56488 in torch 1.9); own
-generators as before, the proposal pytorch#107131 was not merged.
+Seen in: pytorch#5059 (numpy's global generator, fixed by pytorch#56488 in torch 1.9). Your own
+generators still repeat, because the proposal pytorch#107131 wasn't merged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LENGTH, EPOCHS = 32, 2
 
 
 class NoisySignals(Dataset[torch.Tensor]):
-    """Signals with fresh noise, reproducible by a seed."""
+    """Signals with fresh noise, reproducible with a seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.signals = np.zeros((LENGTH, 4))
@@ -56,7 +56,7 @@ class NoisySignals(Dataset[torch.Tensor]):
 
 
 class SeededSignals(NoisySignals):
-    """The same; the noise depends on seed, epoch and index, and on nothing else."""
+    """The same signals, with noise that depends only on seed, epoch, and index."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class SeededSignals(NoisySignals):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Two epochs. The signals are zero, so what comes is the noise: none may come twice."""
+    """Run two epochs, and count repeated draws. The signals are zero, so a sample is its noise."""
     dataset: Any = loader.dataset
     drawn: list[tuple[float, ...]] = []
     for epoch in range(EPOCHS):
@@ -87,7 +87,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Draw from a generator made of seed, epoch and index."""
+    """Draw from a generator seeded with seed, epoch, and index."""
     return Case(load(SeededSignals(), workers, start_method, batch_size=8), train)
 
 

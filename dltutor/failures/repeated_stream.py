@@ -1,7 +1,7 @@
 """Every worker reads the whole stream, and every sample arrives once for each worker.
 
-Symptom: an IterableDataset returns duplicate data with num_workers > 1; an epoch is twice as long
-with two workers. At times `UserWarning: Length of IterableDataset ... was reported to be`.
+Symptom: an IterableDataset returns duplicate data with num_workers > 1, so an epoch is twice as
+long with two workers. Sometimes `UserWarning: Length of IterableDataset ... was reported to be`.
 
 Mechanism: with a map-style dataset, the main process deals the indices out. An IterableDataset has
 none: each worker gets a copy of it and iterates that, from the first sample to the last. torch's
@@ -45,7 +45,7 @@ class Events(IterableDataset[int]):
 
 
 class DealtEvents(Events):
-    """The same events; of n workers each takes every n-th."""
+    """The same events. Each of n workers takes every n-th."""
 
     def __iter__(self) -> Iterator[int]:
         worker = get_worker_info()
@@ -57,14 +57,14 @@ class DealtEvents(Events):
 
 @cache
 def shared_log() -> Path:
-    """The log that the cases of this process share."""
+    """Write a log of 64 events, once per process, and return its path."""
     log = own_folder() / "events.jsonl"
     log.write_text("".join(json.dumps({"event": number}) + "\n" for number in range(LENGTH)))
     return log
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch; no event may come twice."""
+    """Run one epoch, and count the events that arrive more than once."""
     seen = [event for batch in loader for event in batch.tolist()]
     return Finding(len(seen) - len(set(seen)), f"of {len(seen)} samples seen before")
 
@@ -75,7 +75,7 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Deal the lines out."""
+    """Deal out the lines of the log."""
     return Case(load(DealtEvents(shared_log()), workers, start_method, batch_size=8), train)
 
 

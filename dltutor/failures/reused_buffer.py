@@ -1,7 +1,7 @@
-"""One buffer is filled for each sample, and samples change after they were delivered.
+"""The dataset reads every sample into one buffer, so samples change after they were yielded.
 
 Symptom: with workers, and with automatic batching off (batch_size=None), the same sample comes
-again and again, or a sample holds the data of the next one. With `num_workers=0`, everything is
+again and again, or a sample holds the data of the next one. With `num_workers=0`, every sample is
 right.
 
 NOTE [ When A Sample Is Finished ]
@@ -21,7 +21,7 @@ without.
 Remedy: yield a copy, `buffer.clone()`, or read each sample into new memory. The same goes for a
 buffer that `__getitem__` keeps in `self`.
 
-Seen in: no public report found; measured here.
+Seen in: measured here. We found no public report.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Frames(IterableDataset[torch.Tensor]):
 
 
 class ClonedFrames(Frames):
-    """The same frames, each in memory of its own."""
+    """The same frames, each in its own memory."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         for frame in super().__iter__():
@@ -63,10 +63,10 @@ class ClonedFrames(Frames):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch; every number of a frame must be the frame's own, to the end of its step."""
+    """Run one epoch, and count the frames that hold other numbers at the end of their step."""
     wrong = 0
     for number, frame in enumerate(loader):
-        time.sleep(2 * PAUSE)  # a step that takes as long as the workers need for the next frames
+        time.sleep(2 * PAUSE)  # a step as long as the workers take for their next frames
         wrong += bool((frame != number).any())
     return Finding(wrong, f"of {LENGTH} samples wrong")
 

@@ -1,7 +1,7 @@
 """Two workers ask over one connection, and each gets answers that belong to the other.
 
-Symptom: wrong samples, silently, from a database, a cache or an HTTP service; protocol errors such
-as `http.client.BadStatusLine`, or a hang, where answers differ in length.
+Symptom: wrong samples, silently, from a database, a cache or an HTTP service. If answers differ in
+length, you get protocol errors such as `http.client.BadStatusLine`, or a hang.
 
 Mechanism: a connection that main made before the workers started is one connection of the operating
 system, however many processes hold a descriptor of it. W0 sends a question, W1 sends another, the
@@ -35,7 +35,7 @@ LENGTH = 64
 
 
 class Embeddings(Dataset[torch.Tensor]):
-    """Embeddings, asked for one by one."""
+    """Embeddings, fetched one by one from a server."""
 
     def __init__(self) -> None:
         self.store = Store(start_server(owner=self))
@@ -48,7 +48,7 @@ class Embeddings(Dataset[torch.Tensor]):
 
 
 class OwnConnectionEmbeddings(Embeddings):
-    """The same, over a connection of each process's own."""
+    """The same embeddings, with a connection for each process."""
 
     def __init__(self) -> None:
         self.connected = PerProcess(partial(Store, start_server(owner=self)))

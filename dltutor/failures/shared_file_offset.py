@@ -1,8 +1,8 @@
-"""Two workers read one open file, and each gets what the other one asked for.
+"""Two workers read one open file, and each gets data that the other one asked for.
 
-Symptom: wrong samples, silently, with more than one worker; no worker or one worker reads right.
+Symptom: wrong samples, silently, with more than one worker. With one worker or none, all are right.
 From an intact zip archive: `zipfile.BadZipFile: Bad magic number for file header`, `Bad CRC-32 for
-file` or `File name in directory ... and header ... differ`.
+file`, or `File name in directory ... and header ... differ`.
 
 NOTE [ One Position For All ]
 
@@ -17,7 +17,7 @@ whatever was at that position.
 
 Small files hide it, because what fits into the buffer of the file object (8 KB) needs no second
 read. A fast disk nearly hides it: of thousands of records, a few are wrong. The disk of this case
-needs 4 ms for a read, as a busy one does, so that the race is lost in every run.
+needs 4 ms for a read, like a busy one, so that every run loses the race.
 
 Only `fork` hands the open file on. `spawn` and `forkserver` refuse at the start: `TypeError:
 cannot pickle '_io.BufferedReader' object`, from Python 3.12 on `'BufferedReader' instances`.
@@ -28,8 +28,8 @@ reads an archive's table of contents once. For a plain file, `os.pread` is as go
 position as an argument, so one descriptor serves all workers, but under `spawn` you still have to
 open it again.
 
-Seen in: mxnet#10628, VisCy#417 (2026: a zip store); with HDF5 files of that time pytorch#1919 and
-pytorch#11887.
+Seen in: mxnet#10628, VisCy#417 (a zip store, 2026), pytorch#1919 and pytorch#11887 (with the HDF5
+of that time).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from dltutor.failures.tools import Case, Counts, Failure, PerProcess, load
 
 
 class PlainFile:
-    """Records of one size, one after the other."""
+    """Records of the same size, one after the other in a plain file."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_slowly(path)
@@ -117,7 +117,7 @@ class OwnRecords(Records):
 
 
 class PositionedRecords(Records):
-    """The same records, of a plain file, read without a seek. For `fork` only."""
+    """The same records, in a plain file and read without `seek`. Works only under `fork`."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_slowly(path)
@@ -134,7 +134,7 @@ def broken(*, workers: int = 2, start_method: str = "fork", kind: Kind = "file")
 def fixed(
     *, workers: int = 2, start_method: str = "fork", kind: Kind = "file", positioned: bool = False
 ) -> Case:
-    """Open it in each worker; or, `positioned`, read a plain file with `os.pread`."""
+    """Open the file in each worker, or, with `positioned`, read a plain file with `os.pread`."""
     path = shared_records(kind)
     dataset = PositionedRecords(path) if positioned else OwnRecords(kind, path)
     return Case(load(dataset, workers, start_method), count_wrong)

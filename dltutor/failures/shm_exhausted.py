@@ -1,9 +1,9 @@
-"""`/dev/shm` is too small for the batches that are on their way, and there is no space left.
+"""`/dev/shm` is too small for the batches on their way to main, and runs out of space.
 
 Symptom: `RuntimeError: unable to allocate shared memory(shm) for file </torch_...>: No space left
 on device (28)`, with hundreds of gigabytes free on every disk. Before torch 2.10: `Unexpected bus
 error encountered in worker. This might be caused by insufficient shared memory (shm)`, and
-`killed by signal: Bus error`. With a collate function of your own: no error, the loop hangs.
+`killed by signal: Bus error`. With your own collate function, there's no error, and the loop hangs.
 
 NOTE [ Where Batches Travel ]
 
@@ -64,7 +64,7 @@ class Slices(Dataset[torch.Tensor]):
 
 
 class ByteSlices(Slices):
-    """The slices as the file has them: a byte for each pixel."""
+    """The slices as they are in the file, with one byte per pixel."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.from_numpy(np.array(np.load(self.path, mmap_mode="r")[index]))
@@ -76,7 +76,7 @@ def as_arrays(samples: list[torch.Tensor]) -> np.ndarray[Any, Any]:
 
 
 def normalize(loader: DataLoader[Any]) -> None:
-    """The training loop of `ByteSlices`: it makes the numbers itself."""
+    """Run the training loop of `ByteSlices`, which turns bytes into floats itself."""
     for batch in loader:
         torch.as_tensor(batch).float().div_(255)
 
@@ -90,7 +90,7 @@ COLLATE: dict[str, Callable[[list[torch.Tensor]], Any]] = {
 
 @cache
 def shared_scan() -> Path:
-    """A scan that the cases of this process share, with as many slices as `Slices` has."""
+    """Write a scan, once per process, and return its path."""
     path = own_folder() / "scan.npy"
     random = np.random.default_rng(0)
     np.save(path, random.integers(0, 256, (LENGTH, SIDE, SIDE), dtype=np.uint8))
@@ -98,19 +98,19 @@ def shared_scan() -> Path:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Batches of 16 MB, four of them prefetched.
+    """Load batches of 16 MB, four of them prefetched.
 
     Args:
         workers: The number of workers.
         start_method: Their start method.
-        collate: "default" raises; "list" hangs; "numpy" does without shared memory.
+        collate: "default" raises, "list" hangs, and "numpy" needs no shared memory.
     """
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 2}
     return Case(load(Slices(shared_scan()), workers, start_method, **options))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", collate: str = "default") -> Case:
-    """Batches of 4 MB with as many slices, two of them prefetched."""
+    """Load batches of 4 MB with as many slices, two of them prefetched."""
     options = {"batch_size": 16, "collate_fn": COLLATE[collate], "prefetch_factor": 1}
     return Case(load(ByteSlices(shared_scan()), workers, start_method, **options), normalize)
 

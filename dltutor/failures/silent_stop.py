@@ -1,7 +1,7 @@
-"""A StopIteration out of `__getitem__` ends the epoch early, and nothing says so.
+"""A StopIteration from `__getitem__` ends the epoch early, silently.
 
-Symptom: the epoch ends early without an error: fewer samples than `len(dataset)`, with any number
-of workers. The loss looks fine, and some samples are never seen.
+Symptom: the epoch ends early without an error: fewer samples than `len(dataset)` arrive, with any
+number of workers. The loss looks fine, and the model never sees some of the samples.
 
 Mechanism: `next(label for name, label in labels if name == wanted)` raises StopIteration if nothing
 matches. To a worker, that's an exception like any other: it sends it to the main process, which
@@ -13,7 +13,7 @@ Remedy: look things up in a dict, which raises KeyError, or write `next(..., Non
 None. Find samples without a label before the epoch. Count what the loop gets, and compare it with
 the length of the dataset.
 
-Seen in: no public report found; measured here. Related: pytorch#82732, where an IndexError ends
+Seen in: measured here. We found no public report. Related: pytorch#82732, where an IndexError ends
 `for sample in dataset`.
 """
 
@@ -36,7 +36,7 @@ Sample = tuple[torch.Tensor, str]
 
 
 class LabeledReadings(Dataset[Sample]):
-    """Readings, with the labels that `labels.csv` gives them."""
+    """Readings, with their labels from `labels.csv`."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = list(paths)
@@ -54,10 +54,10 @@ class LabeledReadings(Dataset[Sample]):
 
 
 class VerifiedReadings(LabeledReadings):
-    """The same, without those that have no label.
+    """The readings that have a label.
 
     Attributes:
-        unlabeled: The files set aside.
+        unlabeled: The files without a label.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -73,19 +73,19 @@ class VerifiedReadings(LabeledReadings):
 
 
 def count_missed(loader: DataLoader[Any]) -> Finding:
-    """An epoch, and how many of the dataset's samples it did not see."""
-    expected = len(loader.dataset)  # type: ignore[arg-type]  # ours have one
+    """Run an epoch, and count the samples of the dataset that never arrived."""
+    expected = len(loader.dataset)  # type: ignore[arg-type]  # our datasets have a length
     seen = sum(len(labels) for _, labels in loader)
     return Finding(expected - seen, f"of {expected} samples never delivered")
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Look for a label that is not there with next()."""
+    """Look up a missing label with next()."""
     return Case(load(LabeledReadings(_paths()), workers, start_method, batch_size=2), count_missed)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Set aside, before the epoch, what has no label."""
+    """Set the readings without a label aside before the epoch."""
     return Case(load(VerifiedReadings(_paths()), workers, start_method, batch_size=2), count_missed)
 
 

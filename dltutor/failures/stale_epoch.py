@@ -1,7 +1,7 @@
-"""Workers that live on do not see the new epoch: every epoch is cropped like the first.
+"""Persistent workers don't see the new epoch, so every epoch is cropped like the first.
 
-Symptom: set_epoch has no effect with persistent_workers=True; augmentation, curriculum or crop
-never change. No error, no warning.
+Symptom: set_epoch has no effect with persistent_workers=True. The augmentation, curriculum, or crop
+never changes, and there's no error and no warning.
 
 Mechanism: a worker gets its copy of the dataset when it starts. With fresh workers, that's once an
 epoch, so an attribute that you set before the epoch arrives by accident of timing. Persistent
@@ -29,7 +29,7 @@ CLIPS, EPOCHS, CROP = 16, 4, 32
 
 
 class Clips(Dataset[torch.Tensor]):
-    """Long recordings, of which each epoch hears another stretch."""
+    """Long recordings, cropped to a different stretch in each epoch."""
 
     def __init__(self) -> None:
         self.clips = torch.arange(CLIPS * 1000).reshape(CLIPS, 1000)
@@ -47,7 +47,7 @@ class Clips(Dataset[torch.Tensor]):
 
 
 class SharedEpochClips(Clips):
-    """The same, with the epoch where the workers can see it."""
+    """The same clips, with the epoch in shared memory, where the workers see it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class SharedEpochClips(Clips):
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Four epochs; each sample is compared with what the main process makes of it."""
+    """Run four epochs, and count the samples that differ from `dataset[i]` in the main process."""
     dataset: Any = loader.dataset
     wrong = 0
     for epoch in range(EPOCHS):

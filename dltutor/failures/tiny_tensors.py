@@ -1,17 +1,16 @@
 """A batch is a list of many small tensors, and sending them takes longer than making them.
 
-Symptom: with workers the epoch is many times slower than with none; the workers are busy, the GPU
-waits, and a profile of main shows `rebuild_storage_fd`, `recv_handle` and sockets.
+Symptom: with workers the epoch is many times slower than with none. The workers are busy, the GPU
+waits, and a profile of main shows `rebuild_storage_fd`, `recv_handle`, and sockets.
 
 NOTE [ The Price of a Tensor ]
 
 A tensor travels in three parts: a message with its shape and its stride, a segment of shared memory
 that the worker makes, and a descriptor for it. To get the descriptor, main connects to a socket of
-the worker, asks, and gets an answer. That takes a few tenths of a millisecond, for one number as
-for a million. A batch of three tensors doesn't notice. A batch of 128 sentences, each its own
-tensor, pays 128 times.
-
-Objects with tensors as attributes, nested dicts of tensors and lists of boxes are the same thing.
+the worker, asks, and gets an answer. That takes a few tenths of a millisecond, whether the tensor
+has one number or a million. With three tensors in a batch, you don't notice. With 128 sentences,
+each its own tensor, you pay 128 times. The same goes for objects with tensors as attributes, nested
+dicts of tensors, and lists of boxes.
 
 Remedy: in `collate_fn`, make one packed tensor with offsets for each kind of thing. The model may
 take that as it is (`torch.nn.EmbeddingBag`, nested tensors). Otherwise, `torch.tensor_split` gives
@@ -35,7 +34,7 @@ BATCHES = 12
 
 
 def time_a_batch(loader: DataLoader[Any]) -> Finding:
-    """The training loop, with a clock for its second epoch: in the first the workers start."""
+    """Time the second epoch. The first one includes the start of the workers."""
     for _ in loader:
         pass
     began = time.perf_counter()
@@ -46,12 +45,12 @@ def time_a_batch(loader: DataLoader[Any]) -> Finding:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """A tensor for each sentence."""
+    """Send a tensor for each sentence."""
     return _case(workers, start_method, collate_fn=as_list)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """A tensor for all sentences of a batch."""
+    """Send one tensor for all sentences of a batch."""
     return _case(workers, start_method, collate_fn=packed)
 
 

@@ -1,15 +1,15 @@
 """Every tensor of a batch is an open file descriptor in main, and the loop keeps one of each batch.
 
 Symptom: `RuntimeError: Too many open files. Communication with the workers is no longer possible`,
-some hundred batches into the epoch, or only in the validation loop. Older: `RuntimeError: received
-0 items of ancdata`, `OSError: [Errno 24] Too many open files`. If a single batch has more tensors
-than files may be open, the loop hangs.
+a few hundred batches into the epoch, or only in the validation loop. From older versions:
+`RuntimeError: received 0 items of ancdata`, `OSError: [Errno 24] Too many open files`. If a single
+batch has more tensors than a process may open files, the loop hangs.
 
 NOTE [ One Tensor, One Descriptor ]
 
 A worker sends a tensor as a piece of shared memory, and with the sharing strategy
 `file_descriptor`, the default on Linux, main gets an open descriptor for it. The descriptor is
-closed when the last reference to the tensor goes. A loop that appends the labels of each batch to a
+closed when nothing refers to the tensor anymore. A loop that appends the labels of each batch to a
 list, to look at all of them after the epoch, keeps one descriptor for every batch. A process may
 usually have 1024.
 
@@ -22,7 +22,7 @@ because a copy is in ordinary memory. Send few tensors: all sentences of a batch
 offsets. Then, if you still need it, raise the limit (`ulimit -n`). Try the advice in the message,
 the sharing strategy `file_system`, last: see `orphaned_segments`.
 
-Seen in: pytorch#973, pytorch#11201, DEIMv2#93 (2025, with the older text).
+Seen in: pytorch#973, pytorch#11201, DEIMv2#93 (2025, with the older message).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def count_classes(loader: DataLoader[Any]) -> list[int]:
 
 
 def count_classes_of_copies(loader: DataLoader[Any]) -> list[int]:
-    """The same, keeping copies."""
+    """Keep copies of the labels, and count the classes at the end of the epoch."""
     seen = []
     for *_, labels in loader:
         seen.append(labels.clone())
@@ -55,19 +55,20 @@ def count_classes_of_copies(loader: DataLoader[Any]) -> list[int]:
 
 
 def broken(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
-    """A list of tensors for each batch, and a loop that keeps the labels.
+    """Send a list of tensors for each batch, to a loop that keeps the labels.
 
     Args:
         workers: The number of workers.
         start_method: Their start method.
-        batch_size: 4 keeps too many batches; 200 are too many tensors in one.
+        batch_size: With 4, the loop keeps too many batches; with 200, one batch has too many
+            tensors.
     """
     options = {"batch_size": batch_size, "collate_fn": as_list}
     return Case(load(Sentences(LENGTH), workers, start_method, **options), count_classes)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork", batch_size: int = 4) -> Case:
-    """Three tensors for each batch, and a loop that keeps copies."""
+    """Send three tensors for each batch, to a loop that keeps copies."""
     options = {"batch_size": batch_size, "collate_fn": packed}
     return Case(load(Sentences(LENGTH), workers, start_method, **options), count_classes_of_copies)
 

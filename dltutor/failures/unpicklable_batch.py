@@ -1,7 +1,7 @@
-"""A batch that cannot be pickled is dropped silently, and the loop waits forever.
+"""A worker silently drops a batch that can't be pickled, and the loop waits forever.
 
-Symptom: the loop hangs. A worker has written `TypeError: cannot pickle 'sqlite3.Row' object`
-(or `'generator'`, `'_thread.lock'`, `'_io.BufferedReader'`), or `RuntimeError: Cowardly refusing to
+Symptom: the loop hangs. A worker wrote `TypeError: cannot pickle 'sqlite3.Row' object` (or
+`'generator'`, `'_thread.lock'`, `'_io.BufferedReader'`), or `RuntimeError: Cowardly refusing to
 serialize non-leaf tensor which requires_grad`, to stderr, below `multiprocessing/queues.py, in
 _feed`.
 
@@ -34,7 +34,7 @@ from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 
 class Measurements(Dataset[Any]):
-    """Rows of a database, each with the tensor made of its values."""
+    """Rows of a database, each with a tensor of its values."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,7 +55,7 @@ class Measurements(Dataset[Any]):
 
 
 class PlainMeasurements(Measurements):
-    """The same, each row as a dict."""
+    """The same measurements, with each row as a dict."""
 
     def __getitem__(self, index: int) -> Any:
         values, row = super().__getitem__(index)
@@ -63,19 +63,19 @@ class PlainMeasurements(Measurements):
 
 
 def collate_with_rows(samples: list[Any]) -> Any:
-    """Join the tensors, and keep the rows beside them."""
+    """Stack the tensors, and return the rows next to them."""
     values, rows = zip(*samples, strict=True)
     return torch.stack(values), rows
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Hand over rows as the database driver makes them."""
+    """Return rows as the database driver makes them."""
     dataset = Measurements(_database())
     return Case(load(dataset, workers, start_method, collate_fn=collate_with_rows))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Hand over dicts."""
+    """Return the rows as dicts."""
     dataset = PlainMeasurements(_database())
     return Case(load(dataset, workers, start_method, collate_fn=collate_with_rows))
 

@@ -1,6 +1,6 @@
-"""An exception whose class cannot be pickled never arrives, and the loop waits forever.
+"""An exception whose class can't be pickled never arrives, and the loop waits forever.
 
-Symptom: the loop hangs. A worker has written `AttributeError: Can't pickle local object` (a
+Symptom: the loop hangs. A worker wrote `AttributeError: Can't pickle local object` (a
 `PicklingError` from Python 3.14 on) or `PicklingError: Can't pickle <class ...>: attribute lookup
 ... failed` to stderr, below `multiprocessing/queues.py, in _feed`.
 
@@ -34,7 +34,7 @@ Sample = tuple[torch.Tensor, int]
 
 
 def parse(text: str) -> Sample:
-    """Read one reading."""
+    """Parse one reading."""
 
     class Unreadable(ValueError):
         pass
@@ -60,11 +60,11 @@ class Readings(Dataset[Sample]):
 
 
 class UnreadableReading(ValueError):
-    """A file is no reading. Found under this name in every process."""
+    """A file that isn't a reading. Every process finds this class by its name."""
 
 
 class NamedReadings(Readings):
-    """The same readings; what they raise can be pickled, and names the file."""
+    """The same readings, with errors that can be pickled and that name the file."""
 
     def __getitem__(self, index: int) -> Sample:
         try:
@@ -74,12 +74,12 @@ class NamedReadings(Readings):
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Raise an exception whose class lives inside a function."""
+    """Raise an exception whose class is defined inside a function."""
     return Case(load(Readings(_paths()), workers, start_method))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Raise one whose class lives at module level, and hand it over with the batch as a reason."""
+    """Raise one whose class is defined at module level, and return it as the reason."""
     dataset = Tolerant(NamedReadings(_paths()), UnreadableReading)
     return Case(load(dataset, workers, start_method, collate_fn=collate_tolerant))
 

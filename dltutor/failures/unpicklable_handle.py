@@ -1,15 +1,15 @@
-"""The dataset holds something that belongs to its process, and cannot be sent to a worker.
+"""The dataset holds an object that belongs to main's process and can't be sent to a worker.
 
 Symptom: `TypeError: cannot pickle '_io.BufferedReader' object`, or `'_thread.lock'`, `'generator'`,
-`'sqlite3.Connection'`; for a lambda, `AttributeError: Can't pickle local object`. It is raised in
-main, before the first batch, where the loop asks for its iterator. Recent torch adds a warning:
-`Got pickle error when attempting to start a worker Process`. On Windows the worker is started
-first; below main's error stands the worker's own, `EOFError: Ran out of input`.
+`'sqlite3.Connection'`; for a lambda, `AttributeError: Can't pickle local object`. Main raises it
+before the first batch, where the loop asks for its iterator. Recent torch adds a warning: `Got
+pickle error when attempting to start a worker Process`. On Windows, the worker starts first, and
+its own error appears below main's: `EOFError: Ran out of input`.
 
-Python changes the wording from time to time. An open file is `cannot pickle 'BufferedReader'
-instances` from 3.12 on; for a lambda, 3.13 has `Can't get local object`, and 3.14 raises
-`PicklingError: Can't pickle local object`. From 3.14 on notes below the error name the attribute:
-`when serializing dict item 'handle'`. The last of them names only the process that should have
+Python changes the wording from time to time. From 3.12 on, an open file is `cannot pickle
+'BufferedReader' instances`. For a lambda, 3.13 has `Can't get local object`, and 3.14 raises
+`PicklingError: Can't pickle local object`. From 3.14 on, notes below the error name the attribute:
+`when serializing dict item 'handle'`. The last note names only the process that should have
 started.
 
 Mechanism: under fork, a worker is a copy of main, and whatever the dataset holds is there, so
@@ -40,7 +40,7 @@ from torch.utils.data import Dataset
 from dltutor.failures.tools import Case, Failure, Says, load, own_folder
 
 RECORDS: Final = 16
-SIZE: Final = 8  # bytes of a record
+SIZE: Final = 8  # bytes in a record
 
 
 class Records(Dataset[torch.Tensor]):
@@ -64,9 +64,9 @@ class Records(Dataset[torch.Tensor]):
 
 
 class OwnRecords(Records):
-    """The same records; each process opens the file for itself, and sends it nowhere."""
+    """The same records. Each process opens the file for itself and never pickles it."""
 
-    opened: tuple[int, Any] | None = None  # by which process, and what
+    opened: tuple[int, Any] | None = None  # the pid of the process that opened it, and the file
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,24 +92,24 @@ def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Open it in each process that uses it."""
+    """Open the file in each process that uses it."""
     return Case(load(OwnRecords(records_folder()), workers, start_method))
 
 
 def to_tensor(record: bytes) -> torch.Tensor:
-    """The bytes of a record."""
+    """Return the bytes of a record as a tensor."""
     return torch.tensor(list(record))
 
 
 def close(handle: Any) -> None:
-    """Close a handle that can be closed."""
+    """Close a handle if it has a `close` method."""
     if hasattr(handle, "close"):
         handle.close()
 
 
 @cache
 def records_folder() -> Path:
-    """A folder with a file of records, `records.bin`."""
+    """Write a file of records, `records.bin`, to a new folder, once per process."""
     folder = own_folder()
     records = [bytes(range(number, number + SIZE)) for number in range(RECORDS)]
     (folder / "records.bin").write_bytes(b"".join(records))

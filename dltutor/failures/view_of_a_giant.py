@@ -1,8 +1,8 @@
-"""A sample is a small part of a large tensor, and the whole of it is sent along.
+"""A sample is a small part of a large tensor, and the worker sends the whole tensor.
 
-Symptom: `/dev/shm` fills up although every sample is small: a shape of a few thousand numbers, and
-megabytes for each. Only without collation (`batch_size=None`, or a `collate_fn` that makes a list),
-and only with workers.
+Symptom: `/dev/shm` fills up although every sample is small: each has a few thousand numbers and
+takes up megabytes. It happens only without collation (`batch_size=None`, or a `collate_fn` that
+makes a list), and only with workers.
 
 Mechanism: slicing a tensor makes a view: the same storage, another shape. What a worker sends is
 the storage, moved into shared memory, and where in it the view is. `default_collate` would have
@@ -14,7 +14,7 @@ sample, once for each worker.
 Remedy: `clone()` the slice before you return it. In the loop, compare
 `sample.untyped_storage().nbytes()` with `sample.nbytes`: they should be equal.
 
-Seen in: no public report found; measured here.
+Seen in: measured here. We found no public report.
 """
 
 from __future__ import annotations
@@ -46,18 +46,14 @@ class Excerpts(Dataset[torch.Tensor]):
 
 
 class CopiedExcerpts(Excerpts):
-    """The same, without the recording around it."""
+    """The same excerpts, copied out of their recordings."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return super().__getitem__(index).clone()
 
 
 def collect(loader: DataLoader[torch.Tensor]) -> Finding:
-    """Keep every excerpt of the epoch.
-
-    Returns:
-        The MB of shared memory that this keeps.
-    """
+    """Keep every excerpt of an epoch, and measure how many MB of shared memory they hold."""
     gauge = Gauge()
     excerpts = list(loader)
     return Finding(gauge.shared(), f"MB of shared memory for {len(excerpts)} excerpts")

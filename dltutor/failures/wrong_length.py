@@ -1,6 +1,6 @@
-"""`__len__` says too little, and the rest of the data is never seen.
+"""`__len__` is too small, so the loop never sees the rest of the data.
 
-Symptom: samples at the end are never used, silently; or, where `__len__` says too much,
+Symptom: samples at the end are never used, silently. Or, if `__len__` is too large,
 `IndexError: index 64 is out of bounds for dimension 0 with size 64` in the last batch.
 
 Mechanism: the loader asks a map-style dataset two things: how many samples, and which one. The
@@ -32,7 +32,7 @@ WINDOWS, WIDTH, STRIDE = 64, 32, 16
 
 
 class Windows(Dataset[torch.Tensor]):
-    """Windows of a recording, each overlapping half of the one before."""
+    """Windows of a recording, each overlapping the previous one by half."""
 
     def __init__(self, recording: torch.Tensor) -> None:
         self.recording = recording
@@ -46,31 +46,31 @@ class Windows(Dataset[torch.Tensor]):
 
 
 class CountedWindows(Windows):
-    """The same windows, as many as there are."""
+    """The same windows, with the right length."""
 
     def __len__(self) -> int:
         return len(self.windows)
 
 
 def train(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch; a window is known by its first number."""
+    """Run one epoch, and count the windows that never arrived, by their first number."""
     seen = {int(window[0]) for batch in loader for window in batch}
     missing = set(range(0, WINDOWS * STRIDE, STRIDE)) - seen
     return Finding(len(missing), f"of {WINDOWS} samples never seen")
 
 
 def recording() -> torch.Tensor:
-    """A recording of 64 windows."""
+    """Make a recording of 64 windows."""
     return torch.arange((WINDOWS - 1) * STRIDE + WIDTH)
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Say a length that forgets the overlap."""
+    """Return a length that ignores the overlap."""
     return Case(load(Windows(recording()), workers, start_method, batch_size=8), train)
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Say how many windows there are to take."""
+    """Return the number of windows that exist."""
     return Case(load(CountedWindows(recording()), workers, start_method, batch_size=8), train)
 
 

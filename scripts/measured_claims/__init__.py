@@ -1,9 +1,9 @@
-"""What people say about DataLoaders, each statement with the measurement that tries it.
+"""Claims about DataLoaders, each with a measurement that tests it.
 
-A claim is a row of `lesson_NN.toml`: what is said and by whom, how it is measured, which facts are
-expected, and the words for the outcome. It names a function of `lesson_NN.py`, which measures it
-and returns the facts. `scripts/claims.py` reads the rows, runs the functions, and writes the page
-`notebooks/CLAIMS.md`.
+A claim is a row of `lesson_NN.toml`: what somebody says, who says it, how we measure it, which
+facts we expect, and the words for the outcome. It names a function of `lesson_NN.py`, which takes
+the measurement and returns the facts. `scripts/claims.py` reads the rows, runs the functions, and
+writes the page `notebooks/CLAIMS.md`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Facts = dict[str, Any]
 
 
 class CannotMeasure(Exception):
-    """This machine does not permit the measurement; the message says why, as a sentence."""
+    """This machine doesn't allow the measurement. The message says why, as a sentence."""
 
 
 class Sized(Dataset[Any]):
-    """A dataset of so many samples; a class that has it as its base says what they are."""
+    """A dataset with `length` samples. A subclass says what they are."""
 
     length = 4
 
@@ -37,8 +37,8 @@ class Samples(Sized):
     """Samples that a function makes from their indices.
 
     Args:
-        get: Makes one. Where workers aren't forked, it is a function of a module.
-        length: How many there are.
+        get: Makes a sample. It must be a module's function if the workers aren't forked.
+        length: The number of samples (default 4).
     """
 
     def __init__(self, get: Callable[[int], Any], length: int = 4) -> None:
@@ -49,16 +49,16 @@ class Samples(Sized):
 
 
 def numbers(loader: DataLoader[Any]) -> list[int]:
-    """A training loop that returns all the numbers of an epoch, in their order."""
+    """Run an epoch, and return all its numbers in order."""
     return [int(number) for batch in loader for number in batch]
 
 
 def python(script: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a script in a Python of its own, for 90 s at most, and return what it printed.
+    """Run a script in a new Python, for 90 s at most, and return the completed process.
 
     Args:
-        script: Its text.
-        arguments: What stands in its `sys.argv[1:]`.
+        script: The source code.
+        arguments: The script's `sys.argv[1:]`.
         options: Further options of `subprocess.run`.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -36,10 +36,10 @@ def _copied(images: Images, folder: str) -> Path:
 
 def passed_on() -> Facts:
     images = Images(shared_images())
-    told, alive = [], 0
+    kinds, alive = [], 0
     for name in ("cut-short.jpg", "empty.jpg", "deleted.jpg", "bomb.png"):
         seen = observe(load(Subset(images, [_named(images, name)]), 2, "fork"))
-        told.append(seen.chain[0][0])
+        kinds.append(seen.chain[0][0])
         alive += sum(worker.exitcode is None for worker in seen.workers)
         assert "Original Traceback" in seen.raw
     with tempfile.TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ def passed_on() -> Facts:
                 return np.array(image)
 
         read = observe(load(Samples(deleted_while_it_is_read, 1), 1, "fork")).end == "finished"
-    return {"told": told, "alive": alive, "read": read}
+    return {"told": kinds, "alive": alive, "read": read}
 
 
 def skipped() -> Facts:
@@ -75,7 +75,7 @@ def skipped() -> Facts:
     return {"ended": ends.total(), "kinds": kinds, "batched": nones[4], "alone": nones[None]}
 
 
-# The imports of the article's three samples, and the names that each of them uses.
+# The imports of the article's three examples, and code that uses the same names.
 _IMPORTS: Final = {
     "first": "import os, torch\nfrom PIL import Image",
     "second": "import torch\nimport numpy as np",
@@ -119,7 +119,7 @@ def _every_other_raises(index: int) -> int:
 
 
 def _goes_on(loader: DataLoader[Any]) -> tuple[list[str], int]:
-    # What each call of `next` gives, and how many workers run at the end.
+    # What each call of `next` returns or raises, and how many workers are running at the end.
     batches, given = iter(loader), []
     for _ in range(len(loader)):
         try:

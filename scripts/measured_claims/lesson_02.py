@@ -1,4 +1,4 @@
-"""Lesson 02: what becomes of an exception that a transform raises."""
+"""Lesson 02: what happens to an exception that a transform raises."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from measured_claims import Facts, Samples
 
 
 class OneArgument(Exception):
-    """Takes its text alone."""
+    """An exception that takes only its message."""
 
 
 class TwoArguments(Exception):
-    """Takes a name and a reason."""
+    """An exception that takes a name and a reason."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}")
 
 
 class Described(Exception):
-    """Its class has a message for all."""
+    """An exception with a class attribute `message`."""
 
     message = "there is no array"
 

@@ -32,7 +32,7 @@ def gone() -> Facts:
 def kernels_line() -> Facts:
     limits = confine(scans.broken, memory="400M").confinement
     if limits is None or limits.stand_in or limits.kernel_log is None:
-        raise CannotMeasure("No cgroup can be made here, or the kernel's log may not be read.")
+        raise CannotMeasure("This machine doesn't let us make a cgroup, or read Linux's log.")
     line = re.sub(r"\).*", ")", limits.kernel_log[0]) if limits.kernel_log else "no line"
     return {"line": line, "kills": limits.oom_kills, "told": "out of memory" in line}
 

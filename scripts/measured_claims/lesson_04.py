@@ -17,7 +17,7 @@ from measured_claims import Facts, numbers
 
 
 class _Witness(global_state.Readings):
-    # Each sample tells who made it, and what the global variable of that process says.
+    # Each sample says which worker made it, and what the global variable of that process is.
     lock = get_context("fork").Lock()
 
     def __getitem__(self, index: int) -> tuple[str, int]:  # type: ignore[override]

@@ -36,7 +36,7 @@ def _wrong(loader: DataLoader[Any]) -> int:
 
 
 def _run(get: Callable[[int], int], length: int = _MANY, deadline: float = 30) -> Observation:
-    # Sample i is what `get(i)` returns; it should be i.
+    # Sample i is what `get(i)` returns, which should be i.
     return observe(load(Samples(get, length), 2, "fork"), consume=_wrong, deadline=deadline)
 
 
@@ -81,11 +81,11 @@ def deadlock() -> Facts:
 
 
 def _reader(lock: Any = None, pause: float = 0) -> tuple[Any, Callable[[int], int]]:
-    """Main's file of records, and what reads record i of it: the number i.
+    """Open a file of records in main, and return it with a function that reads record i.
 
     Args:
-        lock: Held while a record is read.
-        pause: Seconds between `seek` and `read`.
+        lock: A lock to hold while reading a record; None (the default) for no lock.
+        pause: Seconds between `seek` and `read` (default 0).
     """
     file = open(shared_records(), "rb", buffering=0 if pause else -1)  # noqa: SIM115
 
@@ -156,7 +156,7 @@ def h5py() -> Facts:
                     row = rows[index]
                     return int(row[0]) if (row == row[0]).all() else -1
 
-                # A Python file is a race on this disk: more often than once.
+                # On this disk, a Python file is a race, so we try it four times.
                 ends = [_told(_run(get, deadline=60)) for _ in range(1 if kind == "path" else 4)]
                 right[kind] &= all(each == "none wrong" for each in ends)
     return {

@@ -1,4 +1,4 @@
-"""Lesson 06: what a worker has by each start method."""
+"""Lesson 06: what a worker has under each start method."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from dltutor.lessons.lesson_06 import told
 from measured_claims import Facts, Samples, Sized, numbers
 
 _METHODS: Final = ("fork", "spawn", "forkserver")
-_ROWS: Final = 40_000  # of 64 numbers: 20 MB
-_PATIENCE: Final = 100.0  # seconds: a new interpreter starts late on a busy machine
+_ROWS: Final = 40_000  # of 64 numbers, which is 20 MB
+_PATIENCE: Final = 100.0  # seconds, because a new interpreter starts slowly on a busy machine
 FILLED = False
 
 
@@ -53,7 +53,7 @@ def filled_by_main() -> Facts:
 
 
 class Loaded(Sized):
-    """A table that main has loaded, and every row of which is read."""
+    """A table that main has loaded. The workers read every row."""
 
     length = 64
 
@@ -65,7 +65,7 @@ class Loaded(Sized):
 
 
 class InSharedMemory(Loaded):
-    """A table in shared memory, held as an array, as the sample of the article does."""
+    """A table in shared memory, held as an array, as in the article's example."""
 
     def __init__(self, name: str, shape: tuple[int, int]) -> None:
         self.memory = SharedMemory(name)
@@ -73,7 +73,7 @@ class InSharedMemory(Loaded):
 
 
 class ByName(InSharedMemory):
-    """The same, and its pickle has the name of the memory alone."""
+    """A table in shared memory, whose pickle holds only the name of the memory."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"name": self.memory.name, "shape": self.rows.shape}
@@ -83,7 +83,7 @@ class ByName(InSharedMemory):
 
 
 def _copies(dataset: Loaded, method: str) -> int:
-    # How many copies of the dataset's table does each of two workers hold for itself?
+    # How many private copies of the dataset's table does each of two workers have?
     def private(dataset: Loaded) -> float:
         seen = observe(load(dataset, 2, method), consume=_private_memory, deadline=_PATIENCE)
         return float(seen.result)  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def _copies(dataset: Loaded, method: str) -> int:
 
 def _private_memory(loader: DataLoader[Any]) -> float:
     batches = iter(loader)
-    for _ in range(len(loader)):  # the workers live until the end is asked for
+    for _ in range(len(loader)):  # not `for batch in batches`, which would end the workers
         next(batches)
     workers = [psutil.Process(each.pid) for each in multiprocessing.active_children()]
     return sum(float(each.memory_full_info().uss) for each in workers) / len(workers)
@@ -127,7 +127,7 @@ def shared() -> Facts:
 
 
 class Pointing(Sized):
-    """Reads numbers through a pointer of C, as a native library does."""
+    """Numbers read through a C pointer, as a native library does."""
 
     def __init__(self) -> None:
         self.numbers = ctypes.pointer((ctypes.c_double * self.length)(*[7] * self.length))

@@ -25,13 +25,13 @@ from dltutor.failures.tools.contract import load
 from dltutor.observation import Observation, observe
 from measured_claims import CannotMeasure, Facts, Samples, Sized, numbers
 
-_LINE: Final = "mask.result()"  # of the lesson's class, in which its worker waits
+_LINE: Final = "mask.result()"  # the line of the lesson's class where its worker waits
 
 
 def _run(workers: int, method: str = "fork", deadline: float = 4, **options: Any) -> Observation:
-    # The lesson's class, whose thread main has started.
+    # Run the lesson's class, whose thread main has started.
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own words for what cannot be pickled
+        warnings.simplefilter("ignore")  # torch warns about objects that can't be pickled
         return observe(load(Pairs(pairs_folder()), workers, method, **options), deadline=deadline)
 
 
@@ -49,7 +49,7 @@ def deadlock() -> Facts:
 
 
 class _Born(Sized):
-    """Says of each sample whether the dataset was made in a worker."""
+    """Samples that say whether their dataset was made in a worker."""
 
     length = 8
 
@@ -93,7 +93,7 @@ if __name__ == "__main__":
 
 
 def _in_a_terminal(stdin: str, method: str) -> str:
-    # What a person at a terminal sees who types an expression, and then `c`.
+    # What you see in a terminal when you type an expression, and then `c`.
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "asks.py"
         script.write_text(_ASKS.format(stdin=stdin, method=method))
@@ -104,7 +104,7 @@ def _in_a_terminal(stdin: str, method: str) -> str:
         while select.select([terminal], [], [], 60)[0]:
             try:
                 shown += os.read(terminal, 4096).decode()
-            except OSError:  # the other end is closed
+            except OSError:  # the script closed its end
                 break
             if typed and shown.count("(Pdb)") > 2 - len(typed):
                 os.write(terminal, typed.pop())
@@ -169,8 +169,8 @@ def without_fork() -> Facts:
         observe(each.broken(workers=1, start_method="spawn").loader, deadline=20)
         for each in (unpicklable_batch, unpicklable_exception)
     ]
-    if not all("pickle" in run.stderr for run in seen):  # what the queue's thread writes
-        raise CannotMeasure("A worker had not started after 20 s.")
+    if not all("pickle" in run.stderr for run in seen):  # from the queue's thread
+        raise CannotMeasure("A worker hadn't started after 20 s.")
     return {"hung": sum(run.end == "hung" for run in seen)}
 
 

@@ -1,4 +1,4 @@
-"""Lesson 08: what stands in memory."""
+"""Lesson 08: seeing memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples
 
 _MAP: Final = 200  # MB
-_AHEAD: Final = {"batch_size": 1, "prefetch_factor": 8}  # for 17 batches with two workers
+_AHEAD: Final = {"batch_size": 1, "prefetch_factor": 8}  # gives 17 batches with two workers
 
 
 def _of_2_mb(index: int) -> torch.Tensor:
@@ -33,7 +33,7 @@ def _of_2_mb(index: int) -> torch.Tensor:
 
 
 def _loaded_ahead(workers: int, prefetch: int | None = None) -> int:
-    # Batches of one sample that exist before the loop takes its first.
+    # The number of one-sample batches that the workers make before the loop takes the first.
     made: Any = multiprocessing.get_context("fork").Value("q", 0)
 
     def count(index: int) -> int:
@@ -45,7 +45,7 @@ def _loaded_ahead(workers: int, prefetch: int | None = None) -> int:
         load(Samples(count, 1000), workers, "fork", batch_size=1, prefetch_factor=prefetch)
     )
     last = -1
-    while last != made.value or not last:  # until the workers have nothing more to do
+    while last != made.value or not last:  # until the workers stop
         last = made.value
         time.sleep(0.5)
     del batches
@@ -118,15 +118,15 @@ def freed() -> Facts:
     killed = batches._workers[1]
     pids = [os.getpid(), batches._workers[0].pid, killed.pid]
     before = [sizes(pid) for pid in pids]
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's would raise in what follows
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise below
     killed.kill()
-    killed.join()  # longer than until it is a zombie: other threads may still hold its memory
+    killed.join()  # a zombie isn't enough, because its other threads may still hold its memory
     after = [sizes(pid) for pid in pids[:2]]
     fell = (sum(each.pss for each in before) - sum(each.pss for each in after)) / MB
     own = before[2].uss / MB
     near = abs(fell - own) < 0.1 * own
-    told = f"{fell:.0f} MB, its USS was {own:.0f} MB."
-    return {"fell": "its USS, to within a tenth." if near else told, "near": near}
+    shown = f"{fell:.0f} MB, and its USS was {own:.0f} MB."
+    return {"fell": "its USS, to within a tenth." if near else shown, "near": near}
 
 
 def df() -> Facts:
@@ -156,7 +156,7 @@ def look() -> Facts:
         return data
 
     for taken in range(21):
-        if taken == 1:  # the workers have started, and rest
+        if taken == 1:  # the workers have started, and are idle
             batches._data_queue.get = looked
         next(batches)
         while ready(batches) < 16:
@@ -199,7 +199,7 @@ def _group(limit: int) -> Iterator[cgroups.Group]:
     try:
         group = cgroups.make(limit * MB)
     except OSError as error:
-        raise CannotMeasure(f"No cgroup can be made here: {error}.") from None
+        raise CannotMeasure(f"This machine doesn't let us make a cgroup: {error}.") from None
     try:
         yield group
     finally:
@@ -207,13 +207,13 @@ def _group(limit: int) -> Iterator[cgroups.Group]:
 
 
 def _limited(script: str, file: str = "", limit: int = 100) -> tuple[str, int]:
-    # What becomes of a process with so many MB, and the most that was charged to its group.
+    # How a process in a cgroup of `limit` MB ends, and the most bytes charged to the cgroup.
     with _group(limit) as group:
         enter = "import sys; open(sys.argv[1] + '/cgroup.procs', 'w').write('0')\n"
         command = [sys.executable, "-c", enter + script, str(group.folder), file]
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode not in (0, -signal.SIGKILL):
-            raise CannotMeasure(f"The process failed otherwise: {run.stderr.strip()[-200:]}.")
+            raise CannotMeasure(f"The process failed: {run.stderr.strip()[-200:]}.")
         return "killed" if run.returncode else "lives", group.peak or 0
 
 
@@ -234,7 +234,7 @@ def swap() -> Facts:
 
 
 def _kept(limit: int) -> tuple[str, int]:
-    # What becomes of a loader without workers whose dataset keeps all, and after how many batches.
+    # How a loader without workers ends if its dataset keeps all samples, and after which batch.
     with tempfile.NamedTemporaryFile() as taken:
         end, _ = _limited(_KEEPS, taken.name, limit)
         return end, os.path.getsize(taken.name)

@@ -1,4 +1,4 @@
-"""Lesson 09: what a worker copies of what main has loaded."""
+"""Lesson 09: how much of main's data a worker copies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GONE: Final = 5.0  # seconds for the resource tracker to remove a block
 
 
 class _Kept(Sized):
-    """Captions that were kept somehow."""
+    """Captions from any sequence."""
 
     def __init__(self, kept: Sequence[Any]) -> None:
         self.kept, self.length = kept, len(kept)
@@ -38,7 +38,7 @@ class _Kept(Sized):
 
 
 def _lines() -> tuple[list[str], int]:
-    # Captions, and the bytes that they take as a list.
+    # The captions, and the bytes that they take up as a list.
     lines = Captions(shared_captions(_COUNT)).captions
     return lines, size_of(lines)
 
@@ -49,7 +49,7 @@ def _loader(dataset: Dataset[Any], method: str = "fork", **options: Any) -> Data
 
 
 def _copied(kept: Sequence[Any], listed: int) -> float:
-    # What each of two workers copies when it reads at random, as a part of the list's size.
+    # How much each of two workers copies when it reads at random, as a fraction of the list's size.
     return growth(_loader(_Kept(kept))) * MB / listed
 
 
@@ -92,12 +92,12 @@ def pandas() -> Facts:
         "arrow": arrow,
         "how": [f"{kind} {end}" for kind, end in how.items()],
         "grow": grow,
-        "others": "." if len(grow) == len(how) else "; holds otherwise.",
+        "others": "." if len(grow) == len(how) else ". Otherwise, it's true.",
     }
 
 
 def _first(dataset: Dataset[Any], method: str) -> float:
-    # MB private to each worker with its first batch.
+    # MB private to each worker at its first batch.
     gauge = Gauge()
     iterator = iter(_loader(dataset, method, batch_size=1))
     for _ in range(2):
@@ -116,9 +116,9 @@ def full_copy() -> Facts:
         least = _first(_Kept(["a lake"] * _COUNT), method)
         for kind, dataset in datasets.items():
             full[f"{kind}, {method}"] = (_first(dataset, method) - least) * MB > 0.7 * listed
-    told = {True: "a full copy", False: "less than a fifth"}
+    shown = {True: "a full copy", False: "less than a fifth"}
     return {
-        "first": [f"{kind} {told[has]}" for kind, has in full.items()],
+        "first": [f"{kind} {shown[has]}" for kind, has in full.items()],
         "read": _copied(lines, listed) > 0.5,
         "full": [kind for kind, has in full.items() if has],
     }
@@ -157,7 +157,7 @@ _ATTACH: Final = (
     "import sys; from multiprocessing.shared_memory import SharedMemory;"
     "SharedMemory(sys.argv[1]{}).close()"
 )
-_UNTRACKED: Final = ", track=False"  # for a Python that has it, 3.13 and newer
+_UNTRACKED: Final = ", track=False"  # from Python 3.13 on
 _LOOK: Final = (
     "from multiprocessing import resource_tracker; resource_tracker.register = lambda *_: None;"
 )
@@ -173,7 +173,11 @@ def _stays(name: str) -> bool:
 
 
 def removed_by_another(option: str = "") -> bool:
-    """Whether another interpreter that attaches to a block, and ends, takes it away."""
+    """Return whether another interpreter removes a block by attaching to it and exiting.
+
+    Args:
+        option: Further arguments for `SharedMemory`, as source code that begins with a comma.
+    """
     block = SharedMemory(create=True, size=100)
     try:
         python(_ATTACH.format(option), block.name)
@@ -194,7 +198,7 @@ def outlives() -> Facts:
         "taken": _now(gone),
         "untracked": untracked,
         "stays": all(stays.values()),
-        "also": "; it may also go before its creator does." if gone else ".",
+        "also": ". The block may even go before its creator does." if gone else ".",
     }
 
 

@@ -21,11 +21,11 @@ from dltutor.tables import MB
 from measured_claims import CannotMeasure, Facts, Samples
 
 _EPOCHS: Final = 5  # of 64 samples
-_FEW: Final = 8  # batches: on their way, in the loop, and let go a moment ago
+_FEW: Final = 8  # batches on their way, in the loop, or not freed yet
 
 
 class _Trimmed(JobD):
-    """The same; before every tenth sample the C library gives back what is free."""
+    """Job D, with a call of `malloc_trim` before every tenth sample."""
 
     count = 0
 
@@ -46,19 +46,18 @@ def _recordings() -> tuple[str, ...]:
 
 def _growing_job() -> Any:
     if reason := heap_growth.reuses_memory():
-        raise CannotMeasure(f"Here nothing grows: {reason}.")
+        raise CannotMeasure(f"Memory doesn't grow on this machine: {reason}.")
     return make_jobs()["D"]
 
 
 def collected() -> Facts:
     job = _growing_job()
-    told = heap_growth.return_freed_memory
     plain, collecting, mallopt, trimmed = (
         growth(loader, _EPOCHS)
         for loader in (
             job.loader(),
             job.loader(Collecting(job.dataset)),
-            job.loader(worker_init_fn=told),
+            job.loader(worker_init_fn=heap_growth.return_freed_memory),
             job.loader(_Trimmed(job.dataset.paths)),
         )
     )

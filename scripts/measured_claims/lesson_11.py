@@ -27,11 +27,11 @@ def _confined(target: Any, **options: Any) -> Observation:
     try:
         return confine(target, **{"deadline": 20} | options)
     except CannotConfine as reason:
-        raise CannotMeasure(f"This machine permits no such limit of one's own: {reason}") from None
+        raise CannotMeasure(f"This machine doesn't allow such a limit: {reason}") from None
 
 
 def sentences() -> Any:
-    """The other loader of lesson 11, for `confine`, and a loop that keeps nothing."""
+    """Return lesson 11's other loader, for `confine`, without the loop that keeps its batches."""
     return too_many_open_files.broken().loader
 
 
@@ -58,11 +58,11 @@ if __name__ == "__main__":
 
 
 def _left_behind(strategy: str) -> list[int]:
-    """Segments that a run leaves: ended in order, and killed with its manager."""
+    # The number of segments that a run leaves when it exits, and when it's killed with its manager.
     case = orphaned_segments.broken() if strategy == "file_system" else orphaned_segments.fixed()
     before = set(Path("/dev/shm").glob("torch_*"))
     python(_IN_ORDER, strategy, check=True)
-    until = time.monotonic() + 10  # the manager notices that the run is over, a moment later
+    until = time.monotonic() + 10  # the manager takes a moment to notice that the run is over
     while (in_order := set(Path("/dev/shm").glob("torch_*")) - before) and time.monotonic() < until:
         time.sleep(0.1)
     found = observe(case.loader, consume=case.consume, deadline=40).result
@@ -157,17 +157,21 @@ def the_articles_sample() -> Facts:
         "size": size,
         "forked": forked,
         "spawned": spawned,
-        "after": f"dies of signal {-run.returncode}" if run.returncode < 0 else "can be read",
+        "after": (
+            f"is killed by signal {-run.returncode} when it reads its array"
+            if run.returncode < 0
+            else "can still read its array"
+        ),
     }
 
 
 def other_interpreters() -> Facts:
-    told = {True: "gone", False: "there"}
+    shown = {True: "gone", False: "still there"}
     gone = removed_by_another()
     option = "`track=False` came with Python 3.13."
     if sys.version_info >= (3, 13):
-        option = f"With `track=False` it is {told[removed_by_another(', track=False')]}."
-    return {"now": told[gone], "option": option}
+        option = f"With `track=False`, it's {shown[removed_by_another(', track=False')]}."
+    return {"now": shown[gone], "option": option}
 
 
 def _shared_by_name(index: int) -> bool:
@@ -185,8 +189,8 @@ def reaches_workers() -> Facts:
             reached[method] = all(seen)
     finally:
         torch.multiprocessing.set_sharing_strategy(before)
-    told = [f"{method} {'yes' if yes else 'no'}" for method, yes in reached.items()]
-    return {"reached": told, "which": [method for method, yes in reached.items() if yes]}
+    shown = [f"{method} {'yes' if yes else 'no'}" for method, yes in reached.items()]
+    return {"reached": shown, "which": [method for method, yes in reached.items() if yes]}
 
 
 def bus_error() -> Facts:

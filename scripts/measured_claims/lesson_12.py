@@ -16,11 +16,11 @@ from dltutor.failures.tools.contract import load
 from dltutor.lessons.lesson_12.job import census
 from measured_claims import Facts, Samples, numbers
 
-_DRAWS: Final = 128  # of two epochs
+_DRAWS: Final = 128  # in two epochs
 
 
 def _draws(**options: Any) -> Any:
-    # A loader of 64 draws from numpy's global generator.
+    # A loader with 64 draws from numpy's global generator.
     dataset = Samples(lambda index: float(np.random.normal()), 64)
     return load(dataset, 2, "fork", batch_size=8, **options)
 
@@ -63,7 +63,7 @@ class _Whole(IterableDataset[int]):
 
 
 def _warnings_of(loader: DataLoader[Any]) -> tuple[int, int]:
-    # The samples of an epoch, and how many of torch's warnings say that there are too many.
+    # The number of samples in an epoch, and of torch's warnings that there are too many.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         len(loader)  # as a progress bar does
@@ -83,7 +83,7 @@ def warning() -> Facts:
     return {
         "found": shown,
         "by size": silent == [(workers, size) for workers, size in tried if size >= workers],
-        "otherwise": "refuted." if silent else "holds.",
+        "otherwise": "False." if silent else "True.",
     }
 
 
@@ -92,8 +92,8 @@ def tail() -> Facts:
     for workers in (0, 2, 4):
         loader = load(Stream(64), workers, "fork", batch_size=20, drop_last=True)
         lost[workers] = 64 - len(census(loader))
-    told = [f"{count} with {workers} workers" for workers, count in lost.items()]
-    return {"lost": told, "more than one": lost[2] >= 20}
+    shown = [f"{count} with {workers} workers" for workers, count in lost.items()]
+    return {"lost": shown, "more than one": lost[2] >= 20}
 
 
 def same_seed() -> Facts:
@@ -107,13 +107,13 @@ def same_seed() -> Facts:
 def set_epoch() -> Facts:
     records: Any = range(65)
     same = []
-    for told in (False, True):
+    for calls_set_epoch in (False, True):
         sampler = DistributedSampler[int](records, num_replicas=2, rank=0)
         options = {"sampler": sampler, "persistent_workers": True, "batch_size": 8}
         loader = load(records, 2, "fork", **options)
         orders = []
         for epoch in range(2):
-            if told:
+            if calls_set_epoch:
                 sampler.set_epoch(epoch)
             orders.append(numbers(loader))
         same.append(orders[0] == orders[1])

@@ -21,17 +21,17 @@ from measured_claims import CannotMeasure, Facts, Samples
 
 
 def _waits(index: int) -> torch.Tensor:
-    time.sleep(0.01)  # for a disk, without any computation
+    time.sleep(0.01)  # as if for a disk, without computing anything
     return torch.zeros(1)
 
 
 def _rates(dataset: Dataset[Any], batch: int, *counts: int, **options: Any) -> list[Any]:
-    # Samples per second of each run, for each number of workers, once they have started.
+    # Samples per second of each run, for each number of workers, after they have started.
     loader = load(dataset, 1, "fork", batch_size=batch, **options)
     try:
         speeds = how_many_workers(loader, counts=counts, runs=3, batches=16).speeds
     except throughput.CannotMeasure as reason:
-        raise CannotMeasure(f"A loader was too slow here: {reason}.") from None
+        raise CannotMeasure(f"A loader was too slow on this machine: {reason}.") from None
     found = {speed.workers: speed.rates for speed in speeds}
     return [found[workers] for workers in counts]
 
@@ -43,8 +43,9 @@ def _compared(rates: Sequence[float], others: Sequence[float]) -> str:
     if max(gains) < 1 / 1.3:
         return "slower"
     if max(gains) > 1.3:
-        told = " and ".join(f"{gain:.1f}" for gain in (min(gains), max(gains)))
-        raise CannotMeasure(f"The runs scatter: between {told} times as fast.")
+        raise CannotMeasure(
+            f"The runs vary from {min(gains):.1f} to {max(gains):.1f} times as fast."
+        )
     return "no faster"
 
 
@@ -116,10 +117,10 @@ def always_persistent() -> Facts:
 
 
 def pinned() -> Facts:
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         [batch] = next(iter(DataLoader(TensorDataset(torch.arange(8)), 4, pin_memory=True)))
     if torch.accelerator.is_available():
         raise CannotMeasure("This machine has an accelerator.")
-    said = any("no accelerator is found" in str(each.message) for each in heard)
-    return {"warns": said, "pinned": batch.is_pinned()}
+    warns = any("no accelerator is found" in str(each.message) for each in caught)
+    return {"warns": warns, "pinned": batch.is_pinned()}

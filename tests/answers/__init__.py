@@ -1,12 +1,13 @@
-"""What learners hand in, right and wrong: one module `lesson_NN` for each lesson.
+"""Right and wrong answers of learners: one module `lesson_NN` for each lesson.
 
-Each module holds, for every exercise of its lesson, under a few words for what was done, a callable
-that makes the answer:
+For every exercise of its lesson, a module has functions that make an answer, each with a few words
+that say what the learner did:
 
     WRONG_FIXES: WrongFixes = {
         "01.fix": {
-            "zero workers": (lambda: ..., "a-loader"),  # the code of what it's told; or several
-            # codes, because which one it is may depend on how fast the machine is
+            # The code that the answer must get. It may be a tuple of codes, if the one it gets
+            # depends on how fast the machine is.
+            "zero workers": (lambda: ..., "a-loader"),
         },
     }
     RIGHT_ANSWERS: RightAnswers = {"01.fix": {"looked at once, in __init__": lambda: ...}}
@@ -14,8 +15,8 @@ that makes the answer:
         "01.fix": {"the starter": (lambda: ..., "Not attempted", "starter-class")},
     }
 
-The outcome of a wrong fix is "Not yet" or "Error in your code". Its words stand in the lesson's
-`exercises.toml`, so they can be changed without changing a test.
+The outcome of a wrong fix is "Not yet" or "Error in your code". The words for a code are in the
+lesson's `exercises.toml`, so you can change them without changing a test.
 """
 
 from collections.abc import Callable

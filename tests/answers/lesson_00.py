@@ -1,4 +1,4 @@
-"""The usual wrong answers to the exercises of lesson 00."""
+"""Answers to the exercises of lesson 00, mostly wrong ones."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Fixed(Pairs):
 
 
 class BuiltBefore:
-    """Not even a Dataset: anything with these three methods will do."""
+    """A class that isn't a Dataset. Anything with these three methods works."""
 
     def __init__(self, levels: Any) -> None:
         self.pairs = list(itertools.pairwise(levels))
@@ -108,7 +108,7 @@ class TensorPairs:
 
 
 class TensorSamples(Fixed):
-    """Each sample is one tensor of two numbers, so a batch is one tensor."""
+    """Samples that are one tensor of two numbers, so a batch is one tensor, too."""
 
     def __getitem__(self, index: int) -> Any:
         return torch.tensor(super().__getitem__(index), dtype=torch.float32)
@@ -120,7 +120,7 @@ class Slices(Fixed):
 
 
 class NextOfEachLevel:
-    """A dict by level keeps one pair of the levels that come again."""
+    """A dict by level, which keeps only one pair of levels that occur twice."""
 
     def __init__(self, levels: Any) -> None:
         self.pairs = list(dict(itertools.pairwise(levels)).items())

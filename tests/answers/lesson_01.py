@@ -1,4 +1,4 @@
-"""What learners hand in to the exercises of lesson 01, right and wrong."""
+"""Answers to the exercises of lesson 01, right and wrong."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ AXES, STEPS = 3, 128
 
 
 class SetsAside:
-    """Loads every listed file once, in `__init__`. A mixin for what follows."""
+    """A mixin that loads every listed file once, in `__init__`, and sets the bad ones aside."""
 
     root: Path
     listed: list[tuple[str, str]]
     classes: list[str]
-    catches: tuple[type[BaseException], ...] = (Exception,)  # none: nothing is loaded beforehand
+    catches: tuple[type[BaseException], ...] = (Exception,)  # (): check nothing beforehand
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)  # type: ignore[call-arg]
@@ -69,27 +69,27 @@ class SetsAside:
 
 
 class Verified(SetsAside, Images):
-    """What "01.fix" asks for."""
+    """A right answer to "01.fix"."""
 
     def load(self, path: str) -> Any:
         return load_on_white(self.root / path)
 
 
 class Converting(Verified):
-    """Three channels for every image that loads; the rest raises."""
+    """Three channels for every image that loads. Any other image raises."""
 
     catches = ()
 
 
 def like(base: type, **changes: Any) -> Callable[[], type]:
-    """A class like another one, with other methods or attributes."""
+    """Make a subclass with other methods or attributes."""
     return lambda: type("MyImages", (base,), changes)
 
 
-def but_for(
+def returning_instead(
     base: type, instead: Callable[[Any, int], Any], error: type[Exception] = Exception
 ) -> Callable[[], type]:
-    """A class like another one that returns something else for each sample that raises."""
+    """Make a subclass that returns something else for each sample that raises."""
 
     def get(self: Any, index: int) -> Any:
         try:
@@ -114,7 +114,7 @@ def zeros(self: Any, index: int) -> Any:
 
 
 def in_words(others: str, **words: str) -> Callable[[Any, dict[str, str]], dict[str, str]]:
-    """Reasons in words of one's own, by the type of the error."""
+    """Give the reasons in other words, by the type of the error."""
     return lambda self, found: {
         path: words.get(why.partition(":")[0], others) for path, why in found.items()
     }
@@ -125,14 +125,14 @@ def pixels_of(image: Image.Image) -> torch.Tensor:
 
 
 def opened(file: Any) -> Image.Image:
-    """An image of 8 bits a channel, opened."""
+    """Open an image that has 8 bits per channel. Raises for any other."""
     image = Image.open(file)
     if image.mode[0] in "IF":
         raise ValueError("16 bits")
     return image
 
 
-# Wrong ones for "01.fix"
+# Wrong answers to "01.fix"
 
 
 class LoadsTruncated(Verified):
@@ -169,7 +169,7 @@ class OnlyVerifies(Verified):
 
 
 class ChecksEndsAndVerifies(Verified):
-    """The usual answer from the web, which decodes nothing."""
+    """The usual answer from the web, which doesn't decode anything."""
 
     def found(self) -> dict[str, Any]:
         found = {}
@@ -272,7 +272,7 @@ class RewritesTheList(Verified):
 
 
 class RightOnce(Verified):
-    """The second epoch is mirrored."""
+    """Right in the first epoch. In the second, images are mirrored."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -294,7 +294,7 @@ class LeavesProcesses(Verified):
 
 
 class QuarantineOfTheClass(Verified):
-    """Right for the first object only: the second one has what the first one found, too."""
+    """Right only for the first object. The second one also has what the first one found."""
 
     kept: ClassVar[dict[str, Any]] = {}
 
@@ -303,7 +303,7 @@ class QuarantineOfTheClass(Verified):
         return self.kept
 
 
-# Right ones for "01.fix"
+# Right answers to "01.fix"
 
 
 class ResizesFirst(Verified):
@@ -325,7 +325,7 @@ class ResizesTensors(Verified):
 
 
 class ByMode(Verified):
-    """A background where there is transparency, and numpy's own numbers."""
+    """A background only for images with transparency, and numpy's own number types."""
 
     def load(self, path: str) -> Any:
         with opened(self.root / path) as image:
@@ -342,7 +342,7 @@ class ByMode(Verified):
 
 
 class WithATrace(Verified):
-    """As much as there is to say, the class and a number of its own among it."""
+    """The longest reasons, including the class and a random number."""
 
     def why(self, label: str, error: BaseException) -> str:
         return f"{label}, {uuid.uuid4()}: {traceback.format_exc()}"
@@ -371,7 +371,7 @@ class LooksInParallel(Verified):
 
 
 class KeptInMemory(Images):
-    """Loaded once, white behind alpha or a palette."""
+    """Loads every image once, and puts white behind alpha or a palette."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -401,11 +401,11 @@ class KeptInMemory(Images):
         return self.samples[index]
 
 
-# For "01.transfer"
+# Answers to "01.transfer"
 
 
 class VerifiedReadings(SetsAside, Readings):
-    """What "01.transfer" asks for."""
+    """A right answer to "01.transfer"."""
 
     catches = (OSError, EOFError, ValueError)
 
@@ -426,7 +426,7 @@ class ReadingOrAnError(VerifiedReadings):
 
 
 class KeepsThemMapped(VerifiedReadings):
-    """As arrays of numpy, and of the file as it was when the dataset was made."""
+    """numpy arrays, mapped to the files as they were when the dataset was made."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root)
@@ -438,7 +438,7 @@ class KeepsThemMapped(VerifiedReadings):
 
 
 class Scanned(VerifiedReadings):
-    """With the lesson's own scan, in workers; `wrong` is what it says of another shape."""
+    """Uses the lesson's own scan, in workers. `wrong` is the reason for another shape."""
 
     wrong = "shape {}"
 
@@ -496,9 +496,9 @@ WRONG_FIXES: WrongFixes = {
         "from the end": (lambda: -36, "not-a-number"),
     },
     "01.fix": {
-        "None for a bad image": (but_for(Converting, a_none), "wrong-kind"),
-        "a black image": (but_for(Converting, zeros), "strays-for-files"),
-        "the next image": (but_for(Converting, the_next), "copies"),
+        "None for a bad image": (returning_instead(Converting, a_none), "wrong-kind"),
+        "a black image": (returning_instead(Converting, zeros), "strays-for-files"),
+        "the next image": (returning_instead(Converting, the_next), "copies"),
         "LOAD_TRUNCATED_IMAGES": (lambda: LoadsTruncated, "strays-truncated"),
         "dropped without a word": (like(Verified, reasons=lambda self, found: {}), "lost"),
         "a list of paths": (like(Verified, reasons=lambda self, found: sorted(found)), "lost"),
@@ -538,12 +538,12 @@ WRONG_FIXES: WrongFixes = {
         ),
         "names of classes": (lambda: ClassNames, "wrong-kind"),
         "the neighbor, in case a file goes bad": (
-            but_for(Verified, the_next),
+            returning_instead(Verified, the_next),
             "later-another-file",
         ),
-        "None, in case a file goes bad": (but_for(Verified, a_none), "later-wrong-kind"),
+        "None, in case a file goes bad": (returning_instead(Verified, a_none), "later-wrong-kind"),
         "black for what is no image": (
-            but_for(Verified, zeros, UnidentifiedImageError),
+            returning_instead(Verified, zeros, UnidentifiedImageError),
             "later-other-values",
         ),
         "by suffix": (lambda: BySuffix, "usable-set-aside"),
@@ -561,9 +561,12 @@ WRONG_FIXES: WrongFixes = {
         "an object": (lambda: Verified(shared_images()), "an-object"),
     },
     "01.transfer": {
-        "zeros": (but_for(ReadingOrAnError, zeros), "copies"),
-        "the next reading": (but_for(ReadingOrAnError, the_next), "copies"),
-        "zeros, whatever happens later": (but_for(VerifiedReadings, zeros), "later-another-file"),
+        "zeros": (returning_instead(ReadingOrAnError, zeros), "copies"),
+        "the next reading": (returning_instead(ReadingOrAnError, the_next), "copies"),
+        "zeros, whatever happens later": (
+            returning_instead(VerifiedReadings, zeros),
+            "later-another-file",
+        ),
         "no try": (lambda: ReadingOrAnError, "some-raise"),
         "padded": (lambda: Padded, "strays-for-files"),
         "each in its own precision": (

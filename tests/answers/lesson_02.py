@@ -1,4 +1,4 @@
-"""The usual answers to the exercises of lesson 02."""
+"""Answers to the exercises of lesson 02."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dltutor.lessons.lesson_02.transfer import Captions
 
 
 def arrives(kind: Any) -> bool:
-    """As in the notebook."""
+    """Return whether a type can be pickled and made from one string, as in the notebook."""
     try:
         return isinstance(pickle.loads(pickle.dumps(kind))("a text"), kind)
     except Exception:
@@ -32,7 +32,7 @@ def arrives(kind: Any) -> bool:
 
 
 def passes(kind: Any) -> bool:
-    """Whether a type passes the three gates."""
+    """Return whether a type passes the three gates."""
     stops = issubclass(kind, StopIteration)
     return arrives(kind) and not getattr(kind, "message", None) and not stops
 
@@ -46,7 +46,7 @@ def answer(
     catches: type[BaseException] | tuple[type[BaseException], ...] = Exception,
     **more: Any,
 ) -> Callable[[], type]:
-    """A dataset that does something with what was raised: `raises(self, index, error)`."""
+    """Make a dataset that calls `raises(self, index, error)` for each error that it catches."""
 
     def make() -> type:
         class Located(Dataset[Any]):
@@ -77,7 +77,7 @@ def raise_right(self: Any, index: int, error: Exception) -> None:
     raise kind_of(error)(say(self, index, error)) from error
 
 
-# In other ways
+# Other right answers
 
 
 @contextmanager
@@ -89,13 +89,13 @@ def at(index: int, path: Any) -> Iterator[None]:
 
 
 def get_at(self: Any, index: int) -> Any:
-    """contextlib raises the StopIteration itself where a RuntimeError comes `from` it."""
+    """Use contextlib, which replaces a RuntimeError with the StopIteration that's its cause."""
     with at(index, self.dataset.paths[index]):
         return self.dataset[index]
 
 
 class SampleError(RuntimeError):
-    """One type for all."""
+    """One type for all errors."""
 
 
 def two_clauses(self: Any, index: int) -> Any:
@@ -112,7 +112,7 @@ def two_clauses(self: Any, index: int) -> Any:
 
 @cache
 def through_torch(kind: Any) -> bool:
-    """Ask torch itself, with a pickle of what it sends."""
+    """Ask torch itself, by pickling what it sends."""
     try:
         raise kind("a text")
     except StopIteration:
@@ -163,7 +163,7 @@ def raise_one_type(self: Any, index: int, error: Exception) -> None:
     raise SampleError(f"sample {index}, {self.dataset.paths[index]}: {error!r}") from error
 
 
-# What goes wrong
+# Wrong answers
 
 
 def add_a_note(self: Any, index: int, error: Exception) -> None:
@@ -184,7 +184,7 @@ def raise_local(self: Any, index: int, error: Exception) -> None:
 
 
 def by_a_test(good: Callable[[Any], bool]) -> Callable[[Any, int, Exception], None]:
-    """Keep the types that are good."""
+    """Keep the types that pass a test."""
 
     def raises(self: Any, index: int, error: Exception) -> None:
         kind: Any = type(error) if good(type(error)) else RuntimeError
@@ -240,7 +240,7 @@ def sample_or_failure(self: Any, index: int) -> Any:
 
 
 class Eager(Starter):
-    """Reads everything at once."""
+    """Reads everything in `__init__`."""
 
     def __init__(self, dataset: Any) -> None:
         super().__init__(dataset)
@@ -310,7 +310,7 @@ def sample(
     vector: Callable[[Any], Any] = torch.Tensor.detach,
     **more: Any,
 ) -> Callable[[], type]:
-    """A dataset, by what it makes of the words, their counts, and the vector."""
+    """Make a dataset from functions of the words, their counts, and the vector."""
 
     def make() -> type:
         class MyCaptions(Captions):

@@ -1,4 +1,4 @@
-"""The usual wrong answers to the exercises of lesson 03."""
+"""Answers to the exercises of lesson 03, mostly wrong ones."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ class TriesInTheWorker(Frames):
 class SignalsOnly(VerifiedFrames):
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
-        if how == "exit":  # its code is not below 0
+        if how == "exit":  # its exit code isn't negative
             self.paths, self.quarantined = list(paths), {}
 
 
 class Tried(Frames):
-    """Each frame is tried in a process of its own."""
+    """A right answer, which tries each frame in its own process."""
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         super().__init__(paths, how)
@@ -101,12 +101,12 @@ class Tried(Frames):
 
 
 def saying(reason: Callable[[int], Any]) -> Callable[[], type]:
-    """A right class, with something else to say of each exit code."""
+    """Make a right class with other words for each exit code."""
     return lambda: type("MyFrames", (Tried,), {"reason": lambda self, code: reason(code)})
 
 
 def keeping(change: Callable[[Tried, Sequence[Path]], Any]) -> Callable[[], type]:
-    """A right class that does something after it has tried all frames."""
+    """Make a right class that does something after it has tried all frames."""
 
     def make(self: Tried, paths: Sequence[Path], how: How) -> None:
         Tried.__init__(self, paths, how)
@@ -116,7 +116,7 @@ def keeping(change: Callable[[Tried, Sequence[Path]], Any]) -> Callable[[], type
 
 
 def put_in(instead: Callable[[Any, int], Any]) -> Callable[[], type]:
-    """A class that delivers something in the place of each deadly frame."""
+    """Make a class that delivers something else for each frame that kills its process."""
 
     def get(self: Any, index: int) -> Any:
         if self.paths[index].name in self.quarantined:
@@ -149,7 +149,7 @@ class DeletesTheFiles(Tried):
 
 
 class RemovesWhileWalking(Tried):
-    """The frame after each that is removed is not tried."""
+    """Removes frames from the list it loops over, so it skips the frame after each."""
 
     def __init__(self, paths: Sequence[Path], how: How) -> None:
         Frames.__init__(self, paths, how)
@@ -175,7 +175,7 @@ class AsTensors(Tried):
 
 
 class ByALoader(Tried):
-    """Each frame is tried by a worker, in `__init__`."""
+    """Tries each frame in a worker of a loader, in `__init__`."""
 
     def end_of(self, path: Path) -> int | None:
         frames = Frames([path], self.how)

@@ -1,4 +1,4 @@
-"""What learners hand in to the exercises of lesson 04."""
+"""Answers to the exercises of lesson 04, right and wrong."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EPOCH = 0
 
 
 class SharedEpoch(CountedClips):
-    """The epoch arrives, and the count does not come back. A base for what follows."""
+    """A base class: the epoch arrives, but the count doesn't come back."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -38,7 +38,7 @@ class SharedEpoch(CountedClips):
         self.epoch.fill_(epoch)
 
     def stretch(self, index: int, epoch: int) -> torch.Tensor:
-        """The stretch that an epoch hears, uncounted."""
+        """Return the stretch that an epoch hears, without counting it."""
         return self.clips[index, 32 * epoch : 32 * (epoch + 1)]
 
     def __getitem__(self, index: int) -> torch.Tensor:
@@ -52,7 +52,7 @@ class SharedEpoch(CountedClips):
 
 
 class Fixed(SharedEpoch):
-    """Right: a base for what follows."""
+    """A right answer, and a base class."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -218,7 +218,7 @@ class WordsThemselves(Headlines):
 
 
 class WithSlots(SharedEpoch):
-    """A place for each worker, in a tensor."""
+    """A slot for each worker, in a tensor."""
 
     room = 16
     kind = torch.int64
@@ -275,7 +275,7 @@ class TensorItself(TensorUnderItsLock):
 
 
 class InAFile(SharedEpoch):
-    """One byte for each silent stretch, at the end of a file: the system's own step."""
+    """Appends one byte to a file for each silent stretch, which is one step for Linux."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -290,7 +290,7 @@ class InAFile(SharedEpoch):
 
 
 class EmptiedByMain(SharedEpoch):
-    """Each silent stretch is a message, and main counts them."""
+    """Sends a message for each silent stretch, and counts them in main."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         super().__init__(clips)
@@ -306,7 +306,7 @@ class EmptiedByMain(SharedEpoch):
 
 
 class Numbered(Headlines):
-    """Every word has its number before any worker starts."""
+    """Numbers every word before any worker starts."""
 
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)
@@ -316,7 +316,7 @@ class Numbered(Headlines):
 
 
 class SharedVocabulary(Headlines):
-    """A dict in a server process, and a lock around looking up and adding."""
+    """A dict in a server process, with a lock around looking up and adding."""
 
     def __init__(self, headlines: list[str]) -> None:
         context = multiprocessing.get_context("fork")
@@ -338,7 +338,7 @@ class SharedVocabulary(Headlines):
 
 
 class LockedTooLate(SharedVocabulary):
-    """The lock is taken after the look, and nobody looks again."""
+    """Takes the lock after it has looked, and doesn't look again."""
 
     def number_of(self, word: str) -> int:
         if word not in self.shared:
@@ -348,7 +348,7 @@ class LockedTooLate(SharedVocabulary):
 
 
 class MostFrequent(Headlines):
-    """The most frequent words, and one number for the rest."""
+    """Numbers only the most frequent words, and has one number for the rest."""
 
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)
@@ -381,7 +381,7 @@ class LowerCase(Numbered):
 
 
 class ListOfWords(Headlines):
-    """The numbers are right, and `vocabulary` is something else."""
+    """The numbers are right, but `vocabulary` isn't a dict."""
 
     def __init__(self, headlines: list[str]) -> None:
         super().__init__(headlines)
@@ -406,7 +406,7 @@ class Hashes(Headlines):
 
 
 def typed(cell: str, *changes: tuple[str, str], name: str = "MyClips", **known: object) -> Any:
-    """The class of a cell of the twin, as a kernel has it, with some of its text replaced."""
+    """Define a class of the twin's cell, as a kernel does, with some of its text replaced."""
     notebook = read(TWIN)
     for each in notebook.cells:
         if each.id == cell:

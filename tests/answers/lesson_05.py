@@ -1,4 +1,4 @@
-"""The usual wrong answers to the exercises of lesson 05."""
+"""Answers to the exercises of lesson 05, mostly wrong ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def seek_and_read(file: Any, index: int) -> torch.Tensor:
 
 
 class WithPath(Windows):
-    """Opens nothing yet. A base for what follows."""
+    """A base class that doesn't open anything yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -102,7 +102,7 @@ class OpensForEach(WithPath):
 
 
 class LockBetweenProcesses(Windows):
-    """All samples are right, and workers wait for each other: the position is shared still."""
+    """All samples are right, but workers still share the position and wait for each other."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -125,7 +125,7 @@ class AtFork(Windows):
 
 
 class ByWorker(Windows):
-    """Right: a worker never has another one's id."""
+    """Right, because no worker ever has another worker's id."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -190,7 +190,7 @@ class PutsItBack(Windows):
 
 
 class OneForAll(WithPath):
-    """By process id, in the class: the second dataset reads the first one's file."""
+    """By process id, but in the class, so the second dataset reads the first one's file."""
 
     opened: dict[int, Any] = {}  # noqa: RUF012
 
@@ -220,7 +220,7 @@ class AllNumbers(Positioned):
 
 
 class ZerosInstead(Windows):
-    """Hides what is raised, and not what is wrong."""
+    """Hides the errors, but not the wrong samples."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         try:
@@ -230,7 +230,7 @@ class ZerosInstead(Windows):
 
 
 class ByWorkersNumber(WithPath):
-    """Main has the number of the first worker, which inherits main's file."""
+    """Main has the same number as the first worker, which therefore uses main's file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -258,7 +258,7 @@ class WithoutWorkers(DataLoader[Any]):
 
 
 class KeepsConnect(Rows):
-    """The right answer. A base for what follows."""
+    """A right answer, and a base class."""
 
     def __init__(self, connect: Connect) -> None:
         self.connect = connect
@@ -294,7 +294,7 @@ class ConnectsAtFork(Rows):
 
 
 class CountsFirst(KeepsConnect):
-    """Main counts over a connection that it closes."""
+    """Main counts the rows over a connection that it closes."""
 
     def __init__(self, connect: Connect) -> None:
         super().__init__(connect)
@@ -399,7 +399,7 @@ class NoTensorOfRows(KeepsConnect):
 
 
 class OneConnectionForAll(KeepsConnect):
-    """By process id, in the class: the second dataset asks the first one's server."""
+    """By process id, but in the class, so the second dataset asks the first one's server."""
 
     connections: dict[int, Connection] = {}  # type: ignore[misc]  # noqa: RUF012
 
@@ -462,7 +462,7 @@ OTHER_OUTCOMES: OtherOutcomes = {
     },
 }
 
-# A race decides which.
+# A race decides which of these codes an answer gets.
 SHARED = ("moved", "moved-and-wrong", "moved-and-mixed-up", "moved-and-raised")
 OVER_MAINS = ("over-mains", "over-mains-and-wrong", "over-mains-and-mixed-up")
 

@@ -1,6 +1,6 @@
-"""The usual answers to the exercises of lesson 06, right and wrong.
+"""Answers to the exercises of lesson 06, right and wrong.
 
-Those to "06.fix" and "06.transfer" are files: the right one, with a few lines replaced.
+Answers to "06.fix" and "06.transfer" are files: the right file, with a few lines replaced.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ STATES = """
 
 
 def write(name: str, source: str, **replaced: tuple[str, str]) -> Path:
-    """A file with this source, in a folder of its own."""
+    """Write a file with this source to a new folder."""
     for old, new in replaced.values():
         assert old in source, old
         source = source.replace(old, new)
@@ -98,32 +98,32 @@ def write(name: str, source: str, **replaced: tuple[str, str]) -> Path:
 
 
 def records(*changes: tuple[str, str]) -> Path:
-    """The right `MyRecords`, with some of its lines replaced."""
+    """Write the right `MyRecords`, with some of its lines replaced."""
     return write("my_records.py", RECORDS, **{str(n): each for n, each in enumerate(changes)})
 
 
 def clips(*changes: tuple[str, str]) -> Path:
-    """The right `MyClips`, with some of its lines replaced."""
+    """Write the right `MyClips`, with some of its lines replaced."""
     return write("my_clips.py", CLIPS, **{str(n): each for n, each in enumerate(changes)})
 
 
 def typed_into_a_cell() -> Any:
-    """A class as a notebook cell makes it."""
+    """Define a class the way a notebook cell does."""
     return type("MyRecords", (MyRecords,), {"__module__": "__main__"})
 
 
 def kept_generator(state: str = "", generator: str = "        g = self.generator\n") -> Path:
-    """The noise of one generator that the dataset keeps."""
+    """Draw noise from one generator that the dataset keeps."""
     return clips((LOADED, KEPT), (GENERATOR, generator), (SCALE, SCALE + state))
 
 
 def seeded(number: str) -> Path:
-    """The noise of a generator for each sample, with this number as its seed."""
+    """Draw noise from a new generator for each sample, seeded with this number."""
     return clips(("10_000 * self.seed + index", number))
 
 
 def starter(cell: str) -> Path:
-    """The file that a starter cell of the learner's notebook writes."""
+    """Return the file that a starter cell of the learner's notebook writes."""
     notebook = read(NOTEBOOKS / "06-unpicklable-handles.ipynb")
     (source,) = (each.source for each in notebook.cells if each.id == cell)
     magic, _, text = source.partition("\n")

@@ -1,4 +1,4 @@
-"""The usual wrong answers to the exercises of lesson 07."""
+"""Answers to the exercises of lesson 07, right and wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Line = tuple[str, int]
 
 
 class Masked(Pairs):
-    """Pairs whose executor each process makes. A base for what follows."""
+    """A base class: pairs with an executor that each process makes."""
 
     def __init__(self, folder: Path) -> None:
         self.images = sorted(folder.glob("*.image"))
@@ -128,7 +128,7 @@ class Processes(Masked):
 
 
 class NeverEnds(Masked):
-    """Each process has a thread, that waits for work forever."""
+    """Each process has a thread that waits for work forever."""
 
     asked: Queue[tuple[Path, Queue[bytes]]]
     made_in: int | None = None
@@ -141,7 +141,7 @@ class NeverEnds(Masked):
     def __getitem__(self, index: int) -> torch.Tensor:
         if self.made_in != os.getpid():
             self.asked, self.made_in = Queue(), os.getpid()
-            # In the tests' own process it may not hold up the end.
+            # In the tests' own process, the thread must not delay the exit.
             daemon = torch.utils.data.get_worker_info() is None
             threading.Thread(target=self.work, daemon=daemon).start()
         answer: Queue[bytes] = Queue()
@@ -156,7 +156,7 @@ class WithoutWorkers(DataLoader[Any]):
 
 
 class Swaps(Clips):
-    """The right answer: main's labels are whole at every moment. A base for what follows."""
+    """A right answer, and a base class: main's labels are complete at every moment."""
 
     def refresh(self) -> None:
         self.labels = dict(self.read_labels())
@@ -166,7 +166,7 @@ class Swaps(Clips):
 
 
 class ForksBetween(Clips):
-    """Right too: the fork waits until nobody holds the lock."""
+    """Also right: the fork waits until no thread holds the lock."""
 
     def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
         super().__init__(read_labels)
@@ -256,7 +256,7 @@ class Caches(Swaps):
 
 
 class SharedDict(Swaps):
-    """A worker asks another process for each label, so it changes under the worker's hands."""
+    """Workers ask another process for each label, so labels change during the epoch."""
 
     def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
         self.shared = multiprocessing.get_context("fork").Manager().dict()
@@ -271,7 +271,7 @@ class SharedDict(Swaps):
 
 
 class ReadsAtFork(Clips):
-    """Right: each child gets a new lock, and reads for itself."""
+    """Right: each child gets a new lock, and reads the labels itself."""
 
     def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
         super().__init__(read_labels)
@@ -283,7 +283,7 @@ class ReadsAtFork(Clips):
 
 
 def delivers(change: Callable[[int, int], Any]) -> type:
-    """The right answer, whose samples are changed at the end."""
+    """Make a right answer whose samples are changed at the end."""
 
     class Delivers(Swaps):
         def __getitem__(self, index: int) -> Any:
@@ -320,7 +320,7 @@ class ClipsWithoutWorkers(DataLoader[Any]):
 
 
 class InThreads(Masked):
-    """Another way to read at the same time: an event loop that each process has."""
+    """Another way to read in parallel: an event loop in each process."""
 
     loops: dict[int, asyncio.AbstractEventLoop]
 
@@ -342,7 +342,7 @@ class InThreads(Masked):
 
 
 class NewThreadAtFork(Pairs):
-    """The executor of `Pairs`, and another one as soon as a process is forked."""
+    """The executor of `Pairs`, and a new one right after each fork."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -353,7 +353,7 @@ class NewThreadAtFork(Pairs):
 
 
 class PoolByPid(Masked):
-    """Python's other pool of threads."""
+    """Uses Python's other thread pool."""
 
     made_in: int | None = None
 
@@ -366,7 +366,7 @@ class PoolByPid(Masked):
 
 
 class BothInThreads(ByPid):
-    """Both files by `map`, opened by hand and read by numpy."""
+    """Reads both files with `map` and numpy."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         files = (str(self.images[index]), str(self.masks[index]))
@@ -375,7 +375,7 @@ class BothInThreads(ByPid):
 
 
 class ReadsInTheWorker(Clips):
-    """A lock and labels of its own for each process: read once by each worker."""
+    """Each process has its own lock and labels, which each worker reads once."""
 
     def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
         super().__init__(read_labels)
@@ -389,7 +389,7 @@ class ReadsInTheWorker(Clips):
 
 
 class LocksThePlacing(Clips):
-    """The lock is held for one assignment, and made anew in the worker all the same."""
+    """Holds the lock only for one assignment, and still makes a new one in the worker."""
 
     def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
         super().__init__(read_labels)
@@ -446,7 +446,7 @@ class ReadByTorch(Masked):
 
 
 class AThreadForEachFileOfABatch(ByPid):
-    """Right, and more than is asked: all files of a batch at the same time."""
+    """Right, and more than we ask for: reads all files of a batch in parallel."""
 
     @property
     def thread(self) -> Any:  # type: ignore[override]
@@ -461,7 +461,7 @@ class AThreadForEachFileOfABatch(ByPid):
 
 
 class ReadsInTurn(ByPid):
-    """Both are opened at the same time, and the mask is read after the image."""
+    """Opens both files at once, but reads the mask after the image."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         opening = self.thread.submit(self.masks[index].open, "rb")
@@ -478,7 +478,7 @@ class AsBytes(ByPid):
 
 
 class SharedTensor(Clips):
-    """One tensor that all processes see, filled line by line."""
+    """One tensor that all processes share, filled line by line."""
 
     def __init__(self, read_labels: Callable[[], Iterator[Line]]) -> None:
         self.read_labels = read_labels

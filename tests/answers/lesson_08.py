@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 08, wrong and right."""
+"""Answers to the exercises of lesson 08, right and wrong."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dltutor.lessons.lesson_08.transfer import ahead
 
 
 def middle(numbers: Any) -> Any:
-    """The middle second of a recording, as a slice."""
+    """Return the middle second of a recording, as a slice."""
     start = max(0, (len(numbers) - SECOND) // 2)
     return numbers[start : start + SECOND]
 
 
 class Light(Excerpts):
-    """The right answer. A base for what follows."""
+    """A right answer, and a base class."""
 
     def __getitem__(self, index: int) -> Any:
         return middle(torch.from_numpy(np.load(self.paths[index]))).clone()
@@ -35,7 +35,7 @@ class Light(Excerpts):
 
 
 def sends(pack: Callable[[Any], Any], unpack: Callable[[Any], Any] = torch.as_tensor) -> type:
-    """A class that sends what a function makes of the slice (numpy), and unpacks it like that."""
+    """Make a class that packs the slice (a numpy array) and unpacks it with these functions."""
 
     class MyExcerpts(Excerpts):
         def __getitem__(self, index: int) -> Any:
@@ -48,7 +48,7 @@ def sends(pack: Callable[[Any], Any], unpack: Callable[[Any], Any] = torch.as_te
 
 
 def unpacks(change: Callable[[torch.Tensor], Any]) -> type:
-    """The right class, and what a function makes of what it unpacks."""
+    """Make the right class, with a function applied to what it unpacks."""
 
     class MyExcerpts(Light):
         def unpack(self, sample: Any) -> Any:
@@ -67,13 +67,13 @@ def from_bytes(text: bytes) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A sample with a class of its own."""
+    """A sample with its own class."""
 
     pcm: Any
 
 
 class Clipped(Light):
-    """The start may be negative, and counts from the end then."""
+    """The start may be negative, which then counts from the end."""
 
     def __getitem__(self, index: int) -> Any:
         recording = torch.from_numpy(np.load(self.paths[index]))
@@ -95,7 +95,7 @@ class InBytes(Light):
 
 
 class SharedOnce(Light):
-    """All excerpts in one shared tensor; a sample is a copy out of it."""
+    """All excerpts in one shared tensor. A sample is a copy out of it."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(paths)
@@ -163,7 +163,7 @@ class NoUnpack:
 
 
 class SendsMore(Light):
-    """The excerpt, and the path ten thousand times."""
+    """Sends the excerpt, and the path ten thousand times."""
 
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index), [f"{self.paths[index]}{n}" for n in range(1000)]
@@ -177,7 +177,7 @@ def loader(**options: Any) -> DataLoader[Any]:
 
 
 def right_ahead(batches: Any) -> int:
-    """The right answer. A base for what follows."""
+    """A right answer, which others build on."""
     if not hasattr(batches, "_data_queue"):
         return 0
     early = sum(len(info) == 2 for info in batches._task_info.values())
@@ -185,7 +185,7 @@ def right_ahead(batches: Any) -> int:
 
 
 def with_workers(count: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function that counts so, and returns 0 without workers."""
+    """Make a function that counts like this, and returns 0 without workers."""
     return lambda batches: count(batches) if hasattr(batches, "_data_queue") else 0
 
 

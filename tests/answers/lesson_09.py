@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 09, wrong and right."""
+"""Answers to the exercises of lesson 09, right and wrong."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from notebooks import NOTEBOOKS, read
 
 
 class DataFrame:
-    """Pandas' table, as far as a check looks at one: pandas is not installed with the course."""
+    """Stands in for pandas' DataFrame in a check, because the course doesn't install pandas."""
 
     __module__ = "pandas.core.frame"
 
@@ -119,7 +119,7 @@ class Stripped(PackedCaptions):
 
 
 class InLinecache(Dataset[str]):
-    """Python's own cache of lines holds the file."""
+    """Python's own line cache keeps the file in memory."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
@@ -133,7 +133,7 @@ class InLinecache(Dataset[str]):
 
 
 class Wide(Dataset[str]):
-    """The captions in numpy's own unicode, four bytes for each character."""
+    """The captions in numpy's own unicode type, with four bytes per character."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = np.array(Path(path).read_text().splitlines())
@@ -147,7 +147,7 @@ class Wide(Dataset[str]):
 
 
 def on_call() -> dict[str, Any]:
-    """What the code to copy in the notebook's last section defines."""
+    """Return what the code in the notebook's last section defines."""
     text = source("on-call", read(NOTEBOOKS / "09-copy-on-read.ipynb"))
     defined: dict[str, Any] = {}
     exec(text.partition("```python\n")[2].partition("```")[0], defined)
@@ -169,7 +169,7 @@ class FromTheNotebook(Dataset[str]):
 
 
 class FromTheFile(Dataset[str]):
-    """Only the places are kept; each worker opens the file for itself and reads one line."""
+    """Keeps only the offsets. Each worker opens the file itself and reads one line."""
 
     def __init__(self, path: str | Path) -> None:
         self.path, self.file = path, None
@@ -203,7 +203,7 @@ class EmptyOnesLost(FromTheNotebook):
 
 
 class OpenedOnFirstUse(FromTheFile):
-    """What main has opened, its workers share: with the place in the file."""
+    """If main has opened the file, its workers share it, and with it the read position."""
 
     def __getitem__(self, index: int) -> str:
         if self.file is None:
@@ -214,7 +214,7 @@ class OpenedOnFirstUse(FromTheFile):
 
 
 class InAManager(Dataset[str]):
-    """A server process has them, as long as there is the dataset."""
+    """A server process has the captions, as long as the dataset exists."""
 
     def __init__(self, path: str | Path) -> None:
         self.manager = multiprocessing.Manager()
@@ -229,7 +229,7 @@ class InAManager(Dataset[str]):
 
 
 class PackedBoxes(Dataset[Any]):
-    """All rows in one array; those of image i end where those of image i + 1 begin."""
+    """All rows in one array. Those of image i end where those of image i + 1 begin."""
 
     def __init__(self, path: str | Path) -> None:
         listed = json.loads(Path(path).read_text())
@@ -359,7 +359,7 @@ class PackedAsText(Dataset[Any]):
 
 
 class Pickled(Dataset[Any]):
-    """Each array pickled, all in one buffer: as detectron2 keeps its records."""
+    """Each array pickled, all of them in one buffer, like detectron2's records."""
 
     def __init__(self, path: str | Path) -> None:
         arrays = map(Boxes.__getitem__, repeat(boxes := Boxes(path)), range(len(boxes)))

@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 10, wrong and right."""
+"""Answers to the exercises of lesson 10, right and wrong."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AllInMain(Recordings):
 
 
 class BoundedRecordings(Recordings):
-    """The last few recordings that were read are kept."""
+    """Keeps the last few recordings that were read."""
 
     def __init__(self, paths: tuple[str, ...], size: int = 4) -> None:
         super().__init__(paths)
@@ -106,7 +106,7 @@ class InOneSlotEach(Recordings):
 
 
 class EightForTheClass(Recordings):
-    """The classic slip: the cache stands in the body of the class."""
+    """A common mistake: the cache is in the class, not in the object."""
 
     cache: ClassVar[OrderedDict[int, np.ndarray]] = OrderedDict()
 
@@ -143,7 +143,7 @@ class ForgetsAll(CachedRecordings):
 
 
 class Mapped(Recordings):
-    """Decoded once, into a file that all workers map."""
+    """Decodes once, into a file that all workers map."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)
@@ -208,7 +208,7 @@ class WithoutTheClass:
 
 
 class KnowsTheNumbers(Recordings):
-    """Keeps each sample, which is a number, and no recording."""
+    """Keeps each sample, which is a number, but no recording."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(paths)
@@ -252,7 +252,7 @@ def view(images: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
 
 
 def validating(loss: Callable[[Any], Any], keep: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """A validation that adds up `loss` of each batch's losses, and keeps `keep` of its images."""
+    """Make a validation that adds up `loss(losses)` per batch, and keeps `keep(images, at)`."""
 
     def my_validate(model: Any, loader: Any) -> Any:
         total: Any = 0

@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 11, wrong and right."""
+"""Answers to the exercises of lesson 11, right and wrong."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def the_last_is_kept(dataset: Any, num_workers: int) -> Pairs:
 
 
 class Table(Dataset[torch.Tensor]):
-    """Right; the others inherit from it. It attaches where it is unpickled."""
+    """A right answer, and the base of the others. It attaches when it's unpickled."""
 
     def __init__(self, array: Any) -> None:
         self.block: Any = SharedMemory(create=True, size=array.nbytes)
@@ -262,7 +262,7 @@ class Table(Dataset[torch.Tensor]):
 
 
 class MadeForEachUse:
-    """Not a Dataset; a Sequence will do."""
+    """Not a Dataset, because a Sequence works, too."""
 
     def __init__(self, array: Any) -> None:
         self.block: Any = SharedMemory(create=True, size=array.nbytes)
@@ -308,7 +308,7 @@ class SharedTensor(Dataset[torch.Tensor]):
 
 
 class ByName(Table):
-    """A pickle has the name and nothing else of the block."""
+    """The pickle holds only the name of the block."""
 
     def __getstate__(self) -> Any:
         return self.block.name, self.rows.shape, self.rows.dtype
@@ -318,7 +318,7 @@ class ByName(Table):
 
 
 class OfTorch(Table):
-    """A tensor over the block."""
+    """A tensor that uses the block's memory."""
 
     def attach(self, shape: Any, dtype: Any) -> None:
         self.kind = shape, dtype
@@ -339,14 +339,14 @@ class OfTorch(Table):
 
 
 class Frozen(Table):
-    """With an array that has to go before the block can be closed."""
+    """Has an array that must be freed before the block can be closed."""
 
     def attach(self, shape: Any, dtype: Any) -> None:
         self.rows = np.frombuffer(self.block.buf, dtype, int(np.prod(shape))).reshape(shape)
 
 
 class InAFile(Dataset[torch.Tensor]):
-    """A mapped file: memory that is shared, too."""
+    """A mapped file, which is also shared memory."""
 
     def __init__(self, array: Any) -> None:
         handle, self.path = tempfile.mkstemp()

@@ -1,4 +1,4 @@
-"""The usual wrong answers to the exercises of lesson 12."""
+"""Answers to the exercises of lesson 12, right and wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dltutor.lessons.lesson_12.material import Signals
 
 
 class Keyed(Signals):
-    """A generator for each sample. A base for what follows."""
+    """A base class with a generator for each sample."""
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         self.signals = signals
@@ -38,7 +38,7 @@ class Keyed(Signals):
 
 
 def drawn(noise: Callable[[Any, int], Any]) -> type:
-    """A class whose noise is what this function of the dataset and the index draws."""
+    """Make a class whose noise is what this function of the dataset and the index draws."""
 
     class Drawn(Keyed):
         def noise(self, index: int) -> torch.Tensor:
@@ -83,7 +83,7 @@ def seeds_numpy(self: Any, index: int) -> Any:
 
 
 def by_state(self: Any, index: int) -> Any:
-    # Two of the numbers of sample 80, epoch 0, seed 4 are 0.0000009 apart.
+    # For seed 4, epoch 0, and sample 80, two of the numbers are only 0.0000009 apart.
     keys = np.random.SeedSequence((self.seed, int(self.epoch), index))
     return rng_of(int(keys.generate_state(1, np.uint64)[0]))
 
@@ -107,7 +107,7 @@ def by_hash_of_a_text(self: Any, index: int) -> Any:
 
 
 class NoBase:
-    """No Dataset, and a float32 sample."""
+    """No Dataset base class, and float32 samples."""
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         self.signals, self.seed = signals, seed
@@ -125,7 +125,7 @@ class NoBase:
 
 
 class CachedGenerators(Keyed):
-    """Generators that are kept, and set back before each use."""
+    """Keeps the generators, and resets them before each use."""
 
     def __init__(self, signals: torch.Tensor, seed: int) -> None:
         super().__init__(signals, seed)
@@ -137,7 +137,7 @@ class CachedGenerators(Keyed):
 
 
 class InEachWorker(Signals):
-    """A generator for each process, made when it is first needed."""
+    """A generator for each process, made on first use."""
 
     made_in: int | None = None
 
@@ -163,7 +163,7 @@ class SeedsInInit(Keyed):
 
 
 class DrawnInMain(Keyed):
-    """The noise of an epoch is drawn in main."""
+    """Main draws the noise of an epoch."""
 
     def set_epoch(self, epoch: int) -> None:
         self.all = torch.from_numpy(self.draw(epoch))
@@ -238,7 +238,7 @@ def here() -> tuple[int, int]:
 
 
 class Rounds(IterableDataset[int]):
-    """Of each full round of records, one for each rank. A base for what follows."""
+    """A base class: of each full round of records, one for each rank."""
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         self.read, self.rank, self.ranks = read, rank, ranks
@@ -253,7 +253,7 @@ class Rounds(IterableDataset[int]):
 
 
 class InBlocks(Rounds):
-    """Read whole; a block for each rank, and of that a block for each worker."""
+    """Reads the whole stream. Each rank takes a block, and each worker a block of that."""
 
     def __iter__(self) -> Iterator[int]:
         records, (me, workers) = list(self.read()), here()
@@ -271,7 +271,7 @@ class Strided(Rounds):
 
 
 class ReadOnce(Rounds):
-    """The records are read in main."""
+    """Reads the records in main."""
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         super().__init__(read, rank, ranks)
@@ -285,7 +285,7 @@ class ReadOnce(Rounds):
 
 
 class CountsFirst(Rounds):
-    """One pass to count, one to give."""
+    """Reads the stream twice, once to count and once to deliver."""
 
     def __iter__(self) -> Iterator[int]:
         whole = sum(1 for _ in self.read()) // self.ranks * self.ranks
@@ -303,7 +303,7 @@ class AsTensors(Rounds):
 
 
 class CappedShares(Rounds):
-    """Every n-th record, and no more than each worker's part of what the rank may have."""
+    """Takes every n-th record, but no more than the worker's share of its rank's records."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()
@@ -314,7 +314,7 @@ class CappedShares(Rounds):
 
 
 class WorkerBeforeRank(Rounds):
-    """Each worker makes rounds of its own records, and leaves out a tail of its own."""
+    """Each worker makes rounds of its own records, and drops its own tail."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()
@@ -339,7 +339,7 @@ class ByRankAlone(Rounds):
 
 
 class DealtEvenly(Rounds):
-    """Drops what does not go round all workers of all ranks: too much."""
+    """Drops the records that don't go around all workers of all ranks, which is too many."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()
@@ -349,7 +349,7 @@ class DealtEvenly(Rounds):
 
 
 class Padded(Rounds):
-    """Begins again until the ranks have equally many, as DistributedSampler does."""
+    """Starts over until all ranks have equally many records, like DistributedSampler."""
 
     def __iter__(self) -> Iterator[int]:
         records, (me, workers) = list(self.read()), here()
@@ -365,7 +365,7 @@ class FirstWorkerOnly(Rounds):
 
 
 class KeptIterator(Rounds):
-    """Its generator is made in `__init__`."""
+    """Makes its generator in `__init__`."""
 
     def __init__(self, read: Read, rank: int, ranks: int) -> None:
         super().__init__(read, rank, ranks)
@@ -382,7 +382,7 @@ class FromDist(Rounds):
 
 
 class Numbers(Rounds):
-    """The numbers of the records."""
+    """Delivers the numbers of the records, not the records."""
 
     def mine(self) -> Iterator[int]:
         for number, _ in enumerate(super().mine()):
@@ -390,7 +390,7 @@ class Numbers(Rounds):
 
 
 class TwoOfARank(Rounds):
-    """Rank 0 lets W0 do more than rank 1 does."""
+    """On rank 0, W0 gets more records than on rank 1."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()
@@ -429,7 +429,7 @@ class Endless(Rounds):
 
 
 class ByValue(Rounds):
-    """A worker takes the records that its number divides."""
+    """Splits the records by their value modulo the number of workers."""
 
     def __iter__(self) -> Iterator[int]:
         me, workers = here()

@@ -1,4 +1,4 @@
-"""The usual wrong answers to the exercises of lesson 13."""
+"""Answers to the exercises of lesson 13, mostly wrong ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def endless(loader: Any) -> Iterator[Any]:
 
 
 def usual(**options: Any) -> Callable[..., Any]:
-    """One endless iterator of a loader with these options."""
+    """Return one endless iterator of a loader with these options."""
 
     def my_batches(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
         for batch in islice(endless(forked(dataset, workers, **options)), steps):
@@ -143,7 +143,7 @@ def one_tensor(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
 
 
 class Endless:
-    """A class in place of a generator."""
+    """A class instead of a generator."""
 
     def __init__(self, dataset: Any, steps: int, workers: int) -> None:
         self.loader = forked(dataset, workers)
@@ -188,7 +188,7 @@ def all_samples(dataset: Any, steps: int, workers: int) -> Iterator[Any]:
 
 
 class OneIterator:
-    """`__next__`, and what it holds goes with it."""
+    """A class with `__next__`, whose loader is freed together with it."""
 
     def __init__(self, dataset: Any, steps: int, workers: int) -> None:
         self.batches = islice(endless(forked(dataset, workers)), steps)
@@ -411,7 +411,7 @@ def ended_before_the_clock(loader: Any, workers: int, clock: Any) -> float:
 
 
 def timing(run: Callable[..., float] = one_run, give: Callable[[Any], Any] = dict) -> Measure:
-    """A measurement whose runs are timed by `run`; `give` makes what it returns."""
+    """Make a measurement that times each run with `run`, and returns `give` of the times."""
 
     def my_measurement(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
         measured: dict[int, list[float]] = {n: [] for n in counts}
@@ -451,7 +451,7 @@ def measure(
     keep: bool = False,
     clock_of: Callable[[Any], Any] = lambda clock: clock,
 ) -> Measure:
-    """The solution with one slip."""
+    """Make the solution with one mistake."""
 
     def my_measurement(make_loader: Any, counts: Any, clock: Any = time.perf_counter) -> Any:
         clock = clock_of(clock)

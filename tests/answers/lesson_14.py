@@ -1,4 +1,4 @@
-"""The usual answers in the incident room: reports of folders, fixed in some way or other."""
+"""Answers in the incident room: reports of folders, each fixed in some way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Change = tuple[str, str]
 
 
 def report(incident: Incident, cause: Any, where: Any, *changes: Change) -> Callable[[], Report]:
-    """A report of an incident's folder, with some lines of its files replaced."""
+    """Make a report of an incident's folder, with some lines of its files replaced."""
 
     def make() -> Report:
         folder = own_folder() / incident.name
@@ -173,7 +173,7 @@ PLAYABLE = (
 
 
 def decodable(body: str) -> tuple[Change, Change]:
-    """Another look at whether a clip can be decoded."""
+    """Another check whether a clip can be decoded."""
     return (
         (PLAYABLE, body),
         ("from codec import probe\n", "from codec import HEADER, decode, probe\n"),

@@ -1,1 +1,1 @@
-"""What the failure modes load: files and records, made on the spot."""
+"""Data for the failure modes to load: files and records, made on the spot."""

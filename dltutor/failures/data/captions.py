@@ -20,7 +20,7 @@ from dltutor.failures.tools import own_folder
 
 @cache
 def shared_captions(count: int = 300_000) -> Path:
-    """A file of captions that the cases of this process share; removed at its end."""
+    """Write a file of captions, once per process, and return its path. Removed at exit."""
     path = own_folder() / "captions.txt"
     lines = (f"{n:06}.jpg shows {n * 7919 % count} birds above a lake\n" for n in range(count))
     path.write_text("".join(lines))
@@ -41,7 +41,7 @@ class Captions(Dataset[str]):
 
 
 class OtherCaptions(Captions):
-    """The captions in something else than a list."""
+    """The captions in something other than a list."""
 
     captions: Any
 
@@ -65,7 +65,7 @@ class CaptionDicts(OtherCaptions):
 
 
 class CaptionObjects(OtherCaptions):
-    """The captions in a numpy array, of objects."""
+    """The captions in a numpy array of dtype `object`."""
 
     def __init__(self, path: str | Path) -> None:
         self.captions = np.array(Path(path).read_text().splitlines(), dtype=object)
@@ -99,7 +99,7 @@ class PackedCaptions(Dataset[str]):
 
 
 class CaptionLengths(Captions):
-    """The length of each caption; the captions themselves are for the report after the epoch."""
+    """The length of each caption. The captions themselves are for the report after the epoch."""
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
@@ -121,7 +121,7 @@ class FixedWidthCaptions(OtherCaptions):
 
 
 class TensorCaptions(PackedCaptions):
-    """The captions packed, in tensors: spawned workers share them as well."""
+    """The packed captions in tensors, which spawned workers share, too."""
 
     text: Any
     offsets: Any
@@ -137,11 +137,11 @@ class TensorCaptions(PackedCaptions):
 
 
 class SharedCaptions(Dataset[str]):
-    """The captions packed, in shared memory with a name: created here, attached by the workers.
+    """The packed captions in named shared memory, which main creates and the workers attach to.
 
-    The process that made it unlinks it when the dataset goes, or at its own end; if it is killed,
-    Python's resource tracker does. A process that is not its child must attach with `track=False`
-    (Python 3.13), or its own tracker removes the block when it ends.
+    The process that made the block unlinks it when the dataset is freed or the process exits. If
+    that process is killed, Python's resource tracker unlinks the block. An unrelated process must
+    attach with `track=False` (Python 3.13), or its own tracker removes the block when it exits.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -157,7 +157,7 @@ class SharedCaptions(Dataset[str]):
         return self.length
 
     def __getitem__(self, index: int) -> str:
-        # Nothing that points into the buffer is kept: as long as it is, close() raises.
+        # Keep nothing that points into the buffer, because close() raises as long as we do.
         start, stop = struct.unpack_from("qq", self._buffer(), 8 * index)
         return bytes(self._buffer()[self.text_at + start : self.text_at + stop]).decode()
 
@@ -177,17 +177,18 @@ class SharedCaptions(Dataset[str]):
 
 
 def close_memory(memory: SharedMemory, unlinked_by: int | None) -> None:
-    """Detach shared memory, and remove it in the process that is to; None for nowhere."""
+    """Detach shared memory, and unlink it if this is the process `unlinked_by` (None: never)."""
     memory.close()
-    if os.getpid() == unlinked_by:  # not in a forked worker, which inherits this call
+    if os.getpid() == unlinked_by:  # false in a forked worker, which inherits this finalizer
         memory.unlink()
 
 
 def pack(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Join texts.
+    """Pack strings into one array of bytes.
 
     Returns:
-        All their bytes, and where each begins, with the end of the last one: `len(texts) + 1`.
+        The bytes of all strings, and `len(texts) + 1` offsets: where each string begins, and where
+        the last one ends.
     """
     encoded = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)

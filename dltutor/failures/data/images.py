@@ -1,4 +1,4 @@
-"""A small folder of images, drawn on the spot: healthy ones, and spoilt ones among them."""
+"""Draw a small folder of images, with a few broken files among the healthy ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
 
     Args:
         shape: One of `CLASSES`.
-        rng: Chooses colors, place and size, so that a seed gives the same image again.
+        rng: Chooses the colors, position, and size, so the same seed gives the same image.
         side: Width and height in pixels.
     """
     if shape not in CLASSES:
@@ -40,7 +40,7 @@ def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
         pen.rectangle(box, fill=ink)
     else:
         pen.polygon([(x, y - radius), (x - radius, y + radius), (x + radius, y + radius)], fill=ink)
-    # Grain keeps the compressed file long enough to be cut in half.
+    # Grain makes the compressed file long enough to be cut in half.
     grain = rng.integers(-12, 13, (side, side, 3))
     return Image.fromarray(np.clip(np.asarray(image) + grain, 0, 255).astype(np.uint8))
 
@@ -48,23 +48,23 @@ def draw(shape: str, rng: np.random.Generator, side: int = SIDE) -> Image.Image:
 def make_images(
     folder: str | Path | None = None, *, per_class: int = 16, spoilt: bool = True, seed: int = 14
 ) -> Path:
-    """Fill a folder with images and a list of them, `labels.csv`: one line `path,class` each.
+    """Fill a folder with images and a list of them, `labels.csv`, with one `path,class` per line.
 
-    The list was made when every file was there; one listed file has been deleted since.
+    With `spoilt`, one of the listed files doesn't exist, as if somebody had deleted it.
 
     Args:
-        folder: Where to write; it is made if it is missing. None: a new temporary folder,
-            removed when Python exits.
-        per_class: Healthy images in each class.
-        spoilt: Also write one file of each kind in `SPOILERS`.
-        seed: The same seed gives the same files, byte for byte.
+        folder: Where to write. Created if it's missing. None (the default) makes a new temporary
+            folder, removed when Python exits.
+        per_class: The number of healthy images in each class (default 16).
+        spoilt: Whether to add one file of each kind in `SPOILERS` (default True).
+        seed: The same seed gives the same files, byte for byte (default 14).
 
     Returns:
         The folder.
 
     Raises:
         ValueError: `per_class` is below 1.
-        OSError: The folder cannot be written; the message names it.
+        OSError: The folder can't be written to. The message names it.
     """
     if per_class < 1:
         raise ValueError(f"per_class must be 1 or more images, got {per_class}")
@@ -74,9 +74,7 @@ def make_images(
     try:
         _write(root, per_class, spoilt, np.random.default_rng(seed))
     except OSError as error:
-        raise OSError(
-            f"folder must be a place where images can be written, got {str(root)!r}: {error}"
-        ) from error
+        raise OSError(f"folder must be writable, got {str(root)!r}: {error}") from error
     return root
 
 
@@ -106,7 +104,7 @@ def _cut(path: Path, image: Image.Image) -> None:
 
 
 def _bomb(path: Path, image: Image.Image) -> None:
-    # A PNG whose header promises 20 000 x 20 000 pixels. Pillow refuses it on the header alone.
+    # A PNG whose header promises 20,000 x 20,000 pixels. Pillow rejects it after the header.
     def chunk(kind: bytes, data: bytes) -> bytes:
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
@@ -119,14 +117,14 @@ def _bomb(path: Path, image: Image.Image) -> None:
 
 
 def _in_a_palette(path: Path, image: Image.Image) -> None:
-    # The colors stand in the palette in no order, so that an index says nothing of brightness.
+    # The colors are in random order in the palette, so an index doesn't tell you the brightness.
     indexed = image.quantize(256)
     order = np.random.default_rng(0).permutation(256)
     indexed.remap_palette([int(index) for index in order]).save(path)
 
 
 def _cut_out(path: Path, image: Image.Image) -> None:
-    # The shape alone. As most programs do, black is written where nothing is to be seen.
+    # Only the shape. Transparent pixels are black, as most programs write them.
     shape = image.convert("L").point([255 if gray < 128 else 0 for gray in range(256)])
     cut = Image.composite(image, Image.new("RGB", image.size), shape)
     cut.putalpha(shape)
@@ -138,7 +136,7 @@ def _unreadable(path: Path, image: Image.Image) -> None:
     path.chmod(0)
 
 
-# File name -> how it is spoilt. Each kind is one that real image sets contain.
+# File name -> what makes it a bad file. Real image sets contain every kind.
 SPOILERS: Final[dict[str, Callable[[Path, Image.Image], object]]] = {
     "cut-short.jpg": _cut,
     "cut-short.png": _cut,

@@ -1,4 +1,4 @@
-"""Small folders of measurements: readings of a sensor as JSON, recordings of sound as `.npy`."""
+"""Make small folders of measurements: sensor readings as JSON, sound recordings as `.npy`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from dltutor.failures.tools import own_folder
 
 COUNT: Final = 16
-SPOILT: Final = 9  # the number of the spoilt reading
+SPOILT: Final = 9  # the number of the bad reading
 
 
 @cache
 def make_readings(spoilt: str | None = None) -> tuple[Path, ...]:
-    """Write the readings to a temporary folder that is removed when Python exits.
+    """Write 16 readings to a temporary folder that is removed when Python exits.
 
     Args:
-        spoilt: What the file with the number `SPOILT` holds; None for a reading like the others.
+        spoilt: The content of file number `SPOILT`. None (the default) writes a good reading.
 
     Returns:
         The files, in order. Each holds three `values` and a `label`.
@@ -37,11 +37,11 @@ def make_readings(spoilt: str | None = None) -> tuple[Path, ...]:
 
 @cache
 def shared_recordings(count: int, length: int) -> tuple[str, ...]:
-    """Recordings that the cases of this process share; removed at its end.
+    """Write recordings to a temporary folder, once per process. Removed when Python exits.
 
     Args:
-        count: How many files.
-        length: Numbers of two bytes (`int16`) in each.
+        count: The number of files.
+        length: The number of `int16` values (two bytes) in each.
 
     Returns:
         The paths of the `.npy` files.

@@ -1,4 +1,4 @@
-"""A file of records, on a disk slow enough for two processes to get in each other's way."""
+"""Make a file of records, on a disk slow enough for two processes to get in each other's way."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from dltutor.failures.tools import Finding, own_folder
 
 Kind = Literal["file", "zip", "tar"]
 
-LENGTH: Final = 64  # records that the cases read; as many follow that they leave alone
-SIZE: Final = 16_384  # bytes of a record; more than a file object's buffer holds
-PAUSE: Final = 0.004  # seconds that the disk needs for a read
+LENGTH: Final = 64  # records that the cases read; the file has another 64 that they don't
+SIZE: Final = 16_384  # bytes in a record, which is more than a file object's buffer holds
+PAUSE: Final = 0.004  # seconds that the disk takes for a read
 
 
 class SlowDisk(io.RawIOBase):
-    """A file on a disk that needs 4 ms for each read, like a busy network share.
+    """A file on a disk that takes 4 ms for each read, like a busy network share.
 
-    Between seek and read another process has the time to move the read position. So a race that
-    is lost now and then on a fast disk is lost in every run.
+    Between seek and read, another process has time to move the read position. So a race that a
+    worker rarely loses on a fast disk is lost in every run here.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,13 +57,13 @@ class SlowDisk(io.RawIOBase):
 
 
 def open_slowly(path: Path) -> io.BufferedReader:
-    """Open a file for reading, as `open(path, "rb")` does, on a slow disk."""
+    """Open a file for reading, like `open(path, "rb")` on a slow disk."""
     return io.BufferedReader(SlowDisk(path))
 
 
 @cache
 def shared_records(kind: Kind = "file") -> Path:
-    """The records that the cases of this process share, in one file or archive."""
+    """Write the records to one file or archive, once per process, and return its path."""
     path = own_folder() / f"records.{kind}"
     records = [np.full(SIZE // 4, number, dtype="<i4").tobytes() for number in range(2 * LENGTH)]
     if kind == "file":
@@ -79,17 +79,17 @@ def shared_records(kind: Kind = "file") -> Path:
                 member.size = SIZE
                 tar.addfile(member, io.BytesIO(record))
     else:
-        raise ValueError(f"kind must be file, zip or tar, got {kind!r}")
+        raise ValueError(f"kind must be file, zip, or tar, got {kind!r}")
     return path
 
 
 def decode(record: bytes) -> torch.Tensor:
-    """The numbers in a record: all of them are the record's own."""
+    """Return the numbers in a record. In an intact one, all of them are the record's number."""
     return torch.from_numpy(np.frombuffer(record, dtype="<i4").copy())
 
 
 def count_wrong(loader: DataLoader[torch.Tensor]) -> Finding:
-    """One epoch in order; record after record is compared with what it must hold."""
+    """Run one epoch, and count the records that aren't the expected ones."""
     wrong = seen = 0
     for batch in loader:
         wanted = torch.arange(seen, seen + len(batch))

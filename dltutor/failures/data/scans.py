@@ -1,9 +1,9 @@
-"""Scans of which a few slices are wanted, and all are unpacked. One scan is far longer.
+"""Scans, one of them far longer than the others, and a dataset that unpacks all of each scan.
 
-No failure mode of its own: it takes the memory with which lesson 03 calls the OOM killer. Run it in
-`confine`. Every scan but one is of the usual length, so nothing grows from sample to sample, and no
-curve announces the end: the worker that draws the long scan takes half a gigabyte within a second
-or two, and is killed. The remedy is to choose the slices before they are unpacked.
+This isn't a failure mode. Lesson 03 uses it to make the OOM killer kill a worker, so run it in
+`confine`. All scans except one have the usual length, so memory doesn't grow from sample to sample
+and no curve announces the end. The worker that draws the long scan takes half a gigabyte within a
+second or two, and Linux kills it. The fix is to choose the slices before unpacking them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from torch.utils.data import Dataset
 
 from dltutor.failures.tools import Case, load, own_folder
 
-SIDE: Final = 1024  # a slice is 1 MB, one byte for a pixel
-WANTED: Final = 4  # slices of each scan
+SIDE: Final = 1024  # pixels: with one byte for each, a slice is 1 MB
+WANTED: Final = 4  # slices of each scan in a sample
 COUNT: Final = 12  # scans
-USUAL: Final = 12  # slices in a scan
-LONG: Final = 700  # slices in the one that is different
-THE_LONG_ONE: Final = 8  # its number
+USUAL: Final = 12  # slices in a usual scan
+LONG: Final = 700  # slices in the long scan
+THE_LONG_ONE: Final = 8  # the number of the long scan
 
 
 def unpack(packed: bytes) -> np.ndarray:
-    """One slice."""
+    """Unpack one slice."""
     return np.frombuffer(zlib.decompress(packed), np.uint8).reshape(SIDE, SIDE)
 
 
 def read_scan(path: Path) -> list[bytes]:
-    """The packed slices of a scan."""
+    """Return the packed slices of a scan."""
     data = path.read_bytes()
     size = int.from_bytes(data[:4], "little")
     return [data[start : start + size] for start in range(4, len(data), size)]
@@ -54,7 +54,7 @@ class Scans(Dataset[list[np.ndarray]]):
 
 
 class ThinScans(Scans):
-    """The same thumbnails. What is not wanted is not unpacked."""
+    """The same thumbnails, from a dataset that unpacks only the slices it uses."""
 
     def __getitem__(self, index: int) -> list[np.ndarray]:
         slices = [unpack(packed) for packed in evenly(read_scan(self.paths[index]))]
@@ -62,25 +62,25 @@ class ThinScans(Scans):
 
 
 def evenly(slices: list[Any]) -> list[Any]:
-    """Four of them, at even distances."""
+    """Return four of the slices, at even distances."""
     return slices[:: len(slices) // WANTED][:WANTED]
 
 
 def broken(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Unpack every slice. Safe in `confine` only."""
+    """Unpack every slice. Safe only in `confine`."""
     scans = Scans(scan_paths())
     return Case(load(scans, workers, start_method, batch_size=1, collate_fn=np.stack))
 
 
 def fixed(*, workers: int = 2, start_method: str = "fork") -> Case:
-    """Unpack what is wanted."""
+    """Unpack only the slices that are used."""
     scans = ThinScans(scan_paths())
     return Case(load(scans, workers, start_method, batch_size=1, collate_fn=np.stack))
 
 
 @cache
 def scan_paths() -> tuple[Path, ...]:
-    """The files of the scans."""
+    """Write the scans, once per process, and return their paths."""
     folder = own_folder()
     paths = tuple(folder / f"{number:02}.scan" for number in range(COUNT))
     for number, path in enumerate(paths):
@@ -90,7 +90,7 @@ def scan_paths() -> tuple[Path, ...]:
 
 
 def write_scan(path: Path, packed: Sequence[bytes]) -> None:
-    """Write a scan of packed slices, which get the size of the largest."""
+    """Write packed slices to a file, each padded to the size of the largest."""
     size = max(map(len, packed))
     slices = (each.ljust(size, b"\0") for each in packed)
     path.write_bytes(size.to_bytes(4, "little") + b"".join(slices))

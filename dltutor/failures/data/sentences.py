@@ -1,4 +1,4 @@
-"""Sentences of different lengths, as word numbers: what many small tensors are made of."""
+"""Sentences of different lengths, as word numbers, for batches of many small tensors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Sentences(Dataset[Sample]):
     """Sentences of 1 to 20 words, each with its class.
 
     Args:
-        length: How many.
-        seed: Others have other sentences.
+        length: The number of sentences.
+        seed: Another seed gives other sentences (default 0).
     """
 
     def __init__(self, length: int, seed: int = 0) -> None:
@@ -40,15 +40,15 @@ class Sentences(Dataset[Sample]):
 
 
 def as_list(samples: Sequence[Sample]) -> Listed:
-    """A tensor for each sentence, and one for the classes."""
+    """Collate a batch as one tensor per sentence, and one for the classes."""
     return [words for words, _ in samples], torch.tensor([label for _, label in samples])
 
 
 def packed(samples: Sequence[Sample]) -> Packed:
-    """All words in one tensor, where in it each sentence begins, and the classes.
+    """Collate a batch as all words in one tensor, the offset of each sentence, and the classes.
 
-    `torch.nn.EmbeddingBag` takes the first two as they are; `torch.tensor_split(words,
-    offsets[1:])` gives the sentences back, without a copy.
+    `torch.nn.EmbeddingBag` takes the first two as they are. `torch.tensor_split(words,
+    offsets[1:])` returns the sentences without copying them.
     """
     sentences = [words for words, _ in samples]
     lengths = torch.tensor([0, *map(len, sentences[:-1])])

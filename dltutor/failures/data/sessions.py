@@ -1,6 +1,6 @@
-"""A server of rows on this machine, in threads of this process, that knows who says what.
+"""A database server in threads of this process, which records which process asks what.
 
-Unlike `store`, its sessions are ended by a goodbye, as those of most databases are.
+Unlike in `store`, a client ends its session with a goodbye message, as with most databases.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from functools import partial
 from typing import Final
 
 ROWS: Final = 40
-LATE: Final = 0.02  # seconds that a process leaves its answer to others
-_QUESTION: Final = struct.Struct("<2q")  # what, and which process asks
+LATE: Final = 0.02  # seconds for which a process leaves its own answer in the socket
+_QUESTION: Final = struct.Struct("<2q")  # what is asked, and the pid of the asking process
 _ROW: Final = struct.Struct("<4q")
 _COUNT, _HELLO, _GOODBYE = -1, -2, -3
 
 
 class Connection:
-    """A session with the server of rows. Each question says which process asks.
+    """A session with the server. Each question says which process asks.
 
-    In slow motion: who asks leaves an answer of its own in the socket for a moment. So where two
-    processes ask over one connection, each reads the other's answer, and not only now and then.
+    It runs in slow motion: a process leaves its own answer in the socket for a moment. So if two
+    processes share one connection, each reads the other's answer every time, not only sometimes.
 
     Args:
         address: Where the server listens.
@@ -38,17 +38,17 @@ class Connection:
         self._say(_HELLO)
 
     def count(self) -> int:
-        """How many rows there are."""
+        """Ask for the number of rows."""
         return self._ask(_COUNT)[0]
 
     def ask(self, number: int) -> list[int]:
-        """The four numbers of a row."""
+        """Ask for a row, which is four numbers. Raises IndexError if there is no such row."""
         if not 0 <= number < ROWS:
             raise IndexError(f"there is no row {number}")
         return self._ask(number)
 
     def close(self) -> None:
-        """Say goodbye: the server ends the session, whoever else has it."""
+        """Say goodbye, so that the server ends the session, even if other processes use it."""
         with suppress(OSError):
             self._say(_GOODBYE)
         self.socket.close()
@@ -74,7 +74,13 @@ class Connection:
 
 @dataclass
 class Session:
-    """What the server knows of one: who began it, what others asked, whether another ended it."""
+    """The server's record of a session.
+
+    Attributes:
+        pid: The process that opened it.
+        others: How many questions came from other processes.
+        ended: Whether another process ended it.
+    """
 
     pid: int
     others: int = 0
@@ -82,10 +88,10 @@ class Session:
 
 
 class Server:
-    """Answers each connection in turn, in threads of this process.
+    """A server that answers each connection in its own thread of this process.
 
     Args:
-        seed: What sets its rows apart from those of another seed. It can be set at any time.
+        seed: Rows of one seed differ from those of another. You can set it at any time.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -96,7 +102,7 @@ class Server:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def row(self, number: int) -> list[int]:
-        """What it answers to this question."""
+        """Return the row that the server sends for this number."""
         return [number, *(number * factor + self.seed for factor in (7, 11, 13))]
 
     def _accept(self) -> None:

@@ -1,6 +1,6 @@
 """A store of embeddings on this machine: a server in its own process, and its client.
 
-The server is this file, run as a script: it needs nothing but Python's standard library.
+The server is this file, run as a script. It needs only Python's standard library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import weakref
 from typing import Any, Final
 
 WIDTH: Final = 16  # numbers in an embedding
-LATENCY: Final = 0.002  # seconds for an answer: a network, and so a race that is lost in every run
+LATENCY: Final = 0.002  # seconds for an answer, as in a network, so every run loses the race
 
 _QUESTION = struct.Struct("<q")
 _ANSWER = struct.Struct(f"<{WIDTH}f")
@@ -26,7 +26,7 @@ Address = tuple[str, int]
 
 
 class Store:
-    """Asks the server over one connection: a key is sent, an embedding comes back.
+    """A client with one connection, which sends a key and gets an embedding back.
 
     Args:
         address: Host and port.
@@ -37,7 +37,7 @@ class Store:
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def get(self, key: int) -> tuple[float, ...]:
-        """The embedding of a key: here, the key again and again."""
+        """Return the embedding of a key: in this store, the key repeated 16 times."""
         self.connection.sendall(_QUESTION.pack(key))
         return _ANSWER.unpack(self.connection.recv(_ANSWER.size, socket.MSG_WAITALL))
 
@@ -47,10 +47,10 @@ class Store:
 
 
 def start_server(owner: object) -> Address:
-    """Start a server that ends with its owner, and at the latest with this process.
+    """Start a server that ends when its owner is freed, or else when this process exits.
 
     Returns:
-        Where it listens, on the loopback interface.
+        The address on the loopback interface where it listens.
     """
     server = subprocess.Popen(
         [sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -61,7 +61,7 @@ def start_server(owner: object) -> Address:
 
 
 def _stop(server: subprocess.Popen[bytes], started_by: int) -> None:
-    if os.getpid() == started_by:  # not in a worker, which has inherited the owner
+    if os.getpid() == started_by:  # false in a forked worker, which inherits the owner
         server.kill()
         server.communicate()
 
@@ -79,7 +79,7 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # a client that was killed in the middle of a question
+        pass  # the client was killed in the middle of a question
 
 
 def _serve() -> None:

@@ -1,4 +1,4 @@
-"""A dataset that gives each sample, or the reason why there is none."""
+"""A dataset that returns each sample, or the reason why it couldn't be loaded."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from torch.utils.data import Dataset, default_collate
 
 @dataclass(frozen=True)
 class Missing:
-    """A sample that could not be loaded.
+    """A sample that couldn't be loaded.
 
     Args:
-        reason: Its index, and the type and text of the error.
+        reason: The index, and the type and message of the error.
     """
 
     reason: str
 
 
 class Tolerant(Dataset[Any]):
-    """The samples of a dataset; for one that raises, a Missing.
+    """The samples of a dataset, with a Missing for each sample that raises.
 
-    The reason travels as text. An exception may not survive the way to the main process: some
-    cannot be pickled, others cannot be unpickled.
+    The reason travels as a string, because some exceptions can't be pickled and others can't be
+    unpickled in the main process.
 
     Args:
         dataset: The dataset that may raise.
-        errors: What it may raise for a sample that is bad. Anything else is a mistake in the
-            program, and is raised.
+        errors: The exceptions that a bad sample may raise. Any other exception is a bug, and is
+            raised.
     """
 
     def __init__(self, dataset: Any, *errors: type[BaseException]) -> None:
@@ -46,10 +46,10 @@ class Tolerant(Dataset[Any]):
 
 
 def collate_tolerant(samples: list[Any]) -> tuple[Any, list[str]]:
-    """Join the samples that are there.
+    """Collate the samples that could be loaded.
 
     Returns:
-        The batch, or None where no sample is left; and the reasons of those that are missing.
+        The batch, or None if no sample is left; and the reason for each missing sample.
     """
     present = [sample for sample in samples if not isinstance(sample, Missing)]
     reasons = [sample.reason for sample in samples if isinstance(sample, Missing)]

@@ -1,6 +1,6 @@
-"""What the failure modes have in common: their contract, their signs, their loader, their files.
+"""Code that all failure modes share: their contract, signs, loader, and temporary files.
 
-`gauge`, which reads memory, is imported from its own module, because it imports torch.
+Import `gauge`, which reads memory, from its own module, because it imports torch.
 """
 
 from dltutor.failures.tools.contract import START_METHODS, Case, Consume, Failure, load

@@ -1,6 +1,6 @@
-"""What every failure mode supplies: a Failure with a broken and a fixed Case.
+"""The contract of a failure mode: a Failure with a broken and a fixed Case.
 
-`load` makes the DataLoader that most of them have in common.
+`load` makes the DataLoader that most of the cases use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from dltutor.failures.tools.facts import Facts
 from dltutor.failures.tools.sign import Sign
 
-if TYPE_CHECKING:  # torch takes a second to import, and `dltutor list` does not need it
+if TYPE_CHECKING:  # torch takes a second to import, and `dltutor list` doesn't need it
     from torch.utils.data import DataLoader, Dataset
 
 #: How multiprocessing can start a worker on Linux.
@@ -23,12 +23,12 @@ Consume = Callable[["DataLoader[Any]"], object]
 
 @dataclass(frozen=True)
 class Case:
-    """A real loader, and the loop that uses it where the fault is seen in the loop.
+    """A real loader and, if the failure shows in the training loop, that loop.
 
     Args:
         loader: The DataLoader, ready to iterate.
-        consume: The training loop as a function of the loader; None for
-            `for batch in loader: pass`. A loop that measures the fault returns a Finding.
+        consume: The training loop as a function of the loader. None (the default) means
+            `for batch in loader: pass`. A loop that measures the failure returns a Finding.
     """
 
     loader: DataLoader[Any]
@@ -36,34 +36,34 @@ class Case:
 
 
 class MakeCase(Protocol):
-    """Builds a Case. Every failure takes at least these keyword arguments."""
+    """A function that builds a Case. It takes at least these keyword arguments."""
 
     def __call__(self, *, workers: int = 2, start_method: str = "fork") -> Case: ...
 
 
 def never() -> str | None:
-    """The `absent` of a failure that every machine shows."""
+    """Return None, as the `absent` of a failure that every machine shows."""
     return None
 
 
-@dataclass(frozen=True, eq=False)  # compared by its facts, which no two of them share
+@dataclass(frozen=True, eq=False)  # Facts' own __eq__ is enough: no two failures share a name
 class Failure(Facts):
-    """One way in which a loader goes wrong, and the same loader fixed: its facts, and two cases.
+    """One failure mode: its facts, a loader that goes wrong, and the same loader fixed.
 
     Args:
         broken: Builds the loader that goes wrong.
         fixed: Builds the fixed loader.
-        sign: What the broken case shows and the fixed one does not.
+        sign: What the broken case shows and the fixed one doesn't.
         start_methods: The start methods under which the broken case shows its sign. Under the
-            others it shows none, or another failure.
-        limits: Keyword arguments of `confine`, for a case that is safe only under limits.
-        isolated: Whether the case needs an interpreter of its own, without any limits.
-        deadline: Seconds that a run of the broken case is given under `fork`; other start methods
-            take longer to start and are given more. The fixed case gets a minute.
+            others, it shows nothing or a different failure.
+        limits: Keyword arguments for `confine`, for a case that is safe only under limits.
+        isolated: Whether the case needs its own interpreter, without any limits.
+        deadline: Seconds that a run of the broken case may take under `fork`. Other start methods
+            get more, because they start more slowly. The fixed case gets a minute.
         ordered: Whether the fixed case delivers the same batches in the same order with any number
-            of workers. If not, its batches are tensors of one dimension, and their values are the
-            same.
-        absent: Says why this machine does not show the failure, or returns None.
+            of workers. If not, its batches are one-dimensional tensors with the same values
+            overall.
+        absent: Returns why this machine doesn't show the failure, or None if it does.
     """
 
     broken: MakeCase
@@ -78,14 +78,15 @@ class Failure(Facts):
 
 
 def load(dataset: Dataset[Any], workers: int, start_method: str, **options: Any) -> DataLoader[Any]:
-    """Make a loader of batches of 4, which starts its workers by the method that is named.
+    """Make a DataLoader with batches of 4 and the given start method.
 
     Args:
         dataset: What to load.
         workers: The number of workers; 0 for none.
-        start_method: "fork", "spawn" or "forkserver"; without workers it has no meaning.
-        options: Further arguments of the DataLoader. `prefetch_factor` and `persistent_workers`
-            are left out without workers, which alone have a use for them.
+        start_method: "fork", "spawn", or "forkserver". Ignored without workers.
+        options: Further arguments of the DataLoader, which also replace the batch size. Without
+            workers, `prefetch_factor` and `persistent_workers` are left out, because torch
+            rejects them.
     """
     from torch.utils.data import DataLoader
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 Promise = Literal["ends", "complete", "same", "independent", "bounded", "clean", "quick"]
 
-#: What a healthy loader keeps, the worst to break first, and what's wrong if it doesn't.
+#: The promises of a healthy loader, the worst one to break first, and what a broken one means.
 PROMISES: Final[dict[Promise, str]] = {
     "ends": "an epoch doesn't reach its end",
     "complete": "samples are missing or arrive more than once",

@@ -1,4 +1,4 @@
-"""Read, from the main process, what a running loader has in memory."""
+"""Read how much memory a running loader uses, from the main process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from torch.utils.data import DataLoader
 
 from dltutor.tables import MB
 
-_BUSY: Final = 10.0  # seconds that a reading waits for a worker to become idle
+_LONGEST_WAIT: Final = 10.0  # seconds that a reading waits for the workers to become idle
 _Reading = TypeVar("_Reading")
 
 
 class _Starting:
-    """Stand-in for a worker that is being spawned, to which a tensor is sent by its descriptor."""
+    """Stands in for a worker that is being spawned, so that tensors are pickled by descriptor."""
 
     def DupFd(self, fd: int) -> int:
         return fd
@@ -36,8 +36,8 @@ class _Starting:
 
 @contextmanager
 def as_for_spawned() -> Iterator[None]:
-    """Pickle in the block as for a worker that is being spawned."""
-    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # what it uses of a Popen
+    """Make everything in this block pickle as if it were sent to a worker that is being spawned."""
+    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # has the methods it needs
     try:
         yield
     finally:
@@ -45,49 +45,51 @@ def as_for_spawned() -> Iterator[None]:
 
 
 def sent_to_spawned(dataset: object) -> int:
-    """Count the bytes that a spawned worker is sent for a dataset, without those in `/dev/shm`."""
+    """Return the bytes that main sends a spawned worker for a dataset, except those in /dev/shm."""
     with as_for_spawned():
         return len(ForkingPickler.dumps(dataset))
 
 
 class Gauge:
-    """Reads the memory of the workers that start, and of the batches that arrive, from now on."""
+    """Reads the memory of the workers that start after this, and of the batches they send."""
 
     def __init__(self) -> None:
-        gc.collect()  # a collection that is due would run in the workers: see `gc_dirties_pages`
+        gc.collect()  # otherwise the workers may run a collection: see `gc_dirties_pages`
         self._others = set(multiprocessing.active_children())
         self._segments = self._held()
 
     def private(self) -> float:
-        """MB that belong to one worker alone (USS), on average; without workers: to main."""
+        """Return the MB private to a worker (USS), averaged; without workers, those of main."""
         sizes = self.each() or [_uss(os.getpid()) / MB]
         return sum(sizes) / len(sizes)
 
     def each(self) -> list[float]:
-        """MB that belong to each worker alone, W0 first.
+        """Return the MB private to each worker (USS), W0 first.
 
-        A worker is read when it is idle between two batches, because in the middle of a batch its
-        memory varies by a few MB. It soon is idle, because nothing takes a batch while we wait.
+        We read a worker while it's idle between two batches, because in the middle of a batch its
+        memory varies by a few MB. It becomes idle soon, because nothing takes a batch while we
+        wait.
         """
         workers = sorted(self._workers())
         return [_when_idle([worker], partial(_uss, worker)) / MB for worker in workers]
 
     def shared(self) -> float:
-        """MB of tensors in shared memory: sent and not fetched yet, or fetched and kept.
+        """Return the MB of tensors in shared memory, whether main has fetched them or not.
 
-        Read when all workers are idle. A busy one may still hold a batch that main has fetched.
+        We read when all workers are idle, because a busy one may still hold a batch that main has
+        already fetched.
         """
         new = _when_idle(self._workers(), self._held)
         return sum(new[inode] for inode in new.keys() - self._segments.keys()) / MB
 
     def _workers(self) -> list[int]:
-        # multiprocessing also knows the fork server's, which aren't children of this process.
+        # active_children() also lists the fork server's workers, which psutil's children() misses.
         workers = set(multiprocessing.active_children()) - self._others
         return [worker.pid for worker in workers if worker.pid is not None]
 
     def _held(self) -> dict[int, int]:
-        # A segment has lost its name and has only descriptors: the worker's that made it, until
-        # main fetches it, and then main's.
+        # A segment no longer has a name, so we look for descriptors: that of the worker that made
+        # it until main fetches it, and then main's.
         sizes = {}
         for pid in (os.getpid(), *self._workers()):
             for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
@@ -101,7 +103,7 @@ class Gauge:
 
 
 def _when_idle(workers: Sequence[int], read: Callable[[], _Reading]) -> _Reading:
-    until = time.monotonic() + _BUSY
+    until = time.monotonic() + _LONGEST_WAIT
     while True:
         before = [_work_done(worker) for worker in workers]
         reading = read()
@@ -112,7 +114,7 @@ def _when_idle(workers: Sequence[int], read: Callable[[], _Reading]) -> _Reading
 
 
 def _work_done(pid: int) -> list[str] | None:
-    # What a process's threads have done so far, as Linux counts it; None if one is running.
+    # The status of each thread, which changes whenever one runs; None if one is running now.
     try:
         threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     except OSError:  # a thread ended since we listed it
@@ -126,19 +128,20 @@ def _uss(pid: int) -> int:
 
 
 def growth(loader: DataLoader[Any], epochs: int = 1) -> float:
-    """Run some epochs, and see how much the workers grow.
+    """Run some epochs, and measure how much the workers grow.
 
     Returns:
-        By how many MB the average worker grew at most, after all of them had delivered their first
-        batch. A spawned one may still be importing torch when another delivers its first.
+        The most MB by which the average worker grew, counted from the moment all of them had
+        delivered their first batch, because a spawned worker may still be importing torch when
+        another one delivers.
     """
     gauge = Gauge()
     private = [gauge.private() for _ in range(epochs) for _batch in loader]
-    # Batches arrive in turn, one from each worker.
+    # Batches arrive round-robin, one from each worker.
     started = private[max(loader.num_workers - 1, 0) :]
     return max(started) - started[0]
 
 
 def no_proc() -> str | None:
-    """Say why segments can't be read here, or None."""
+    """Return why this machine can't list shared memory segments, or None if it can."""
     return None if Path("/proc/self/fd").is_dir() else "this machine has no /proc/PID/fd"

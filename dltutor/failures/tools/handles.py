@@ -1,4 +1,4 @@
-"""A folder that goes when Python exits, and a handle for each process."""
+"""Make a folder that is removed when Python exits, and a handle that each process opens itself."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ T = TypeVar("T")
 
 
 def own_folder() -> Path:
-    """Make a temporary folder that is removed when Python exits."""
+    """Make a temporary folder, removed when Python exits, and return its path."""
     folder = tempfile.mkdtemp(prefix="dltutor-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 class PerProcess(Generic[T]):
-    """Opens a handle when a process first asks for it, and never shares it with another process.
+    """A handle that each process opens the first time it asks, and never shares.
 
     Args:
-        open: Opens the handle. For `spawn` and `forkserver`, pickle must be able to send it.
+        open: Opens the handle. It must be picklable under `spawn` and `forkserver`.
     """
 
     def __init__(self, open: Callable[[], T]) -> None:

@@ -1,7 +1,7 @@
-"""What shows that a loader goes wrong: a message, a count, or a cost.
+"""Signs that a loader goes wrong: a message, a count, or a cost.
 
-A Sign compares what was seen of the broken case with what was seen of the fixed one. It reads an
-Observation, or anything with the same fields.
+A Sign compares a run of the broken case with a run of the fixed one. It reads an Observation, or
+anything with the same fields.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 
 class Seen(Protocol):
-    """What a Sign reads of an Observation."""
+    """The fields of an Observation that a Sign reads."""
 
     @property
     def end(self) -> str: ...
@@ -29,7 +29,7 @@ class Seen(Protocol):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a loop found out about its own run, as a number of which less is better.
+    """A number that a loop measured about its own run. Less is better.
 
     Args:
         value: The number.
@@ -46,20 +46,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Says:
-    """The broken run ends in a certain way and says something; the fixed one ends well.
+    """A sign by message: the broken run ends in a certain way with it, and the fixed run finishes.
 
     Args:
-        end: How the broken run ends: "raised", "worker died", "main died" or "hung".
-        texts: One of these stands in an exception of the chain (as `Type: message`), in what a
-            worker wrote to stderr, in the fate of a worker, or in the line where one stood.
+        end: How the broken run ends: "raised", "worker died", "main died", or "hung".
+        texts: One of these has to appear in an exception of the chain (as `Type: message`), on a
+            worker's stderr, in how a worker ended, or in a frame of a worker's stack.
     """
 
     end: str
     texts: tuple[str, ...]
 
     def shown(self, broken: Seen, fixed: Seen) -> bool:
-        """Whether the broken run ended and spoke as it should, and the fixed one finished."""
-        said = _all_that_was_said(broken)
+        """Return whether the broken run ended with such a message, and the fixed run finished."""
+        said = _messages(broken)
         return (
             broken.end == self.end
             and any(text in said for text in self.texts)
@@ -67,46 +67,46 @@ class Says:
         )
 
     def told(self, seen: Seen) -> str:
-        """How the run ended, and the first of the texts that was said."""
-        said = _all_that_was_said(seen)
+        """Return how the run ended, and the first of the texts that appeared in it."""
+        said = _messages(seen)
         return next((f"{seen.end}: {text}" for text in self.texts if text in said), seen.end)
 
 
 class _Measured:
-    """A sign that is read from what the loops of both runs found out."""
+    """A sign that is read from the Findings of both loops."""
 
     def told(self, seen: Seen) -> str:
-        """The loop's finding."""
+        """Return the loop's finding, or how the run ended if there is none."""
         return str(seen.result) if isinstance(seen.result, Finding) else seen.end
 
 
 @dataclass(frozen=True)
 class Counts(_Measured):
-    """Both runs finish; the broken one's loop finds some things wrong, the fixed one's finds none.
+    """A sign by count: the broken run's loop finds things wrong, and the fixed run's finds none.
 
     Args:
-        least: How many at least are wrong in the broken run.
+        least: The fewest things that must be wrong in the broken run (default 1).
     """
 
     least: int = 1
 
     def shown(self, broken: Seen, fixed: Seen) -> bool:
-        """Whether enough went wrong in the broken run, and nothing in the fixed one."""
+        """Return whether enough went wrong in the broken run, and nothing in the fixed one."""
         return _value(broken) >= self.least and _value(fixed) == 0
 
 
 @dataclass(frozen=True)
 class Costs(_Measured):
-    """Both runs finish; the broken one costs a multiple of the fixed one: memory, time, messages.
+    """A sign by cost: the broken run takes several times the memory, time, or messages.
 
     Args:
-        times: How many times as much, at least.
+        times: The smallest ratio of the broken run's cost to the fixed run's.
     """
 
     times: float
 
     def shown(self, broken: Seen, fixed: Seen) -> bool:
-        """Whether the broken run cost at least so many times what the fixed one did."""
+        """Return whether the broken run cost at least `times` as much as the fixed one."""
         return _value(broken) >= self.times * _value(fixed)
 
 
@@ -115,11 +115,11 @@ Sign = Says | Counts | Costs
 
 
 def _value(seen: Seen) -> float:
-    # Not a number compares as false, so a run that found nothing out shows nothing.
+    # Every comparison with NaN is false, so a run without a Finding shows nothing.
     return seen.result.value if isinstance(seen.result, Finding) else float("nan")
 
 
-def _all_that_was_said(seen: Seen) -> str:
+def _messages(seen: Seen) -> str:
     lines = [f"{kind}: {message}" for kind, message in seen.chain]
     lines.append(seen.stderr)
     for worker in seen.workers:
