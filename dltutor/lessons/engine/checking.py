@@ -157,7 +157,7 @@ def verdict(grade: Callable[[], Result]) -> Result:
         return Result(Outcome.NOT_YET, "late", {"stood": f"It was at {at[-1]}." if at else ""})
     except BaseException as error:  # SystemExit, too, because a check always has a result
         # The learner's code raised it if one of their lines is in the traceback. Nobody can press
-        # Stop in this process, and no grader uses weak references.
+        # Stop in this process, and no grader uses a `weakref.proxy`.
         only_by_learners = (KeyboardInterrupt, ReferenceError)
         by_learner = errors.read(error).traceback or isinstance(error, only_by_learners)
         if by_learner or takes_other_arguments(error):
