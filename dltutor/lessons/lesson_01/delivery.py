@@ -1,5 +1,6 @@
-"""What "01.fix" and "01.transfer" ask of a class: every usable file arrives, and the class accounts
-for the rest. There are two folders, because nothing that one dataset keeps belongs to the next one.
+"""Grade "01.fix" and "01.transfer": every usable file arrives, and the class accounts for the rest.
+
+The check uses two folders, to find a class that keeps data from one dataset for the next one.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ _SECONDS: Final = 6
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an answer makes of a folder.
+    """What an answer did with a folder.
 
     Args:
         folder: The folder.
-        quarantined: Its keys and values as strings, with "root" for the folder. Empty if it isn't a
-            dict.
-        samples: What each `dataset[i]` is, as `Folder.told` has it, or the exception it raised.
-        error: The first of those exceptions and its place, or "".
+        quarantined: The dataset's `quarantined` as strings, with "root" for the folder. Empty if it
+            isn't a dict.
+        samples: What `Folder.told` says about each `dataset[i]`, or the exception it raised.
+        error: The first of those exceptions and where it was raised, or "".
         runs: Workers -> how the loader's run ended, and whether it delivered the same samples.
-        changed: Files that are gone or changed, and listed ones that are new.
-        dtypes: How many samples have which floating-point dtype.
+        changed: Files that are gone or changed, and listed files that are new.
+        dtypes: Floating-point dtype -> number of samples.
         later: What arrives instead of a sample whose file goes bad. None if that raises.
     """
 
@@ -69,7 +70,7 @@ def grader(fresh: Callable[[Path, int], Folder], starter: type) -> Grader[Any]:
 
     Args:
         fresh: Fills a folder from a seed.
-        starter: The class as the notebook has it.
+        starter: The notebook's broken class.
     """
     return by_runs(
         partial(run, fresh=fresh),
@@ -90,7 +91,7 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     before = contents(folder.root)
     dataset = made(answer, folder.root, call=f"{answer.__name__}(root)", within=_SECONDS)
     quarantined = _quarantined(dataset, folder)
-    # The workers run first, because they'd inherit whatever main had read.
+    # The workers run first, because otherwise they'd inherit whatever main had read.
     how: dict[str, Any] = {"within": _SECONDS, "batch_size": 4}
     forked, came = arrivals(dataset, folder.told, workers=workers, **how)
     samples: list[Told] = []
@@ -152,7 +153,7 @@ def judge(evidence: Evidence) -> None:
 
 
 def result(found: Sequence[Evidence]) -> Result:
-    """What arrived from both folders."""
+    """Return the result for two folders that are right."""
     listed = sum(len(evidence.folder.listed) for evidence in found)
     bad = sum(len(evidence.quarantined) for evidence in found)
     return correct(usable=listed - bad, listed=listed, bad=bad)
@@ -179,7 +180,7 @@ def _folder_is_right(evidence: Evidence) -> None:
     if strays := [file for file, _ in samples if file not in folder.listed]:
         kinds = ", ".join(sorted({folder.kinds[path].odd for path in lost} - {HEALTHY}))
         code = "strays-for-files" if kinds else "strays"
-        if ImageFile.LOAD_TRUNCATED_IMAGES:  # as the answer left it, in its cell or in its class
+        if ImageFile.LOAD_TRUNCATED_IMAGES:  # the answer's cell or class turned it on
             code = "strays-truncated"
         counts = {"strays": len(strays), "samples": len(samples)}
         not_yet(code, **counts, values=strays[0], kinds=kinds)
@@ -224,8 +225,8 @@ def _listed(counts: dict[str, int]) -> str:
 
 
 def _reasons_tell(evidence: Evidence) -> None:
-    """Check that no reason has the words that another cause has in the same folder."""
-    kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # as the answer's cell left it
+    """Check that files with different causes have different words in their reasons."""
+    kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # the answer's cell may change it
     code = "reasons-alike" if limit == 1024**3 // 12 else "reasons-alike-limit"
     for (path, why), (like, other_why) in combinations(evidence.quarantined.items(), 2):
         one, other = kinds[path], kinds[like]

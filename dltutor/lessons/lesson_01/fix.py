@@ -56,7 +56,7 @@ _KINDS: Final = (
 
 
 def fresh_images(root: Path, seed: int) -> Folder:
-    """Fill an empty folder with images of other contents, order and names than the lesson's."""
+    """Fill an empty folder with images that have other contents and names than the lesson's."""
     return fill(root, seed, _KINDS, CLASSES, partial(draw, side=2 * SIDE), load_on_white)
 
 
