@@ -35,33 +35,18 @@ Draw = Callable[[str, np.random.Generator], Any]  # draws an image or a reading 
 
 
 class Kind(NamedTuple):
-    """A kind of file in a folder.
+    """A kind of file in a folder."""
 
-    Args:
-        write: Writes the file, from its path and an image or a reading.
-        odd: What's odd about the file, for a message.
-        cause: Why the file can't be used ("missing", "damaged", "too large", "other"), or "".
-        suffix: The suffix of the file's name.
-        label: The file's class, or "" for any.
-    """
-
-    write: Callable[[Path, Any], object]
-    odd: str = HEALTHY
-    cause: str = ""
+    write: Callable[[Path, Any], object]  # takes the path, and an image or a reading
+    odd: str = HEALTHY  # what's odd about it, for a message
+    cause: str = ""  # why it can't be used: "missing", "damaged", "too large", "other", or ""
     suffix: str = "npy"
-    label: str = ""
+    label: str = ""  # its class, or "" for any
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of files with a list.
-
-    Args:
-        root: The folder.
-        listed: Path -> class.
-        kinds: Path -> kind of file.
-        contents: Path -> the file's values, if it can be used.
-    """
+    """A folder of files, and by path, each file's class, its kind, and its values if usable."""
 
     root: Path
     listed: dict[str, str] = field(default_factory=dict)
@@ -74,11 +59,7 @@ class Folder:
         return f"(floats {next(iter(self.contents.values())).shape}, int)"
 
     def told(self, sample: Any) -> Told:
-        """Return the file and class number that a sample comes from.
-
-        If the sample has the wrong types, return those and None. If no usable file has its values,
-        return their range instead of the file.
-        """
+        """Return a sample's file (or range of values) and class number, or wrong types and None."""
         if (kind := _kind(sample)) != self.right:
             return kind, None
         return self._file_of(torch.as_tensor(sample[0]).detach().float().numpy()), int(sample[1])

@@ -17,10 +17,7 @@ from dltutor.tables import Table
 
 
 class CountedClips(Dataset[torch.Tensor]):
-    """The starter of "04.fix": each epoch reads the next stretch of every recording.
-
-    It counts the silent stretches.
-    """
+    """The starter of "04.fix": each epoch reads the next stretch of every recording."""
 
     def __init__(self, clips: torch.Tensor) -> None:
         self.clips = clips

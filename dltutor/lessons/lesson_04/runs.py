@@ -28,27 +28,16 @@ from dltutor.observation.errors import is_yours
 
 @dataclass(frozen=True)
 class Plan:
-    """How to run an answer.
-
-    Args:
-        where: The run's settings, in words.
-        given: The argument for the answer's class.
-        epochs: Each epoch's number, and the indices that it draws.
-        workers: Number of workers.
-        persistent: Whether the workers outlive an epoch.
-        method: The workers' start method.
-        within: Seconds for all epochs.
-        slow: Whether the workers run in `SlowMotion`.
-    """
+    """How to run an answer."""
 
     where: str
-    given: Any
-    epochs: tuple[tuple[int, list[int]], ...]
+    given: Any  # the argument for the answer's class
+    epochs: tuple[tuple[int, list[int]], ...]  # each epoch's number, and the indices that it draws
     workers: int = 2
     persistent: bool = True
     method: str = "fork"
-    within: int = 6
-    slow: bool = False
+    within: int = 6  # seconds
+    slow: bool = False  # whether the workers run in `SlowMotion`
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ class Database(Dataset[torch.Tensor]):
             other.commit()
 
     def count_old(self, loader: DataLoader[Any]) -> Finding:
-        """Run an epoch, renew all rows after the first batch, and count the old rows that follow."""
+        """Run an epoch, renew all rows after the first batch, and count old rows after that."""
         batches = iter(loader)
         next(batches)
         self.renew()
