@@ -239,7 +239,7 @@ def _find(exercise: object) -> Exercise | None:
 
 
 def _unknown(exercise: object) -> str:
-    return f"there's no exercise {exercise!r}. There are {', '.join(exercises())}."
+    return f"there's no exercise {exercise!r}. The exercises are {', '.join(exercises())}."
 
 
 def _strict(result: Result) -> Result:

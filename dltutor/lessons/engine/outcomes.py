@@ -73,9 +73,9 @@ class Result:
         return {"outcome": self.outcome.value, "code": self.code, "fields": fields}
 
     @staticmethod
-    def from_dict(told: object) -> Result | None:
+    def from_dict(sent: object) -> Result | None:
         """Return the result that came out of the sandbox, or None if nothing did."""
-        match told:
+        match sent:
             case {"outcome": str(outcome), "code": str(code), "fields": dict(fields)}:
                 return Result(Outcome(outcome), code, fields)
         return None

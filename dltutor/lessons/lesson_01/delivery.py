@@ -33,7 +33,7 @@ from dltutor.lessons.engine.outcomes import (
     reject,
 )
 from dltutor.lessons.engine.running import changed, contents, in_words, made, theirs
-from dltutor.lessons.lesson_01.material import HEALTHY, Folder, Told
+from dltutor.lessons.lesson_01.material import HEALTHY, Folder, Identified
 from dltutor.observation.time_limits import deadline
 
 _SECONDS: Final = 6
@@ -47,7 +47,7 @@ class Evidence:
         folder: The folder.
         quarantined: The dataset's `quarantined` as strings, with "root" for the folder. Empty if it
             isn't a dict.
-        samples: What `Folder.told` says about each `dataset[i]`, or the exception it raised.
+        samples: What `Folder.identify` says about each `dataset[i]`, or the exception it raised.
         error: The first of those exceptions and where it was raised, or "".
         runs: Workers -> how the loader's run ended, and whether it delivered the same samples.
         changed: Files that are gone or changed, and listed files that are new.
@@ -57,7 +57,7 @@ class Evidence:
 
     folder: Folder
     quarantined: dict[str, str]
-    samples: Sequence[Told]
+    samples: Sequence[Identified]
     error: str
     runs: dict[int, tuple[Ending, bool]]
     changed: Sequence[str]
@@ -93,8 +93,8 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     quarantined = _quarantined(dataset, folder)
     # The workers run first, because otherwise they'd inherit whatever main had read.
     how: dict[str, Any] = {"within": _SECONDS, "batch_size": 4}
-    forked, came = arrivals(dataset, folder.told, workers=workers, **how)
-    samples: list[Told] = []
+    forked, came = arrivals(dataset, folder.identify, workers=workers, **how)
+    samples: list[Identified] = []
     error, dtypes = "", Counter[str]()
     with theirs(), deadline(_SECONDS):
         for index in range(len(dataset)):
@@ -104,12 +104,12 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
                 error = error or in_words(raised)
                 samples.append((f"{type(raised).__name__} raised", None))
             else:
-                samples.append(folder.told(sample))
+                samples.append(folder.identify(sample))
                 if samples[-1][1] is not None:
                     dtypes[str(torch.as_tensor(sample[0]).dtype)] += 1
     runs = {workers: (forked, came == (tuple(samples),))}
     if forked.end == "finished":
-        here, came = arrivals(dataset, folder.told, workers=0, epochs=2, **how)
+        here, came = arrivals(dataset, folder.identify, workers=0, epochs=2, **how)
         runs[0] = here, came == (tuple(samples),) * 2
     spoilt = [p for p in changed(before, folder.root) if p in before or p in folder.listed]
     with theirs(), deadline(_SECONDS):
@@ -117,18 +117,18 @@ def _delivered(answer: type, folder: Folder, workers: int) -> Evidence:
     return Evidence(folder, quarantined, samples, error, runs, spoilt, dtypes, later)
 
 
-def _later(dataset: Any, folder: Folder, samples: Sequence[Told]) -> Fault | None:
+def _later(dataset: Any, folder: Folder, samples: Sequence[Identified]) -> Fault | None:
     for index, how in enumerate(("deleted", "cut in half", "emptied") * 2):
         with suppress(Exception):
             folder.spoil(path := samples[index][0], how)
-            told, number = folder.told(dataset[index])
-            if told in folder.kinds and told != path:
-                odd = folder.kinds[told].odd
-                return fault("later-another-file", index=index, how=how, path=told, odd=odd)
+            found, number = folder.identify(dataset[index])
+            if found in folder.kinds and found != path:
+                odd = folder.kinds[found].odd
+                return fault("later-another-file", index=index, how=how, path=found, odd=odd)
             if number is None:
-                return fault("later-wrong-kind", index=index, how=how, kind=told)
-            if told != path:
-                return fault("later-other-values", index=index, how=how, values=told)
+                return fault("later-wrong-kind", index=index, how=how, kind=found)
+            if found != path:
+                return fault("later-other-values", index=index, how=how, values=found)
     return None
 
 
@@ -197,7 +197,7 @@ def _folder_is_right(evidence: Evidence) -> None:
             not_yet("no-reason", path=path)
         if not _words(path, why):
             not_yet("reason-without-words", path=path, reason=repr(why[:80]))
-    _reasons_tell(evidence)
+    _judge_reasons(evidence)
     for workers, (run, same) in sorted(evidence.runs.items()):
         ended_well(run, where(workers))
         if not same:
@@ -224,8 +224,8 @@ def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{times} x {what}" for what, times in Counter(counts).most_common())
 
 
-def _reasons_tell(evidence: Evidence) -> None:
-    """Check that files with different causes have different words in their reasons."""
+def _judge_reasons(evidence: Evidence) -> None:
+    """Reject reasons that use the same words for two different causes."""
     kinds, limit = evidence.folder.kinds, Image.MAX_IMAGE_PIXELS  # the answer's cell may change it
     code = "reasons-alike" if limit == 1024**3 // 12 else "reasons-alike-limit"
     for (path, why), (like, other_why) in combinations(evidence.quarantined.items(), 2):

@@ -30,7 +30,7 @@ TOLERANCE: Final = 0.04
 HEALTHY: Final = "a healthy file"
 
 Values = NDArray[np.float32]
-Told = tuple[str, int | None]  # a sample's file and class number; see `Folder.told`
+Identified = tuple[str, int | None]  # a sample's file and class number; see `Folder.identify`
 Draw = Callable[[str, np.random.Generator], Any]  # draws an image or a reading of a class
 
 
@@ -58,7 +58,7 @@ class Folder:
         """The types that a sample should have, in words."""
         return f"(floats {next(iter(self.contents.values())).shape}, int)"
 
-    def told(self, sample: Any) -> Told:
+    def identify(self, sample: Any) -> Identified:
         """Return a sample's file (or range of values) and class number, or wrong types and None."""
         if (kind := _kind(sample)) != self.right:
             return kind, None

@@ -76,7 +76,7 @@ def _local(base: type[Exception]) -> type[Exception]:
 
 
 class Fault(NamedTuple):
-    """How to make the error from a word, the type to expect in main, and a description."""
+    """How to make the error from a word, the type that main should raise, and a description."""
 
     make: Callable[[str], Exception]
     kind: type[Exception]

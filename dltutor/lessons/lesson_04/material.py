@@ -170,15 +170,17 @@ def side_by_side(broken: type, fixed: type) -> Table:
     """Compare what two persistent workers read and count with a broken and a fixed class."""
     clips, columns = make_clips(), list[list[str]]()
     for made in (broken, fixed):
-        dataset, told = made(clips), list[str]()
+        dataset, lines = made(clips), list[str]()
 
-        def train(loader: DataLoader[Any], dataset: Any = dataset, told: list[str] = told) -> None:
-            dataset.set_epoch(epoch := len(told))
+        def train(
+            loader: DataLoader[Any], dataset: Any = dataset, lines: list[str] = lines
+        ) -> None:
+            dataset.set_epoch(epoch := len(lines))
             right = (torch.cat(list(loader)) == stretches(clips, epoch)).all(dim=1).sum()
-            told.append(f"{right} of {len(clips)} right, silent() says {int(dataset.silent())}")
+            lines.append(f"{right} of {len(clips)} right, silent() says {int(dataset.silent())}")
 
         _run(dataset, train, epochs=3)
-        columns.append(told)
+        columns.append(lines)
     silent = [int((~stretches(clips, epoch).any(dim=1)).sum()) for epoch in range(3)]
     rows = tuple(zip("012", map(str, accumulate(silent)), *columns, strict=True))
     header = ("epoch", "silent so far", broken.__name__, fixed.__name__)
@@ -190,4 +192,4 @@ def _run(dataset: Any, train: Any, epochs: int, **options: Any) -> None:
     loader = DataLoader(dataset, 8, **{**two, "persistent_workers": True, **options})
     seen = observe(loader, consume=train, epochs=epochs, deadline=50)
     if seen.end != "finished":
-        raise RuntimeError(f"the workers did not get to the end of {epochs} epochs:\n{seen}")
+        raise RuntimeError(f"the workers didn't finish {epochs} epochs:\n{seen}")

@@ -128,7 +128,7 @@ def _write() -> dict[Path, dict[int, torch.Tensor]]:
 def gather(answer: type) -> tuple[Epochs, ...]:
     """Use the class in main, then run it with 2, 0, and 4 workers, up to the first mistake."""
     written, datasets, runs = _write(), list[Any](), list[Epochs]()
-    when = "in main, before there are workers"
+    when = "in main, before any worker started"
     for path, windows in written.items():
         dataset = made(answer, path, call=f"{answer.__name__}(path)", within=LONG)
         length = made(lambda dataset=dataset: len(dataset), call="len(dataset)", within=LONG)

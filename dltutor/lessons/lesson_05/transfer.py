@@ -50,7 +50,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
     if (length := made(lambda: len(dataset), call="len(dataset)", within=LONG)) != ROWS:
         not_yet("other-length", rows=ROWS, length=length)
     second = made(answer, other.connect, call=call, within=LONG)
-    where, code = "in main, before there are workers", "other-sample"
+    where, code = "in main, before any worker started", "other-sample"
     where_second = "in main, in a second dataset, which has another server"
     for number, (workers, epochs) in enumerate(RUNS):
         server.seed = 5 + number

@@ -116,7 +116,7 @@ def told(seen: Observation) -> str:
 def costs() -> Table:
     """Measure what one worker costs under each start method, in seconds and in memory."""
     found: dict[str, tuple[float, float]] = {}
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # or the one from an earlier run would be used
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # otherwise an earlier server would be used
     for method in ("fork", "spawn", "forkserver"):
         before = _memory()
 
@@ -130,7 +130,7 @@ def costs() -> Table:
 
         loader = DataLoader(Squares(16), 4, num_workers=1, multiprocessing_context=method)
         observe(loader, consume=epoch, deadline=45)
-    assert min(found["spawn"], found["forkserver"]) > found["fork"]  # the text says so
+    assert min(found["spawn"], found["forkserver"]) > found["fork"]  # the notebook says so
     rows = [(name, f"{seconds:.2f} s", f"{mb:.0f} MB") for name, (seconds, mb) in found.items()]
     header = ("start method", "time to the first batch", "added memory")
     return Table("One worker, and whatever it takes to start it", tuple(rows), header)

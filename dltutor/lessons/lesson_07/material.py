@@ -81,7 +81,7 @@ class Server:
     def read(self) -> Iterator[tuple[str, int]]:
         """Yield each clip's name and its current label."""
         if self._reader == os.getpid():
-            raise RuntimeError("the server is busy: this worker has read its list before")
+            raise RuntimeError("the server is busy: this worker has already read its labels")
         in_main = os.getpid() == self._main
         if not in_main:
             self._reader = os.getpid()

@@ -27,7 +27,7 @@ from dltutor.system.process_memory import shared_memory
 from dltutor.tables import MB, Note, Table, size
 
 _PATIENCE: Final = 30.0  # seconds for a loader to fill its queues
-_LINUX: Final = Note("Not on this machine:", "there is no /proc. The solved notebook shows it.")
+_LINUX: Final = Note("Not on this machine:", "there's no /proc. The solved notebook shows a run.")
 
 
 def ready(batches: Any) -> int:

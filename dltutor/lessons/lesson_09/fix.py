@@ -50,14 +50,14 @@ class Task:
 
     Args:
         same: Returns whether a sample equals the right one, its second argument.
-        told: Returns a sample as text.
+        as_text: Returns a sample as text.
         broken: The starter, which is made as `broken(path)`.
         write: Writes a file to a path, from a seed. Returns the right samples, stored without
             Python objects.
     """
 
     same: Callable[[Any, Any], bool]
-    told: Callable[[Any], str]
+    as_text: Callable[[Any], str]
     broken: type
     write: Callable[[Path, int], Any]
 
@@ -203,8 +203,8 @@ class _Compared(Dataset[Any]):
         task, truth = self.task, self.truth
         samples = {index: self.dataset[index] for index in indices}
         unlike = [index for index in samples if not task.same(samples[index], truth[index])]
-        told = [task.told(each[index]) for index in unlike[:1] for each in (samples, truth)]
-        return unlike, where_unlike(*told) if told else []
+        texts = [task.as_text(each[index]) for index in unlike[:1] for each in (samples, truth)]
+        return unlike, where_unlike(*texts) if texts else []
 
 
 def where_unlike(found: str, right: str) -> list[str]:
@@ -255,7 +255,7 @@ def _kept(dataset: Any) -> str:
 
 CAPTIONS: Final = Task(
     same=lambda sample, truth: isinstance(sample, str) and bool(sample == truth),
-    told=repr,
+    as_text=repr,
     broken=Captions,
     write=write_captions,
 )

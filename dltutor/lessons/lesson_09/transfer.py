@@ -75,7 +75,7 @@ def write_boxes(path: Path, *, images: int, seed: int) -> Kept:
     return Kept(starts, np.array(listed, dtype=np.float32))
 
 
-def _told(sample: Any) -> str:
+def _as_text(sample: Any) -> str:
     if not isinstance(sample, np.ndarray):
         return type(sample).__name__
     return f"ndarray of {sample.dtype}, {sample.shape}, {sample.tolist()}"
@@ -87,7 +87,7 @@ BOXES: Final = Task(
         and sample.dtype == truth.dtype
         and np.array_equal(sample, truth)
     ),
-    told=_told,
+    as_text=_as_text,
     broken=Boxes,
     write=lambda path, number: write_boxes(path, images=40_000, seed=2 + number),
 )

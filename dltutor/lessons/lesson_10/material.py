@@ -35,7 +35,7 @@ _LINES: Final[tuple[tuple[str, Field], ...]] = (
     ("main", "pss_shm"),
     ("main", "fds"),
 )
-_LEAKS: Final = (*_LINES[:2], _LINES[3])  # main's own varies: see `Job.loader`
+_LEAKS: Final = (*_LINES[:2], _LINES[3])  # without main's USS, which varies: see `Job.loader`
 _STOPPED: Final = {"the same eight samples": "A", "gc.collect() before each sample": "C"}
 
 

@@ -32,7 +32,7 @@ def _letters(answer: Any) -> set[str]:
     return letters
 
 
-def _told(letters: set[str]) -> Result:
+def _judge(letters: set[str]) -> Result:
     wrong = sorted(letters & _FREES)
     missing = _KEEPS - letters
     if wrong:
@@ -42,4 +42,4 @@ def _told(letters: set[str]) -> Result:
     return correct()
 
 
-GRADER: Final = Grader(_letters, _told)
+GRADER: Final = Grader(_letters, _judge)

@@ -127,8 +127,8 @@ def _run(answer: type, plan: Plan) -> Run:
 
 def _collate(records: list[Any]) -> Came:  # called in the worker
     info = get_worker_info()
-    told = [None if isinstance(each, str) else whole_number(each) for each in records]
-    pairs = zip(told, records, strict=True)
+    numbers = [None if isinstance(each, str) else whole_number(each) for each in records]
+    pairs = zip(numbers, records, strict=True)
     return tuple(
         (info.id if info else 0, shown(raw) if number is None else str(number))
         for number, raw in pairs

@@ -138,6 +138,6 @@ def _last(text: str) -> str:
 GRADER: Final = grader(
     INCIDENT,
     run,
-    job=False,  # it is one of several processes
+    job=False,  # `run` starts the script with torchrun
     at_most=_WITHIN * 3 + _JOB + 15,
 )

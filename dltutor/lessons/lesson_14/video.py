@@ -100,7 +100,7 @@ def run(folder: Path, data: Any, train: Any) -> Result:
         if missing or wrong:
             counts = {"clips": len(clips), "missing": missing, "wrong": len(wrong)}
             not_yet("other-clips", where=lead, **counts)
-        if (length := len(loader.dataset)) != len(clips):  # type: ignore[arg-type]  # it has one
+        if (length := len(loader.dataset)) != len(clips):  # type: ignore[arg-type]  # it has a length
             not_yet("other-length", where=lead, length=length, clips=len(clips))
         _skipped(loader.dataset, bad, lead)
     return correct(clips=len(clips))
