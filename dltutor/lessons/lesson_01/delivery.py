@@ -145,7 +145,7 @@ def _quarantined(dataset: Any, folder: Folder) -> dict[str, str]:
 def judge(evidence: Evidence) -> None:
     """Accept a folder from which every usable file arrived, and nothing else did."""
     try:
-        _folder_is_right(evidence)
+        _judge_folder(evidence)
     except Rejected as rejected:
         if 4 not in evidence.runs:  # only the second folder is read with four workers
             raise
@@ -159,13 +159,13 @@ def result(found: Sequence[Evidence]) -> Result:
     return correct(usable=listed - bad, listed=listed, bad=bad)
 
 
-def _folder_is_right(evidence: Evidence) -> None:
+def _judge_folder(evidence: Evidence) -> None:
     folder, samples, named = evidence.folder, evidence.samples, evidence.quarantined
     for path in evidence.changed:
         if path in folder.kinds:
             not_yet("changed-odd-file", path=path, odd=folder.kinds[path].odd)
         not_yet("changed", path=path)
-    _samples_are_the_right_kind(evidence)
+    _judge_kinds(evidence)
     if good := named.keys() & folder.contents.keys():
         path = max(good, key=lambda path: (folder.kinds[path].odd, path))
         reason, odd = f"{named[path]:.90}", folder.kinds[path].odd
@@ -208,7 +208,7 @@ def _folder_is_right(evidence: Evidence) -> None:
         reject(later)
 
 
-def _samples_are_the_right_kind(evidence: Evidence) -> None:
+def _judge_kinds(evidence: Evidence) -> None:
     right, samples, error = evidence.folder.right, evidence.samples, evidence.error
     kinds = Counter(right if number is not None else kind for kind, number in samples)
     if not kinds.keys() - {right}:

@@ -166,7 +166,7 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
     for epochs in runs:
         run, there = epochs.run, where(epochs.workers)
         if run.end == "hung" or run.raised_in_worker == "TimeoutError":
-            _why_it_hangs(epochs, there)
+            _reject_hang(epochs, there)
         ended_well(run, there)
         if epochs.wrong:
             not_yet("wrong-pairs", where=there, wrong=epochs.wrong, samples=epochs.samples)
@@ -180,7 +180,7 @@ def judge(runs: tuple[Epochs, ...]) -> Result:
     return correct(pairs=_PAIRS)
 
 
-def _why_it_hangs(epochs: Epochs, there: str) -> None:
+def _reject_hang(epochs: Epochs, there: str) -> None:
     run, how = epochs.run, {"where": there, "seconds": f"{epochs.run.deadline:g}"}
     if run.end == "hung" and epochs.samples == _PAIRS * _RUNS[epochs.workers]:
         not_yet("never-ends", **how)

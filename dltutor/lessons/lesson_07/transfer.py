@@ -83,7 +83,7 @@ def gather(answer: type) -> tuple[Epoch, ...]:
         server.version += 1
         refresh = partial(_refresh_traced, dataset, places.setdefault)
         made(refresh, call="dataset.refresh()", within=_LONG)
-        _right_in_main(dataset, server)
+        _judge_in_main(dataset, server)
     epochs: list[Epoch] = []
     for workers, place in ((2, None), (4, None), *((1, place) for place in places)):
         epochs.append(_epoch(dataset, server, workers, place))
@@ -92,7 +92,7 @@ def gather(answer: type) -> tuple[Epoch, ...]:
     return tuple(epochs)
 
 
-def _right_in_main(dataset: Any, server: Server) -> None:
+def _judge_in_main(dataset: Any, server: Server) -> None:
     if (length := made(lambda: len(dataset), call="len(dataset)", within=_LONG)) != CLIPS:
         not_yet("other-length", clips=CLIPS, length=length)
     call = f"[dataset[i] for i in range({CLIPS})]"

@@ -151,7 +151,7 @@ def gather(answer: type) -> tuple[Epochs, ...]:
         )
         runs.append(Epochs(where(workers), run, tuple(came)))
         try:
-            _right(runs[-1])
+            _judge_run(runs[-1])
         except Rejected:
             break
     return tuple(runs)
@@ -187,12 +187,12 @@ def _wrong(got: Any, right: torch.Tensor) -> Fault | None:
 def judge(runs: Sequence[Epochs]) -> Result:
     """Accept if every excerpt arrived, is small, and unpacks to the right numbers."""
     for run in runs:
-        _right(run)
+        _judge_run(run)
     most = max(each.carried for run in runs for epoch in run.samples for each in epoch)
     return correct(recordings=_RECORDINGS, most=size(most))
 
 
-def _right(run: Epochs) -> None:
+def _judge_run(run: Epochs) -> None:
     ended_well(run.run, run.where)
     for samples in run.samples:
         if len(samples) != _RECORDINGS:
@@ -205,10 +205,10 @@ def _right(run: Epochs) -> None:
                 not_yet("not-in-the-sample", where=run.where, **how)
         too_much = [each for each in samples if each.carried > EACH * each.numbers + MORE]
         if too_much:
-            _too_much(run.where, len(too_much), max(too_much, key=lambda each: each.carried))
+            _reject_heavy(run.where, len(too_much), max(too_much, key=lambda each: each.carried))
 
 
-def _too_much(where: str, samples: int, one: Sample) -> None:
+def _reject_heavy(where: str, samples: int, one: Sample) -> None:
     seen: dict[str, object] = {"where": where, "samples": samples, "recordings": _RECORDINGS}
     seen |= {"numbers": one.numbers, "carried": one.carried, "limit": EACH * one.numbers + MORE}
     for kind, count, storage in one.tensors:

@@ -137,7 +137,7 @@ def gather(answer: Callable[[Any], Any]) -> tuple[Counted, ...]:
         end = replace(end, stood=end.main or end.stood)
         found.append(Counted(where(workers), end, tuple(asked), tuple(came)))
         try:
-            _right(found[-1])
+            _judge_run(found[-1])
         except Rejected:
             break
     return tuple(found)
@@ -185,11 +185,11 @@ def _settle(batches: Any, right: int) -> None:
 def judge(found: Sequence[Counted]) -> Result:
     """Accept if the function was always right, and took no batches."""
     for each in found:
-        _right(each)
+        _judge_run(each)
     return correct(asked=sum(len(each.asked) for each in found))
 
 
-def _right(counted: Counted) -> None:
+def _judge_run(counted: Counted) -> None:
     for asked in counted.asked:
         seen = {"where": counted.where, "when": asked.when, "right": asked.right}
         if asked.took > 0:

@@ -94,7 +94,7 @@ def gather(answer: Any) -> Ran:
         make = partial(made, answer, paths[:files], call=call, within=_WITHIN)
         runs.append(run(make, empty=empty.grew))
         with suppress(Rejected):
-            _is_right(runs[-1])
+            _judge_run(runs[-1])
             continue
         return Ran(tuple(runs))
 
@@ -203,13 +203,13 @@ def _held(pids: Iterable[int], of: str = "Private_Dirty") -> float:
 def judge(ran: Ran) -> Result:
     """Accept if all samples arrived, with any number of workers, and nothing grew."""
     for run in ran.runs:
-        _is_right(run)
+        _judge_run(run)
     if ran.mixed:
         not_yet("mixed", mixed=ran.mixed, samples=2 * _SECOND)
     return correct()
 
 
-def _is_right(run: Run) -> None:
+def _judge_run(run: Run) -> None:
     there, files = where(run.workers), len(run.expected)
     if run.odd:
         not_yet("other-batch", batch=run.odd)

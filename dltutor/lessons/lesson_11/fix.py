@@ -88,7 +88,7 @@ def gather(answer: Any) -> list[Called]:
     for where, workers in _RUNS.items():
         found.append(_called(answer, where, workers, seed=len(found) + 51))
         with suppress(Rejected):
-            _is_right(found[-1])
+            _judge_call(found[-1])
             continue
         break
     return found
@@ -148,11 +148,11 @@ def _compared(result: Any, right: Sentences) -> dict[str, Any]:
 def judge(calls: list[Called]) -> Result:
     """Accept if every call returned everything, its workers read it, and nothing stayed open."""
     for call in calls:
-        _is_right(call)
+        _judge_call(call)
     return correct()
 
 
-def _is_right(call: Called) -> None:
+def _judge_call(call: Called) -> None:
     where, sentences = call.where, f"{_LENGTH:,}"
     if call.strategy:
         not_yet("other-strategy", where=where, strategy=call.strategy)

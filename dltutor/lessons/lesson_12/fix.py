@@ -194,7 +194,7 @@ def judge(runs: Sequence[Run]) -> Result:
         if run.changed:
             not_yet("changed-signals", where=here)
         for epoch, came in run.epochs:
-            _right_form(here, epoch, came)
+            _judge_form(here, epoch, came)
             for index, noise in came.items():
                 key = run.seed, epoch, index
                 first, there, signals = known.setdefault(key, (noise, here, run.signals))  # type: ignore[arg-type]
@@ -209,16 +209,16 @@ def judge(runs: Sequence[Run]) -> Result:
                         here=here,
                         signals_here=run.signals,
                     )
-            _never_before(run, epoch, came, owner)
+            _judge_repeats(run, epoch, came, owner)
         if run.hashed:
             not_yet("hash-of-a-string", where=here)
         if run.moved:
             not_yet("moved-globals", where=here, generators=_listed(run.moved))
-    _standard_normal([noise for noise, *_ in known.values()])
+    _judge_distribution([noise for noise, *_ in known.values()])
     return correct(noises=len(known))
 
 
-def _right_form(here: str, epoch: int, came: Came) -> None:
+def _judge_form(here: str, epoch: int, came: Came) -> None:
     ties = [index for index, noise in came.items() if len({*noise}) < 4]
     for index, noise in came.items():
         if isinstance(noise, str):
@@ -227,7 +227,7 @@ def _right_form(here: str, epoch: int, came: Came) -> None:
             not_yet("not-four-numbers", where=here, index=index, epoch=epoch, noise=[*noise])
 
 
-def _never_before(run: Run, epoch: int, came: Came, owner: dict[Noise, Key]) -> None:
+def _judge_repeats(run: Run, epoch: int, came: Came, owner: dict[Noise, Key]) -> None:
     repeated = []
     for index, noise in came.items():
         key = run.seed, epoch, index
@@ -255,7 +255,7 @@ def _never_before(run: Run, epoch: int, came: Came, owner: dict[Noise, Key]) -> 
         )
 
 
-def _standard_normal(noises: Sequence[Noise]) -> None:
+def _judge_distribution(noises: Sequence[Noise]) -> None:
     numbers = torch.tensor(noises).flatten()
     mean, spread = round(float(numbers.mean()), 1) + 0.0, round(float(numbers.std()), 1)
     if abs(mean) > 0.1 or abs(spread - 1) > 0.1:
