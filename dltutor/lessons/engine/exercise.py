@@ -114,12 +114,7 @@ def by_runs(
 
 
 def choice(right: str, options: Iterable[str]) -> Grader[str]:
-    """Grade an answer that's one of a few letters. The result's code is the chosen letter.
-
-    Args:
-        right: The right letter.
-        options: All letters.
-    """
+    """Grade an answer that's one of a few letters. The result's code is the chosen letter."""
     letters = [*options]
     listed = ", ".join(map(repr, letters))
 

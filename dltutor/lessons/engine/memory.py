@@ -25,11 +25,7 @@ _WITHOUT_PSS: Final = 200  # MB for an interpreter with torch, if PSS can't be r
 
 
 class Empty(Dataset[Any]):
-    """A dataset whose samples already exist, so reading one takes no memory.
-
-    Args:
-        samples: The samples, as a sequence.
-    """
+    """A dataset whose samples already exist, so reading one takes no memory."""
 
     def __init__(self, samples: Any) -> None:
         self.samples = samples

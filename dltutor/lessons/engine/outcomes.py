@@ -104,11 +104,7 @@ def fault(code: str, /, **fields: object) -> Fault:
 
 
 class Rejected(Exception):
-    """The answer isn't correct. Graders raise it as soon as they know.
-
-    Args:
-        result: What the learner reads.
-    """
+    """The answer isn't correct. Graders raise it as soon as they know."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)

@@ -13,13 +13,13 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 # The compiler uses different instructions to call a name that the same file has imported.
-_HOW_A_CALL_IS_MADE: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
+_CALL_OPCODES: Final = {"PUSH_NULL", "PRECALL", "EXTENDED_ARG"}
 _HAS_A_DOCSTRING: Final[int] = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # Python 3.14
 
 
 def same_class(one: type, other: type) -> bool:
     """Return whether two classes have the same members. Their names and bases don't count."""
-    return one is other or _held_by(one) == _held_by(other)
+    return one is other or _members(one) == _members(other)
 
 
 def same_function(one: object, other: object) -> bool:
@@ -61,7 +61,7 @@ def _is_plain(node: ast.FunctionDef) -> bool:
     return not (node.decorator_list or node.args.defaults or node.args.kw_defaults)
 
 
-def _held_by(thing: type) -> dict[str, Any]:
+def _members(thing: type) -> dict[str, Any]:
     # Leave out what Python itself adds to a class, which are `__names__` that aren't functions, and
     # what a base with abstract methods adds, such as IterableDataset.
     return {
@@ -90,7 +90,7 @@ def _steps(code: CodeType) -> tuple[Any, ...]:
     return tuple(
         ("LOAD_ATTR" if step.opname == "LOAD_METHOD" else step.opname, _argument(step))
         for step in dis.get_instructions(code)
-        if step.opname not in _HOW_A_CALL_IS_MADE
+        if step.opname not in _CALL_OPCODES
     )
 
 

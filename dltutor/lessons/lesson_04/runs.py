@@ -122,9 +122,6 @@ class SlowMotion(TorchFunctionMode):
     `number += 1` reads, adds, and writes. A count is lost when two processes read before either of
     them writes. So the workers start each sample together. They wait before each call and each
     write in your code, and between reading and writing when a shared tensor changes in place.
-
-    Args:
-        workers: Number of workers of the loader.
     """
 
     steps: Final = ("STORE_ATTR", "STORE_SUBSCR", "CALL", "CALL_KW", "CALL_FUNCTION_EX")

@@ -54,9 +54,6 @@ class Positions:
 
     Main must not read at the same time, so that only a worker can move a position. Each worker
     looks after every call, so it also sees a position that the worker restores.
-
-    Args:
-        paths: The files to watch.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:

@@ -132,13 +132,7 @@ class Watch:
 def wrong_result(
     result: Any, right_mean: float, right_scans: Sequence[torch.Tensor]
 ) -> Fault | None:
-    """Return what's wrong with a validation's result, or None.
-
-    Args:
-        result: What the validation returned.
-        right_mean: The right mean loss.
-        right_scans: The right scans.
-    """
+    """Return what's wrong with a validation's result, or None."""
     try:
         mean, scans = result
         mean, scans = float(torch.as_tensor(mean).detach()), list(scans)

@@ -134,11 +134,7 @@ class Rows(Dataset[torch.Tensor]):
 
 
 def read_after_close(table: Callable[[Any], Any]) -> Note:
-    """In a new process, take a row of a small table, close the table, and then read the row.
-
-    Args:
-        table: A class such as `Rows`.
-    """
+    """In a new process, take a row of a small table, close the table, and then read the row."""
     hear, say = os.pipe()
     process = get_context("fork").Process(target=_read_after_close, args=(table, say))
     process.start()

@@ -43,12 +43,7 @@ def photo() -> bytes:
 
 
 class Reviews(Dataset[tuple[torch.Tensor, int]]):
-    """Reviews as word numbers, each with a label. All are different, and one is empty.
-
-    Args:
-        length: Number of reviews.
-        seed: Seed of the reviews.
-    """
+    """Reviews as word numbers, each with a label. All are different, and one is empty."""
 
     def __init__(self, length: int = 90, seed: int = 0) -> None:
         random = np.random.default_rng(seed)

@@ -31,11 +31,7 @@ _DRAWN: Final = 4
 
 @dataclass(frozen=True)
 class Room:
-    """Four of the six incidents. `room[0]` is the first.
-
-    Args:
-        scenes: The incidents with their folders.
-    """
+    """Four of the six incidents. `room[0]` is the first."""
 
     scenes: tuple[Scene, ...]
 

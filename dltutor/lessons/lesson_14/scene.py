@@ -68,12 +68,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class Scene:
-    """An incident with its folder.
-
-    Args:
-        incident: The incident.
-        folder: Its folder.
-    """
+    """An incident with its folder."""
 
     incident: Incident
     folder: Path
